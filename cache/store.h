@@ -1,0 +1,121 @@
+// store.h: what is remembered, in one SQLite file.
+// Owns: the file (WAL, versioned schema, real columns), kernels, winners with their evidence, leases, quarantine.
+// Never: knows attention; keys are text it is given. Never throws, never loses the caller: what cannot be read or
+// written becomes a warning, and the store works on without it.
+// Threads: one Store may be used from many threads (one connection behind a mutex). Many processes may share a file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gqa::cache {
+
+enum class Mode { kReadWrite, kReadOnly, kOff };
+
+// 32 hex digits of XXH3-128.
+std::string hash128(std::string_view bytes);
+
+struct KernelRow {
+  std::string key;        // hash128 of all that shaped it: source, headers, arch, compiler and options
+  std::string arch;       // "sm_90a"; host: the host's arch
+  std::string compiler;   // "nvrtc 13.0 ..."
+  std::string generator;  // fingerprint of the generator and its headers
+  std::string problem;    // the features it was made for, text
+  std::string candidate;  // text
+  std::string source, ptx, cubin, log;  // zstd-compressed and checksummed in the file
+  int registers = 0, spill_bytes = 0, static_smem = 0;
+  std::int64_t created = 0, used = 0;  // unix seconds; set by the store
+};
+
+// What a winner is kept under: all of it must match.
+struct WinnerKey {
+  std::string signature;  // problem text
+  std::string device;     // identity text
+  std::string compiler;
+  std::string generator;
+  std::string timing;     // how it was timed
+  std::string text() const;    // all five, one a line
+  std::string digest() const;  // hash128(text())
+};
+
+struct WinnerRow {
+  WinnerKey key;
+  std::string kernel;     // KernelRow::key
+  std::string candidate;  // text, with the launch parameters
+  double median_us = 0, spread_us = 0, clock_mhz = 0;
+  double error = 0, bound = 0;
+  std::string driver;     // what it was measured with; a note, not a key
+  std::string evidence;   // JSON; zstd-compressed and checksummed in the file
+  std::int64_t created = 0, used = 0;
+};
+
+// The right to tune one key among processes: held until released or until it expires unrenewed.
+class Lease {
+ public:
+  virtual ~Lease() = default;  // releases
+  virtual void renew() = 0;    // call while working, at least every few seconds (the store may do it on a thread)
+};
+
+struct Damage {
+  std::string table, key, what;  // "kernels", "9f..", "cubin: checksum mismatch"
+  bool repaired = false;         // quarantined, to be rebuilt at its next use
+};
+
+struct Stats {
+  std::string path;              // "" when off
+  std::string mode;              // "read-write", "read-only", "off", with why if it is not what was asked for
+  int schema = 0;
+  std::int64_t kernels = 0, winners = 0, quarantined = 0, leases = 0;
+  std::int64_t file_bytes = 0, blob_bytes = 0, raw_bytes = 0;
+};
+
+struct Pruned {
+  std::int64_t winners = 0, kernels = 0, bytes = 0;
+};
+
+class Store {
+ public:
+  struct Options {
+    std::string path;  // "": default_path()
+    Mode mode = Mode::kReadWrite;
+    double lease_seconds = 10;  // a lease not renewed for this long belongs to a dead process
+  };
+  // Always gives a store; if the file cannot be used it is off or read-only and a warning says why.
+  static std::unique_ptr<Store> open(const Options& options);
+  // $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+  static std::string default_path();
+
+  virtual ~Store() = default;
+  virtual Mode mode() const = 0;  // what it is now, not what was asked for
+
+  // A row whose checksum fails is quarantined (read-write) and reported as absent, with a warning.
+  virtual std::optional<WinnerRow> find_winner(const WinnerKey& key) = 0;
+  virtual std::optional<KernelRow> find_kernel(const std::string& key) = 0;
+  // False if it could not be kept; the reason is a warning.
+  virtual bool put_kernel(const KernelRow& row) = 0;
+  virtual bool put_winner(const WinnerRow& row) = 0;  // its kernel must be there already
+
+  // Waits until this process may tune the key, or until a winner for it appears (then null, and find_winner has it).
+  // Never blocks longer than the other's lease lives. In off or read-only mode: granted at once.
+  virtual std::unique_ptr<Lease> acquire(const WinnerKey& key) = 0;
+
+  virtual std::vector<WinnerRow> list_winners() = 0;
+  virtual std::vector<KernelRow> list_kernels() = 0;  // without blobs
+  virtual std::vector<Damage> verify(bool repair) = 0;
+  // A self-contained file of all rows; import checks every checksum first and takes all or nothing. "" or what failed.
+  virtual std::string export_to(const std::string& path) = 0;
+  virtual std::string import_from(const std::string& path) = 0;
+  // Winners unused for that long, then least recently used until the file is small enough, then kernels no winner needs
+  // (compile-only kernels count as used when they were made). -1: no such limit.
+  virtual Pruned prune(double unused_days, std::int64_t max_bytes) = 0;
+  virtual Stats stats() = 0;
+
+  // What went wrong since the last call: one line each, for the log callback.
+  virtual std::vector<std::string> take_warnings() = 0;
+};
+
+}  // namespace gqa::cache

@@ -1,0 +1,110 @@
+// device.h: what the runtime asks of a device, the same for a GPU, the host and a test's device.
+// Owns: Device (compile, load, trial), Kernel (launch), Trial (inputs, reference, verification, clocks), and the plain
+// structs they exchange.
+// Never: searches, remembers or chooses; tuner.h does, session.h calls.
+// Threads: Device::compile may run on many threads at once; Kernel::launch too. A Trial belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "search/candidate.h"
+#include "search/device_spec.h"
+#include "search/problem.h"
+#include "search/status.h"
+
+namespace gqa {
+
+// Strides of one tensor in elements; the last dimension is contiguous.
+struct Strides {
+  std::int64_t batch = 0, row = 0, head = 0;
+};
+
+// One call, ready to launch: plain data, filled on the stack of the hot path.
+struct Call {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  void* out = nullptr;
+  float* lse = nullptr;  // may be null
+  Strides q_strides, k_strides, v_strides, out_strides;
+  std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
+  float scale = 0;         // never 0 here: already defaulted
+  void* stream = nullptr;  // CUstream; the host ignores it
+  Problem problem;         // the call's own lengths, not the signature's
+};
+
+// What compiling makes and the cache keeps. The host's artefact is the µGraph's text, in `source`.
+struct Binary {
+  std::string source, ptx, cubin, log;
+  int registers = 0, spill_bytes = 0, static_smem = 0;
+};
+
+// A loaded candidate. launch() is the hot path: it allocates nothing once warm, formats nothing, reads no environment.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual Status launch(const Call& call) const = 0;
+};
+
+struct Verdict {
+  bool passed = false;
+  double error = 0;        // max |out - reference| over the rows checked
+  double bound = 0;        // what it was allowed: twice the naive 16-bit computation's error
+  std::string reason;      // "" if passed; else what was wrong and where the worst element is
+};
+
+// One problem's inputs, outputs and reference on a device.
+class Trial {
+ public:
+  virtual ~Trial() = default;
+  // Runs the kernel on poisoned, guarded outputs and compares with the reference.
+  virtual Verdict verify(const Kernel& kernel) = 0;
+  // Microseconds a call, one sample per replay, over rotated inputs.
+  virtual Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) = 0;
+  // Device clock in MHz just now; 0 if it cannot be read.
+  virtual double clock_mhz() { return 0; }
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceSpec& spec() const = 0;
+  // Name and version of the compiler with its options, part of every key: "nvrtc 13.0 --std=c++17 ...", "host 1".
+  virtual std::string compiler() const = 0;
+  // How a trial times, part of every winner's key: "graph replay, rotated inputs, cold L2, 1".
+  virtual std::string timing_method() const = 0;
+  // The exact text that compile() would hand to the compiler: what a kernel's key is made of.
+  virtual std::string source(const Problem& problem, const Candidate& candidate) const = 0;
+  virtual Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const = 0;
+  virtual Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
+                      std::unique_ptr<Kernel>* kernel) = 0;
+  virtual Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) = 0;
+  // True if a tensor with this DLPack device may be used: the hot path's check.
+  virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
+  // True while the stream is being captured into a graph: nothing may be tuned then.
+  virtual bool capturing(void* stream) const {
+    (void)stream;
+    return false;
+  }
+  // Makes what a tuner needs current on this thread (the CUDA context); cheap when it already is.
+  virtual Status enter() { return {}; }
+};
+
+// "cuda:0", "host", ... -> a device. `threads`: host threads, 0 for all. `nvrtc_path`: "" for the search order.
+struct DeviceRequest {
+  std::string name = "auto";
+  int threads = 0;
+  std::string nvrtc_path;
+};
+Status open_device(const DeviceRequest& request, std::unique_ptr<Device>* device);
+
+// Each device's own constructor; open_device picks. A compile-only device has an architecture and no driver: load() and
+// make_trial() fail on it.
+Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_ptr<Device>* device);
+Status open_compile_only_device(const std::string& arch, const std::string& nvrtc_path, std::unique_ptr<Device>* device);
+Status open_host_device(int threads, std::unique_ptr<Device>* device);
+
+}  // namespace gqa

@@ -1,0 +1,165 @@
+/* gqa.h: grouped-query attention, generated, tuned and remembered at run time.
+ *
+ * Owns: the whole public C interface (C11; also C++). Everything a program needs is in this file.
+ * Never: throws, prints (unless a log callback asks), or exits.
+ * Threads: one handle may be used from many threads at once. gqa_last_error is thread-local.
+ *
+ *   gqa_handle gqa;
+ *   gqa_create(NULL, &gqa);                     // the best device present, the default cache file
+ *   gqa_run(gqa, &q, &k, &v, &out);             // out = softmax(q k^T / sqrt(d)) v
+ *   gqa_destroy(gqa);
+ *
+ * The first call for a shape generates candidates, compiles, verifies and times them and keeps the winner in the cache
+ * file; from then on, in any process, the same shape is a look-up and a launch.
+ *
+ * Shapes (DLPack tensors, any strides whose last dimension is contiguous):
+ *   q   (batch, q_len,  q_heads,  head_dim)      float16 or bfloat16
+ *   k   (batch, kv_len, kv_heads, head_dim)      same dtype
+ *   v   (batch, kv_len, kv_heads, head_dim_v)    same dtype
+ *   out (batch, q_len,  q_heads,  head_dim_v)    same dtype
+ * q_heads is a multiple of kv_heads; query head h reads key/value head h / (q_heads / kv_heads). Products are accumulated
+ * in float32. head_dim and head_dim_v are each one of 32, 64, 80, 96, 112, 128, 192, 256.
+ */
+#ifndef GQA_H_
+#define GQA_H_
+
+#include <dlpack/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GQA_VERSION_MAJOR 0
+#define GQA_VERSION_MINOR 1
+#define GQA_VERSION_PATCH 0
+/* One number that compares: 10000 * major + 100 * minor + patch. */
+#define GQA_VERSION (10000 * GQA_VERSION_MAJOR + 100 * GQA_VERSION_MINOR + GQA_VERSION_PATCH)
+
+#if defined(__GNUC__)
+#define GQA_API __attribute__((visibility("default")))
+#else
+#define GQA_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------- status */
+
+typedef enum gqa_status {
+  GQA_OK = 0,
+  /* arguments: the call was refused before anything ran */
+  GQA_ERROR_NULL_ARGUMENT = 1,      /* a required pointer is NULL */
+  GQA_ERROR_STRUCT_SIZE = 2,        /* a struct's `size` is not one this library knows */
+  GQA_ERROR_RANK = 3,               /* a tensor has the wrong number of dimensions */
+  GQA_ERROR_DTYPE = 4,              /* a dtype is not supported, or differs between tensors */
+  GQA_ERROR_DEVICE = 5,             /* a tensor is not on the handle's device */
+  GQA_ERROR_SHAPE = 6,              /* sizes do not agree between tensors */
+  GQA_ERROR_SIZE = 7,               /* a size is zero or negative, or a product of sizes overflows */
+  GQA_ERROR_HEAD_DIM = 8,           /* head_dim or head_dim_v is not supported */
+  GQA_ERROR_HEADS = 9,              /* q_heads is not a multiple of kv_heads */
+  GQA_ERROR_STRIDE = 10,            /* the last stride is not 1, or out overlaps itself */
+  GQA_ERROR_ALIGNMENT = 11,         /* a data pointer is not aligned to its element */
+  GQA_ERROR_ALIAS = 12,             /* out (or lse) overlaps an input */
+  GQA_ERROR_OPTION = 13,            /* an option or a call field has a value that means nothing */
+  /* the world: what the call needed is not there */
+  GQA_ERROR_NO_DEVICE = 20,         /* the device asked for is not on this machine */
+  GQA_ERROR_NO_COMPILER = 21,       /* NVRTC was not found, or is too old for the device */
+  GQA_ERROR_NOT_CACHED = 22,        /* policy is GQA_TUNE_CACHED_ONLY and the cache holds no kernel for this shape */
+  GQA_ERROR_CAPTURING = 23,         /* the stream is being captured and no kernel for this shape is loaded */
+  GQA_ERROR_NO_CANDIDATE = 24,      /* every candidate was rejected, failed to compile or failed to verify */
+  GQA_ERROR_OUT_OF_MEMORY = 25,     /* host or device memory ran out */
+  GQA_ERROR_DEVICE_FAILED = 26,     /* the driver reported an error */
+  GQA_ERROR_INTERNAL = 27           /* a bug in this library; please report it with gqa_last_error() */
+} gqa_status;
+
+/* The name of a status, "GQA_ERROR_RANK"; never NULL, also for numbers that are no status. */
+GQA_API const char* gqa_status_string(gqa_status status);
+
+/* The message of this thread's last failed call: what was given, what was expected, what to do. "" after a success.
+ * Valid until this thread's next call into the library. */
+GQA_API const char* gqa_last_error(void);
+
+/* GQA_VERSION of the library that is loaded. */
+GQA_API int gqa_version(void);
+
+/* ---------------------------------------------------------------- handle */
+
+typedef struct gqa_handle_s* gqa_handle;
+
+typedef enum gqa_cache_mode {
+  GQA_CACHE_READ_WRITE = 0, /* look up, and remember what is learnt */
+  GQA_CACHE_READ_ONLY = 1,  /* look up only; the file is never written */
+  GQA_CACHE_OFF = 2         /* no file: this handle remembers in memory only */
+} gqa_cache_mode;
+
+typedef enum gqa_tuning {
+  GQA_TUNE_NOW = 0,        /* on a miss: search, compile, verify and time within the budget, then answer */
+  GQA_TUNE_GUESS = 1,      /* on a miss: compile and verify the cost model's best guess only, then answer */
+  GQA_TUNE_CACHED_ONLY = 2 /* on a miss: fail with GQA_ERROR_NOT_CACHED */
+} gqa_tuning;
+
+typedef enum gqa_log_level { GQA_LOG_INFO = 0, GQA_LOG_WARNING = 1 } gqa_log_level;
+
+/* Called with one line of text without a newline; may be called from any thread, one call at a time per handle. */
+typedef void (*gqa_log_fn)(void* user, gqa_log_level level, const char* message);
+
+/* Zero-initialise, set size, then what should differ from the default. */
+typedef struct gqa_options {
+  size_t size;            /* sizeof(gqa_options) */
+  const char* device;     /* "auto" (NULL: a GPU if there is one, else the host), "cuda", "cuda:N", "host" */
+  const char* cache_path; /* NULL: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db */
+  gqa_cache_mode cache_mode;
+  gqa_tuning tuning;
+  double tuning_budget;   /* seconds a miss may spend on compiling and timing; 0: 8 s. At least one candidate is tried. */
+  int threads;            /* host threads for compiling and for the host device; 0: all cores */
+  const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
+  gqa_log_fn log;         /* NULL: silent */
+  void* log_user;         /* handed to log */
+} gqa_options;
+
+/* Creates a handle; options may be NULL. On failure *handle is NULL. */
+GQA_API gqa_status gqa_create(const gqa_options* options, gqa_handle* handle);
+
+/* Waits for this handle's tuning in other threads, frees kernels and workspace. NULL is fine.
+ * The caller makes sure that no launched work of this handle is still running. */
+GQA_API void gqa_destroy(gqa_handle handle);
+
+/* ---------------------------------------------------------------- calls */
+
+/* Everything about a call that is not one of its four tensors. Zero-initialise, set size. */
+typedef struct gqa_call {
+  size_t size;         /* sizeof(gqa_call) */
+  float scale;         /* scores are scaled by this; 0: 1/sqrt(head_dim) */
+  int causal;          /* 1: query i sees keys j <= i + kv_len - q_len (aligned bottom-right); a row that sees no key
+                          gives 0 and lse -inf */
+  const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores) */
+  void* stream;        /* CUstream / cudaStream_t to launch on; NULL: the legacy default stream; host: ignored */
+} gqa_call;
+
+/* out = softmax(q k^T * scale + mask) v. On a GPU the work is queued on the stream and the call returns; on the host it
+ * is done when the call returns. */
+GQA_API gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                           const DLTensor* out);
+
+/* The same with options; call may be NULL. */
+GQA_API gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                              const DLTensor* out, const gqa_call* call);
+
+/* A shape without tensors, for warming. Zero-initialise, set size. */
+typedef struct gqa_shape {
+  size_t size; /* sizeof(gqa_shape) */
+  int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim;
+  int64_t head_dim_v; /* 0: head_dim */
+  DLDataType dtype;   /* {kDLFloat, 16, 1} or {kDLBfloat, 16, 1} */
+  int causal;
+} gqa_shape;
+
+/* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be
+ * 16-byte aligned. */
+GQA_API gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GQA_H_ */

@@ -1,0 +1,1 @@
+# The host device's own sources, flags and libraries, included by runtime/CMakeLists.txt.

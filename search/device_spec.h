@@ -1,0 +1,38 @@
+// device_spec.h: what search needs to know of a device.
+// Owns: DeviceSpec, the numbers the pruning and the cost model use and the identity a cache row is bound to.
+// Never: asks a driver; runtime/ fills it from a live device, for_arch from a table for compile-only work.
+// Threads: a value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gqa {
+
+enum class DeviceKind : std::uint8_t { kCuda, kHost };
+
+struct DeviceSpec {
+  DeviceKind kind = DeviceKind::kCuda;
+  std::string arch;            // "sm_90a" with its suffix; host: "x86-64-avx512" and the like
+  int compute_capability = 0;  // 10 * major + minor; host: 0
+  int processors = 0;          // SMs; host: threads used
+  int smem_per_block = 0;      // bytes a block can opt in to; host: L2 bytes a core
+  int smem_per_processor = 0;  // bytes; host: 0
+  int registers_per_processor = 65536;
+  int threads_per_processor = 2048;
+  std::int64_t l2_bytes = 0;   // host: last-level cache
+  double tensor_flops = 0;     // dense 16-bit FLOP/s reachable with mma.sync (host: vector units), an estimate
+  double memory_bandwidth = 0; // bytes/s, an estimate
+
+  // What a winner is bound to: arch, processor count, shared memory and L2 sizes; never the product's name.
+  std::string identity() const;
+
+  // A typical device of an architecture ("sm_80", "sm_90a", ...), for compile-only work; nullopt if unknown.
+  static std::optional<DeviceSpec> for_arch(std::string_view arch);
+  static std::vector<std::string> known_archs();
+};
+
+}  // namespace gqa

@@ -1,0 +1,63 @@
+// problem.h: what is to be computed.
+// Owns: Problem, the plain description of one attention call: equality, hash, canonical text, and the length buckets
+// that make a signature of it.
+// Never: knows a device, a pointer or a stride. What changes the generated code or the winner is here, nothing else.
+// Threads: a value; hashing and comparing allocate nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "search/status.h"
+
+namespace gqa {
+
+enum class DType : std::uint8_t { kF16, kBF16 };
+enum class Mask : std::uint8_t { kNone, kCausal };  // causal: aligned bottom-right
+
+struct Problem {
+  DType dtype = DType::kBF16;
+  Mask mask = Mask::kNone;
+  // Bytes that every row of q, k, v and out is aligned to: 16 (vector copies) or 2 (element by element).
+  std::uint16_t align = 16;
+  std::int32_t head_dim = 0;    // of q and k
+  std::int32_t head_dim_v = 0;  // of v and out
+  std::int32_t batch = 0;
+  std::int32_t q_heads = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t q_len = 0;
+  std::int32_t kv_len = 0;
+
+  int group() const { return q_heads / kv_heads; }
+  bool causal() const { return mask == Mask::kCausal; }
+  friend bool operator==(const Problem&, const Problem&) = default;
+};
+
+// A hash of the fields, the same in every process.
+std::uint64_t hash(const Problem& problem);
+
+// The problem with batch, q_len and kv_len rounded up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: what a winner is kept under,
+// so that a decode whose KV grows by one each token finds the winner of its bucket.
+Problem signature(const Problem& problem);
+std::int32_t bucket(std::int32_t length);
+
+// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16". dv and align are left out at their defaults
+// (d and 16), causal where there is no mask.
+std::string to_text(const Problem& problem);
+
+// Reads to_text's form, in any order; b, hq, hk, sq, sk and d are required (sk defaults to sq, hk to hq). Says which key
+// was wrong, what was given and what was expected.
+Status parse(std::string_view text, Problem* problem);
+
+// The rules every entry point shares: positive sizes, supported head dims, q_heads a multiple of kv_heads, counts that
+// fit 32 bits.
+Status check(const Problem& problem);
+
+std::string_view name(DType dtype);  // "f16", "bf16"
+
+// Floating-point operations (2 per multiply-add, masked scores not counted) and the fewest bytes to and from memory.
+double flops(const Problem& problem);
+double bytes(const Problem& problem);
+
+}  // namespace gqa

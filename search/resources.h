@@ -1,0 +1,37 @@
+// resources.h: what a candidate needs of a device, from its parameters alone.
+// Owns: the shared-memory plan, register estimate and launch geometry of each skeleton. The generated source asserts the
+// same shared-memory size (static_assert(sizeof(Smem) == ...)), so host pruning and device layout cannot drift apart.
+// Never: asks a driver or measures.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "search/candidate.h"
+#include "search/problem.h"
+
+namespace gqa {
+
+// Bytes between rows of a shared-memory tile with `columns` 16-bit elements: one 16-byte pad, so that the eight rows an
+// ldmatrix reads start in eight different bank groups (columns/8 is even for every head dim, so the pitch is odd).
+constexpr int row_pitch(int columns) { return 2 * columns + 16; }
+
+// Dynamic shared memory of the kernel, bytes.
+std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
+
+// Registers a thread will need, an estimate to prune by: accumulators, scores, fragments and addressing.
+int registers(const Problem& problem, const Candidate& candidate);
+
+struct LaunchPlan {
+  std::int64_t blocks = 0;           // CTAs, a 1-D grid
+  int threads = 0;                   // threads a CTA
+  std::int64_t shared_memory = 0;    // dynamic, bytes
+  std::int64_t partial_floats = 0;   // workspace for split partials, float32 elements
+  std::int64_t counters = 0;         // workspace arrival counters, uint32; zero before the first launch and left zero
+};
+LaunchPlan plan(const Problem& problem, const Candidate& candidate);
+
+// Query-row tiles of one head group: ceil(q_len * pack / tile_m).
+std::int64_t row_tiles(const Problem& problem, const Candidate& candidate);
+
+}  // namespace gqa

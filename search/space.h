@@ -1,0 +1,43 @@
+// space.h: which candidates there are, which are worth compiling.
+// Owns: the flat list of tiles, the enumeration for a problem, pruning with a reason per rejection, and the ranking by
+// the cost model.
+// Never: compiles or times. Adding a tile is one line in space.cc.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "search/candidate.h"
+#include "search/device_spec.h"
+#include "search/problem.h"
+
+namespace gqa {
+
+struct Rejected {
+  Candidate candidate;
+  std::string reason;  // "needs 245,760 bytes of shared memory, the device has 232,448"
+};
+
+struct Ranked {
+  Candidate candidate;
+  double predicted_us = 0;  // the cost model's estimate
+};
+
+struct Space {
+  std::vector<Ranked> ranked;      // best first; ties broken by Candidate order
+  std::vector<Rejected> rejected;  // in enumeration order
+};
+
+// Every candidate of the problem on the device (the host device's list has warps = stages = 1), pruned and ranked.
+Space enumerate(const Problem& problem, const DeviceSpec& device);
+
+// "" if the candidate can run, else why not. What enumerate() prunes by, and what a kernel loaded from a cache is checked
+// against.
+std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);
+
+// Estimated kernel time in microseconds: the larger of arithmetic and memory over the waves the grid makes, with the
+// merge of splits and the launch added.
+double predict_us(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);
+
+}  // namespace gqa
