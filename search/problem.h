@@ -38,7 +38,8 @@ struct Problem {
 std::uint64_t hash(const Problem& problem);
 
 // The problem with batch, q_len and kv_len rounded up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: what a winner is kept under,
-// so that a decode whose KV grows by one each token finds the winner of its bucket.
+// so that a decode whose KV grows by one each token finds the winner of its bucket. kv_len is at least 16 there, and a
+// single query drops its causal mask, which hides nothing. Idempotent; a problem passes check() if its signature does.
 Problem signature(const Problem& problem);
 std::int32_t bucket(std::int32_t length);
 
@@ -46,8 +47,9 @@ std::int32_t bucket(std::int32_t length);
 // (d and 16), causal where there is no mask.
 std::string to_text(const Problem& problem);
 
-// Reads to_text's form, in any order; b, hq, hk, sq, sk and d are required (sk defaults to sq, hk to hq). Says which key
-// was wrong, what was given and what was expected.
+// Reads to_text's form, in any order; hq, sq and d are required (b defaults to 1, hk to hq, sk to sq, dv to d, dtype to
+// bf16). What is read has passed check(). Says which key was wrong, what was given and what was expected; on an error
+// *problem is left as it was.
 Status parse(std::string_view text, Problem* problem);
 
 // The rules every entry point shares: positive sizes, supported head dims, q_heads a multiple of kv_heads, counts that

@@ -1,0 +1,71 @@
+// device_spec.cc: see device_spec.h. The table holds a typical card of each architecture; its rates are what a good
+// kernel reaches, not what a data sheet says.
+#include "search/device_spec.h"
+
+#include <iterator>
+
+namespace gqa {
+namespace {
+
+struct ArchRow {
+  std::string_view arch;
+  int compute_capability, processors, smem_per_block, smem_per_processor, threads_per_processor;
+  std::int64_t l2_bytes;
+  double tensor_flops, memory_bandwidth;
+};
+
+constexpr int kKiB = 1024;
+constexpr std::int64_t kMiB = 1 << 20;
+
+constexpr ArchRow kArchs[] = {
+    {"sm_80", 80, 108, 163 * kKiB, 164 * kKiB, 2048, 40 * kMiB, 250e12, 1.75e12},    // A100
+    {"sm_86", 86, 84, 99 * kKiB, 100 * kKiB, 1536, 6 * kMiB, 110e12, 0.6e12},        // A40
+    {"sm_87", 87, 16, 163 * kKiB, 164 * kKiB, 1536, 4 * kMiB, 35e12, 0.18e12},       // Orin
+    {"sm_89", 89, 142, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 260e12, 0.76e12},     // L40S
+    {"sm_90", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 380e12, 4.2e12},     // H200
+    {"sm_90a", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 380e12, 4.2e12},    // H200
+    {"sm_100", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 450e12, 6.8e12},  // B200
+    {"sm_100a", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 450e12, 6.8e12},
+    {"sm_103a", 103, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 450e12, 6.8e12},  // B300
+    {"sm_120", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 200e12, 1.55e12},    // RTX 5090
+    {"sm_120a", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 200e12, 1.55e12},
+};
+
+DeviceSpec spec_of(const ArchRow& row) {
+  DeviceSpec spec;
+  spec.arch = row.arch;
+  spec.compute_capability = row.compute_capability;
+  spec.processors = row.processors;
+  spec.smem_per_block = row.smem_per_block;
+  spec.smem_per_processor = row.smem_per_processor;
+  spec.threads_per_processor = row.threads_per_processor;
+  spec.l2_bytes = row.l2_bytes;
+  spec.tensor_flops = row.tensor_flops;
+  spec.memory_bandwidth = row.memory_bandwidth;
+  return spec;
+}
+
+}  // namespace
+
+std::string DeviceSpec::identity() const {
+  const bool host = kind == DeviceKind::kHost;
+  std::string text = std::string(host ? "host " : "cuda ") + arch + (host ? " threads=" : " sms=") +
+                     std::to_string(processors) + (host ? " l2=" : " smem=") + std::to_string(smem_per_block);
+  if (!host) text += "/" + std::to_string(smem_per_processor);
+  return text + (host ? " llc=" : " l2=") + std::to_string(l2_bytes);
+}
+
+std::optional<DeviceSpec> DeviceSpec::for_arch(std::string_view arch) {
+  for (const ArchRow& row : kArchs) {
+    if (row.arch == arch) return spec_of(row);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> DeviceSpec::known_archs() {
+  std::vector<std::string> archs;
+  for (const ArchRow& row : kArchs) archs.emplace_back(row.arch);
+  return archs;
+}
+
+}  // namespace gqa
