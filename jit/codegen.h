@@ -1,0 +1,27 @@
+// codegen.h: a candidate as CUDA source.
+// Owns: the text of a kernel: a banner with problem and candidate, the Config of named constants, the entry point.
+// Never: compiles, asks a device or looks at a clock: source() is a pure function, held by golden tests.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "search/candidate.h"
+#include "search/problem.h"
+
+namespace gqa {
+
+// The entry point's name in every generated kernel.
+inline constexpr const char* kEntryPoint = "gqa_attention";
+
+// Source of the attention kernel. Depends on the candidate's compiled fields and on the problem's dtype, head dims, mask
+// and alignment; lengths, strides, batch and heads are run-time arguments.
+std::string attention_source(const Problem& problem, const Candidate& candidate);
+
+// The features of a problem that shape code: "d=128,dv=128,dtype=bf16,causal,align=16".
+std::string feature_text(const Problem& problem);
+
+// Source of the kernels that verify and time: inputs, poison, reference, comparison (device/check.cuh).
+std::string check_source();
+
+}  // namespace gqa

@@ -1,0 +1,68 @@
+// rows.cuh: which query position and head a tile's row is, and which keys it may see.
+// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack) and the causal limit.
+// Never: touches memory.
+// Threads: values.
+#pragma once
+
+#include "element.cuh"
+#include "params.h"
+
+namespace gqa {
+
+// Where a CTA works: one row tile of one group of packed heads.
+struct Place {
+  int batch, head, kv_head;  // head: the first of the packed ones
+  int first_row;             // of the tile, in packed rows
+};
+
+// This CTA's number, read anew at each call: volatile, so that what is computed from it is not kept in registers.
+__device__ inline int block_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+}
+
+template <typename Config>
+__device__ inline Place place_of(const AttentionParams& p, int tile, int heads_and_batch) {
+  Place place;
+  const int head_group = heads_and_batch % p.head_groups;
+  place.batch = heads_and_batch / p.head_groups;
+  place.head = head_group * Config::kPack;
+  place.kv_head = place.head / (p.q_heads / p.kv_heads);
+  place.first_row = tile * Config::kTileM;
+  return place;
+}
+
+// Keys that packed row `row` may see: those below the limit. Causal masks are aligned bottom-right.
+template <typename Config>
+__device__ inline int key_limit(const AttentionParams& p, int row) {
+  if constexpr (!Config::kCausal) return p.kv_len;
+  const int position = row / Config::kPack;
+  return max(0, min(p.kv_len, position + p.kv_len - p.q_len + 1));
+}
+
+template <typename Config>
+__device__ inline bool row_exists(const AttentionParams& p, int row) {
+  return row / Config::kPack < p.q_len;
+}
+
+// Element offset of a packed row in q or out.
+template <typename Config>
+__device__ inline long long row_offset(const TensorStrides& s, const Place& place, int row) {
+  return place.batch * s.batch + row / Config::kPack * s.row + (place.head + row % Config::kPack) * s.head;
+}
+
+// Masks one fragment row of scores: keys first_key .. at or past the limit become -inf. `half` 0: row g, 1: row g + 8.
+template <int kFragments>
+__device__ inline void mask_row(float (&scores)[kFragments][4], int half, int first_key, int limit) {
+  const int lane_key = first_key + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if (lane_key + n * 8 + c >= limit) scores[n][2 * half + c] = negative_infinity();
+    }
+  }
+}
+
+}  // namespace gqa

@@ -1,0 +1,60 @@
+#include "search/resources.h"
+
+#include <algorithm>
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// jit/device/flash.cuh, FlashSmem: query rows (finished rows take their place), then the KV buffers.
+std::int64_t flash_smem(const Problem& p, const Candidate& c) {
+  const int row = row_pitch(std::max(p.head_dim, p.head_dim_v));
+  const std::int64_t stage = static_cast<std::int64_t>(c.tile_n) * (row_pitch(p.head_dim) + row_pitch(p.head_dim_v));
+  return static_cast<std::int64_t>(c.tile_m) * row + c.stages * stage;
+}
+
+// jit/device/split.cuh, SplitSmem: query rows, then the warps' stages or the merge, then two floats a row and a flag.
+std::int64_t split_smem(const Problem& p, const Candidate& c) {
+  const std::int64_t stage = static_cast<std::int64_t>(c.tile_n) * (row_pitch(p.head_dim) + row_pitch(p.head_dim_v));
+  const std::int64_t stages = stage * c.warps * c.stages;
+  const std::int64_t merge = 4LL * c.warps * c.tile_m * (p.head_dim_v + 2);
+  const std::int64_t query = static_cast<std::int64_t>(c.tile_m) * row_pitch(p.head_dim);
+  return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
+}
+
+}  // namespace
+
+std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
+  return candidate.skeleton == Skeleton::kFlash ? flash_smem(problem, candidate) : split_smem(problem, candidate);
+}
+
+int registers(const Problem& problem, const Candidate& candidate) {
+  const int warp_rows = candidate.skeleton == Skeleton::kFlash ? candidate.tile_m / std::max(candidate.warps, 1)
+                                                               : candidate.tile_m;
+  const int fragments = warp_rows / 16;
+  const int out = fragments * problem.head_dim_v / 2;  // float32 accumulators, 16 x head_dim_v over 32 lanes
+  const int scores = fragments * candidate.tile_n / 2;
+  const int operands = 4 * fragments + 4;
+  return out + scores + operands + 4 * fragments + 36;  // and running state, addresses, loop counters
+}
+
+std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
+  const std::int64_t rows = static_cast<std::int64_t>(problem.q_len) * candidate.pack;
+  return (rows + candidate.tile_m - 1) / candidate.tile_m;
+}
+
+LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
+  LaunchPlan launch;
+  const std::int64_t tiles = row_tiles(problem, candidate) * (problem.q_heads / candidate.pack) * problem.batch;
+  launch.blocks = tiles * candidate.splits;
+  launch.threads = candidate.warps * 32;
+  launch.shared_memory = shared_memory(problem, candidate);
+  if (candidate.skeleton == Skeleton::kSplit && candidate.splits > 1) {
+    launch.partial_floats = launch.blocks * candidate.tile_m * (problem.head_dim_v + 2);
+    launch.counters = tiles;
+  }
+  return launch;
+}
+
+}  // namespace gqa
