@@ -1,0 +1,210 @@
+// cost.cc: how long a candidate should take; see space.h. A model that orders candidates, not a clock: its constants
+// are typical of the devices in device_spec.cc, and timing has the last word. Owns: predict_us: work a key step, what
+// hides what inside a processor, waves, memory, merges. Never: decides what may run (prune.cc does). Threads: pure
+// functions.
+#include <algorithm>
+#include <cmath>
+
+#include "search/resources.h"
+#include "search/space.h"
+
+namespace gqa {
+namespace {
+
+constexpr double kClock = 1.7e9;                // Hz
+constexpr double kSharedBytesAClock = 128;      // of a processor's shared memory
+constexpr double kClocksAScore = 0.125;         // exp, scale, maximum and sum, over a processor's lanes
+constexpr double kL2BytesAProcessor = 42e9;     // bytes/s a processor gets from L2 with all of them reading
+constexpr double kMostBytesAProcessor = 100e9;  // bytes/s it can take alone
+constexpr double kMemoryLatency = 0.75e-6;      // s
+constexpr double kLaunch = 2.2e-6;              // s
+constexpr double kProlog = 1.2e-6;              // s: queries and the first keys arrive, the last rows leave
+constexpr double kArrive = 1.5e-6;              // s: fence, counter, first partials
+constexpr int kBlockReserve = 1024;             // bytes of shared memory the driver takes for each block
+constexpr int kSchedulers = 4;
+
+// What a tile's keys cost. Steps differ between tiles only under a causal mask.
+struct Steps {
+  double average = 0, most = 0;
+};
+
+// Keys that the tile's last row sees.
+double keys_of_tile(const Problem& p, const Candidate& c, std::int64_t tile) {
+  if (!p.causal()) return p.kv_len;
+  const std::int64_t last_row = std::min((tile + 1) * c.tile_m, std::int64_t{p.q_len} * c.pack) - 1;
+  return static_cast<double>(std::clamp<std::int64_t>(last_row / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
+}
+
+// Sampled where there are many tiles: the work of a tile grows linearly.
+Steps steps_of(const Problem& p, const Candidate& c) {
+  constexpr std::int64_t kSamples = 16;
+  const std::int64_t tiles = row_tiles(p, c), samples = std::min(tiles, p.causal() ? kSamples : 1);
+  Steps steps;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    steps.average += std::ceil(keys_of_tile(p, c, (2 * i + 1) * tiles / (2 * samples)) / c.tile_n);
+  }
+  steps.average /= static_cast<double>(samples);
+  steps.most = std::ceil(keys_of_tile(p, c, tiles - 1) / c.tile_n);
+  return steps;
+}
+
+struct Model {
+  const Problem& p;
+  const Candidate& c;
+  const DeviceSpec& device;
+  LaunchPlan launch = plan(p, c);
+  Steps steps = steps_of(p, c);
+  int resident = 1;         // blocks a processor holds
+  double busy_clocks = 0;   // a step of one block, limited by the busiest unit
+  double other_clocks = 0;  // what the other units need, hidden if there are warps to hide it
+
+  double width() const { return double{1} * p.head_dim + p.head_dim_v; }
+  double processors() const { return device.processors; }
+  double blocks() const { return static_cast<double>(launch.blocks); }
+  double kv_bytes() const { return 2.0 * p.batch * p.kv_len * p.kv_heads * width(); }
+};
+
+int resident_blocks(const Model& m) {
+  const int registers_a_thread = (registers(m.p, m.c) + 7) / 8 * 8;
+  const std::int64_t by_shared = m.device.smem_per_processor / (m.launch.shared_memory + kBlockReserve);
+  const std::int64_t by_registers = m.device.registers_per_processor / (registers_a_thread * m.launch.threads);
+  const std::int64_t by_threads = m.device.threads_per_processor / m.launch.threads;
+  return static_cast<int>(std::clamp<std::int64_t>(std::min({by_shared, by_registers, by_threads}), 1, 32));
+}
+
+// One step of one block on each of the processor's units. Flash: all warps share the keys, each reads all of them.
+// Split: every warp takes a step of its own keys.
+void fill_step_clocks(Model* m) {
+  const Candidate& c = m->c;
+  const bool split = c.skeleton == Skeleton::kSplit;
+  const double rows = double{1} * c.tile_m * (split ? c.warps : 1), keys = c.tile_n;
+  const double kv_tile = 2 * keys * m->width() * (split ? c.warps : 1);
+  const double matrix = 2 * rows * keys * m->width() / (m->device.tensor_flops / m->processors() / kClock);
+  const double shared = (kv_tile * (split ? 2 : c.warps + 1) + 2 * rows * m->p.head_dim) / kSharedBytesAClock;
+  const double softmax = rows * (keys * kClocksAScore + m->p.head_dim_v / 128.0);
+  m->busy_clocks = std::max({matrix, shared, softmax});
+  m->other_clocks = matrix + shared + softmax - m->busy_clocks;
+}
+
+// Seconds for a step of each of `together` blocks that share a processor.
+double step_seconds(const Model& m, int together) {
+  const auto clocks = [&](int blocks) {
+    const double warps = std::max(0.25, double{1} * blocks * m.c.warps / kSchedulers);  // a scheduler
+    const double exposed = m.other_clocks * std::min(1.0, 0.8 / warps);
+    // Fewer warps than schedulers leave units idle: a warp uses one scheduler's share of them.
+    const double idle = std::max(1.0, 1 / warps);
+    return blocks * (m.busy_clocks + exposed) * (1 + 0.25 / std::max(1.0, warps)) * idle;
+  };
+  const double wait = m.c.skeleton == Skeleton::kFlash ? (m.c.stages == 1 ? 900 : 250) : 150;
+  return std::max(clocks(together), clocks(1) + wait) / kClock;
+}
+
+// Bytes/s that `blocks` running blocks draw from memory, each with its buffers in flight.
+double memory_rate(const Model& m, double blocks) {
+  const bool split = m.c.skeleton == Skeleton::kSplit;
+  const double buffers = m.c.stages == 1 ? 0.5 : m.c.stages - 1;
+  const double in_flight = buffers * 2 * m.c.tile_n * m.width() * (split ? m.c.warps : 1);
+  const double busy = std::min(blocks, m.processors());
+  const double one = std::min(kMostBytesAProcessor, blocks / busy * in_flight / kMemoryLatency);
+  return std::min(m.device.memory_bandwidth, busy * one);
+}
+
+double memory_seconds(const Model& m, double total_bytes) {
+  const double slots = m.processors() * m.resident, each = total_bytes / m.blocks();
+  const double full = std::floor(m.blocks() / slots), rest = m.blocks() - full * slots;
+  double seconds = full * slots * each / memory_rate(m, slots);
+  if (rest > 0) seconds += rest * each / memory_rate(m, rest);
+  return seconds;
+}
+
+// How often the keys come from memory. Order 0 walks all heads before the next row tile: if they do not fit L2, every
+// row tile reads them anew.
+double key_reads(const Model& m) {
+  const double fits = 0.6 * static_cast<double>(m.device.l2_bytes);
+  if (m.c.order == 1 || m.kv_bytes() <= fits) return 1;
+  const double tiles = static_cast<double>(row_tiles(m.p, m.c));
+  return std::max(1.0, tiles * m.steps.average / std::max(1.0, m.steps.most));
+}
+
+// Blocks of equal work run in waves; under a causal mask the longest start first and the short ones fill the gaps.
+double flash_compute(const Model& m) {
+  const double each = m.blocks() / m.processors();
+  if (!m.p.causal()) {
+    const double count = std::ceil(each);
+    const double full = std::floor(count / m.resident);
+    const int rest = static_cast<int>(count - full * m.resident);
+    return m.steps.most * (full * step_seconds(m, m.resident) + (rest > 0 ? step_seconds(m, rest) : 0));
+  }
+  const int together = static_cast<int>(std::clamp(std::ceil(each), 1.0, double{1} * m.resident));
+  const double tail = (m.c.order == 0 ? 0.25 : 0.5) * m.steps.average * step_seconds(m, 1);
+  const double balanced = m.steps.average * std::max(each, 1.0) * step_seconds(m, together) / together + tail;
+  return std::max(balanced, m.steps.most * step_seconds(m, 1));
+}
+
+double flash_seconds(const Model& m) {
+  const double step_bytes = 2 * m.c.tile_n * m.width();
+  const double l2 =
+      m.blocks() * m.steps.average * step_bytes / (std::min(m.blocks(), m.processors()) * kL2BytesAProcessor);
+  const double memory = memory_seconds(m, bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes());
+  const double waves = std::ceil(m.blocks() / (m.processors() * m.resident));
+  const double longest = std::max({flash_compute(m), l2, memory});
+  return kLaunch + longest + kProlog * (1 + (waves - 1) / m.resident);
+}
+
+// Across the block's warps in shared memory, then across blocks through L2 by the last to arrive.
+double merge_seconds(const Model& m) {
+  const double rows = m.c.tile_m, row_bytes = 4.0 * (m.p.head_dim_v + 2);
+  double seconds = 2 * m.c.warps * rows * row_bytes / kSharedBytesAClock / kClock;
+  if (m.c.splits == 1) return seconds;
+  const double valid = std::min(rows, double{1} * m.p.q_len * m.c.pack);
+  seconds += kArrive + m.c.splits * valid * row_bytes / kMostBytesAProcessor;
+  return seconds + 2 * m.blocks() * rows * row_bytes / (m.processors() * kL2BytesAProcessor);
+}
+
+double split_seconds(const Model& m) {
+  const double steps = std::ceil(std::ceil(m.steps.most / m.c.splits) / m.c.warps);  // of one warp
+  const double count = std::ceil(m.blocks() / m.processors());
+  const double full = std::floor(count / m.resident);
+  const int rest = static_cast<int>(count - full * m.resident);
+  const double compute = steps * (full * step_seconds(m, m.resident) + (rest > 0 ? step_seconds(m, rest) : 0));
+  const double tiles = static_cast<double>(row_tiles(m.p, m.c));
+  const double group_reads = tiles * m.p.group() / m.c.pack;  // of the same keys, from L2 after the first
+  const double memory = memory_seconds(m, bytes(m.p));
+  const double l2 = group_reads * m.kv_bytes() / (std::min(m.blocks(), m.processors()) * kL2BytesAProcessor);
+  const double waves = std::ceil(m.blocks() / (m.processors() * m.resident));
+  // The chain of one warp's steps and the memory's pace overlap, but not wholly.
+  const double longest = std::max({compute, l2, memory}), second = std::min(compute, memory);
+  return kLaunch + longest + 0.15 * second + kProlog * (1 + (waves - 1) / m.resident) + merge_seconds(m);
+}
+
+// Threads run whole tiles; a small tile spends its time on widening 16-bit keys and on loop ends.
+double host_seconds(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  const LaunchPlan launch = plan(p, c);
+  const Steps steps = steps_of(p, c);
+  const double width = double{1} * p.head_dim + p.head_dim_v;
+  const double flops_a_thread = device.tensor_flops / device.processors;
+  const double efficiency = c.tile_m / (c.tile_m + 8.0) * c.tile_n / (c.tile_n + 24.0);
+  const double products = 2.0 * c.tile_m * c.tile_n * width / efficiency;
+  const double softmax = 60.0 * c.tile_m * c.tile_n, widening = 24.0 * c.tile_n * width;
+  const double step = (products + softmax + widening) / flops_a_thread;
+  const double share = std::ceil(steps.average / c.splits);
+  const double blocks = static_cast<double>(launch.blocks);
+  // Stolen work evens out unequal tiles; equal ones run in rounds.
+  const double rounds =
+      p.causal() ? std::max(1.0, blocks / device.processors + 0.5) : std::ceil(blocks / device.processors);
+  const double memory = bytes(p) / device.memory_bandwidth;
+  const double merge = c.splits > 1 ? 2e-6 + 8.0 * blocks * c.tile_m * p.head_dim_v / device.memory_bandwidth : 0;
+  return 3e-6 + std::max(rounds * (share * step + 0.5e-6), memory) + merge;
+}
+
+}  // namespace
+
+double predict_us(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
+  if (device.kind == DeviceKind::kHost) return 1e6 * host_seconds(problem, candidate, device);
+  Model model{problem, candidate, device};
+  model.resident = resident_blocks(model);
+  fill_step_clocks(&model);
+  return 1e6 * (candidate.skeleton == Skeleton::kFlash ? flash_seconds(model) : split_seconds(model));
+}
+
+}  // namespace gqa

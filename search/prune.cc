@@ -1,0 +1,153 @@
+// prune.cc: why a candidate cannot run, or would be foolish to compile; see space.h.
+// Owns: reject_reason and its rules, each with its own words.
+// Never: estimates time (cost.cc does).
+// Threads: pure functions.
+#include <algorithm>
+
+#include "search/resources.h"
+#include "search/space.h"
+#include "search/text.h"
+
+namespace gqa {
+namespace {
+
+constexpr int kMostRegisters = 255;
+constexpr std::int64_t kMostBlocks = 2147483647;  // of a 1-D grid
+constexpr int kMostSplitRows = 64;
+constexpr int kTilesThatNeedNoPacking = 16;
+
+std::string number(std::int64_t value) { return grouped(value); }
+
+std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+std::string meaningless(const Candidate& c) {
+  if (c.tile_m < 16 || c.tile_m % 16 != 0) return "tile of " + number(c.tile_m) + " rows: expected a multiple of 16";
+  if (c.tile_n < 16 || c.tile_n % 16 != 0) return "step of " + number(c.tile_n) + " keys: expected a multiple of 16";
+  if (c.warps < 1 || c.warps > 32) return number(c.warps) + " warps: expected 1 to 32";
+  if (c.pack < 1) return "pack of " + number(c.pack) + ": expected at least 1";
+  if (c.splits < 1) return number(c.splits) + " splits: expected at least 1";
+  if (c.order > 1 || c.order < 0) return "order " + number(c.order) + ": expected 0 or 1";
+  return "";
+}
+
+std::string wrong_for_flash(const Candidate& c) {
+  const int warp_rows = c.tile_m / c.warps;
+  if (c.tile_m % c.warps != 0 || (warp_rows != 16 && warp_rows != 32)) {
+    return number(c.tile_m) + " rows over " + number(c.warps) + " warps: flash gives a warp 16 or 32";
+  }
+  if (c.stages < 1 || c.stages > 3) return number(c.stages) + " stages: flash has 1 to 3";
+  if (c.splits != 1) return number(c.splits) + " splits: flash has 1";
+  return "";
+}
+
+std::string wrong_for_split(const Candidate& c) {
+  if (c.tile_m > kMostSplitRows) return "tile of " + number(c.tile_m) + " rows: split has at most 64";
+  if (c.stages < 2 || c.stages > 6) return number(c.stages) + " stages: split has 2 to 6";
+  if (c.warps > 8) return number(c.warps) + " warps: split has at most 8";
+  return "";
+}
+
+std::string wrong_for_host(const Candidate& c) {
+  if (c.warps != 1) return number(c.warps) + " warps: the host has 1";
+  if (c.stages != 1) return number(c.stages) + " stages: the host has 1";
+  if (c.skeleton == Skeleton::kFlash && c.splits != 1) return number(c.splits) + " splits: flash has 1";
+  return "";
+}
+
+// A split leaves at least one CTA nothing to do, or shares fewer query rows than flash has tiles for.
+std::string wrong_split(const Problem& p, const Candidate& c) {
+  if (c.order != 0) return "order " + number(c.order) + ": only flash has a tile order";
+  const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
+  if (rows > kMostSplitRows) {
+    return number(rows) + " query rows a head group: split takes at most " + number(kMostSplitRows);
+  }
+  const std::int64_t steps = (p.kv_len + c.tile_n - 1) / c.tile_n;
+  const std::int64_t share = (steps + c.splits - 1) / c.splits;
+  const std::int64_t used = (steps + share - 1) / share;
+  if (used < c.splits) {
+    return number(c.splits) + " splits of " + number(p.kv_len) + " keys leave " + number(c.splits - used) +
+           " without keys";
+  }
+  return "";
+}
+
+// Half the rows or keys of the only tile would be padding, and a smaller tile is in the list.
+std::string oversized(const Problem& p, const Candidate& c, bool host) {
+  const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
+  const int least_rows = host && c.skeleton == Skeleton::kFlash ? 32 : 16;
+  if (c.tile_m > least_rows && c.tile_m / 2 >= rows) {
+    return "tile of " + number(c.tile_m) + " rows for " + number(rows) + " query rows";
+  }
+  const int least_keys = host ? 64 : 32;
+  if (c.tile_n > least_keys && c.tile_n / 2 >= p.kv_len) {
+    return "step of " + number(c.tile_n) + " keys for " + number(p.kv_len) + " keys";
+  }
+  return "";
+}
+
+std::string useless_pack(const Problem& p, const Candidate& c) {
+  if (p.group() % c.pack != 0) {
+    return "pack of " + number(c.pack) + " does not divide the group of " + number(p.group()) + " query heads";
+  }
+  if (c.skeleton == Skeleton::kFlash && c.pack > 1 && p.q_len / c.tile_m >= kTilesThatNeedNoPacking) {
+    return "packing " + number(c.pack) + " heads gains nothing: one head fills " + number(p.q_len / c.tile_m) +
+           " tiles";
+  }
+  return "";
+}
+
+std::string over_cuda_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  const LaunchPlan launch = plan(p, c);
+  if (launch.shared_memory > device.smem_per_block) {
+    return "needs " + number(launch.shared_memory) + " bytes of shared memory, the device has " +
+           number(device.smem_per_block);
+  }
+  const int needed = registers(p, c);
+  if (needed > kMostRegisters) {
+    return "needs about " + number(needed) + " registers a thread, a thread has " + number(kMostRegisters);
+  }
+  const std::int64_t block_registers = round_up(needed, 8) * launch.threads;
+  if (block_registers > device.registers_per_processor) {
+    return "needs about " + number(block_registers) + " registers a block, the device has " +
+           number(device.registers_per_processor);
+  }
+  const int most_threads = std::min(1024, device.threads_per_processor);
+  if (launch.threads > most_threads) {
+    return "needs " + number(launch.threads) + " threads a block, the device has " + number(most_threads);
+  }
+  return "";
+}
+
+// A thread's tile on the host: queries, one step of keys and values, scores and accumulators as float32.
+std::string over_host_cache(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  const std::int64_t bytes = 4LL * c.tile_n * (p.head_dim + p.head_dim_v) +
+                             4LL * c.tile_m * (p.head_dim + p.head_dim_v) + 4LL * c.tile_m * c.tile_n;
+  const std::int64_t most = std::max<std::int64_t>(device.smem_per_block, 1 << 20);
+  if (bytes <= most) return "";
+  return "works on " + number(bytes) + " bytes a thread, a core's cache holds " + number(most);
+}
+
+std::string wrong_shape(const Candidate& c, bool host) {
+  if (std::string reason = meaningless(c); !reason.empty()) return reason;
+  if (host) return wrong_for_host(c);
+  return c.skeleton == Skeleton::kFlash ? wrong_for_flash(c) : wrong_for_split(c);
+}
+
+std::string unfit_for_problem(const Problem& p, const Candidate& c, bool host) {
+  if (std::string reason = useless_pack(p, c); !reason.empty()) return reason;
+  if (std::string reason = oversized(p, c, host); !reason.empty()) return reason;
+  return c.skeleton == Skeleton::kSplit ? wrong_split(p, c) : "";
+}
+
+}  // namespace
+
+std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
+  const bool host = device.kind == DeviceKind::kHost;
+  if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
+  if (std::string reason = unfit_for_problem(problem, candidate, host); !reason.empty()) return reason;
+  const std::int64_t blocks = plan(problem, candidate).blocks;
+  if (blocks > kMostBlocks) return number(blocks) + " blocks: a grid has at most " + number(kMostBlocks);
+  return host ? over_host_cache(problem, candidate, device) : over_cuda_limits(problem, candidate, device);
+}
+
+}  // namespace gqa

@@ -1,0 +1,207 @@
+// space.cc: see space.h. The tables below are the space; what follows only spells them out for a problem.
+#include "search/space.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "search/resources.h"
+
+namespace gqa {
+namespace {
+
+struct Tile {
+  int m, n, warps, stages;
+};
+
+// Warps split the rows: 16 or 32 rows a warp. 32 halve the shared-memory reads of keys and values, 16 leave registers
+// for wide heads. One stage leaves shared memory for a second CTA, which hides the loads instead.
+constexpr Tile kFlashTiles[] = {
+    // 32 rows a warp
+    {128, 32, 4, 2},
+    {128, 48, 4, 2},
+    {128, 64, 4, 1},
+    {128, 64, 4, 2},
+    {128, 64, 4, 3},
+    {128, 80, 4, 2},
+    {128, 128, 4, 1},
+    {128, 128, 4, 2},
+    {64, 32, 2, 2},
+    {64, 64, 2, 1},
+    {64, 64, 2, 2},
+    {64, 128, 2, 2},
+    {32, 64, 1, 2},
+    {256, 32, 8, 2},
+    {256, 64, 8, 1},
+    {256, 64, 8, 2},
+    {192, 64, 6, 2},
+    {192, 96, 6, 2},
+    {96, 64, 3, 2},
+    // 16 rows a warp
+    {128, 32, 8, 2},
+    {128, 64, 8, 1},
+    {128, 64, 8, 2},
+    {128, 64, 8, 3},
+    {128, 96, 8, 2},
+    {128, 128, 8, 1},
+    {128, 128, 8, 2},
+    {64, 16, 4, 2},
+    {64, 32, 4, 2},
+    {64, 32, 4, 3},
+    {64, 64, 4, 1},
+    {64, 64, 4, 2},
+    {64, 64, 4, 3},
+    {64, 96, 4, 2},
+    {64, 128, 4, 1},
+    {64, 128, 4, 2},
+    {192, 64, 12, 2},
+    {32, 32, 2, 3},
+    {32, 64, 2, 2},
+    {32, 64, 2, 3},
+    {32, 128, 2, 2},
+    {16, 32, 1, 3},
+    {16, 64, 1, 2},
+    {16, 64, 1, 3},
+    {16, 128, 1, 2},
+};
+
+// Every warp holds all m rows and walks keys of its own: n a step, in a private pipeline.
+constexpr Tile kSplitTiles[] = {
+    {16, 16, 1, 4}, {16, 16, 2, 4}, {16, 16, 4, 3}, {16, 16, 4, 4}, {16, 16, 4, 6}, {16, 16, 8, 3}, {16, 16, 8, 4},
+    {16, 32, 1, 3}, {16, 32, 1, 5}, {16, 32, 2, 2}, {16, 32, 2, 3}, {16, 32, 2, 4}, {16, 32, 4, 2}, {16, 32, 4, 3},
+    {16, 32, 4, 4}, {16, 32, 8, 2}, {16, 32, 8, 3}, {16, 64, 1, 2}, {16, 64, 1, 3}, {16, 64, 1, 4}, {16, 64, 2, 2},
+    {16, 64, 2, 3}, {16, 64, 4, 2}, {16, 64, 4, 3}, {16, 64, 8, 2}, {32, 16, 4, 3}, {32, 16, 4, 4}, {32, 32, 2, 3},
+    {32, 32, 4, 2}, {32, 32, 4, 3}, {32, 32, 8, 2}, {32, 64, 2, 2}, {32, 64, 2, 3}, {32, 64, 4, 2}, {64, 16, 4, 3},
+    {64, 16, 8, 2}, {64, 32, 2, 2}, {64, 32, 4, 2}, {64, 32, 4, 3}, {64, 32, 8, 2},
+};
+
+// The host: one thread a tile, no pipeline.
+constexpr int kHostFlashRows[] = {32, 64, 128, 256};
+constexpr int kHostSplitRows[] = {16, 32, 64};
+constexpr int kHostKeys[] = {64, 128, 256, 512};
+
+// How many times over the grid of a split fills the processors; 1/2 leaves more keys a CTA.
+constexpr double kSplitWaves[] = {0.5, 1, 2, 3, 4, 8};
+constexpr int kMostSplits = 128;
+constexpr int kMostSplitRows = 64;  // past that many query rows flash has enough tiles
+constexpr int kFewestKeysAWarp = 32;
+
+std::vector<int> divisors(int number) {
+  std::vector<int> found;
+  for (int by = 1; by <= number; ++by) {
+    if (number % by == 0) found.push_back(by);
+  }
+  return found;
+}
+
+Candidate candidate_of(Skeleton skeleton, const Tile& tile, int pack) {
+  Candidate c;
+  c.skeleton = skeleton;
+  c.tile_m = tile.m;
+  c.tile_n = tile.n;
+  c.warps = tile.warps;
+  c.stages = tile.stages;
+  c.pack = pack;
+  return c;
+}
+
+// Where all tiles are alike and the keys stay in L2, the order changes nothing.
+bool order_matters(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  if (row_tiles(p, c) == 1 || std::int64_t{p.batch} * p.q_heads == c.pack) return false;
+  const double kv_bytes = 2.0 * p.batch * p.kv_len * p.kv_heads * (p.head_dim + p.head_dim_v);
+  return p.causal() || kv_bytes > static_cast<double>(device.l2_bytes);
+}
+
+void add_flash(const Problem& p, const Tile& tile, const DeviceSpec& device, std::vector<Candidate>* found) {
+  for (const int pack : divisors(p.group())) {
+    // Where one head fills a tile, packing all of a group's heads or none says it all.
+    if (pack != 1 && pack != p.group() && p.q_len >= tile.m) continue;
+    Candidate c = candidate_of(Skeleton::kFlash, tile, pack);
+    found->push_back(c);
+    if (device.kind == DeviceKind::kHost || !order_matters(p, c, device)) continue;
+    c.order = 1;
+    found->push_back(c);
+  }
+}
+
+// The largest divisor of the group whose packed rows are at most `rows`; 1 where there is none.
+int largest_pack(const Problem& p, int rows) {
+  int best = 1;
+  for (const int pack : divisors(p.group())) {
+    if (std::int64_t{p.q_len} * pack <= rows) best = pack;
+  }
+  return best;
+}
+
+// Shares are whole steps of keys, so that the last split is the only short one and none is empty.
+int even_splits(std::int64_t steps, std::int64_t splits) {
+  splits = std::clamp<std::int64_t>(splits, 1, steps);
+  const std::int64_t share = (steps + splits - 1) / splits;
+  return static_cast<int>((steps + share - 1) / share);
+}
+
+std::vector<int> split_counts(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  const std::int64_t steps = (p.kv_len + c.tile_n - 1) / c.tile_n;
+  const std::int64_t keys_a_split = std::int64_t{c.warps} * std::max(c.tile_n, kFewestKeysAWarp);
+  const std::int64_t most = std::clamp<std::int64_t>(p.kv_len / keys_a_split, 1, kMostSplits);
+  const double tiles = static_cast<double>(plan(p, c).blocks);
+  std::vector<int> counts = {1};
+  for (const double waves : kSplitWaves) {
+    const auto wanted = static_cast<std::int64_t>(waves * device.processors / tiles);
+    counts.push_back(even_splits(steps, std::clamp<std::int64_t>(wanted, 1, most)));
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+void add_split(const Problem& p, const Tile& tile, const DeviceSpec& device, std::vector<Candidate>* found) {
+  const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kMostSplitRows);
+  for (const int pack : {fits_tile, most}) {
+    Candidate c = candidate_of(Skeleton::kSplit, tile, pack);
+    for (const int splits : split_counts(p, c, device)) {
+      c.splits = splits;
+      found->push_back(c);
+    }
+    if (fits_tile == most) return;
+  }
+}
+
+std::vector<Candidate> cuda_candidates(const Problem& p, const DeviceSpec& device) {
+  std::vector<Candidate> found;
+  for (const Tile& tile : kFlashTiles) add_flash(p, tile, device, &found);
+  if (p.q_len > kMostSplitRows) return found;
+  for (const Tile& tile : kSplitTiles) add_split(p, tile, device, &found);
+  return found;
+}
+
+std::vector<Candidate> host_candidates(const Problem& p, const DeviceSpec& device) {
+  std::vector<Candidate> found;
+  for (const int n : kHostKeys) {
+    for (const int m : kHostFlashRows) add_flash(p, {m, n, 1, 1}, device, &found);
+    if (p.q_len > kMostSplitRows) continue;
+    for (const int m : kHostSplitRows) add_split(p, {m, n, 1, 1}, device, &found);
+  }
+  return found;
+}
+
+bool better(const Ranked& a, const Ranked& b) {
+  return a.predicted_us != b.predicted_us ? a.predicted_us < b.predicted_us : a.candidate < b.candidate;
+}
+
+}  // namespace
+
+Space enumerate(const Problem& problem, const DeviceSpec& device) {
+  Space space;
+  const bool host = device.kind == DeviceKind::kHost;
+  for (const Candidate& c : host ? host_candidates(problem, device) : cuda_candidates(problem, device)) {
+    if (std::string reason = reject_reason(problem, c, device); !reason.empty()) {
+      space.rejected.push_back({c, std::move(reason)});
+    } else {
+      space.ranked.push_back({c, predict_us(problem, c, device)});
+    }
+  }
+  std::sort(space.ranked.begin(), space.ranked.end(), better);
+  return space;
+}
+
+}  // namespace gqa
