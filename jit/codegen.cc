@@ -57,7 +57,8 @@ std::string attention_source(const Problem& problem, const Candidate& candidate)
       << "#include \"" << skeleton.header << "\"\n\n";
   write_config(out, problem, candidate);
   out << "\nusing Smem = " << skeleton.smem << "<Config>;\n"
-      << "static_assert(sizeof(Smem) == " << launch.shared_memory << ", \"the host's plan and the device's layout differ\");\n\n"
+      << "static_assert(sizeof(Smem) == " << launch.shared_memory
+      << ", \"the host's plan and the device's layout differ\");\n\n"
       << "extern \"C\" __global__ void __launch_bounds__(" << launch.threads << ", 1)\n"
       << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params) {\n"
       << "  extern __shared__ __align__(16) char memory[];\n"

@@ -14,8 +14,8 @@ namespace gqa {
 // The entry point's name in every generated kernel.
 inline constexpr const char* kEntryPoint = "gqa_attention";
 
-// Source of the attention kernel. Depends on the candidate's compiled fields and on the problem's dtype, head dims, mask
-// and alignment; lengths, strides, batch and heads are run-time arguments.
+// Source of the attention kernel. Depends on the candidate's compiled fields and on the problem's dtype, head dims,
+// mask and alignment; lengths, strides, batch and heads are run-time arguments.
 std::string attention_source(const Problem& problem, const Candidate& candidate);
 
 // The features of a problem that shape code: "d=128,dv=128,dtype=bf16,causal,align=16".

@@ -8,7 +8,9 @@
 
 namespace gqa {
 
-__device__ inline u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+__device__ inline u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
 
 // 16 bytes, past L1; zero-filled where `valid` is false (source size 0).
 __device__ inline void cp_async_16(u32 destination, const void* source, bool valid) {

@@ -1,7 +1,6 @@
-// flash.cuh: the flash skeleton: a CTA owns kTileM query rows and walks all their keys, last block first; its warps split
-// the rows. Dao et al., "FlashAttention-2", 2023, for the order of loops.
-// Owns: the shared-memory plan, the KV pipeline of kStages buffers, the tile schedule and the epilogue.
-// Never: shares a tile between CTAs (split.cuh does).
+// flash.cuh: the flash skeleton: a CTA owns kTileM query rows and walks all their keys, last block first; its warps
+// split the rows. Dao et al., "FlashAttention-2", 2023, for the order of loops. Owns: the shared-memory plan, the KV
+// pipeline of kStages buffers, the tile schedule and the epilogue. Never: shares a tile between CTAs (split.cuh does).
 // Threads: kWarps warps; barriers only where a buffer changes hands.
 #pragma once
 
@@ -12,8 +11,9 @@ namespace gqa {
 template <typename Config>
 struct FlashSmem {
   // Query rows; the finished rows of out take their place.
-  static constexpr int kRowPitch =
-      row_pitch(Config::kHeadDim) > row_pitch(Config::kHeadDimV) ? row_pitch(Config::kHeadDim) : row_pitch(Config::kHeadDimV);
+  static constexpr int kRowPitch = row_pitch(Config::kHeadDim) > row_pitch(Config::kHeadDimV)
+                                       ? row_pitch(Config::kHeadDim)
+                                       : row_pitch(Config::kHeadDimV);
   alignas(16) char q[Config::kTileM * kRowPitch];
   alignas(16) char k[Config::kStages][Config::kTileN * row_pitch(Config::kHeadDim)];
   alignas(16) char v[Config::kStages][Config::kTileN * row_pitch(Config::kHeadDimV)];
@@ -51,28 +51,28 @@ struct Flash {
     return place_of<Config>(p, tile, p.order == 0 ? block % others : block / p.row_tiles);
   }
 
-  __device__ int warp_row() const { return first_row + threadIdx.x / 32 * kWarpRows; }
+  __device__ int warp_row() const { return first_row + thread_index() / 32 * kWarpRows; }
+  __device__ u32 warp_queries() const { return shared_address(smem.q) + thread_index() / 32 * kWarpRows * kQPitch; }
 
   __device__ void load_queries() {
     const Place place = here();
-    const u16* q = static_cast<const u16*>(p.q);
+    const u16* q = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
     copy_tile<Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(smem.q, threadIdx.x, [&](int r, auto piece) {
       const int row = place.first_row + r;
-      const bool valid = row_exists<Config>(p, row);
-      piece(valid ? q + row_offset<Config>(p.q_strides, place, row) : q, valid);
+      piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
     });
   }
 
   __device__ void load_k(int block) {
     if (block < 0) return;
     copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(
-        smem.k[block % Config::kStages], threadIdx.x, k_head, p.k_strides.row, block * Config::kTileN, p.kv_len);
+        smem.k[block % Config::kStages], thread_index(), k_head, p.k_strides.row, block * Config::kTileN, p.kv_len);
   }
 
   __device__ void load_v(int block) {
     if (block < 0) return;
     copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(
-        smem.v[block % Config::kStages], threadIdx.x, v_head, p.v_strides.row, block * Config::kTileN, p.kv_len);
+        smem.v[block % Config::kStages], thread_index(), v_head, p.v_strides.row, block * Config::kTileN, p.kv_len);
   }
 
   __device__ void mask_if_needed(Core& core, int block) const {
@@ -83,7 +83,6 @@ struct Flash {
 
   // One buffer: v arrives under the first product, the next k under the second.
   __device__ void walk_single(Core& core, int blocks) {
-    const u32 q = shared_address(smem.q) + threadIdx.x / 32 * kWarpRows * kQPitch;
     load_k(blocks - 1);
     cp_async_commit();
     for (int block = blocks - 1; block >= 0; --block) {
@@ -91,7 +90,7 @@ struct Flash {
       __syncthreads();
       load_v(block);
       cp_async_commit();
-      core.multiply_keys(q, shared_address(smem.k[0]));
+      core.multiply_keys(warp_queries(), shared_address(smem.k[0]));
       mask_if_needed(core, block);
       cp_async_wait<0>();
       __syncthreads();
@@ -104,7 +103,6 @@ struct Flash {
 
   // kStages buffers: kStages - 1 blocks are in flight while one is worked on.
   __device__ void walk_pipelined(Core& core, int blocks) {
-    const u32 q = shared_address(smem.q) + threadIdx.x / 32 * kWarpRows * kQPitch;
 #pragma unroll
     for (int ahead = 1; ahead < Config::kStages; ++ahead) {
       load_k(blocks - ahead);
@@ -118,7 +116,7 @@ struct Flash {
       load_v(block - (Config::kStages - 1));
       cp_async_commit();
       const int stage = block % Config::kStages;
-      core.multiply_keys(q, shared_address(smem.k[stage]));
+      core.multiply_keys(warp_queries(), shared_address(smem.k[stage]));
       mask_if_needed(core, block);
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(smem.v[stage]));
@@ -144,19 +142,19 @@ struct Flash {
       }
     __syncwarp();
     constexpr int kPieces = Config::kHeadDimV / 8;
-    u16* out = static_cast<u16*>(p.out);
+    u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
 #pragma unroll 4
     for (int i = lane; i < kWarpRows * kPieces; i += 32) {
       const int row = warp_row() + i / kPieces;
       if (!row_exists<Config>(p, row)) continue;
       const uint4 value = *reinterpret_cast<uint4*>(rows + i / kPieces * kVPitch + i % kPieces * 16);
-      store_piece<Config::kAlign>(out + row_offset<Config>(p.out_strides, place, row) + i % kPieces * 8, value);
+      store_piece<Config::kAlign>(out + row_offset<Config>(p.out_strides, row) + i % kPieces * 8, value);
     }
   }
 
   __device__ void store_lse(const Place& place, const RowState& state, int half, int row) const {
     if (p.lse == nullptr || threadIdx.x % 4 != 0 || !row_exists<Config>(p, row)) return;
-    p.lse[row_offset<Config>(p.lse_strides, place, row)] =
+    p.lse[place_offset(p.lse_strides, place.batch, place.head) + row_offset<Config>(p.lse_strides, row)] =
         log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);
   }
 

@@ -1,10 +1,10 @@
 // mma.cuh: tensor-core products of one warp.
-// Owns: one wrapper for each ldmatrix and mma.sync form (PTX ISA 9.7.14.5), and the lane addresses their fragments want.
-// Never: touches global memory.
-// Threads: every call is made by all 32 lanes together.
+// Owns: one wrapper for each ldmatrix and mma.sync form (PTX ISA 9.7.14.5), and the lane addresses their fragments
+// want. Never: touches global memory. Threads: every call is made by all 32 lanes together.
 #pragma once
 
 #include "cp_async.cuh"
+#include "index.cuh"
 
 namespace gqa {
 
@@ -12,7 +12,8 @@ struct Fragment {
   u32 r[4];
 };
 
-// PTX ISA 9.7.14.5.15, ldmatrix: four 8x8 tiles of 16-bit elements; lane i gives the row address of row i % 8 of tile i / 8.
+// PTX ISA 9.7.14.5.15, ldmatrix: four 8x8 tiles of 16-bit elements; lane i gives the row address of row i % 8 of tile i
+// / 8.
 __device__ inline Fragment ldmatrix(u32 address) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -52,17 +53,17 @@ __device__ inline void mma<BF16>(float (&d)[4], const Fragment& a, u32 b0, u32 b
 }
 
 // Byte offset of this lane's ldmatrix row in a 16x16 block of a tile with the given row pitch.
-// Tiles in the order (rows 0-7, left), (rows 8-15, left), (rows 0-7, right), (rows 8-15, right): A of the first product,
-// and, transposed, B of the second (rows are keys).
+// Tiles in the order (rows 0-7, left), (rows 8-15, left), (rows 0-7, right), (rows 8-15, right): A of the first
+// product, and, transposed, B of the second (rows are keys).
 __device__ inline u32 lane_offset_rows_first(int pitch) {
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_index();
   return (lane % 16) * pitch + (lane / 16) * 16;
 }
 
-// Tiles in the order (rows 0-7, left), (rows 0-7, right), (rows 8-15, left), (rows 8-15, right): B of the first product,
-// whose rows are keys and columns the head dimension.
+// Tiles in the order (rows 0-7, left), (rows 0-7, right), (rows 8-15, left), (rows 8-15, right): B of the first
+// product, whose rows are keys and columns the head dimension.
 __device__ inline u32 lane_offset_columns_first(int pitch) {
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_index();
   return (lane % 8 + lane / 16 * 8) * pitch + (lane / 8 % 2) * 16;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "element.cuh"
+#include "index.cuh"
 #include "params.h"
 
 namespace gqa {
@@ -14,13 +15,6 @@ struct Place {
   int batch, head, kv_head;  // head: the first of the packed ones
   int first_row;             // of the tile, in packed rows
 };
-
-// This CTA's number, read anew at each call: volatile, so that what is computed from it is not kept in registers.
-__device__ inline int block_index() {
-  int index;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
-  return index;
-}
 
 template <typename Config>
 __device__ inline Place place_of(const AttentionParams& p, int tile, int heads_and_batch) {
@@ -46,10 +40,15 @@ __device__ inline bool row_exists(const AttentionParams& p, int row) {
   return row / Config::kPack < p.q_len;
 }
 
-// Element offset of a packed row in q or out.
+// Element offset of a place's first head in a tensor, and of a packed row from there.
+__device__ inline long long place_offset(const TensorStrides& s, int batch, int head) {
+  return batch * s.batch + head * s.head;
+}
+
 template <typename Config>
-__device__ inline long long row_offset(const TensorStrides& s, const Place& place, int row) {
-  return place.batch * s.batch + row / Config::kPack * s.row + (place.head + row % Config::kPack) * s.head;
+__device__ inline long long row_offset(const TensorStrides& s, int row) {
+  const long long offset = row / Config::kPack * s.row;
+  return Config::kPack == 1 ? offset : offset + row % Config::kPack * s.head;
 }
 
 // Masks one fragment row of scores: keys first_key .. at or past the limit become -inf. `half` 0: row g, 1: row g + 8.

@@ -48,17 +48,17 @@ struct RowState {
       maximum[h] = highest;
       sum[h] *= rescale;
 #pragma unroll
-      for (int n = 0; n < kOutFragments; ++n) {
-        out[n][2 * h] *= rescale;
-        out[n][2 * h + 1] *= rescale;
-      }
-#pragma unroll
       for (int n = 0; n < kScoreFragments; ++n) {
 #pragma unroll
         for (int c = 2 * h; c < 2 * h + 2; ++c) {
           scores[n][c] = exp2_approx(fmaf(scores[n][c], scale_log2, -shift));
           sum[h] += scores[n][c];
         }
+      }
+#pragma unroll
+      for (int n = 0; n < kOutFragments; ++n) {
+        out[n][2 * h] *= rescale;
+        out[n][2 * h + 1] *= rescale;
       }
     }
   }

@@ -27,8 +27,8 @@ struct SplitSmem {
     Stage stages[Config::kWarps][Config::kStages];
     Merge merge;
   };
-  float weight[Config::kTileM];   // of the last merge: 1 / sum
-  float shift[Config::kTileM];    // of the last merge: the overall maximum, scaled to exp2
+  float weight[Config::kTileM];  // of the last merge: 1 / sum
+  float shift[Config::kTileM];   // of the last merge: the overall maximum, scaled to exp2
   unsigned int last;
 };
 
@@ -66,11 +66,10 @@ struct Split {
   }
 
   __device__ void load_queries() {
-    const u16* q = static_cast<const u16*>(p.q);
+    const u16* q = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
     copy_tile<kRows, Config::kHeadDim, kThreads, Config::kAlign>(smem.q, threadIdx.x, [&](int r, auto piece) {
       const int row = place.first_row + r;
-      const bool valid = row_exists<Config>(p, row);
-      piece(valid ? q + row_offset<Config>(p.q_strides, place, row) : q, valid);
+      piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
     });
   }
 
@@ -158,8 +157,8 @@ struct Split {
   __device__ void merge_warps() {
     float* partial = p.partials + static_cast<long long>(blockIdx.x) * kPartial;
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
-      const Rows row = merge_row(Config::kWarps, [&](int w) { return smem.merge.maximum[w][r]; },
-                                 [&](int w) { return smem.merge.sum[w][r]; });
+      const Rows row = merge_row(
+          Config::kWarps, [&](int w) { return smem.merge.maximum[w][r]; }, [&](int w) { return smem.merge.sum[w][r]; });
       smem.shift[r] = shift_of(row.maximum, p.scale_log2);
       smem.weight[r] = p.splits == 1 ? inverse_or_zero(row.sum) : 1.f;
       if (p.splits == 1) {
@@ -193,7 +192,8 @@ struct Split {
 
   __device__ void store_out(const float4& value, float weight, int row, int d) const {
     if (!row_exists<Config>(p, row)) return;
-    u16* out = static_cast<u16*>(p.out) + row_offset<Config>(p.out_strides, place, row) + d;
+    u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head) +
+               row_offset<Config>(p.out_strides, row) + d;
     const uint2 packed = make_uint2(Config::Element::pack(value.x * weight, value.y * weight),
                                     Config::Element::pack(value.z * weight, value.w * weight));
     if constexpr (Config::kAlign >= 16) {
@@ -208,7 +208,8 @@ struct Split {
 
   __device__ void store_lse(const Rows& row, int index) const {
     if (p.lse == nullptr || !row_exists<Config>(p, index)) return;
-    p.lse[row_offset<Config>(p.lse_strides, place, index)] = log_sum_exp(row.maximum, row.sum, p.scale_log2);
+    p.lse[place_offset(p.lse_strides, place.batch, place.head) + row_offset<Config>(p.lse_strides, index)] =
+        log_sum_exp(row.maximum, row.sum, p.scale_log2);
   }
 
   // True in the CTA whose partial completes the tile; the counter is then zero again, ready for the next launch.
@@ -231,8 +232,9 @@ struct Split {
     const float* partials = p.partials + static_cast<long long>(tile) * p.splits * kPartial;
     const auto maximum = [&](int s, int r) { return __ldcg(&partials[s * kPartial + kRows * kDim + r]); };
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
-      const Rows row = merge_row(p.splits, [&](int s) { return maximum(s, r); },
-                                 [&](int s) { return __ldcg(&partials[s * kPartial + kRows * kDim + kRows + r]); });
+      const Rows row = merge_row(
+          p.splits, [&](int s) { return maximum(s, r); },
+          [&](int s) { return __ldcg(&partials[s * kPartial + kRows * kDim + kRows + r]); });
       smem.shift[r] = shift_of(row.maximum, p.scale_log2);
       smem.weight[r] = inverse_or_zero(row.sum);
       store_lse(row, place.first_row + r);

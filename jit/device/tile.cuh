@@ -59,9 +59,8 @@ __device__ inline void copy_keys(char* tile, int thread, const u16* head, long l
       source += kStep * stride;
     }
   } else {
-    copy_tile<kRows, kColumns, kThreads, kAlign>(tile, thread, [&](int r, auto piece) {
-      piece(head + (first + r) * stride, first + r < kv_len);
-    });
+    copy_tile<kRows, kColumns, kThreads, kAlign>(
+        tile, thread, [&](int r, auto piece) { piece(head + (first + r) * stride, first + r < kv_len); });
   }
 }
 
