@@ -20,12 +20,12 @@ enum class Mode { kReadWrite, kReadOnly, kOff };
 std::string hash128(std::string_view bytes);
 
 struct KernelRow {
-  std::string key;        // hash128 of all that shaped it: source, headers, arch, compiler and options
-  std::string arch;       // "sm_90a"; host: the host's arch
-  std::string compiler;   // "nvrtc 13.0 ..."
-  std::string generator;  // fingerprint of the generator and its headers
-  std::string problem;    // the features it was made for, text
-  std::string candidate;  // text
+  std::string key;                      // hash128 of all that shaped it: source, headers, arch, compiler and options
+  std::string arch;                     // "sm_90a"; host: the host's arch
+  std::string compiler;                 // "nvrtc 13.0 ..."
+  std::string generator;                // fingerprint of the generator and its headers
+  std::string problem;                  // the features it was made for, text
+  std::string candidate;                // text
   std::string source, ptx, cubin, log;  // zstd-compressed and checksummed in the file
   int registers = 0, spill_bytes = 0, static_smem = 0;
   std::int64_t created = 0, used = 0;  // unix seconds; set by the store
@@ -37,7 +37,7 @@ struct WinnerKey {
   std::string device;     // identity text
   std::string compiler;
   std::string generator;
-  std::string timing;     // how it was timed
+  std::string timing;          // how it was timed
   std::string text() const;    // all five, one a line
   std::string digest() const;  // hash128(text())
 };
@@ -48,8 +48,8 @@ struct WinnerRow {
   std::string candidate;  // text, with the launch parameters
   double median_us = 0, spread_us = 0, clock_mhz = 0;
   double error = 0, bound = 0;
-  std::string driver;     // what it was measured with; a note, not a key
-  std::string evidence;   // JSON; zstd-compressed and checksummed in the file
+  std::string driver;    // what it was measured with; a note, not a key
+  std::string evidence;  // JSON; zstd-compressed and checksummed in the file
   std::int64_t created = 0, used = 0;
 };
 
@@ -66,8 +66,8 @@ struct Damage {
 };
 
 struct Stats {
-  std::string path;              // "" when off
-  std::string mode;              // "read-write", "read-only", "off", with why if it is not what was asked for
+  std::string path;  // "" when off
+  std::string mode;  // "read-write", "read-only", "off", with why if it is not what was asked for
   int schema = 0;
   std::int64_t kernels = 0, winners = 0, quarantined = 0, leases = 0;
   std::int64_t file_bytes = 0, blob_bytes = 0, raw_bytes = 0;

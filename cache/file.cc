@@ -1,0 +1,242 @@
+// file.cc: opening with its fallbacks, and healing.
+// Owns: see file.h. Never: writes to a file that is newer, not ours, or writable by others.
+// Threads: see file.h; the private functions expect the mutex.
+#include "cache/file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cache/guard.h"
+#include "cache/schema.h"
+
+namespace gqa::cache {
+namespace {
+
+constexpr std::size_t kMostWarnings = 64;
+const std::string kLocked = "another process has kept the folder locked for seconds: ";
+
+const char* name(Mode mode) {
+  if (mode == Mode::kReadWrite) return "read-write";
+  return mode == Mode::kReadOnly ? "read-only" : "off";
+}
+
+}  // namespace
+
+File::File(std::string path, Mode asked) : asked_path_(std::move(path)), asked_(asked) {
+  const std::lock_guard hold(mutex_);
+  open();
+}
+
+File::~File() {
+  const std::lock_guard hold(mutex_);
+  close();
+}
+
+void File::open() {
+  mode_ = Mode::kOff;
+  why_.clear();
+  try {
+    if (asked_ != Mode::kOff) open_asked();
+  } catch (const std::exception& error) {
+    go_off("cannot open " + path_ + ": " + error.what());
+  }
+}
+
+void File::open_asked() {
+  path_ = resolved(asked_path_);
+  if (asked_ == Mode::kReadWrite) {
+    if (const std::string why = make_folders(path_); !why.empty()) return go_off(why);
+  }
+  if (!file_id(path_) && asked_ == Mode::kReadOnly) return go_off("there is no file " + path_);
+  Opened opened = file_id(path_) ? open_under(FolderLock::Kind::kShared) : Opened::kNeedsExclusive;
+  // Twice: the second time is for a file that turned out damaged and was moved away the first time.
+  for (int i = 0; i < 2 && opened == Opened::kNeedsExclusive; ++i) opened = open_under(FolderLock::Kind::kExclusive);
+  if (opened == Opened::kNeedsExclusive) go_off("cannot begin a new file " + path_);
+}
+
+File::Opened File::open_under(FolderLock::Kind kind) {
+  const FolderLock lock(path_, kind);
+  if (!lock.held() && kind == FolderLock::Kind::kExclusive) return go_off(kLocked + path_), Opened::kNo;
+  if (!present_and_trusted()) return Opened::kNo;
+  id_ = file_id(path_);
+  pid_ = getpid();
+  if (asked_ == Mode::kReadOnly) return connect_for_reading("");
+  const Opened opened = connect_for_writing(kind);
+  if (opened != Opened::kYes) return opened;
+  // Once more, now that SQLite has made or found what it keeps beside the file.
+  const std::string why = guard_complaint(path_);
+  if (why.empty()) return Opened::kYes;
+  go_off(why);
+  return Opened::kNo;
+}
+
+bool File::present_and_trusted() {
+  std::string why = guard_complaint(asked_path_);
+  if (why.empty() && asked_ == Mode::kReadWrite) why = make_file(path_);
+  if (!why.empty()) go_off(why);
+  return why.empty();
+}
+
+File::Opened File::connect_for_writing(FolderLock::Kind kind) {
+  try {
+    db_ = std::make_unique<Database>(path_, Database::Open::kReadWrite);
+    if (db_->read_only()) return connect_for_reading("the file cannot be written");
+    Inspection found = inspect(*db_);
+    if (found.verdict == Verdict::kEmpty) {
+      if (kind == FolderLock::Kind::kShared) return close(), Opened::kNeedsExclusive;
+      create_schema(*db_);
+    } else if (found.verdict == Verdict::kDamaged) {
+      return damaged(kind, found.why);
+    } else if (found.verdict != Verdict::kOurs) {
+      db_->forget_path();  // not even a checkpoint in a file that is not ours
+      go_off(path_ + " is left untouched: " + found.why + "; expected a gqa cache of schema " +
+             std::to_string(kSchemaVersion) + ": use a newer gqa, or another path");
+      return Opened::kNo;
+    }
+    use_wal(*db_);
+    mode_ = Mode::kReadWrite;
+    return Opened::kYes;
+  } catch (const Error& error) {
+    if (error.fault() == Fault::kDamaged) return damaged(kind, error.what());
+    if (error.fault() != Fault::kReadOnly && error.fault() != Fault::kFull) throw;
+    return connect_for_reading(error.what());
+  }
+}
+
+File::Opened File::connect_for_reading(const std::string& why_not_writing) {
+  std::string why;
+  for (const auto how : {Database::Open::kReadOnly, Database::Open::kImmutable}) {
+    try {
+      db_ = std::make_unique<Database>(path_, how);
+      const Inspection found = inspect(*db_);
+      if (found.verdict == Verdict::kOurs) {
+        mode_ = Mode::kReadOnly;
+        if (why_not_writing.empty()) return Opened::kYes;
+        why_ = why_not_writing;
+        warn("the cache " + path_ + " is read-only, nothing new will be kept: " + why_);
+        return Opened::kYes;
+      }
+      why = found.verdict == Verdict::kEmpty ? "it is empty" : found.why;
+      break;
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  }
+  if (!why_not_writing.empty()) why += "; and " + why_not_writing;
+  go_off("cannot read " + path_ + ": " + why);
+  return Opened::kNo;
+}
+
+File::Opened File::damaged(FolderLock::Kind kind, const std::string& what) {
+  if (kind == FolderLock::Kind::kShared) return close(), Opened::kNeedsExclusive;
+  move_away(what);
+  return why_.empty() ? Opened::kNeedsExclusive : Opened::kNo;
+}
+
+// With the folder locked exclusively. "" if somebody else had moved it already, or if it failed (then off).
+std::string File::move_away(const std::string& what) {
+  if (db_) db_->forget_path();
+  db_.reset();
+  std::string why;
+  const std::string name = id_ ? set_aside(path_, *id_, &why) : "";
+  if (!name.empty())
+    warn("the cache " + path_ + " was damaged (" + what + "): set aside as " + name + ", a new one begun");
+  if (!why.empty()) go_off("the cache " + path_ + " is damaged (" + what + ") and cannot be set aside: " + why);
+  return name;
+}
+
+bool File::ready() {
+  if (!db_) return false;
+  if (pid_ != getpid()) {
+    db_->abandon();
+    db_.reset();
+    open();
+  } else if (file_id(path_) != id_) {
+    // Set aside by another process, or removed by hand: what we have open has no name any more.
+    close();
+    open();
+  }
+  return db_ != nullptr;
+}
+
+bool File::heal(const char* doing, const std::exception& error) {
+  const auto* sql = dynamic_cast<const Error*>(&error);
+  if (!sql || sql->fault() != Fault::kDamaged || mode_ != Mode::kReadWrite) {
+    warn(std::string("the cache ") + path_ + " could not " + doing + ": " + error.what());
+    return false;
+  }
+  replace_locked(error.what());
+  return db_ != nullptr;
+}
+
+std::string File::replace(const std::string& why) {
+  const std::lock_guard hold(mutex_);
+  return db_ && mode_ == Mode::kReadWrite ? replace_locked(why) : "";
+}
+
+std::string File::replace_locked(const std::string& why) {
+  std::string name;
+  {
+    const FolderLock lock(path_, FolderLock::Kind::kExclusive);
+    if (lock.held())
+      name = move_away(why);
+    else
+      go_off(kLocked + path_);
+  }
+  if (why_.empty()) open();
+  return name;
+}
+
+// Under the folder's lock, so that nobody can move the file between the look and SQLite's own clean-up by name.
+void File::close() {
+  if (!db_) return;
+  if (pid_ != getpid()) {
+    db_->abandon();
+  } else {
+    const FolderLock lock(path_, FolderLock::Kind::kShared);
+    if (file_id(path_) != id_) db_->forget_path();
+    db_.reset();
+  }
+  db_.reset();
+}
+
+void File::go_off(const std::string& why) {
+  if (db_) db_->forget_path();
+  db_.reset();
+  mode_ = Mode::kOff;
+  why_ = why;
+  warn("the cache is off, nothing is kept: " + why);
+}
+
+Mode File::mode() {
+  const std::lock_guard hold(mutex_);
+  return mode_;
+}
+
+std::string File::mode_text() {
+  const std::lock_guard hold(mutex_);
+  return why_.empty() ? name(mode_) : std::string(name(mode_)) + " (" + why_ + ")";
+}
+
+std::string File::path() {
+  const std::lock_guard hold(mutex_);
+  return mode_ == Mode::kOff ? "" : path_;
+}
+
+void File::warn(const std::string& text) {
+  const std::lock_guard hold(warnings_mutex_);
+  // A full disk fails every put the same way: said once is enough, and nobody may be listening at all.
+  if (std::find(warnings_.begin(), warnings_.end(), text) != warnings_.end()) return;
+  if (warnings_.size() == kMostWarnings) warnings_.pop_front();
+  warnings_.push_back(text);
+}
+
+std::vector<std::string> File::take_warnings() {
+  const std::lock_guard hold(warnings_mutex_);
+  std::vector<std::string> taken(warnings_.begin(), warnings_.end());
+  warnings_.clear();
+  return taken;
+}
+
+}  // namespace gqa::cache

@@ -1,0 +1,58 @@
+// rows.h: rows as they lie in the file.
+// Owns: the columns of kernels and winners, the checksum of a row, packing and unpacking, and saying what is wrong.
+// Never: opens transactions, or decides what becomes of a damaged row.
+// Threads: as database.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "cache/database.h"
+#include "cache/store.h"
+
+namespace gqa::cache {
+
+enum class Place { kKernels, kWinners };  // the two tables of rows worth keeping
+inline constexpr Place kPlaces[] = {Place::kKernels, Place::kWinners};
+const char* table_name(Place place);
+
+// The checksum of the first `count` cells, types and lengths included.
+std::string row_checksum(const Cells& cells, std::size_t count);
+
+// One row as it is stored: blobs packed, or left out where only the scalars were asked for.
+struct Record {
+  Place place = Place::kKernels;
+  Cells cells;
+
+  const Cell& key() const { return cells.front(); }
+  std::string key_text() const;  // also of a damaged key
+  // The three below: of a whole record only.
+  std::int64_t created() const;
+  std::int64_t used() const;
+  std::int64_t blob_bytes() const;
+  const std::string& kernel() const;  // a winner's
+
+  std::string complaint() const;  // "", or what is wrong: "row: checksum mismatch", "cubin: checksum mismatch"
+};
+
+Record record_of(const KernelRow& row);
+Record record_of(const WinnerRow& row);
+// Of a record without complaint; blobs that were left out stay empty.
+KernelRow kernel_of(const Record& record);
+WinnerRow winner_of(const Record& record);
+
+enum class Part { kWhole, kScalars };  // blobs lie on pages of their own, which kScalars does not read
+
+bool select_record(Database& db, Place place, const std::string& key, Part part, Record* record);
+// Every row as it is stored, damaged ones included. The visitor must not write to the table.
+void each_record(Database& db, Place place, Part part, const std::function<void(const Record&)>& visit);
+void insert_record(Database& db, const Record& record);          // replaces
+bool delete_record(Database& db, Place place, const Cell& key);  // by the key as it is stored
+bool has_kernel(Database& db, const std::string& key);
+void touch(Database& db, const Record& record, std::int64_t now);  // sets `used`, and the checksum with it
+
+// Takes a damaged row out of its table and notes it; the note goes when the row is put again.
+void quarantine(Database& db, const Record& record, const std::string& what, std::int64_t now);
+
+}  // namespace gqa::cache

@@ -1,0 +1,133 @@
+// schema.cc: the tables as text, and their inspection.
+// Owns: see schema.h. Never: alters a table in place; a new layout is a new version.
+// Threads: as database.h.
+#include "cache/schema.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace gqa::cache {
+namespace {
+
+// Each table is one b-tree (WITHOUT ROWID) and there is no index beside it, so damage to a page costs the rows on it
+// and never sets an index against its table. `checksum` covers the columns before it; blobs follow it, each with the
+// checksum of its raw content among those columns, so rows can be listed and checked without reading blobs.
+struct Table {
+  std::string_view name, sql;
+};
+
+constexpr Table kTables[] = {
+    {"kernels",
+     "CREATE TABLE kernels(key TEXT NOT NULL PRIMARY KEY, arch TEXT NOT NULL, compiler TEXT NOT NULL,"
+     " generator TEXT NOT NULL, problem TEXT NOT NULL, candidate TEXT NOT NULL, registers INTEGER NOT NULL,"
+     " spill_bytes INTEGER NOT NULL, static_smem INTEGER NOT NULL, created INTEGER NOT NULL, used INTEGER NOT NULL,"
+     " source_sum TEXT NOT NULL, ptx_sum TEXT NOT NULL, cubin_sum TEXT NOT NULL, log_sum TEXT NOT NULL,"
+     " blob_bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, checksum TEXT NOT NULL,"
+     " source BLOB NOT NULL, ptx BLOB NOT NULL, cubin BLOB NOT NULL, log BLOB NOT NULL) STRICT, WITHOUT ROWID"},
+    {"leases",
+     "CREATE TABLE leases(digest TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, machine TEXT NOT NULL,"
+     " pid INTEGER NOT NULL, started INTEGER NOT NULL, beat INTEGER NOT NULL, expires INTEGER NOT NULL,"
+     " lifetime INTEGER NOT NULL, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID"},
+    {"quarantine",
+     "CREATE TABLE quarantine(place TEXT NOT NULL, key TEXT NOT NULL, what TEXT NOT NULL, created INTEGER NOT NULL,"
+     " PRIMARY KEY(place, key)) STRICT, WITHOUT ROWID"},
+    {"winners",
+     "CREATE TABLE winners(digest TEXT NOT NULL PRIMARY KEY, signature TEXT NOT NULL, device TEXT NOT NULL,"
+     " compiler TEXT NOT NULL, generator TEXT NOT NULL, timing TEXT NOT NULL, kernel TEXT NOT NULL,"
+     " candidate TEXT NOT NULL, median_us REAL NOT NULL, spread_us REAL NOT NULL, clock_mhz REAL NOT NULL,"
+     " error REAL NOT NULL, bound REAL NOT NULL, driver TEXT NOT NULL, created INTEGER NOT NULL, used INTEGER NOT NULL,"
+     " evidence_sum TEXT NOT NULL, blob_bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, checksum TEXT NOT NULL,"
+     " evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"},
+};
+
+constexpr std::string_view kMagic("SQLite format 3\0", 16);
+
+int byte(const std::string& header, std::size_t at) { return static_cast<unsigned char>(header[at]); }
+
+std::uint32_t word(const std::string& header, std::size_t at) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(byte(header, at + i));
+  return value;
+}
+
+bool begins_as_sqlite(const std::string& header) { return header.size() == 100 && header.starts_with(kMagic); }
+
+// Fields of the header that never vary in a file of ours. SQLite believes most of them, and a wrong one (a file that
+// claims to be read-only, or to have pointer maps) would fail later and worse.
+std::string header_complaint(const std::string& header) {
+  if (!begins_as_sqlite(header)) return "it does not begin as an SQLite file";
+  if (word(header, 60) != kSchemaVersion) return "its schema version is " + std::to_string(word(header, 60));
+  if (byte(header, 18) < 1 || byte(header, 18) > 2 || byte(header, 19) != byte(header, 18)) return "its format version";
+  if (byte(header, 20) != 0) return "its reserved bytes a page";
+  if (byte(header, 21) != 64 || byte(header, 22) != 32 || byte(header, 23) != 32) return "its payload fractions";
+  if (word(header, 44) != 4) return "its schema format";
+  if (word(header, 52) != 0 || word(header, 64) != 0) return "its vacuum mode";
+  if (word(header, 56) != 1) return "its text encoding";
+  for (std::size_t at = 72; at < 92; at += 4) {
+    if (word(header, at) != 0) return "its reserved header bytes";
+  }
+  return "";
+}
+
+std::string tables_complaint(Database& db) {
+  Statement statement = db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name");
+  for (const Table& table : kTables) {
+    if (!statement.step()) return "a table is missing: " + std::string(table.name);
+    if (statement.text(0) != table.name || statement.text(1) != table.sql) {
+      return "table " + std::string(table.name) + " is not as it was made";
+    }
+  }
+  return statement.step() ? "it holds something else: " + statement.text(0) : "";
+}
+
+}  // namespace
+
+Inspection inspect(Database& db) {
+  std::string broken;
+  try {
+    db.integer("PRAGMA schema_version");  // has SQLite roll back or recover what a killed process left
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kDamaged) throw;
+    broken = error.what();
+  }
+  const std::string header = db.read_header();
+  if (header.empty()) return {Verdict::kEmpty, ""};
+  // Whose it is comes before whether it is whole: a file that is not ours, or newer, may look as it likes.
+  if (begins_as_sqlite(header)) {
+    const auto application = word(header, 68), version = word(header, 60);
+    if (application != kApplicationId)
+      return {Verdict::kForeign, "its application id is " + std::to_string(application)};
+    if (version > kSchemaVersion) return {Verdict::kNewer, "its schema is version " + std::to_string(version)};
+  }
+  if (broken.empty()) broken = header_complaint(header);
+  if (broken.empty()) broken = tables_complaint(db);
+  return {broken.empty() ? Verdict::kOurs : Verdict::kDamaged, broken};
+}
+
+void create_schema(Database& db) {
+  db.execute("PRAGMA page_size=4096; PRAGMA auto_vacuum=NONE");
+  Transaction transaction(db);
+  for (const Table& table : kTables) db.execute(std::string(table.sql).c_str());
+  db.execute(("PRAGMA application_id=" + std::to_string(kApplicationId)).c_str());
+  db.execute(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str());
+  transaction.commit();
+}
+
+void use_wal(Database& db) {
+  try {
+    db.execute("PRAGMA journal_mode=WAL");
+  } catch (const Error& error) {
+    if (error.fault() == Fault::kDamaged) throw;
+  }
+  // NORMAL does not sync at each commit: a power cut may lose the last rows, which are only measured again. It cannot
+  // damage the file (WAL frames are checksummed, and a checkpoint does sync), and killing a process loses nothing.
+  db.execute("PRAGMA synchronous=NORMAL");
+}
+
+std::string integrity_complaint(Database& db) {
+  Statement statement = db.prepare("PRAGMA integrity_check(1)");
+  const std::string first = statement.step() ? statement.text(0) : "no answer";
+  return first == "ok" ? "" : first;
+}
+
+}  // namespace gqa::cache

@@ -1,0 +1,42 @@
+// schema.h: what the file looks like.
+// Owns: the application id, the schema version, the tables, and telling our file from another's or a damaged one.
+// Never: opens or replaces a file; file.h decides what to do about a verdict.
+// Threads: as database.h.
+#pragma once
+
+#include <string>
+
+#include "cache/database.h"
+
+namespace gqa::cache {
+
+inline constexpr int kApplicationId = 0x67716163;  // "gqac"
+inline constexpr int kSchemaVersion = 1;
+
+enum class Verdict {
+  kEmpty,    // no bytes yet
+  kOurs,     // this schema
+  kNewer,    // ours, of a later version: leave it untouched
+  kForeign,  // an SQLite file of another program: leave it untouched
+  kDamaged,  // not what any version of us wrote
+};
+
+struct Inspection {
+  Verdict verdict = Verdict::kEmpty;
+  std::string why;  // for kNewer, kForeign, kDamaged
+};
+
+// Reads a hundred bytes and the schema table, not the rows: cheap enough for every open.
+Inspection inspect(Database& db);
+
+// Makes the tables in an empty file, in one transaction.
+void create_schema(Database& db);
+
+// Asks for write-ahead logging; where the filesystem cannot (no shared memory), SQLite's rollback journal serves as
+// well.
+void use_wal(Database& db);
+
+// SQLite's own check of every page. "" or its first complaint.
+std::string integrity_complaint(Database& db);
+
+}  // namespace gqa::cache

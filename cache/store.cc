@@ -1,0 +1,236 @@
+// store.cc: the Store that callers see, put together from its parts.
+// Owns: what each operation means: when a row is trusted, quarantined, touched, read back.
+// Never: throws; every operation runs inside File::run.
+// Threads: see store.h.
+#include "cache/store.h"
+
+#include <sys/stat.h>
+
+#include <ctime>
+
+#include "cache/file.h"
+#include "cache/guard.h"
+#include "cache/lease.h"
+#include "cache/rows.h"
+#include "cache/schema.h"
+#include "cache/transfer.h"
+#include "cache/upkeep.h"
+
+namespace gqa::cache {
+namespace {
+
+constexpr std::int64_t kTouchSeconds = 86400;  // `used` is for pruning by days: finer would only cost writes
+
+std::int64_t now() { return std::time(nullptr); }
+
+std::int64_t size_of(const std::string& path) {
+  struct stat at;
+  return stat(path.c_str(), &at) == 0 ? at.st_size : 0;
+}
+
+// Best effort: a look-up never waits for a writer, nor fails because a disk is full.
+void touch_if_old(Database& db, const Record& record) {
+  const std::int64_t time = now();
+  if (time - record.used() < kTouchSeconds) return;
+  db.set_busy_timeout(0);
+  try {
+    touch(db, record, time);
+  } catch (const Error&) {
+  }
+  db.set_busy_timeout(kBusyMilliseconds);
+}
+
+// Deleted pages go back to the filesystem, and what the WAL holds into the file. Others may be reading: then later.
+void compact(Database& db) {
+  try {
+    db.execute("VACUUM");
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  } catch (const Error&) {
+  }
+}
+
+class FileStore : public Store {
+ public:
+  explicit FileStore(const Options& options)
+      : file_(std::make_shared<File>(options.path.empty() ? default_path() : options.path, options.mode)),
+        lease_seconds_(options.lease_seconds) {}
+
+  Mode mode() const override { return file_->mode(); }
+
+  std::optional<WinnerRow> find_winner(const WinnerKey& key) override {
+    auto row = find(Place::kWinners, key.digest(), winner_of);
+    return row && row->key.text() == key.text() ? row : std::nullopt;
+  }
+  std::optional<KernelRow> find_kernel(const std::string& key) override {
+    return find(Place::kKernels, key, kernel_of);
+  }
+
+  bool put_kernel(const KernelRow& row) override {
+    KernelRow dated = row;
+    dated.created = dated.used = now();
+    return put("keep a kernel", dated);
+  }
+  bool put_winner(const WinnerRow& row) override {
+    WinnerRow dated = row;
+    dated.created = dated.used = now();
+    return put("keep a winner", dated);
+  }
+
+  std::unique_ptr<Lease> acquire(const WinnerKey& key) override { return acquire_lease(file_, key, lease_seconds_); }
+
+  std::vector<WinnerRow> list_winners() override { return list(Place::kWinners, Part::kWhole, winner_of); }
+  std::vector<KernelRow> list_kernels() override { return list(Place::kKernels, Part::kScalars, kernel_of); }
+
+  std::vector<Damage> verify(bool repair) override;
+  std::string export_to(const std::string& path) override;
+  std::string import_from(const std::string& path) override;
+  Pruned prune(double unused_days, std::int64_t max_bytes) override;
+  Stats stats() override;
+  std::vector<std::string> take_warnings() override { return file_->take_warnings(); }
+
+ private:
+  template <class Row>
+  std::optional<Row> find(Place place, const std::string& key, Row (*row_of)(const Record&)) {
+    return file_->run("look up a row", std::optional<Row>(), [&](Database& db, bool writable) {
+      Record record;
+      if (!select_record(db, place, key, Part::kWhole, &record)) return std::optional<Row>();
+      if (std::string what = record.complaint(); !what.empty()) {
+        distrust(db, writable, record, what);
+        return std::optional<Row>();
+      }
+      if (writable) touch_if_old(db, record);
+      return std::optional<Row>(row_of(record));
+    });
+  }
+
+  void distrust(Database& db, bool writable, const Record& record, const std::string& what) {
+    file_->warn(std::string(table_name(record.place)) + " " + record.key_text() + " is damaged (" + what +
+                ") and is not used" + (writable ? ": quarantined, to be made again" : ""));
+    if (!writable) return;
+    Transaction transaction(db);
+    quarantine(db, record, what, now());
+    transaction.commit();
+  }
+
+  template <class Row>
+  bool put(const char* doing, const Row& row) {
+    return file_->run(doing, false, [&](Database& db, bool writable) {
+      if (!writable) return false;
+      const Record record = record_of(row);
+      Transaction transaction(db);
+      if (record.place == Place::kWinners && !has_kernel(db, record.kernel())) {
+        file_->warn("a winner is not kept: its kernel " + record.kernel() +
+                    " is not in the cache; put the kernel first");
+        return false;
+      }
+      insert_record(db, record);
+      transaction.commit();
+      read_back(db, record);
+      return true;
+    });
+  }
+
+  // Damage that no checksum covers (a free list that names pages in use, a root that points elsewhere) shows here.
+  static void read_back(Database& db, const Record& record) {
+    Record stored;
+    if (select_record(db, record.place, record.key_text(), Part::kWhole, &stored) && stored.complaint().empty()) return;
+    throw Error(Fault::kDamaged, "a row just written does not read back");
+  }
+
+  template <class Row>
+  std::vector<Row> list(Place place, Part part, Row (*row_of)(const Record&)) {
+    return file_->run("list its rows", std::vector<Row>(), [&](Database& db, bool) {
+      std::vector<Row> rows;
+      each_record(db, place, part, [&](const Record& record) {
+        if (record.complaint().empty()) rows.push_back(row_of(record));
+      });
+      return rows;
+    });
+  }
+
+  Examination examine_file() {
+    return file_->run("check its rows", Examination(), [](Database& db, bool) { return examine(db); });
+  }
+  void rebuild(const std::string& why);
+
+  const std::shared_ptr<File> file_;
+  const double lease_seconds_;
+};
+
+std::vector<Damage> FileStore::verify(bool repair) {
+  const Examination found = examine_file();
+  std::vector<Damage> damages = found.damages();
+  if (!repair || found.clean() || mode() != Mode::kReadWrite) return damages;
+  if (found.pages.empty()) {
+    file_->run("quarantine rows", false, [&](Database& db, bool) { return quarantine_rows(db, found, now()), true; });
+  }
+  if (const Examination again = examine_file(); !again.clean()) {
+    rebuild(again.pages.empty() ? "damaged rows that cannot be removed" : again.pages);
+  }
+  const bool repaired = examine_file().clean();
+  for (Damage& damage : damages) damage.repaired = repaired;
+  return damages;
+}
+
+void FileStore::rebuild(const std::string& why) {
+  const std::string old = file_->replace(why);
+  if (old.empty()) return;
+  const int taken = file_->run("take over its old rows", 0, [&](Database& db, bool) { return salvage_rows(db, old); });
+  file_->warn(std::to_string(taken) + " rows of " + old + " were still good and are kept");
+}
+
+std::string FileStore::export_to(const std::string& path) {
+  const std::string off = "there is nothing to export: the cache is " + file_->mode_text();
+  return file_->run("export", off, [&](Database& db, bool) -> std::string {
+    try {
+      int skipped = 0;
+      export_rows(db, path, &skipped);
+      if (skipped > 0) file_->warn(std::to_string(skipped) + " damaged rows were not exported");
+      return "";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  });
+}
+
+std::string FileStore::import_from(const std::string& path) {
+  const std::string refused = "nothing can be imported: the cache is " + file_->mode_text();
+  return file_->run("import", refused,
+                    [&](Database& db, bool writable) { return writable ? import_rows(db, path, now()) : refused; });
+}
+
+Pruned FileStore::prune(double unused_days, std::int64_t max_bytes) {
+  return file_->run("prune", Pruned(), [&](Database& db, bool writable) {
+    if (!writable) return Pruned();
+    const Pruned pruned = prune_rows(db, unused_days, max_bytes, now());
+    compact(db);
+    return pruned;
+  });
+}
+
+Stats FileStore::stats() {
+  Stats stats;
+  stats.path = file_->path();
+  stats.mode = file_->mode_text();
+  if (stats.path.empty()) return stats;
+  stats.schema = kSchemaVersion;
+  stats.file_bytes = size_of(stats.path) + size_of(stats.path + "-wal");
+  return file_->run("count its rows", stats, [&](Database& db, bool) {
+    stats.kernels = db.integer("SELECT count(*) FROM kernels");
+    stats.winners = db.integer("SELECT count(*) FROM winners");
+    stats.quarantined = db.integer("SELECT count(*) FROM quarantine");
+    stats.leases = live_leases(db);
+    for (const char* table : {"kernels", "winners"}) {
+      const std::string from = std::string(" FROM ") + table;
+      stats.blob_bytes += db.integer(("SELECT total(blob_bytes)" + from).c_str());
+      stats.raw_bytes += db.integer(("SELECT total(raw_bytes)" + from).c_str());
+    }
+    return stats;
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Store> Store::open(const Options& options) { return std::make_unique<FileStore>(options); }
+
+}  // namespace gqa::cache

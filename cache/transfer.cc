@@ -1,0 +1,163 @@
+// transfer.cc: export, import, salvage.
+// Owns: see transfer.h. Threads: as database.h.
+#include "cache/transfer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "cache/folder.h"
+#include "cache/guard.h"
+#include "cache/rows.h"
+#include "cache/schema.h"
+
+namespace gqa::cache {
+namespace {
+
+void remove_database(const std::string& path) {
+  unlink(path.c_str());
+  for (const char* sidecar : kSidecars) unlink((path + sidecar).c_str());
+}
+
+// Everything is written and synced under another name first: `path` holds all of it or what it held before.
+void publish(const std::string& part, const std::string& path) {
+  const int file = ::open(part.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = file >= 0 && fsync(file) == 0;
+  if (file >= 0) close(file);
+  if (!synced || std::rename(part.c_str(), path.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    remove_database(part);
+    throw Error(Fault::kOther, "cannot write " + path + ": " + why);
+  }
+}
+
+void copy_rows(Database& from, Database& to, int* skipped) {
+  const Transaction snapshot(from, "BEGIN");
+  Transaction transaction(to);
+  for (const Place place : kPlaces) {
+    each_record(from, place, Part::kWhole, [&](const Record& record) {
+      const bool whole = record.complaint().empty();
+      if (whole && (place == Place::kKernels || has_kernel(to, record.kernel())))
+        insert_record(to, record);
+      else
+        *skipped += 1;
+    });
+  }
+  transaction.commit();
+}
+
+std::unique_ptr<Database> open_source(const std::string& path) {
+  try {
+    auto db = std::make_unique<Database>(path, Database::Open::kReadOnly);
+    db->integer("PRAGMA schema_version");
+    return db;
+  } catch (const Error& error) {
+    if (error.fault() == Fault::kDamaged) throw;
+    return std::make_unique<Database>(path, Database::Open::kImmutable);  // in a folder that cannot be written
+  }
+}
+
+std::string source_complaint(Database& source) {
+  const Inspection found = inspect(source);
+  if (found.verdict == Verdict::kEmpty) return "it is empty";
+  if (found.verdict == Verdict::kDamaged) return "it is damaged: " + found.why;
+  if (found.verdict != Verdict::kOurs) {
+    return found.why + "; expected a gqa cache of schema " + std::to_string(kSchemaVersion);
+  }
+  return integrity_complaint(source);
+}
+
+// The first row that cannot be taken.
+std::string rows_complaint(Database& source, Database& to) {
+  std::string complaint;
+  for (const Place place : kPlaces) {
+    each_record(source, place, Part::kWhole, [&](const Record& record) {
+      if (!complaint.empty()) return;
+      std::string why = record.complaint();
+      if (why.empty() && place == Place::kWinners && !has_kernel(source, record.kernel()) &&
+          !has_kernel(to, record.kernel())) {
+        why = "its kernel " + record.kernel() + " is in neither file";
+      }
+      if (!why.empty()) complaint = std::string(table_name(place)) + " " + record.key_text() + ": " + why;
+    });
+  }
+  return complaint;
+}
+
+bool has_newer(Database& db, const Record& record) {
+  Record present;
+  return record.place == Place::kWinners &&
+         select_record(db, record.place, record.key_text(), Part::kWhole, &present) && present.complaint().empty() &&
+         present.created() > record.created();
+}
+
+void take_rows(Database& source, Database& to, std::int64_t now) {
+  Transaction transaction(to);
+  for (const Place place : kPlaces) {
+    each_record(source, place, Part::kWhole, [&](const Record& record) {
+      if (has_newer(to, record)) return;
+      insert_record(to, record);
+      touch(to, record, now);  // or a prune would take what has had no chance to be used here
+    });
+  }
+  transaction.commit();
+}
+
+}  // namespace
+
+void export_rows(Database& from, const std::string& path, int* skipped) {
+  if (file_id(path + "-wal")) {
+    throw Error(Fault::kOther, path + " is a database in use; expected a path that holds nothing or an older export");
+  }
+  const std::string part = path + ".part-" + std::to_string(getpid());
+  remove_database(part);
+  try {
+    Database to(part, Database::Open::kReadWrite);
+    create_schema(to);
+    copy_rows(from, to, skipped);
+  } catch (const Error&) {
+    remove_database(part);
+    throw;
+  }
+  publish(part, path);
+}
+
+std::string import_rows(Database& to, const std::string& path, std::int64_t now) {
+  try {
+    if (!file_id(path)) return "there is no file " + path;
+    const auto source = open_source(path);
+    if (const std::string why = source_complaint(*source); !why.empty()) return path + " is refused: " + why;
+    const Transaction snapshot(*source, "BEGIN");  // what was checked is what will be taken
+    if (const std::string why = rows_complaint(*source, to); !why.empty()) return path + " is refused: " + why;
+    take_rows(*source, to, now);
+    return "";
+  } catch (const std::exception& error) {
+    return "cannot import " + path + ": " + error.what();
+  }
+}
+
+int salvage_rows(Database& to, const std::string& path) {
+  int taken = 0;
+  const auto from = open_source(path);
+  Transaction transaction(to);
+  for (const Place place : kPlaces) {
+    try {
+      each_record(*from, place, Part::kWhole, [&](const Record& record) {
+        if (!record.complaint().empty()) return;
+        if (place == Place::kWinners && !has_kernel(to, record.kernel())) return;
+        insert_record(to, record);
+        taken += 1;
+      });
+    } catch (const Error& error) {
+      if (error.fault() != Fault::kDamaged) throw;  // the rows after the damaged page are lost, the others are not
+    }
+  }
+  transaction.commit();
+  return taken;
+}
+
+}  // namespace gqa::cache

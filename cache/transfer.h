@@ -1,0 +1,22 @@
+// transfer.h: rows between files.
+// Owns: export to one self-contained file, import all or nothing, salvage of what can still be read.
+// Never: heals. A damaged source is reported, not moved.
+// Threads: as database.h.
+#pragma once
+
+#include <string>
+
+#include "cache/database.h"
+
+namespace gqa::cache {
+
+// Rows that fail their checksum stay behind, counted in `skipped`. Throws Error.
+void export_rows(Database& from, const std::string& path, int* skipped);
+
+// "" or why nothing was taken. An older winner never replaces a newer one.
+std::string import_rows(Database& to, const std::string& path, std::int64_t now);
+
+// Takes every row that still holds from a file that was set aside; gives their number.
+int salvage_rows(Database& to, const std::string& path);
+
+}  // namespace gqa::cache

@@ -1,0 +1,152 @@
+// upkeep.cc: examine and prune.
+// Owns: see upkeep.h. Threads: as database.h.
+#include "cache/upkeep.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "cache/lease.h"
+#include "cache/schema.h"
+
+namespace gqa::cache {
+namespace {
+
+constexpr double kSecondsADay = 86400;
+
+// Kernels come first, so that a winner whose kernel is damaged is seen to have none.
+void examine_rows(Database& db, Place place, std::unordered_set<std::string>* kernels, Examination* found) {
+  each_record(db, place, Part::kWhole, [&](const Record& record) {
+    std::string what = record.complaint();
+    if (what.empty() && place == Place::kKernels) kernels->insert(record.key_text());
+    if (what.empty() && place == Place::kWinners && !kernels->contains(record.kernel())) {
+      what = "its kernel " + record.kernel() + " is missing or damaged";
+    }
+    if (what.empty()) return;
+    found->rows.push_back(record);
+    found->whats.push_back(std::move(what));
+  });
+}
+
+// The file's rows by last use, and who needs which kernel.
+class Pruner {
+ public:
+  explicit Pruner(Database& db) : db_(db) {
+    for (const Place place : kPlaces) {
+      each_record(db, place, Part::kScalars, [&](const Record& record) {
+        if (!record.complaint().empty()) return;
+        by_use_.emplace(record.used(), Item{place, record.key_text(), place == Place::kWinners ? record.kernel() : ""});
+        if (place == Place::kWinners) needed_[record.kernel()] += 1;
+      });
+    }
+  }
+
+  void drop_unused(std::int64_t cutoff) {
+    // Winners first: the kernels they leave behind may go in the same sweep.
+    for (const Place place : {Place::kWinners, Place::kKernels}) {
+      for (auto at = by_use_.begin(); at != by_use_.end() && at->first <= cutoff;) {
+        at = at->second.place == place && !is_needed(at->second) ? drop(at) : std::next(at);
+      }
+    }
+  }
+
+  void shrink(std::int64_t max_bytes) {
+    for (auto at = by_use_.begin(); at != by_use_.end() && bytes() > max_bytes;) {
+      if (is_needed(at->second)) {
+        ++at;
+        continue;
+      }
+      const std::string kernel = at->second.kernel;
+      at = drop(at);
+      if (!kernel.empty() && needed_[kernel] == 0) at = drop_kernel(kernel, at);
+    }
+  }
+
+  // What the file would be without its free pages.
+  std::int64_t bytes() {
+    return (db_.integer("PRAGMA page_count") - db_.integer("PRAGMA freelist_count")) * db_.integer("PRAGMA page_size");
+  }
+
+  const Pruned& pruned() const { return pruned_; }
+
+ private:
+  struct Item {
+    Place place;
+    std::string key, kernel;  // kernel: a winner's
+  };
+  using ByUse = std::multimap<std::int64_t, Item>;
+
+  bool is_needed(const Item& item) { return item.place == Place::kKernels && needed_[item.key] > 0; }
+
+  ByUse::iterator drop(ByUse::iterator at) {
+    delete_record(db_, at->second.place, at->second.key);
+    (at->second.place == Place::kWinners ? pruned_.winners : pruned_.kernels) += 1;
+    if (at->second.place == Place::kWinners) needed_[at->second.kernel] -= 1;
+    return by_use_.erase(at);
+  }
+
+  // Gives where to go on: `next`, unless that was the kernel.
+  ByUse::iterator drop_kernel(const std::string& kernel, ByUse::iterator next) {
+    const auto at = std::find_if(by_use_.begin(), by_use_.end(), [&](const auto& entry) {
+      return entry.second.place == Place::kKernels && entry.second.key == kernel;
+    });
+    if (at == by_use_.end()) return next;
+    const auto after = drop(at);
+    return at == next ? after : next;
+  }
+
+  Database& db_;
+  ByUse by_use_;
+  std::unordered_map<std::string, int> needed_;
+  Pruned pruned_;
+};
+
+}  // namespace
+
+std::vector<Damage> Examination::damages() const {
+  std::vector<Damage> all;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    all.push_back({table_name(rows[i].place), rows[i].key_text(), whats[i], false});
+  }
+  if (!pages.empty()) all.push_back({"file", "", pages, false});
+  return all;
+}
+
+Examination examine(Database& db) {
+  Examination found;
+  try {
+    std::unordered_set<std::string> kernels;
+    for (const Place place : kPlaces) examine_rows(db, place, &kernels, &found);
+    found.pages = integrity_complaint(db);
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kDamaged) throw;
+    found.pages = error.what();
+  }
+  return found;
+}
+
+void quarantine_rows(Database& db, const Examination& found, std::int64_t now) {
+  Transaction transaction(db);
+  for (std::size_t i = 0; i < found.rows.size(); ++i) quarantine(db, found.rows[i], found.whats[i], now);
+  transaction.commit();
+}
+
+Pruned prune_rows(Database& db, double unused_days, std::int64_t max_bytes, std::int64_t now) {
+  Transaction transaction(db);
+  Pruner pruner(db);
+  const std::int64_t before = pruner.bytes();
+  const std::int64_t cutoff = now - static_cast<std::int64_t>(std::min(unused_days, 1e6) * kSecondsADay);
+  if (unused_days >= 0) {
+    pruner.drop_unused(cutoff);
+    db.prepare("DELETE FROM quarantine WHERE created<=?").bind(cutoff).run();
+  }
+  if (max_bytes >= 0) pruner.shrink(max_bytes);
+  sweep_leases(db);
+  Pruned pruned = pruner.pruned();
+  pruned.bytes = std::max<std::int64_t>(0, before - pruner.bytes());
+  transaction.commit();
+  return pruned;
+}
+
+}  // namespace gqa::cache
