@@ -1,0 +1,91 @@
+// candidate_test.cc: candidates as data: text, parse, hash, order, and what makes two of them one kernel.
+#include "search/candidate.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace gqa {
+namespace {
+
+std::string error_of(std::string_view text) {
+  Candidate candidate;
+  const Status status = parse(text, &candidate);
+  EXPECT_FALSE(status.ok()) << text;
+  EXPECT_EQ(candidate, Candidate());
+  return status.message();
+}
+
+TEST(Candidate, Text) {
+  EXPECT_EQ(to_text(Candidate()), "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
+  EXPECT_EQ(kernel_text(Candidate()), "flash m=64 n=64 warps=4 stages=2 pack=1");
+}
+
+TEST(Candidate, TextRoundTrips) {
+  std::mt19937 random(1);
+  const auto any = [&] { return static_cast<std::int32_t>(random() % 1000); };
+  for (int i = 0; i < 5000; ++i) {
+    const Candidate c = {
+        random() % 2 ? Skeleton::kFlash : Skeleton::kSplit, any(), any(), any(), any(), any(), any(), any()};
+    Candidate back;
+    ASSERT_TRUE(parse(to_text(c), &back).ok()) << to_text(c);
+    ASSERT_EQ(back, c);
+  }
+}
+
+TEST(Candidate, LaunchParametersDoNotMakeAKernel) {
+  Candidate a, b;
+  b.splits = 7;
+  b.order = 1;
+  EXPECT_NE(a, b);
+  EXPECT_EQ(kernel_text(a), kernel_text(b));
+  Candidate read;
+  ASSERT_TRUE(parse(kernel_text(b), &read).ok());
+  EXPECT_EQ(read, a);  // launch parameters at their defaults
+  b.pack = 2;
+  EXPECT_NE(kernel_text(a), kernel_text(b));
+}
+
+TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
+  EXPECT_EQ(error_of(""), "unknown skeleton '': expected 'flash' or 'split' first");
+  EXPECT_EQ(error_of("dense m=1"), "unknown skeleton 'dense': expected 'flash' or 'split' first");
+  EXPECT_EQ(error_of("flash m=64 n=64 warps=4 stages=2"),
+            "key 'pack' is missing: expected all that shape the code, as in 'flash m=64 n=64 warps=4 stages=2 pack=1'");
+  EXPECT_EQ(error_of("flash m=x"), "m='x': expected a whole number from 0 to 1048576");
+  EXPECT_EQ(error_of("flash m=1048577"), "m='1048577': expected a whole number from 0 to 1048576");
+  EXPECT_EQ(error_of("flash m=1 m=1"), "key 'm' is given twice: expected once");
+  EXPECT_EQ(error_of("flash m"), "'m' has no value: expected m=NUMBER");
+  EXPECT_EQ(error_of("flash k=1"), "unknown key 'k': expected m, n, warps, stages, pack, splits, order");
+}
+
+TEST(Candidate, HashIsTheSameInEveryProcessAndSeesEveryField) {
+  EXPECT_EQ(hash(Candidate()), 3444118353255518732u);
+  std::set<std::uint64_t> hashes = {hash(Candidate())};
+  Candidate split;
+  split.skeleton = Skeleton::kSplit;
+  EXPECT_TRUE(hashes.insert(hash(split)).second);
+  int fields = 0;
+#define GQA_FIELD(field, key, initial, compiled)       \
+  {                                                    \
+    Candidate c;                                       \
+    ++c.field;                                         \
+    ++fields;                                          \
+    EXPECT_TRUE(hashes.insert(hash(c)).second) << key; \
+  }
+  GQA_CANDIDATE_FIELDS(GQA_FIELD)
+#undef GQA_FIELD
+  EXPECT_EQ(hashes.size(), static_cast<std::size_t>(fields) + 2);
+}
+
+TEST(Candidate, OrderIsTotal) {
+  Candidate a, b;
+  b.tile_n = 128;
+  EXPECT_LT(a, b);
+  b.skeleton = Skeleton::kSplit;
+  b.tile_n = 16;
+  EXPECT_LT(a, b);  // by skeleton first
+}
+
+}  // namespace
+}  // namespace gqa
