@@ -1,0 +1,94 @@
+"""gqa: grouped-query attention, generated, tuned and remembered at run time.
+
+    import gqa
+    out = gqa.attention(q, k, v, causal=True)
+
+q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float16 or bfloat16, of anything
+that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
+first call of a shape searches, compiles, verifies and times; from then on it is a look-up and a launch.
+
+Never: imports a framework. Threads: everything here may be called from many threads at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from . import _defaults, _gqa
+from ._call import attend
+from ._errors import GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
+from ._flash import flash_attn_func
+from ._gqa import Array
+from ._handle import Handle
+
+__all__ = [
+    "Array",
+    "GqaError",
+    "GqaMemoryError",
+    "GqaTypeError",
+    "GqaValueError",
+    "Handle",
+    "Status",
+    "attention",
+    "flash_attn_func",
+    "version",
+    "warm",
+]
+
+
+def version() -> str:
+    """The version of the library that is loaded, "0.1.0"."""
+    number = _gqa.version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+__version__ = version()
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    out: Any = None,
+    return_lse: bool = False,
+) -> Any:
+    """softmax(q k^T * scale + mask) v, in q's framework, on q's device.
+
+    causal: query i sees keys j <= i + kv_len - q_len. scale: None for 1/sqrt(head_dim). out: a tensor to write, returned.
+    return_lse: returns (out, lse), lse (batch, q_heads, q_len) float32, the natural log of the sum of exp(scores).
+    Raises GqaValueError, GqaTypeError or GqaError.
+    """
+    return attend(_defaults.core_of, q, k, v, causal, scale, out, return_lse)
+
+
+def warm(
+    *,
+    batch: int,
+    q_len: int,
+    kv_len: int,
+    q_heads: int,
+    kv_heads: int,
+    head_dim: int,
+    head_dim_v: Optional[int] = None,
+    dtype: Any = "bfloat16",
+    causal: bool = False,
+    device: str = "auto",
+) -> None:
+    """Makes a shape ready: does what its first call would do, and computes nothing.
+
+    device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N" or "host".
+    """
+    _defaults.of(device).warm(
+        batch=batch,
+        q_len=q_len,
+        kv_len=kv_len,
+        q_heads=q_heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        dtype=dtype,
+        causal=causal,
+    )

@@ -1,0 +1,83 @@
+"""One call: recognise the tensors, make what is missing, hand everything to the library.
+
+Owns: the order of these steps. Never: checks shapes, but for the rank it needs to allocate. Threads: any.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Tuple
+
+from . import _gqa
+from ._errors import Status, error_for
+from ._frameworks import KINDS, Kind, adopt, not_exported
+
+
+def attend(
+    core_of: Callable[[str], _gqa.Handle],
+    q: Any,
+    k: Any,
+    v: Any,
+    causal: bool,
+    scale: Optional[float],
+    out: Any,
+    return_lse: bool,
+) -> Any:
+    """core_of(device) gives the handle that serves a device."""
+    if type(q) not in KINDS:
+        q = adopt(q, "q")
+    if type(k) not in KINDS:
+        k = adopt(k, "k")
+    if type(v) not in KINDS:
+        v = adopt(v, "v")
+    kind = KINDS[type(q)]
+    kind.refuse(q, k, v)
+    out_shape, lse_shape = _shapes(q, v)
+    result = kind.empty(q, out_shape) if out is None else out
+    lse = kind.empty_float32(q, lse_shape) if return_lse else None
+    stream = kind.stream(q)
+    core_of(kind.device(q)).run(
+        _exported(q, kind, stream, "q"),
+        _exported(k, kind, stream, "k"),
+        _exported(v, kind, stream, "v"),
+        _exported(result, kind, stream, "out"),
+        None if lse is None else _exported(lse, kind, stream, "lse"),
+        _scale(scale),
+        bool(causal),
+        stream,
+    )
+    return (result, lse) if return_lse else result
+
+
+def _shapes(q: Any, v: Any) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    """The shapes of out and lse."""
+    q_shape, v_shape = q.shape, v.shape
+    if len(q_shape) == 4 and len(v_shape) == 4:
+        batch, q_len, q_heads, _ = q_shape
+        return (batch, q_len, q_heads, v_shape[3]), (batch, q_heads, q_len)
+    name, shape = ("q", q_shape) if len(q_shape) != 4 else ("v", v_shape)
+    raise error_for(
+        Status.ERROR_RANK,
+        f"{name} has {len(shape)} dimensions, {tuple(shape)}; expected 4: (batch, length, heads, head_dim)",
+    )
+
+
+def _scale(scale: Optional[float]) -> float:
+    if scale is None:
+        return 0.0  # the library's word for 1/sqrt(head_dim)
+    if scale == 0:
+        raise error_for(
+            Status.ERROR_OPTION, "scale is 0, which would weigh all keys alike; pass None for 1/sqrt(head_dim)"
+        )
+    return scale
+
+
+def _exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
+    """What _gqa takes for this tensor; kind is the one that leads the call, on its stream."""
+    own = KINDS.get(type(tensor))
+    if own is None:
+        tensor = adopt(tensor, name)
+        own = KINDS[type(tensor)]
+    try:
+        return kind.export(tensor) if own is kind else own.export_to(tensor, stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as cause:
+        raise not_exported(tensor, name, cause)

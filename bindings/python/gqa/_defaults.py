@@ -1,0 +1,69 @@
+"""The handles that gqa.attention uses when none is named: one a device, made at its first call.
+
+Owns: their life: closed at exit, forgotten in a forked child. Threads: any; only a device's first call locks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import Dict
+
+from . import _gqa
+from ._errors import GqaError, Status
+from ._handle import Handle
+
+_handles: Dict[str, Handle] = {}
+_cores: Dict[str, _gqa.Handle] = {}
+_lock = threading.Lock()
+
+
+def core_of(device: str) -> _gqa.Handle:
+    """The shared handle of a device ("host", "cuda:0")."""
+    core = _cores.get(device)
+    return core if core is not None else _handle_of(device)._core
+
+
+def best() -> Handle:
+    """The first GPU's handle, else the host's."""
+    try:
+        return _handle_of("cuda:0")
+    except GqaError as error:
+        if error.status != Status.ERROR_NO_DEVICE:
+            raise
+        return _handle_of("host")
+
+
+def of(device: str) -> Handle:
+    """The shared handle of a device as a user names it: "auto", "cuda", "cuda:N" or "host"."""
+    return best() if device == "auto" else _handle_of("cuda:0" if device == "cuda" else device)
+
+
+def _handle_of(device: str) -> Handle:
+    with _lock:
+        if device not in _handles:
+            _handles[device] = Handle(device)
+            _cores[device] = _handles[device]._core
+        return _handles[device]
+
+
+def _close_all() -> None:
+    _cores.clear()
+    while _handles:
+        _handles.popitem()[1].close()
+
+
+def _forget_all() -> None:
+    """In a forked child the handles' threads do not exist and a CUDA context does not work: begin anew."""
+    global _lock
+    _lock = threading.Lock()
+    for core in _cores.values():
+        core.abandon()
+    _cores.clear()
+    _handles.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,232 @@
+"""What each framework is asked for: a tensor's device, its stream, an export, a new tensor of its kind.
+
+Owns: the table from a tensor's type to its Kind, and DLPack's __dlpack__ arguments. Imports no framework: a type is
+recognised by the framework its caller has imported already.
+Never: looks at shapes or dtypes; the library does. Threads: any; the table only grows.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, Sequence, Tuple
+
+from . import _gqa
+from ._errors import Status, error_for
+
+_CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
+_FLOAT = 2  # DLDataTypeCode
+_LEGACY_STREAM = 1  # what the array API calls CUDA's legacy default stream; 0 would be ambiguous there
+
+
+class Kind:
+    """A framework. The base class asks only what DLPack and the array API promise."""
+
+    def device(self, tensor: Any) -> str:
+        """The device option of the handle that serves this tensor."""
+        kind, index = tensor.__dlpack_device__()
+        if kind in (_CPU, _PINNED):
+            return "host"
+        if kind in (_CUDA, _MANAGED):
+            return f"cuda:{index}"
+        raise error_for(
+            Status.ERROR_NO_DEVICE,
+            f"{type(tensor).__name__} is on DLPack device ({int(kind)}, {int(index)}); expected host memory (1) or a "
+            "CUDA device (2). Move it to one of these first.",
+        )
+
+    def stream(self, tensor: Any) -> int:
+        """The CUDA stream the framework works on now, as an address; 0: the legacy default stream."""
+        return 0
+
+    def export(self, tensor: Any) -> Any:
+        """What _gqa takes, for work on this kind's own stream."""
+        return self.export_to(tensor, self.stream(tensor))
+
+    def export_to(self, tensor: Any, stream: int) -> Any:
+        """A capsule for work on another's stream: the producer makes that stream wait for what is not done yet."""
+        kind = tensor.__dlpack_device__()[0]
+        keywords: Dict[str, Any] = {"stream": stream or _LEGACY_STREAM} if kind in (_CUDA, _MANAGED) else {}
+        try:
+            return tensor.__dlpack__(max_version=(1, 0), **keywords)
+        except TypeError:  # a producer older than DLPack 1.0
+            return tensor.__dlpack__(**keywords)
+
+    def empty(self, like: Any, shape: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def refuse(self, q: Any, k: Any, v: Any) -> None:
+        """Raises where the framework would expect more of the result than the library gives."""
+
+
+class Foreign:
+    """A tensor of a framework not known by name, exported once and described by its capsule."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+        self.capsule = KINDS[Foreign].export_to(tensor, 0)
+        self.shape, self.code, self.bits, self.device_type, self.device_index = _gqa.describe(self.capsule)
+
+
+class ForeignKind(Kind):
+    def device(self, tensor: Foreign) -> str:
+        return super().device(tensor.tensor)
+
+    def export(self, tensor: Foreign) -> Any:
+        return tensor.capsule
+
+    def export_to(self, tensor: Any, stream: int) -> Any:
+        # Called with the tensor itself when it is wrapped, and with its wrapper when another kind leads the call.
+        return super().export_to(tensor.tensor if isinstance(tensor, Foreign) else tensor, stream)
+
+    def empty(self, like: Foreign, shape: Sequence[int]) -> Any:
+        return self._empty(like, shape, like.code, like.bits)
+
+    def empty_float32(self, like: Foreign, shape: Sequence[int]) -> Any:
+        return self._empty(like, shape, _FLOAT, 32)
+
+    def _empty(self, like: Foreign, shape: Sequence[int], code: int, bits: int) -> Any:
+        if like.device_type in (_CPU, _PINNED):
+            return _gqa.empty(list(shape), code, bits)
+        raise error_for(
+            Status.ERROR_OPTION,
+            f"q is a {type(like.tensor).__name__} on a CUDA device, and gqa does not know how to make one; "
+            "pass out= without return_lse, or hand the tensors in through torch.from_dlpack or cupy.from_dlpack",
+        )
+
+
+class NumpyKind(Kind):
+    """The buffer protocol instead of a capsule: it also takes read-only arrays, and costs less."""
+
+    def __init__(self, numpy: Any) -> None:
+        self._empty, self._float32 = numpy.empty, numpy.float32
+
+    def device(self, tensor: Any) -> str:
+        return "host"
+
+    def export(self, tensor: Any) -> Any:
+        return tensor
+
+    def export_to(self, tensor: Any, stream: int) -> Any:
+        return tensor
+
+    def empty(self, like: Any, shape: Sequence[int]) -> Any:
+        return self._empty(shape, like.dtype)
+
+    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
+        return self._empty(shape, self._float32)
+
+
+class TorchKind(Kind):
+    def __init__(self, torch: Any) -> None:
+        self.export = torch.utils.dlpack.to_dlpack  # type: ignore[method-assign]
+        self._empty, self._float32 = torch.empty, torch.float32
+        self._grad_enabled = torch.is_grad_enabled
+        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self._raw_stream = raw_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
+
+    def device(self, tensor: Any) -> str:
+        if tensor.is_cpu:
+            return "host"
+        if tensor.is_cuda:
+            return _CUDA_NAMES[tensor.get_device()]
+        raise error_for(
+            Status.ERROR_NO_DEVICE,
+            f"q is a torch tensor on '{tensor.device}'; expected 'cpu' or 'cuda'. Move it to one of these first.",
+        )
+
+    def stream(self, tensor: Any) -> int:
+        return self._raw_stream(tensor.get_device()) if tensor.is_cuda else 0
+
+    def empty(self, like: Any, shape: Sequence[int]) -> Any:
+        return self._empty(shape, dtype=like.dtype, device=like.device)
+
+    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
+        return self._empty(shape, dtype=self._float32, device=like.device)
+
+    def refuse(self, q: Any, k: Any, v: Any) -> None:
+        if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in (q, k, v)):
+            raise error_for(
+                Status.ERROR_OPTION,
+                "q, k or v requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
+            )
+
+
+class CupyKind(Kind):
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+
+    def device(self, tensor: Any) -> str:
+        return _CUDA_NAMES[tensor.device.id]
+
+    def stream(self, tensor: Any) -> int:
+        return int(self._cupy.cuda.get_current_stream(tensor.device.id).ptr)
+
+    def empty(self, like: Any, shape: Sequence[int]) -> Any:
+        with like.device:
+            return self._cupy.empty(shape, like.dtype)
+
+    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
+        with like.device:
+            return self._cupy.empty(shape, self._cupy.float32)
+
+
+class _CudaNames(Dict[int, str]):
+    def __missing__(self, index: int) -> str:
+        self[index] = name = f"cuda:{index}"
+        return name
+
+
+_CUDA_NAMES = _CudaNames()
+
+# module, its tensor class, its Kind: what a type is recognised by
+_KNOWN: Tuple[Tuple[str, str, Any], ...] = (
+    ("torch", "Tensor", TorchKind),
+    ("numpy", "ndarray", NumpyKind),
+    ("cupy", "ndarray", CupyKind),
+)
+
+KINDS: Dict[type, Kind] = {Foreign: ForeignKind()}
+
+
+def adopt(tensor: Any, name: str) -> Any:
+    """A tensor whose type is a key of KINDS: the tensor itself, its type recognised, or a Foreign around it."""
+    for module_name, class_name, make in _KNOWN:
+        module = sys.modules.get(module_name)
+        known = getattr(module, class_name, None)
+        if known is not None and isinstance(tensor, known):
+            kind = KINDS.get(known) or make(module)
+            KINDS[known] = KINDS[type(tensor)] = kind
+            return tensor
+    if not hasattr(tensor, "__dlpack__"):
+        raise error_for(
+            Status.ERROR_DTYPE,
+            f"{name} is a {type(tensor).__name__}; expected an array or tensor that speaks DLPack (has __dlpack__), "
+            "such as a NumPy array or a torch tensor",
+        )
+    try:
+        return Foreign(tensor)
+    except (BufferError, RuntimeError, TypeError, ValueError) as cause:
+        raise not_exported(tensor, name, cause)
+
+
+def not_exported(tensor: Any, name: str, cause: BaseException) -> BaseException:
+    return error_for(
+        Status.ERROR_DTYPE,
+        f"{name} (a {type(tensor).__name__} of dtype {getattr(tensor, 'dtype', 'unknown')}) could not be exported "
+        f"through DLPack: {cause}",
+        cause,
+    )
+
+
+def synchronize(device: str) -> None:
+    """Waits for what known frameworks have queued, so that a handle's kernels are no longer running."""
+    if device == "host":
+        return
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize(None if ":" not in device else int(device.split(":")[1]))
+    if cupy is not None and cupy.cuda.is_available():
+        cupy.cuda.runtime.deviceSynchronize()

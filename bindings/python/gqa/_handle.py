@@ -1,0 +1,145 @@
+"""gqa.Handle: one device, one cache file, one way of tuning.
+
+Owns: the names of a handle's options. Never: chooses defaults; the library does. Threads: one handle serves any number.
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Callable, Optional, Type, Union
+
+from . import _gqa
+from ._call import attend
+from ._errors import Status, error_for
+from ._frameworks import synchronize
+
+CACHE_MODES = {"read-write": 0, "read-only": 1, "off": 2}
+TUNINGS = {"now": 0, "guess": 1, "cached-only": 2}
+_DTYPES = {"float16": False, "fp16": False, "half": False, "bfloat16": True, "bf16": True}
+
+LogFn = Callable[[str, str], None]
+
+
+class Handle:
+    """A handle of its own: options that gqa.attention's shared handles do not have.
+
+    device: "auto" (None: a GPU if there is one, else the host), "cuda", "cuda:N" or "host".
+    cache_path: the cache file; None: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+    cache_mode: "read-write", "read-only" or "off".
+    tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the cost
+        model's best guess) or "cached-only" (fail).
+    tuning_budget: seconds; None: the library's default. threads: None: all cores.
+    nvrtc_path: an explicit libnvrtc. log: called as log("info" | "warning", message), from any thread.
+    """
+
+    def __init__(
+        self,
+        device: Optional[str] = None,
+        *,
+        cache_path: Union[str, "os.PathLike[str]", None] = None,
+        cache_mode: str = "read-write",
+        tuning: str = "now",
+        tuning_budget: Optional[float] = None,
+        threads: Optional[int] = None,
+        nvrtc_path: Union[str, "os.PathLike[str]", None] = None,
+        log: Optional[LogFn] = None,
+    ) -> None:
+        if log is not None and not callable(log):
+            raise TypeError(f"log is a {type(log).__name__}; expected a callable log(level, message) or None")
+        self._core = _gqa.Handle(
+            device=device,
+            cache_path=None if cache_path is None else os.fspath(cache_path),
+            cache_mode=_one_of("cache_mode", cache_mode, CACHE_MODES),
+            tuning=_one_of("tuning", tuning, TUNINGS),
+            tuning_budget=0.0 if tuning_budget is None else tuning_budget,
+            threads=0 if threads is None else threads,
+            nvrtc_path=None if nvrtc_path is None else os.fspath(nvrtc_path),
+            log=log,
+        )
+        self._device = device or "auto"
+
+    def _core_of(self, device: str) -> _gqa.Handle:
+        return self._core  # whatever device the tensors are on: the library says if it is another
+
+    def attention(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        causal: bool = False,
+        scale: Optional[float] = None,
+        out: Any = None,
+        return_lse: bool = False,
+    ) -> Any:
+        """gqa.attention on this handle."""
+        return attend(self._core_of, q, k, v, causal, scale, out, return_lse)
+
+    def warm(
+        self,
+        *,
+        batch: int,
+        q_len: int,
+        kv_len: int,
+        q_heads: int,
+        kv_heads: int,
+        head_dim: int,
+        head_dim_v: Optional[int] = None,
+        dtype: Any = "bfloat16",
+        causal: bool = False,
+    ) -> None:
+        """Does what the first call of such a shape would do, and computes nothing."""
+        self._core.warm(
+            batch=batch,
+            q_len=q_len,
+            kv_len=kv_len,
+            q_heads=q_heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            head_dim_v=head_dim_v or 0,
+            bfloat16=_is_bfloat16(dtype),
+            causal=causal,
+        )
+
+    @property
+    def device(self) -> str:
+        """The device asked for."""
+        return self._device
+
+    @property
+    def closed(self) -> bool:
+        return self._core.closed
+
+    def close(self) -> None:
+        """Waits for queued work, then frees kernels and workspace. Twice is fine."""
+        if not self._core.closed:
+            synchronize(self._device)
+            self._core.close()
+
+    def __enter__(self) -> "Handle":
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"gqa.Handle({self._device!r}{', closed' if self.closed else ''})"
+
+
+def _one_of(name: str, value: str, known: "dict[str, int]") -> int:
+    if value in known:
+        return known[value]
+    choices = ", ".join(repr(choice) for choice in known)
+    raise error_for(Status.ERROR_OPTION, f"{name} is {value!r}; expected one of {choices}")
+
+
+def _is_bfloat16(dtype: Any) -> bool:
+    """"bfloat16", torch.bfloat16, numpy.dtype("float16"), numpy.float16, ..."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    name = name.replace("torch.", "")
+    if name in _DTYPES:
+        return _DTYPES[name]
+    raise error_for(Status.ERROR_DTYPE, f"dtype is {dtype!r}; expected float16 or bfloat16")

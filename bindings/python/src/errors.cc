@@ -1,0 +1,21 @@
+// errors.cc: builds the exception with gqa._errors.error_for(status, message) and throws it through pybind11.
+// Threads: GIL held.
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace gqa::python {
+
+void raise(gqa_status status, const std::string& message) {
+  py::object error = py::module_::import("gqa._errors").attr("error_for")(static_cast<int>(status), message);
+  PyErr_SetObject(py::type::of(error).ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
+void raise_last(gqa_status status) {
+  std::string message = gqa_last_error();
+  if (message.empty()) message = gqa_status_string(status);
+  raise(status, message);
+}
+
+}  // namespace gqa::python

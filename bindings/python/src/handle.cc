@@ -1,0 +1,144 @@
+// handle.cc: the calls. See handle.h.
+// Threads: every function is entered with the GIL held and lets go of it around the library's calls.
+#include "handle.h"
+
+#include "borrow.h"
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace gqa::python {
+
+namespace {
+
+const char* text_or_null(const std::optional<std::string>& text) { return text ? text->c_str() : nullptr; }
+
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// Called by the library from any thread. An exception of the callback is reported as unraisable and goes no further.
+void log_trampoline(void* user, gqa_log_level level, const char* message) {
+  if (Py_IsInitialized() == 0 || is_finalizing()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *old_type, *old_value, *old_trace;
+  PyErr_Fetch(&old_type, &old_value, &old_trace);
+  auto* callback = static_cast<PyObject*>(user);
+  PyObject* result = PyObject_CallFunction(callback, "ss", level == GQA_LOG_WARNING ? "warning" : "info", message);
+  if (result == nullptr) PyErr_WriteUnraisable(callback);
+  Py_XDECREF(result);
+  PyErr_Restore(old_type, old_value, old_trace);
+  PyGILState_Release(gil);
+}
+
+}  // namespace
+
+// Dies with the GIL held: by close(), or by the last call that was under way.
+struct Handle::Owner {
+  gqa_handle handle = nullptr;
+  py::object log;
+  ~Owner() {
+    py::gil_scoped_release release;
+    gqa_destroy(handle);
+  }
+};
+
+Handle::Handle(HandleOptions options) : owner_(std::make_shared<Owner>()) {
+  owner_->log = options.log;
+  gqa_options given = {};
+  given.size = sizeof(given);
+  given.device = text_or_null(options.device);
+  given.cache_path = text_or_null(options.cache_path);
+  given.nvrtc_path = text_or_null(options.nvrtc_path);
+  given.cache_mode = static_cast<gqa_cache_mode>(options.cache_mode);
+  given.tuning = static_cast<gqa_tuning>(options.tuning);
+  given.tuning_budget = options.tuning_budget;
+  given.threads = options.threads;
+  if (!options.log.is_none()) {
+    given.log = log_trampoline;
+    given.log_user = owner_->log.ptr();
+  }
+  gqa_status status;
+  {
+    py::gil_scoped_release release;
+    status = gqa_create(&given, &owner_->handle);
+  }
+  if (status != GQA_OK) raise_last(status);
+}
+
+std::shared_ptr<Handle::Owner> Handle::open() const {
+  if (owner_ == nullptr) raise(GQA_ERROR_NULL_ARGUMENT, "this gqa.Handle is closed; make a new one");
+  return owner_;
+}
+
+void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
+                 uintptr_t stream) const {
+  const std::shared_ptr<Owner> owner = open();
+  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor;
+  q_tensor.take(q, "q", false);
+  k_tensor.take(k, "k", false);
+  v_tensor.take(v, "v", false);
+  out_tensor.take(out, "out", true);
+  if (!lse.is_none()) lse_tensor.take(lse, "lse", true);
+  gqa_call call = {};
+  call.size = sizeof(call);
+  call.scale = scale;
+  call.causal = causal ? 1 : 0;
+  call.lse = lse_tensor.tensor();
+  call.stream = reinterpret_cast<void*>(stream);
+  gqa_status status;
+  {
+    py::gil_scoped_release release;
+    status =
+        gqa_run_ex(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
+  }
+  if (status != GQA_OK) raise_last(status);
+}
+
+void Handle::warm(const gqa_shape& shape) const {
+  const std::shared_ptr<Owner> owner = open();
+  gqa_status status;
+  {
+    py::gil_scoped_release release;
+    status = gqa_warm(owner->handle, &shape);
+  }
+  if (status != GQA_OK) raise_last(status);
+}
+
+void Handle::abandon() {
+  if (owner_ == nullptr) return;
+  new std::shared_ptr<Owner>(
+      owner_);  // on purpose never freed: its destructor would wait for threads that are not here
+  owner_.reset();
+}
+
+void Handle::define(py::module_& module) {
+  const auto make = [](std::optional<std::string> device, std::optional<std::string> cache_path, int cache_mode,
+                       int tuning, double tuning_budget, int threads, std::optional<std::string> nvrtc_path,
+                       py::object log) {
+    return Handle(HandleOptions{std::move(device), std::move(cache_path), std::move(nvrtc_path), cache_mode, tuning,
+                                tuning_budget, threads, std::move(log)});
+  };
+  const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
+                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal) {
+    const DLDataType dtype = {static_cast<uint8_t>(bfloat16 ? kDLBfloat : kDLFloat), 16, 1};
+    self.warm(gqa_shape{sizeof(gqa_shape), batch, q_len, kv_len, q_heads, kv_heads, head_dim, head_dim_v, dtype,
+                        causal ? 1 : 0});
+  };
+  py::class_<Handle>(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.")
+      .def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
+           py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"))
+      .def("run", &Handle::run, py::arg("q"), py::arg("k"), py::arg("v"), py::arg("out"), py::arg("lse"),
+           py::arg("scale"), py::arg("causal"), py::arg("stream"))
+      .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
+           py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"))
+      .def("close", &Handle::close)
+      .def("abandon", &Handle::abandon)
+      .def_property_readonly("closed", &Handle::closed);
+}
+
+}  // namespace gqa::python

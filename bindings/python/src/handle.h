@@ -1,0 +1,45 @@
+// handle.h: gqa_handle as a Python object.
+// Owns: the handle's life, the log callback, and letting go of the GIL around every call into the library.
+// Never: chooses a device, allocates outputs or knows a framework (gqa/ does).
+// Threads: any number at once. close() lets calls that are under way finish; the last of them destroys the handle.
+#pragma once
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gqa.h"
+
+namespace gqa::python {
+
+struct HandleOptions {
+  std::optional<std::string> device, cache_path, nvrtc_path;
+  int cache_mode = GQA_CACHE_READ_WRITE;
+  int tuning = GQA_TUNE_NOW;
+  double tuning_budget = 0;
+  int threads = 0;
+  pybind11::object log;
+};
+
+class Handle {
+ public:
+  explicit Handle(HandleOptions options);
+  void run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
+           float scale, bool causal, uintptr_t stream) const;
+  void warm(const gqa_shape& shape) const;
+  void close() { owner_.reset(); }
+  bool closed() const { return owner_ == nullptr; }
+  // Forgets the handle without destroying it: for a child process, whose copy has no threads.
+  void abandon();
+  static void define(pybind11::module_& module);
+
+ private:
+  struct Owner;
+  std::shared_ptr<Owner> open() const;
+  std::shared_ptr<Owner> owner_;
+};
+
+}  // namespace gqa::python

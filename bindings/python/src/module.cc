@@ -1,0 +1,21 @@
+// module.cc: gqa._gqa, the extension module: Handle, Array, and what the library says about itself.
+// Never: holds state of its own.
+// Threads: as its classes say.
+#include <pybind11/pybind11.h>
+
+#include "array.h"
+#include "borrow.h"
+#include "handle.h"
+
+namespace py = pybind11;
+
+PYBIND11_MODULE(_gqa, module) {
+  module.doc() = "The C interface of gqa as Python sees it; use the package gqa.";
+  gqa::python::Handle::define(module);
+  gqa::python::Array::define(module);
+  module.def("describe", &gqa::python::describe_capsule, py::arg("capsule"));
+  module.def("version", &gqa_version);
+  module.def(
+      "status_string", [](int status) { return gqa_status_string(static_cast<gqa_status>(status)); },
+      py::arg("status"));
+}
