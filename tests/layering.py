@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Fails when an include points upward in the house.
+
+Owns: the arrows: search <- jit <- runtime <- bindings, tools; cache includes nothing of the others; bindings see the
+public header only. Checks itself first: planted violations in a temporary tree must be found, and nothing else.
+Never: compiles; it reads #include lines. One thread.
+
+  layering.py [ROOT]
+"""
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+LAYERS = {
+    "search": {"search"},
+    "cache": {"cache"},
+    "jit": {"jit", "search"},
+    "runtime": {"runtime", "jit", "cache", "search"},
+    "tools": {"tools", "runtime", "jit", "cache", "search"},
+    "bindings": {"bindings"},
+}
+# What search/ never touches: a device, a clock, a file.
+FORBIDDEN = {"search": {"cuda.h", "nvrtc.h", "chrono", "ctime", "fstream", "filesystem", "iostream", "dlfcn.h"}}
+PUBLIC_HEADER = "runtime/gqa.h"  # what bindings may see of all that stands below them
+CODE = {".h", ".hpp", ".cc", ".cpp", ".c", ".cu", ".cuh", ".inc"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
+
+
+def target(root, file, quote, name):
+    """The path of an included file from the root, or None if it is not of this tree. As a compiler looks: beside the
+    includer, from the root, then where the build adds folders (gqa.h lies in runtime/, device headers in jit/device/)."""
+    beside = [file.parent] if quote == '"' else []
+    for base in beside + [root, root / "runtime", root / "jit" / "device"]:
+        found = (base / name).resolve()
+        if found.is_file() and found.is_relative_to(root):
+            return found.relative_to(root)
+    named = Path(name)  # a file that is not there (yet) still shows where it points
+    return named if named.parts[0] in LAYERS else None
+
+
+def violations(root):
+    root = Path(root).resolve()
+    found = []
+    for layer, allowed in LAYERS.items():
+        for file in sorted((root / layer).rglob("*")):
+            if file.suffix not in CODE or not file.is_file():
+                continue
+            text = file.read_text(errors="replace")
+            for match in INCLUDE.finditer(text):
+                line = text.count("\n", 0, match.start()) + 1
+                if match[2] in FORBIDDEN.get(layer, ()):
+                    found.append(f"{file.relative_to(root)}:{line}: {layer}/ may not include {match[2]}")
+                path = target(root, file, match[1], match[2])
+                if path is None or path.parts[0] in allowed or path.parts[0] not in LAYERS:
+                    continue
+                if layer == "bindings" and path.as_posix() == PUBLIC_HEADER:
+                    continue
+                found.append(f"{file.relative_to(root)}:{line}: {layer}/ may not include {path} "
+                             f"(allowed: {', '.join(sorted(allowed))})")
+    return found
+
+
+PLANTED = {  # file: (text, how many violations)
+    "search/a.h": ("#pragma once\n", 0),
+    "search/up.cc": ('#include "search/a.h"\n#include "jit/b.h"\n', 1),
+    "search/relative.cc": ('#include <vector>\n  #  include "../runtime/c.h"\n', 1),
+    "search/clock.cc": ("#include <chrono>\n#include <string>\n", 1),
+    "cache/side.cc": ('#include "search/a.h"\n', 1),
+    "jit/b.h": ('#include "search/a.h"\n', 0),
+    "jit/up.cc": ('#include "jit/b.h"\n#include <runtime/missing.h>\n#include "cache/d.h"\n', 2),
+    "jit/device/k.cuh": ('#include "k2.cuh"\n', 0),
+    "jit/device/k2.cuh": ("", 0),
+    "runtime/c.h": ('#include "jit/b.h"\n#include "cache/d.h"\n', 0),
+    "runtime/gqa.h": ("", 0),
+    "runtime/up.cc": ('#include "tools/t.h"\n', 1),
+    "cache/d.h": ('// #include "search/a.h"\n#include <sqlite3.h>\n', 0),
+    "tools/t.h": ('#include "runtime/c.h"\n#include "cache/d.h"\n', 0),
+    "bindings/c/good.c": ('#include "gqa.h"\n#include <runtime/gqa.h>\n', 0),
+    "bindings/c/bad.c": ('#include "runtime/c.h"\n', 1),
+    "tests/any.cc": ('#include "tools/t.h"\n', 0),
+}
+
+
+def self_check():
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (text, _) in PLANTED.items():
+            file = Path(folder, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        found = violations(folder)
+        for name, (_, expected) in PLANTED.items():
+            count = sum(line.startswith(name + ":") for line in found)
+            if count != expected:
+                sys.exit(f"self-check: {name} has {expected} planted violations, found {count}:\n" + "\n".join(found))
+
+
+def main():
+    self_check()
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
+    missing = [layer for layer in LAYERS if not (root / layer).is_dir()]
+    if missing:
+        sys.exit(f"{root} has no {', '.join(missing)}: expected the root of the source tree")
+    found = violations(root)
+    if found:
+        sys.exit("\n".join(found))
+    print("every include points down")
+
+
+if __name__ == "__main__":
+    main()

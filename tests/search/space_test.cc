@@ -1,0 +1,286 @@
+// space_test.cc: the space: what is in it, what is pruned and in which words, how it is ranked. No device is asked.
+#include "search/space.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "search/resources.h"
+
+namespace gqa {
+namespace {
+
+Problem problem_of(std::string_view text) {
+  Problem problem;
+  const Status status = parse(text, &problem);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return problem;
+}
+
+Candidate candidate_of(std::string_view text) {
+  Candidate candidate;
+  const Status status = parse(text, &candidate);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return candidate;
+}
+
+DeviceSpec h200() { return *DeviceSpec::for_arch("sm_90a"); }
+
+DeviceSpec host() {
+  DeviceSpec spec;
+  spec.kind = DeviceKind::kHost;
+  spec.arch = "x86-64-avx512";
+  spec.processors = 16;
+  spec.smem_per_block = 2 << 20;
+  spec.l2_bytes = 64 << 20;
+  spec.tensor_flops = 1.5e12;
+  spec.memory_bandwidth = 2e11;
+  return spec;
+}
+
+std::string reason(std::string_view problem, std::string_view candidate, const DeviceSpec& device = h200()) {
+  return reject_reason(problem_of(problem), candidate_of(candidate), device);
+}
+
+constexpr const char* kShapes[] = {
+    "hq=32,hk=8,sq=4096,d=128,causal",
+    "hq=32,hk=8,sq=16384,d=128,causal",
+    "hq=32,hk=32,sq=16384,d=64",
+    "hq=8,sq=16384,d=256,causal",
+    "hq=16,sq=100,sk=7,d=80,causal",
+    "b=3,hq=7,hk=1,sq=33,sk=2000,d=96,dtype=f16",
+    "hq=128,hk=1,sq=2,sk=5000,d=192,dv=128,causal",
+    "hq=32,hk=8,sq=1,sk=8192,d=128",
+    "b=128,hq=64,hk=8,sq=1,sk=8192,d=128",
+    "hq=1,sq=1,sk=1,d=32,align=2",
+    "b=70000,hq=5,sq=1,sk=16,d=256",
+    "b=2,hq=6,hk=1,sq=1048576,sk=1048576,d=112,causal",
+};
+
+std::vector<DeviceSpec> devices() {
+  std::vector<DeviceSpec> found = {host()};
+  for (const std::string& arch : DeviceSpec::known_archs()) found.push_back(*DeviceSpec::for_arch(arch));
+  return found;
+}
+
+TEST(Space, EveryProblemHasCandidatesOnEveryDevice) {
+  for (const DeviceSpec& device : devices()) {
+    for (const char* shape : kShapes) {
+      const Space space = enumerate(problem_of(shape), device);
+      EXPECT_FALSE(space.ranked.empty()) << shape << " on " << device.arch;
+    }
+    for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {
+      for (const int dv : {32, 128, 256}) {
+        Problem p = problem_of("hq=4,hk=1,sq=300,sk=300,d=64");
+        p.head_dim = d;
+        p.head_dim_v = dv;
+        EXPECT_FALSE(enumerate(p, device).ranked.empty()) << to_text(p) << " on " << device.arch;
+      }
+    }
+  }
+}
+
+TEST(Space, NothingIsListedTwiceAndVerdictsAgree) {
+  for (const DeviceSpec& device : devices()) {
+    for (const char* shape : kShapes) {
+      const Problem p = problem_of(shape);
+      const Space space = enumerate(p, device);
+      std::set<Candidate> seen;
+      for (const Ranked& r : space.ranked) {
+        EXPECT_TRUE(seen.insert(r.candidate).second) << to_text(r.candidate);
+        EXPECT_EQ(reject_reason(p, r.candidate, device), "");
+        EXPECT_EQ(predict_us(p, r.candidate, device), r.predicted_us);
+        EXPECT_TRUE(r.predicted_us > 0 && r.predicted_us < 1e12) << to_text(r.candidate);
+      }
+      for (const Rejected& r : space.rejected) {
+        EXPECT_TRUE(seen.insert(r.candidate).second) << to_text(r.candidate);
+        EXPECT_FALSE(r.reason.empty());
+      }
+      EXPECT_TRUE(std::is_sorted(space.ranked.begin(), space.ranked.end(), [](const Ranked& a, const Ranked& b) {
+        return a.predicted_us != b.predicted_us ? a.predicted_us < b.predicted_us : a.candidate < b.candidate;
+      }));
+    }
+  }
+}
+
+TEST(Space, WhatIsRankedFitsTheDevice) {
+  for (const DeviceSpec& device : devices()) {
+    if (device.kind == DeviceKind::kHost) continue;
+    for (const char* shape : kShapes) {
+      const Problem p = problem_of(shape);
+      for (const Ranked& r : enumerate(p, device).ranked) {
+        const LaunchPlan launch = plan(p, r.candidate);
+        EXPECT_LE(launch.shared_memory, device.smem_per_block);
+        EXPECT_LE(registers(p, r.candidate), 255);
+        EXPECT_LE(launch.blocks, 2147483647);
+        EXPECT_EQ(p.group() % r.candidate.pack, 0);
+      }
+    }
+  }
+}
+
+TEST(Space, TheHostHasOneWarpAndOneStage) {
+  for (const char* shape : kShapes) {
+    for (const Ranked& r : enumerate(problem_of(shape), host()).ranked) {
+      EXPECT_EQ(r.candidate.warps, 1);
+      EXPECT_EQ(r.candidate.stages, 1);
+    }
+  }
+}
+
+TEST(Space, EnumerationIsDeterministic) {
+  for (const char* shape : kShapes) {
+    const Space a = enumerate(problem_of(shape), h200()), b = enumerate(problem_of(shape), h200());
+    ASSERT_EQ(a.ranked.size(), b.ranked.size());
+    ASSERT_EQ(a.rejected.size(), b.rejected.size());
+    for (std::size_t i = 0; i < a.ranked.size(); ++i) EXPECT_EQ(a.ranked[i].candidate, b.ranked[i].candidate);
+    for (std::size_t i = 0; i < a.rejected.size(); ++i) EXPECT_EQ(a.rejected[i].reason, b.rejected[i].reason);
+  }
+}
+
+TEST(Space, EnumerationIsQuick) {
+  double fastest = 1e9;  // of several, so that a busy machine does not fail it
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    for (const char* shape : kShapes) EXPECT_FALSE(enumerate(problem_of(shape), h200()).ranked.empty());
+    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  EXPECT_LT(fastest / std::size(kShapes), 0.1) << "seconds a problem; about 0.0001 when optimised";
+}
+
+TEST(Prune, ReasonsNameWhatIsNeededAndWhatThereIs) {
+  const char* prefill = "hq=32,hk=8,sq=4096,d=128,causal";
+  EXPECT_EQ(reason(prefill, "flash m=128 n=64 warps=4 stages=2 pack=1"), "");
+  EXPECT_EQ(reason(prefill, "flash m=128 n=128 warps=4 stages=3 pack=1"),
+            "needs 243,712 bytes of shared memory, the device has 232,448");
+  EXPECT_EQ(reason("hq=8,sq=4096,d=256", "flash m=128 n=64 warps=4 stages=1 pack=1"),
+            "needs about 376 registers a thread, a thread has 255");
+  EXPECT_EQ(reason("hq=8,sq=4096,d=128", "flash m=256 n=64 warps=16 stages=1 pack=1"),
+            "needs about 73,728 registers a block, the device has 65,536");
+  EXPECT_EQ(reason(prefill, "flash m=128 n=64 warps=4 stages=2 pack=3"),
+            "pack of 3 does not divide the group of 4 query heads");
+  EXPECT_EQ(reason(prefill, "flash m=128 n=64 warps=4 stages=2 pack=4"),
+            "packing 4 heads gains nothing: one head fills 32 tiles");
+  EXPECT_EQ(reason("hq=8,sq=20,d=64", "flash m=64 n=32 warps=4 stages=2 pack=1"), "tile of 64 rows for 20 query rows");
+  EXPECT_EQ(reason("hq=8,sq=40,d=64", "flash m=64 n=128 warps=4 stages=2 pack=1"), "step of 128 keys for 40 keys");
+}
+
+TEST(Prune, SplitReasons) {
+  const char* decode = "hq=32,hk=8,sq=1,sk=4096,d=128";
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 splits=16"), "");
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 splits=100"),
+            "100 splits of 4,096 keys leave 36 without keys");
+  EXPECT_EQ(reason("hq=32,hk=8,sq=99,sk=4096,d=128", "split m=64 n=32 warps=4 stages=2 pack=1"),
+            "99 query rows a head group: split takes at most 64");
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 order=1"), "order 1: only flash has a tile order");
+  EXPECT_EQ(reason(decode, "split m=32 n=32 warps=4 stages=3 pack=4"), "tile of 32 rows for 4 query rows");
+}
+
+TEST(Prune, MeaninglessFields) {
+  const char* p = "hq=32,hk=8,sq=4096,d=128";
+  EXPECT_EQ(reason(p, "flash m=0 n=64 warps=4 stages=2 pack=1"), "tile of 0 rows: expected a multiple of 16");
+  EXPECT_EQ(reason(p, "flash m=64 n=20 warps=4 stages=2 pack=1"), "step of 20 keys: expected a multiple of 16");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=0 stages=2 pack=1"), "0 warps: expected 1 to 32");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=0"), "pack of 0: expected at least 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=0"), "0 splits: expected at least 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 order=2"), "order 2: expected 0 or 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=1 stages=2 pack=1"), "64 rows over 1 warps: flash gives a warp 16 or 32");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=4 pack=1"), "4 stages: flash has 1 to 3");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=2"), "2 splits: flash has 1");
+  EXPECT_EQ(reason(p, "split m=128 n=64 warps=4 stages=2 pack=1"), "tile of 128 rows: split has at most 64");
+  EXPECT_EQ(reason(p, "split m=64 n=64 warps=4 stages=1 pack=1"), "1 stages: split has 2 to 6");
+  EXPECT_EQ(reason(p, "split m=64 n=64 warps=16 stages=2 pack=1"), "16 warps: split has at most 8");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=1 pack=1", host()), "4 warps: the host has 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=1 stages=2 pack=1", host()), "2 stages: the host has 1");
+  EXPECT_EQ(reason("b=65536,hq=256,sq=16384,d=32", "flash m=16 n=32 warps=1 stages=2 pack=1"),
+            "17,179,869,184 blocks: a grid has at most 2,147,483,647");
+}
+
+TEST(Rank, DecodePrefersSplitAndPrefillFlash) {
+  for (const char* shape : {"hq=32,hk=8,sq=1,sk=8192,d=128", "b=4,hq=32,hk=8,sq=1,sk=4096,d=128",
+                            "hq=8,sq=1,sk=32768,d=64", "hq=16,hk=2,sq=4,sk=8192,d=256"}) {
+    const Candidate best = enumerate(problem_of(shape), h200()).ranked[0].candidate;
+    EXPECT_EQ(best.skeleton, Skeleton::kSplit) << shape;
+    EXPECT_GT(best.splits, 1) << shape;
+  }
+  for (const char* shape :
+       {"hq=32,hk=8,sq=4096,d=128,causal", "hq=8,sq=2048,d=256", "b=16,hq=32,hk=8,sq=64,sk=4096,d=64"}) {
+    EXPECT_EQ(enumerate(problem_of(shape), h200()).ranked[0].candidate.skeleton, Skeleton::kFlash) << shape;
+  }
+}
+
+// A dozen kernels are compiled at most: tiles that hand-tuned kernels use must be among the first dozen.
+TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
+  const auto among_first_dozen = [](const char* shape, const char* tile) {
+    std::set<std::string> kernels;
+    for (const Ranked& r : enumerate(problem_of(shape), h200()).ranked) {
+      kernels.insert(kernel_text(r.candidate));
+      if (kernel_text(r.candidate) == tile) return kernels.size() <= 12;
+    }
+    return false;
+  };
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1"));
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1"));
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
+}
+
+TEST(Rank, TheModelNeverBeatsTheDevice) {
+  for (const DeviceSpec& device : devices()) {
+    for (const char* shape : kShapes) {
+      const Problem p = problem_of(shape);
+      const double memory = 1e6 * bytes(p) / device.memory_bandwidth, compute = 1e6 * flops(p) / device.tensor_flops;
+      for (const Ranked& r : enumerate(p, device).ranked) {
+        EXPECT_GE(r.predicted_us, 0.999 * std::max(memory, compute)) << shape << " " << to_text(r.candidate);
+      }
+    }
+  }
+}
+
+TEST(Rank, SplittingPaysOnlyWhereProcessorsAreIdle) {
+  const Candidate one = candidate_of("split m=16 n=32 warps=4 stages=3 pack=4");
+  Candidate many = one;
+  many.splits = 16;
+  const Problem alone = problem_of("hq=32,hk=8,sq=1,sk=8192,d=128");
+  const Problem batch = problem_of("b=128,hq=32,hk=8,sq=1,sk=8192,d=128");
+  EXPECT_LT(predict_us(alone, many, h200()), predict_us(alone, one, h200()));
+  EXPECT_GT(predict_us(batch, many, h200()), predict_us(batch, one, h200()));
+}
+
+TEST(Rank, HeadByHeadPaysWhereKeysDoNotFitL2) {
+  const Problem p = problem_of("b=64,hq=32,sq=2048,d=128,causal");
+  Candidate c = candidate_of("flash m=64 n=16 warps=4 stages=3 pack=1");
+  const double across = predict_us(p, c, h200());
+  c.order = 1;
+  EXPECT_LE(predict_us(p, c, h200()), across * 1.01);
+}
+
+TEST(DeviceSpec, TableIsWhole) {
+  EXPECT_EQ(DeviceSpec::known_archs(), (std::vector<std::string>{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a",
+                                                                 "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"}));
+  for (const std::string& arch : DeviceSpec::known_archs()) {
+    const DeviceSpec spec = *DeviceSpec::for_arch(arch);
+    EXPECT_EQ(spec.arch, arch);
+    EXPECT_EQ(arch.rfind("sm_" + std::to_string(spec.compute_capability), 0), 0u) << arch;
+    EXPECT_EQ(spec.smem_per_processor - spec.smem_per_block, 1024);
+    EXPECT_TRUE(spec.threads_per_processor == 1536 || spec.threads_per_processor == 2048);
+    EXPECT_TRUE(spec.processors > 0 && spec.l2_bytes > 0 && spec.tensor_flops > 0 && spec.memory_bandwidth > 0);
+  }
+  EXPECT_FALSE(DeviceSpec::for_arch("sm_75").has_value());
+  EXPECT_FALSE(DeviceSpec::for_arch("").has_value());
+}
+
+TEST(DeviceSpec, IdentityHoldsSizesNotRates) {
+  DeviceSpec spec = h200();
+  EXPECT_EQ(spec.identity(), "cuda sm_90a sms=132 smem=232448/233472 l2=62914560");
+  spec.memory_bandwidth = spec.tensor_flops = 1;
+  EXPECT_EQ(spec.identity(), h200().identity());
+  spec.processors = 114;
+  EXPECT_NE(spec.identity(), h200().identity());
+  EXPECT_NE(DeviceSpec::for_arch("sm_90")->identity(), h200().identity());
+  EXPECT_EQ(host().identity(), "host x86-64-avx512 threads=16 l2=2097152 llc=67108864");
+}
+
+}  // namespace
+}  // namespace gqa
