@@ -20,6 +20,7 @@ constexpr double kMemoryLatency = 0.75e-6;      // s
 constexpr double kLaunch = 2.2e-6;              // s
 constexpr double kProlog = 1.2e-6;              // s: queries and the first keys arrive, the last rows leave
 constexpr double kArrive = 1.5e-6;              // s: fence, counter, first partials
+constexpr double kPackedRows = 1.03;            // a division a row where heads are packed
 constexpr int kBlockReserve = 1024;             // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
@@ -147,7 +148,8 @@ double flash_seconds(const Model& m) {
       m.blocks() * m.steps.average * step_bytes / (std::min(m.blocks(), m.processors()) * kL2BytesAProcessor);
   const double memory = memory_seconds(m, bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes());
   const double waves = std::ceil(m.blocks() / (m.processors() * m.resident));
-  const double longest = std::max({flash_compute(m), l2, memory});
+  const double compute = flash_compute(m) * (m.c.pack > 1 ? kPackedRows : 1);
+  const double longest = std::max({compute, l2, memory});
   return kLaunch + longest + kProlog * (1 + (waves - 1) / m.resident);
 }
 
