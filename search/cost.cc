@@ -185,9 +185,10 @@ double host_seconds(const Problem& p, const Candidate& c, const DeviceSpec& devi
   const Steps steps = steps_of(p, c);
   const double width = double{1} * p.head_dim + p.head_dim_v;
   const double flops_a_thread = device.tensor_flops / device.processors;
-  const double efficiency = c.tile_m / (c.tile_m + 8.0) * c.tile_n / (c.tile_n + 24.0);
-  const double products = 2.0 * c.tile_m * c.tile_n * width / efficiency;
-  const double softmax = 60.0 * c.tile_m * c.tile_n, widening = 24.0 * c.tile_n * width;
+  const double rows = std::min(double{1} * c.tile_m, double{1} * p.q_len * c.pack);  // padding costs the host nothing
+  const double efficiency = rows / (rows + 8) * c.tile_n / (c.tile_n + 24.0);
+  const double products = 2.0 * rows * c.tile_n * width / efficiency;
+  const double softmax = 60.0 * rows * c.tile_n, widening = 24.0 * c.tile_n * width;
   const double step = (products + softmax + widening) / flops_a_thread;
   const double share = std::ceil(steps.average / c.splits);
   const double blocks = static_cast<double>(launch.blocks);
