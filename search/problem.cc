@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 
 #include "search/text.h"
@@ -176,8 +177,7 @@ std::uint64_t hash(const Problem& p) {
 
 std::int32_t bucket(std::int32_t length) {
   if (length <= 1) return length;
-  std::int64_t power = 1;
-  while (power < length) power *= 2;
+  const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint32_t>(length)));
   const std::int64_t between = power / 4 * 3;  // 1.5 times the power below
   const std::int64_t rounded = between >= length ? between : power;
   return static_cast<std::int32_t>(std::min<std::int64_t>(rounded, kMax32));
