@@ -51,9 +51,9 @@ class Kernel {
 
 struct Verdict {
   bool passed = false;
-  double error = 0;        // max |out - reference| over the rows checked
-  double bound = 0;        // what it was allowed: twice the naive 16-bit computation's error
-  std::string reason;      // "" if passed; else what was wrong and where the worst element is
+  double error = 0;    // max |out - reference| over the rows checked
+  double bound = 0;    // what it was allowed: twice the naive 16-bit computation's error
+  std::string reason;  // "" if passed; else what was wrong and where the worst element is
 };
 
 // One problem's inputs, outputs and reference on a device.
@@ -74,6 +74,8 @@ class Device {
   virtual const DeviceSpec& spec() const = 0;
   // Name and version of the compiler with its options, part of every key: "nvrtc 13.0 --std=c++17 ...", "host 1".
   virtual std::string compiler() const = 0;
+  // The driver's version, kept beside what was measured with it; "" where there is none.
+  virtual std::string driver() const { return ""; }
   // How a trial times, part of every winner's key: "graph replay, rotated inputs, cold L2, 1".
   virtual std::string timing_method() const = 0;
   // The exact text that compile() would hand to the compiler: what a kernel's key is made of.
@@ -104,7 +106,8 @@ Status open_device(const DeviceRequest& request, std::unique_ptr<Device>* device
 // Each device's own constructor; open_device picks. A compile-only device has an architecture and no driver: load() and
 // make_trial() fail on it.
 Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_ptr<Device>* device);
-Status open_compile_only_device(const std::string& arch, const std::string& nvrtc_path, std::unique_ptr<Device>* device);
+Status open_compile_only_device(const std::string& arch, const std::string& nvrtc_path,
+                                std::unique_ptr<Device>* device);
 Status open_host_device(int threads, std::unique_ptr<Device>* device);
 
 }  // namespace gqa

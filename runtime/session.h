@@ -7,10 +7,11 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "cache/store.h"
@@ -41,14 +42,15 @@ struct Readied {
 class Session {
  public:
   Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, SessionOptions options);
-  ~Session();
+  ~Session();  // waits for threads that are tuning
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // The hot path: finds the signature's kernel and launches it; a miss is readied first.
   Status run(const Call& call);
 
-  // Makes a problem's signature ready without running anything.
+  // Makes a problem's signature ready without running anything. With Tuning::kGuess what was compiled is kept, the
+  // untimed choice is not: it must not shadow a winner that somebody tunes later.
   Status ready(const Problem& problem, Readied* readied = nullptr);
 
   Device& device() { return *device_; }
@@ -56,21 +58,34 @@ class Session {
 
  private:
   struct Entry;
-  struct Table;
-  const Kernel* find(const Problem& signature) const;
+  class Table;
+  class Visit;
+  Status run_miss(const Problem& signature, const Call& call);
   Status miss(const Problem& signature, void* stream, const Kernel** kernel, Readied* readied);
-  Status from_cache(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
-  Status tune_and_keep(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
-  const Kernel* publish(const Problem& signature, std::unique_ptr<Kernel> kernel);
+  Status wait_for_other(const Problem& signature, Entry& entry, std::unique_lock<std::mutex>& lock,
+                        const Kernel** kernel);
+  Status make_ready(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
+  std::unique_ptr<Kernel> from_cache(const Problem& signature, Readied* readied);
+  Status tune_under_lease(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
+  Status tune_here(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
+  void keep(Tuned* tuned);
+  Entry& entry_of(const Problem& signature);                                        // under mutex_
+  const Kernel* publish(const Problem& signature, std::unique_ptr<Kernel> kernel);  // under mutex_
+  const Kernel* find(const Problem& signature) const;
+  void log_store_warnings() const;
   void log(bool warning, const std::string& message) const;
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;
   SessionOptions options_;
-  std::atomic<const Table*> table_;  // read without a lock; replaced whole, old ones kept until the end
-  std::mutex mutex_;                 // guards what follows; never held while tuning
-  std::vector<std::unique_ptr<Table>> tables_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;  // under mutex_; outlive the tables that point to them
+  std::atomic<const Table*> table_;               // read without a lock; a full one is replaced, the old ones stay
+  std::mutex mutex_;                              // guards what follows; never held while tuning
+  std::condition_variable changed_;               // an entry finished, or a visit ended
+  std::vector<std::unique_ptr<Table>> tables_;    // the last is the current one
   std::vector<std::unique_ptr<Entry>> entries_;
+  int visits_ = 0;           // threads on the miss path: the destructor waits for them
+  std::mutex tuning_mutex_;  // one tuning at a time: timings must not disturb each other
 };
 
 }  // namespace gqa

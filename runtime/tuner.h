@@ -29,9 +29,9 @@ enum class Phase { kSearch, kCompile, kVerify, kTime, kPersist };
 struct Progress {
   Phase phase = Phase::kSearch;
   int enumerated = 0, pruned = 0, selected = 0, compiled = 0, verified = 0, timed = 0;
-  double best_us = 0;        // 0: none yet
-  double seconds = 0;        // since the miss
-  double seconds_left = 0;   // of the budget
+  double best_us = 0;       // 0: none yet
+  double seconds = 0;       // since the miss
+  double seconds_left = 0;  // of the budget
 };
 using ProgressFn = std::function<void(const Progress&)>;
 
@@ -39,15 +39,20 @@ using ProgressFn = std::function<void(const Progress&)>;
 struct Attempt {
   Candidate candidate;
   double predicted_us = 0;
-  std::string outcome;        // "winner", "slower", "pruned", "compile failed", "spilled", "verify failed", ...
-  std::string detail;         // the reason, the worst element, the compiler's first error line
+  // "winner", "slower", "untimed", "spilled", "compile failed", "load failed", "verify failed", "launch failed",
+  // "not tried" (ranked too low, or no budget left), "pruned"; of precompile: "compiled", "in the cache already"
+  std::string outcome;
+  std::string detail;  // the reason, the worst element, the compiler's first error line
   double median_us = 0, spread_us = 0;
   double error = 0, bound = 0;
   int samples = 0;
+  std::vector<double> timings;  // microseconds, all of them, in the order taken
 };
 
+// Seconds. Compilation runs beside verification, so `compile` is what the tuner waited for compilers: the phases add up
+// to the miss.
 struct PhaseTimes {
-  double search = 0, compile = 0, verify = 0, time = 0, persist = 0;  // seconds
+  double search = 0, compile = 0, verify = 0, time = 0, persist = 0;
   double first_correct = 0;  // from the miss to the first candidate that verified
 };
 
@@ -70,7 +75,9 @@ Status precompile(const Device& device, cache::Store& store, const Problem& prob
                   const ProgressFn& progress, std::vector<Attempt>* attempts);
 
 // The evidence as JSON, what cache::WinnerRow::evidence holds.
-std::string evidence_json(const std::vector<Attempt>& attempts, const PhaseTimes& times, double clock_mhz);
+// Clocks in MHz before and after timing; 0: not known.
+std::string evidence_json(const std::vector<Attempt>& attempts, const PhaseTimes& times, double clock_mhz,
+                          double clock_after_mhz = 0);
 
 // The keys of a problem on a device.
 cache::WinnerKey winner_key(const Device& device, const Problem& problem);

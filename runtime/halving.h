@@ -1,0 +1,38 @@
+// halving.h: which of several candidates is the fastest, with as few launches as the noise allows.
+// Owns: the race: candidates take turns (so drift hits all alike), each round doubles the samples and drops those of
+// the slower half that are clearly slower, finalists go on until the difference is clear of the noise or under 1 %;
+// what stays within 1 % is decided by Candidate order, so that the same machine picks the same winner. Never: launches
+// anything or reads a clock: the sampler and `out_of_time` do. Threads: one caller.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/statistics.h"
+#include "search/candidate.h"
+#include "search/status.h"
+
+namespace gqa {
+
+struct Runner {
+  Candidate candidate;
+  std::vector<double> samples;  // microseconds
+  Summary summary;
+  bool racing = true;
+  std::string why_out;  // once no longer racing: "4.1 times slower than the best", or the sampler's error
+  bool failed = false;  // the sampler failed: never chosen
+};
+
+struct Race {
+  // Appends `count` samples of runner `index`.
+  std::function<Status(std::size_t index, int count, std::vector<double>* microseconds)> sample;
+  std::function<bool()> out_of_time;
+  std::function<void()> progress;  // after every turn; may be empty
+};
+
+// Index of the winner, or -1 if every runner failed. Every runner that does not fail gets a sample unless time runs
+// out; the first gets one even then.
+int race(const Race& race, std::vector<Runner>* runners);
+
+}  // namespace gqa

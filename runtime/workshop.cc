@@ -1,0 +1,143 @@
+// workshop.cc: see workshop.h.
+#include "runtime/workshop.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "jit/embedded.h"
+#include "runtime/tuner.h"
+
+namespace gqa {
+namespace {
+
+cache::KernelRow row_of(const Device& device, const Problem& problem, const Candidate& candidate, const Made& made) {
+  cache::KernelRow row;
+  row.key = made.key;
+  row.arch = device.spec().arch;
+  row.compiler = device.compiler();
+  row.generator = generator_fingerprint();
+  row.problem = to_text(problem);
+  row.candidate = kernel_text(candidate);
+  row.source = made.binary.source;
+  row.ptx = made.binary.ptx;
+  row.cubin = made.binary.cubin;
+  row.log = made.binary.log;
+  row.registers = made.binary.registers;
+  row.spill_bytes = made.binary.spill_bytes;
+  row.static_smem = made.binary.static_smem;
+  return row;
+}
+
+// No exception may leave a compile thread: what a device throws becomes the kernel's status.
+template <typename Work>
+Status guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return {Code::kOutOfMemory, "host memory ran out while compiling"};
+  } catch (const std::exception& error) {
+    return {Code::kInternal, std::string("compiling threw: ") + error.what()};
+  }
+}
+
+}  // namespace
+
+Binary binary_of(cache::KernelRow row) {
+  return {std::move(row.source), std::move(row.ptx), std::move(row.cubin), std::move(row.log),
+          row.registers,         row.spill_bytes,    row.static_smem};
+}
+
+Workshop::Workshop(const Device& device, cache::Store& store, const Problem& problem, std::vector<Candidate> candidates,
+                   int threads, std::function<bool()> may_start)
+    : device_(device),
+      store_(store),
+      problem_(problem),
+      candidates_(std::move(candidates)),
+      may_start_(std::move(may_start)) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  working_ = std::min(threads, static_cast<int>(candidates_.size()));
+  start(working_);
+}
+
+// Where the system gives fewer threads than asked for, those it gave do all the work; where it gives none, the caller.
+void Workshop::start(int count) {
+  try {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+    {
+      const std::lock_guard lock(mutex_);
+      working_ -= count - std::max(1, static_cast<int>(threads_.size()));
+    }
+    if (threads_.empty()) work();
+  }
+}
+
+Workshop::~Workshop() {
+  stop();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workshop::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+}
+
+std::optional<Made> Workshop::next() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !finished_.empty() || working_ == 0; });
+  if (finished_.empty()) return std::nullopt;
+  Made made = std::move(finished_.front());
+  finished_.pop_front();
+  return made;
+}
+
+std::optional<std::size_t> Workshop::take_job() {
+  const bool may_start = may_start_();
+  const std::lock_guard lock(mutex_);
+  if (!may_start) stopped_ = true;
+  if (stopped_ || started_ == candidates_.size()) return std::nullopt;
+  return started_++;
+}
+
+void Workshop::work() {
+  while (const std::optional<std::size_t> job = take_job()) {
+    Made made;
+    made.index = *job;
+    const Status status = guarded([&] {
+      made = find_or_make(*job);
+      return made.status;
+    });
+    made.status = status;
+    const std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(made));
+    changed_.notify_one();
+  }
+  const std::lock_guard lock(mutex_);
+  --working_;
+  changed_.notify_one();
+}
+
+Made Workshop::find_or_make(std::size_t index) const {
+  Made made;
+  made.key = kernel_key(device_, problem_, candidates_[index]);
+  if (std::optional<cache::KernelRow> row = store_.find_kernel(made.key)) {
+    made.binary = binary_of(std::move(*row));
+    made.from_store = true;
+  } else {
+    made = make(device_, store_, problem_, candidates_[index]);
+  }
+  made.index = index;
+  return made;
+}
+
+Made Workshop::make(const Device& device, cache::Store& store, const Problem& problem, const Candidate& candidate) {
+  Made made;
+  made.key = kernel_key(device, problem, candidate);
+  made.status = device.compile(problem, candidate, &made.binary);
+  if (made.status.ok()) store.put_kernel(row_of(device, problem, candidate, made));
+  return made;
+}
+
+}  // namespace gqa
