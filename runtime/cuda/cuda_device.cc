@@ -1,0 +1,179 @@
+#include "runtime/cuda/cuda_device.h"
+
+#include <dlpack/dlpack.h>
+
+#include <algorithm>
+
+#include "jit/codegen.h"
+#include "runtime/cuda/cuda_trial.h"
+
+namespace gqa {
+namespace {
+
+int attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  driver.cuDeviceGetAttribute(&value, which, device);
+  return value;
+}
+
+// sm_90a and later: the suffix opens the instructions of exactly this architecture.
+std::string arch_of(int compute_capability) {
+  return "sm_" + std::to_string(compute_capability) + (compute_capability >= 90 ? "a" : "");
+}
+
+DeviceSpec read_spec(const Driver& driver, CUdevice device) {
+  DeviceSpec spec;
+  spec.kind = DeviceKind::kCuda;
+  spec.compute_capability = 10 * attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                            attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  spec.arch = arch_of(spec.compute_capability);
+  spec.processors = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  spec.smem_per_block = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  spec.smem_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  spec.registers_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  spec.threads_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  spec.l2_bytes = attribute(driver, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  // kHz and bits; two transfers a clock, and about nine tenths of it is reached.
+  const double memory_khz = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+  const double bus_bits = attribute(driver, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+  spec.memory_bandwidth = 0.9 * 2 * memory_khz * 1e3 * bus_bits / 8;
+  const auto typical = DeviceSpec::for_arch(spec.arch);
+  const double flops_per_sm = typical ? typical->tensor_flops / typical->processors : 1e12;
+  spec.tensor_flops = flops_per_sm * spec.processors;
+  if (spec.memory_bandwidth <= 0) spec.memory_bandwidth = typical ? typical->memory_bandwidth : 1e12;
+  return spec;
+}
+
+Status no_gpu(const std::string& arch) {
+  return {Code::kNoDevice, "this device only compiles for " + arch + "; kernels run on a device opened as cuda or cuda:N"};
+}
+
+}  // namespace
+
+Status CudaCompiler::nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const {
+  const std::lock_guard lock(mutex_);
+  if (!searched_) {
+    nvrtc_status_ = Nvrtc::load(nvrtc_path_, &nvrtc_);
+    searched_ = true;
+  }
+  *nvrtc = nvrtc_;
+  return nvrtc_status_;
+}
+
+// Without NVRTC nothing new can be compiled, but what another NVRTC made may still be found: the key then holds "none",
+// and only rows made under it match.
+std::string CudaCompiler::compiler() const {
+  std::shared_ptr<const Nvrtc> found;
+  const bool ok = nvrtc(&found).ok();
+  return "nvrtc " + (ok ? found->version_text() : "none") + " " + Nvrtc::options_text();
+}
+
+std::string CudaCompiler::timing_method() const { return CudaTrial::kMethod; }
+
+std::string CudaCompiler::source(const Problem& problem, const Candidate& candidate) const {
+  return attention_source(problem, candidate);
+}
+
+Status CudaCompiler::compile(const Problem& problem, const Candidate& candidate, Binary* binary) const {
+  std::shared_ptr<const Nvrtc> found;
+  if (Status s = nvrtc(&found); !s.ok()) return s;
+  if (!found->supports(spec_.arch))
+    return {Code::kNoCompiler, "NVRTC " + found->version_text() + " (" + found->path() + ") does not know " + spec_.arch +
+                                   "; install a newer one: pip install -U nvidia-cuda-nvrtc"};
+  Compiled compiled;
+  binary->source = attention_source(problem, candidate);
+  const Status status = found->compile(binary->source, spec_.arch, &compiled);
+  binary->ptx = std::move(compiled.ptx);
+  binary->cubin = std::move(compiled.cubin);
+  binary->log = std::move(compiled.log);
+  binary->registers = compiled.registers;
+  binary->spill_bytes = compiled.spill_bytes;
+  binary->static_smem = compiled.static_smem;
+  return status;
+}
+
+Status CudaCompiler::load(const Problem&, const Candidate&, const Binary&, std::unique_ptr<Kernel>*) {
+  return no_gpu(spec_.arch);
+}
+
+Status CudaCompiler::make_trial(const Problem&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
+
+bool CudaCompiler::owns(int, int) const { return false; }
+
+CudaDevice::~CudaDevice() {
+  const Current current(shared_->context);
+  checker_.reset();
+}
+
+Status CudaDevice::load(const Problem& problem, const Candidate& candidate, const Binary& binary,
+                        std::unique_ptr<Kernel>* kernel) {
+  return CudaKernel::load(shared_, problem, candidate, binary, kernel);
+}
+
+Status CudaDevice::checker(std::shared_ptr<const Checker>* checker) {
+  const std::lock_guard lock(checker_mutex_);
+  if (checker_ == nullptr) {
+    std::shared_ptr<const Nvrtc> found;
+    if (Status s = nvrtc(&found); !s.ok()) return s;
+    std::unique_ptr<Checker> fresh;
+    if (Status s = Checker::compile(shared_->context, *found, spec_.arch, &fresh); !s.ok()) return s;
+    checker_ = std::move(fresh);
+  }
+  *checker = checker_;
+  return {};
+}
+
+Status CudaDevice::make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) {
+  const Current current(shared_->context);
+  std::shared_ptr<const Checker> check;
+  if (Status s = checker(&check); !s.ok()) return s;
+  return CudaTrial::make(shared_, check, spec_, problem, trial);
+}
+
+bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
+  return (dl_device_type == kDLCUDA || dl_device_type == kDLCUDAManaged) && dl_device_id == ordinal_;
+}
+
+bool CudaDevice::capturing(void* stream) const {
+  const Current current(shared_->context);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = shared_->context.driver().cuStreamIsCapturing(static_cast<CUstream>(stream), &status);
+  // The legacy stream answers with an error while another stream is being captured; it must not be waited for then.
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_ptr<Device>* device) {
+  Status status;
+  const Driver* driver = Driver::get(&status);
+  if (driver == nullptr) return status;
+  int count = 0;
+  driver->cuDeviceGetCount(&count);
+  if (ordinal < 0 || ordinal >= count)
+    return {Code::kNoDevice, "cuda:" + std::to_string(ordinal) + " was asked for, but this machine has " +
+                                 std::to_string(count) + " CUDA device(s)"};
+  CUdevice cu_device = 0;
+  driver->cuDeviceGet(&cu_device, ordinal);
+  const DeviceSpec spec = read_spec(*driver, cu_device);
+  if (spec.compute_capability < 80)
+    return {Code::kNoDevice, "cuda:" + std::to_string(ordinal) + " has compute capability " +
+                                 std::to_string(spec.compute_capability / 10) + "." +
+                                 std::to_string(spec.compute_capability % 10) + "; 8.0 or newer is needed"};
+  auto shared = std::make_shared<CudaShared>();
+  if (Status s = Context::retain(*driver, cu_device, &shared->context); !s.ok()) return s;
+  shared->workspaces = std::make_unique<WorkspacePool>(*driver);
+  *device = std::make_unique<CudaDevice>(ordinal, spec, std::move(shared), nvrtc_path);
+  return {};
+}
+
+Status open_compile_only_device(const std::string& arch, const std::string& nvrtc_path, std::unique_ptr<Device>* device) {
+  const auto spec = DeviceSpec::for_arch(arch);
+  if (!spec) {
+    std::string known;
+    for (const std::string& name : DeviceSpec::known_archs()) known += (known.empty() ? "" : ", ") + name;
+    return {Code::kNoDevice, "unknown architecture '" + arch + "'; known are " + known};
+  }
+  *device = std::make_unique<CudaCompiler>(*spec, nvrtc_path);
+  return {};
+}
+
+}  // namespace gqa

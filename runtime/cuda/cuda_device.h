@@ -1,0 +1,67 @@
+// cuda_device.h: one GPU, or an architecture to compile for.
+// Owns: the primary context, NVRTC (found on first use), the verification kernels (compiled on first use), and what the
+// cost model knows of the device.
+// Never: chooses candidates or remembers kernels.
+// Threads: compile() from many threads; the rest as device.h says.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "jit/nvrtc.h"
+#include "runtime/cuda/checker.h"
+#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/device.h"
+
+namespace gqa {
+
+// Compiles for an architecture; needs no GPU. Loading and trials fail with a Status that says so.
+class CudaCompiler : public Device {
+ public:
+  CudaCompiler(DeviceSpec spec, std::string nvrtc_path) : spec_(std::move(spec)), nvrtc_path_(std::move(nvrtc_path)) {}
+
+  const DeviceSpec& spec() const override { return spec_; }
+  std::string compiler() const override;
+  std::string timing_method() const override;
+  std::string source(const Problem& problem, const Candidate& candidate) const override;
+  Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const override;
+  Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
+              std::unique_ptr<Kernel>* kernel) override;
+  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
+  bool owns(int dl_device_type, int dl_device_id) const override;
+
+ protected:
+  Status nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const;
+  DeviceSpec spec_;
+
+ private:
+  const std::string nvrtc_path_;
+  mutable std::mutex mutex_;  // guards what follows: found on first use
+  mutable bool searched_ = false;
+  mutable Status nvrtc_status_;
+  mutable std::shared_ptr<const Nvrtc> nvrtc_;
+};
+
+class CudaDevice final : public CudaCompiler {
+ public:
+  CudaDevice(int ordinal, DeviceSpec spec, std::shared_ptr<CudaShared> shared, const std::string& nvrtc_path)
+      : CudaCompiler(std::move(spec), nvrtc_path), ordinal_(ordinal), shared_(std::move(shared)) {}
+  ~CudaDevice() override;
+
+  Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
+              std::unique_ptr<Kernel>* kernel) override;
+  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
+  bool owns(int dl_device_type, int dl_device_id) const override;
+  bool capturing(void* stream) const override;
+
+ private:
+  Status checker(std::shared_ptr<const Checker>* checker);
+
+  const int ordinal_;
+  std::shared_ptr<CudaShared> shared_;
+  std::mutex checker_mutex_;
+  std::shared_ptr<const Checker> checker_;
+};
+
+}  // namespace gqa

@@ -1,0 +1,92 @@
+#include "runtime/cuda/cuda_kernel.h"
+
+#include <atomic>
+
+#include "jit/codegen.h"
+
+namespace gqa {
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr std::int64_t kMaxGrid = 2147483647;  // blocks in x, every compute capability
+
+TensorStrides strides_of(const Strides& s) { return {s.batch, s.row, s.head}; }
+
+}  // namespace
+
+AttentionParams params_of(const Call& call, const Candidate& candidate) {
+  AttentionParams p{};
+  p.q = call.q;
+  p.k = call.k;
+  p.v = call.v;
+  p.out = call.out;
+  p.lse = call.lse;
+  p.q_strides = strides_of(call.q_strides);
+  p.k_strides = strides_of(call.k_strides);
+  p.v_strides = strides_of(call.v_strides);
+  p.out_strides = strides_of(call.out_strides);
+  p.lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
+  p.q_heads = call.problem.q_heads;
+  p.kv_heads = call.problem.kv_heads;
+  p.batch = call.problem.batch;
+  p.q_len = call.problem.q_len;
+  p.kv_len = call.problem.kv_len;
+  p.splits = candidate.splits;
+  p.order = candidate.order;
+  p.row_tiles = static_cast<int>(row_tiles(call.problem, candidate));
+  p.head_groups = call.problem.q_heads / candidate.pack;
+  p.scale_log2 = call.scale * kLog2E;
+  return p;
+}
+
+CudaShared::~CudaShared() {
+  if (workspaces == nullptr) return;
+  const Current current(context);
+  workspaces.reset();
+}
+
+CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate)
+    : shared_(std::move(shared)), candidate_(candidate) {
+  static std::atomic<std::uint64_t> next{1};
+  id_ = next++;
+}
+
+Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
+                        const Binary& binary, std::unique_ptr<Kernel>* kernel) {
+  const Current current(shared->context);
+  auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
+  if (Status s = Module::load(shared->context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
+  if (Status s = fresh->module_.function(kEntryPoint, shared_memory(problem, candidate), &fresh->function_); !s.ok())
+    return s;
+  *kernel = std::move(fresh);
+  return {};
+}
+
+CudaKernel::~CudaKernel() {
+  const Current current(shared_->context);
+  module_ = Module();
+}
+
+Status CudaKernel::launch(const Call& call, WorkspacePool& workspaces) const {
+  const Current current(shared_->context);
+  const LaunchPlan launch = plan(call.problem, candidate_);
+  if (launch.blocks > kMaxGrid)
+    return {Code::kSize, "the call needs " + std::to_string(launch.blocks) + " thread blocks, at most " +
+                             std::to_string(kMaxGrid) + " can be launched; split the batch"};
+  AttentionParams params = params_of(call, candidate_);
+  const CUstream stream = static_cast<CUstream>(call.stream);
+  if (launch.partial_floats > 0) {
+    Workspace workspace;
+    if (Status status = workspaces.take(stream, launch, &workspace); !status.ok()) return status;
+    params.partials = workspace.partials;
+    params.counters = workspace.counters;
+  }
+  void* arguments[] = {&params};
+  const Driver& driver = shared_->context.driver();
+  const CUresult result =
+      driver.cuLaunchKernel(function_, static_cast<unsigned>(launch.blocks), 1, 1, static_cast<unsigned>(launch.threads),
+                            1, 1, static_cast<unsigned>(launch.shared_memory), stream, arguments, nullptr);
+  return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
+}
+
+}  // namespace gqa

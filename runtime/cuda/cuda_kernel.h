@@ -1,0 +1,50 @@
+// cuda_kernel.h: a loaded attention kernel and its launch.
+// Owns: the module, and turning a Call into AttentionParams and a grid.
+// Never: allocates or formats on the hot path, except where a split kernel's workspace first grows.
+// Threads: launch() from many threads at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "jit/device/params.h"
+#include "runtime/cuda/context.h"
+#include "runtime/cuda/module.h"
+#include "runtime/cuda/workspace.h"
+#include "runtime/device.h"
+
+namespace gqa {
+
+// What all kernels of a device share; outlives them.
+struct CudaShared {
+  ~CudaShared();
+  Context context;
+  std::unique_ptr<WorkspacePool> workspaces;
+};
+
+class CudaKernel : public Kernel {
+ public:
+  static Status load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
+                     const Binary& binary, std::unique_ptr<Kernel>* kernel);
+  ~CudaKernel() override;
+
+  Status launch(const Call& call) const override { return launch(call, *shared_->workspaces); }
+  // The same with a workspace of the caller's: trials keep theirs apart from the users'.
+  Status launch(const Call& call, WorkspacePool& workspaces) const;
+  // Unlike its address, never used again.
+  std::uint64_t id() const { return id_; }
+
+ private:
+  CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate);
+
+  std::shared_ptr<CudaShared> shared_;
+  Candidate candidate_;
+  std::uint64_t id_;
+  Module module_;
+  CUfunction function_ = nullptr;
+};
+
+// The kernel's argument, without workspace; what verification kernels take too.
+AttentionParams params_of(const Call& call, const Candidate& candidate);
+
+}  // namespace gqa

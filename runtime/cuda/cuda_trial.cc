@@ -1,0 +1,314 @@
+#include "runtime/cuda/cuda_trial.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "runtime/verify.h"
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t kGuard = 4096;            // elements of poison before and after each output
+constexpr std::int64_t kMaxInputBytes = 6LL << 30;
+constexpr double kMaxSeconds = 20;               // a verification launch that is not done by then hangs
+constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
+constexpr int kMaxSets = 32;
+
+float float_of(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// Lengths a few shorter: not multiples of anything a tile is made of.
+Problem ragged(Problem problem) {
+  if (problem.q_len > 8) problem.q_len -= 3;
+  if (problem.kv_len > 8) problem.kv_len -= 5;
+  return problem;
+}
+
+}  // namespace
+
+CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem)
+    : shared_(std::move(shared)),
+      checker_(std::move(checker)),
+      workspaces_(shared_->context.driver()),
+      problem_(problem) {}
+
+Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
+                       const DeviceSpec& spec, const Problem& problem, std::unique_ptr<Trial>* trial) {
+  const Current current(shared->context);
+  auto fresh = std::unique_ptr<CudaTrial>(new CudaTrial(std::move(shared), std::move(checker), problem));
+  if (Status s = fresh->allocate(spec); !s.ok()) return s;
+  fresh->variants_.resize(ragged(problem) == problem ? 1 : 2);
+  if (Status s = fresh->prepare(problem, &fresh->variants_[0]); !s.ok()) return s;
+  if (fresh->variants_.size() > 1)
+    if (Status s = fresh->prepare(ragged(problem), &fresh->variants_[1]); !s.ok()) return s;
+  *trial = std::move(fresh);
+  return {};
+}
+
+CudaTrial::~CudaTrial() {
+  const Current current(shared_->context);
+  if (stream_ != nullptr) driver().cuStreamSynchronize(stream_);
+  for (const auto& [id, graph] : graphs_)
+    if (graph != nullptr) driver().cuGraphExecDestroy(graph);
+  if (begin_ != nullptr) driver().cuEventDestroy(begin_);
+  if (end_ != nullptr) driver().cuEventDestroy(end_);
+  if (stream_ != nullptr) driver().cuStreamDestroy(stream_);
+  q_ = {};
+  k_ = {};
+  v_ = {};
+  out_ = {};
+  lse_ = {};
+  result_ = {};
+  variants_.clear();
+  workspaces_.clear();
+}
+
+Status CudaTrial::choose_sets(const DeviceSpec& spec) {
+  const std::int64_t set_bytes = 2 * (q_count_ + k_count_ + v_count_);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  if (const CUresult r = driver().cuMemGetInfo(&free_bytes, &total_bytes); r != CUDA_SUCCESS)
+    return driver().error("cuMemGetInfo", r);
+  const std::int64_t room = std::min(kMaxInputBytes, static_cast<std::int64_t>(free_bytes / 2));
+  const std::int64_t wanted = 3 * spec.l2_bytes / set_bytes + 1;
+  sets_ = static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room / set_bytes), 1, kMaxSets));
+  // Enough launches a graph that its own start does not show.
+  const double guess_us = std::max(2.0, flops(problem_) / spec.tensor_flops * 1e6);
+  launches_ = std::max(sets_, static_cast<int>(std::clamp(400.0 / guess_us, 1.0, 32.0)));
+  return {};
+}
+
+Status CudaTrial::allocate(const DeviceSpec& spec) {
+  const Problem& p = problem_;
+  const std::int64_t b = p.batch;
+  q_count_ = b * p.q_len * p.q_heads * p.head_dim;
+  k_count_ = b * p.kv_len * p.kv_heads * p.head_dim;
+  v_count_ = b * p.kv_len * p.kv_heads * p.head_dim_v;
+  out_count_ = b * p.q_len * p.q_heads * p.head_dim_v;
+  lse_count_ = b * p.q_len * p.q_heads;
+  if (const CUresult r = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING); r != CUDA_SUCCESS)
+    return driver().error("cuStreamCreate", r);
+  driver().cuEventCreate(&begin_, CU_EVENT_DEFAULT);
+  driver().cuEventCreate(&end_, CU_EVENT_DEFAULT);
+  if (Status s = choose_sets(spec); !s.ok()) return s;
+  const struct {
+    DeviceMemory* memory;
+    std::int64_t count;
+  } inputs[] = {{&q_, q_count_}, {&k_, k_count_}, {&v_, v_count_}};
+  unsigned long long seed = 1;
+  for (const auto& input : inputs) {
+    const std::int64_t count = input.count * sets_ + 8;  // the last few: room for a start off 16-byte alignment
+    if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok()) return s;
+    if (Status s = checker_->fill(stream_, input.memory->address(), count, seed++, p.dtype == DType::kBF16); !s.ok())
+      return s;
+  }
+  return allocate_outputs();
+}
+
+Status CudaTrial::allocate_outputs() {
+  const std::size_t out_bytes = static_cast<std::size_t>(out_count_ + 2 * kGuard) * 2;
+  const std::size_t lse_bytes = static_cast<std::size_t>(lse_count_ + 2 * kGuard) * 4;
+  if (Status s = DeviceMemory::allocate(driver(), out_bytes, &out_); !s.ok()) return s;
+  if (Status s = DeviceMemory::allocate(driver(), lse_bytes, &lse_); !s.ok()) return s;
+  return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
+}
+
+Call CudaTrial::call(const Problem& problem, int set) const {
+  const std::int64_t shift = problem_.align >= 16 ? 0 : 1;  // elements
+  const auto compact = [&](std::int64_t length, std::int64_t heads, std::int64_t dim) {
+    return Strides{length * heads * dim, heads * dim, dim};
+  };
+  const Problem& p = problem_;  // strides are those of the full lengths
+  Call c;
+  c.q = q_.as<unsigned short>() + q_count_ * set + shift;
+  c.k = k_.as<unsigned short>() + k_count_ * set + shift;
+  c.v = v_.as<unsigned short>() + v_count_ * set + shift;
+  c.out = out_.as<unsigned short>() + kGuard + shift;
+  c.lse = lse_.as<float>() + kGuard;
+  c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
+  c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
+  c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
+  c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
+  c.lse_batch_stride = static_cast<std::int64_t>(p.q_heads) * p.q_len;
+  c.lse_head_stride = p.q_len;
+  c.lse_row_stride = 1;
+  c.scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim));
+  c.stream = stream_;
+  c.problem = problem;
+  return c;
+}
+
+CheckParams CudaTrial::check_params(const Variant& variant) const {
+  CheckParams c{};
+  c.rows = variant.device_rows.as<long long>();
+  c.reference = variant.reference.as<float>();
+  c.reference_lse = variant.reference_lse.as<float>();
+  c.result = result_.as<CheckResult>();
+  c.scale = 1.0F / std::sqrt(static_cast<float>(problem_.head_dim));
+  c.head_dim = problem_.head_dim;
+  c.head_dim_v = problem_.head_dim_v;
+  c.causal = problem_.causal();
+  c.bf16 = problem_.dtype == DType::kBF16;
+  c.vectors = problem_.align >= 16;
+  return c;
+}
+
+Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
+  variant->problem = problem;
+  variant->row_numbers = rows_to_check(problem, std::max<std::int64_t>(256, kReferenceKeys / problem.kv_len));
+  variant->rows = static_cast<int>(variant->row_numbers.size());
+  const std::size_t rows = variant->row_numbers.size();
+  if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->device_rows); !s.ok()) return s;
+  if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok()) return s;
+  if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
+  driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_);
+  driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_);
+  const AttentionParams params = params_of(call(problem, 0), Candidate());
+  if (Status s = checker_->reference(stream_, params, check_params(*variant), variant->rows); !s.ok()) return s;
+  return read(result_.address(), &variant->yardstick, sizeof(CheckResult));
+}
+
+// Polls instead of blocking, so that a kernel that never ends is noticed.
+Status CudaTrial::wait() {
+  driver().cuEventRecord(end_, stream_);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int polls = 0;; ++polls) {
+    const CUresult result = driver().cuEventQuery(end_);
+    if (result == CUDA_SUCCESS) return {};
+    if (result != CUDA_ERROR_NOT_READY) return driver().error("the kernel failed", result);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    if (passed.count() > kMaxSeconds)
+      return {Code::kDeviceFailed, "did not finish within " + std::to_string(static_cast<int>(kMaxSeconds)) + " s"};
+    if (polls > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+Status CudaTrial::read(CUdeviceptr from, void* to, std::size_t bytes) {
+  if (Status s = wait(); !s.ok()) return s;
+  if (const CUresult r = driver().cuMemcpyDtoHAsync(to, from, bytes, stream_); r != CUDA_SUCCESS)
+    return driver().error("cuMemcpyDtoHAsync", r);
+  return wait();
+}
+
+Status CudaTrial::poison() {
+  const CUresult out = driver().cuMemsetD8Async(out_.address(), 0xff, out_.bytes(), stream_);
+  const CUresult lse = driver().cuMemsetD8Async(lse_.address(), 0xff, lse_.bytes(), stream_);
+  const CUresult result = driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_);
+  return driver().error("cuMemsetD8Async", out != CUDA_SUCCESS ? out : lse != CUDA_SUCCESS ? lse : result);
+}
+
+Status CudaTrial::scan_outputs(const Problem& problem) const {
+  const Call full = call(problem_, 0);
+  ScanParams scan{};
+  scan.slab = out_.as<void>();
+  scan.result = result_.as<CheckResult>();
+  scan.count = static_cast<long long>(out_.bytes() / 2);
+  scan.first = static_cast<const unsigned short*>(full.out) - out_.as<unsigned short>();
+  scan.batch = problem.batch;
+  scan.batch_stride = full.out_strides.batch;
+  scan.rows = problem.q_len;
+  scan.row_extent = full.out_strides.row;
+  scan.bf16 = problem.dtype == DType::kBF16;
+  if (Status s = checker_->scan(stream_, scan); !s.ok()) return s;
+  scan.slab = lse_.as<void>();
+  scan.count = static_cast<long long>(lse_.bytes() / 4);
+  scan.first = kGuard;
+  scan.batch_stride = full.lse_batch_stride;
+  scan.row_extent = full.lse_head_stride;
+  scan.rows_inner = 1;
+  scan.wide = 1;
+  return checker_->scan(stream_, scan);
+}
+
+Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result) {
+  if (Status s = poison(); !s.ok()) return s;
+  const Call c = call(variant.problem, 0);
+  if (Status s = kernel.launch(c, workspaces_); !s.ok()) return s;
+  if (Status s = wait(); !s.ok()) return s;
+  if (Status s = scan_outputs(variant.problem); !s.ok()) return s;
+  if (Status s = checker_->compare(stream_, params_of(c, Candidate()), check_params(variant), variant.rows); !s.ok())
+    return s;
+  return read(result_.address(), result, sizeof *result);
+}
+
+Verdict CudaTrial::verify(const Kernel& kernel) {
+  const Current current(shared_->context);
+  Verdict verdict;
+  verdict.passed = true;
+  for (const Variant& variant : variants_) {
+    CheckResult result{};
+    if (Status s = check_variant(static_cast<const CudaKernel&>(kernel), variant, &result); !s.ok()) {
+      verdict.passed = false;
+      verdict.reason = s.message();
+      return verdict;
+    }
+    Comparison comparison;
+    comparison.error = float_of(static_cast<unsigned>(result.worst >> 32));
+    comparison.worst_index = static_cast<std::int64_t>(result.worst & 0xffffffffu);
+    comparison.lse_error = float_of(static_cast<unsigned>(result.worst_lse >> 32));
+    comparison.worst_lse_index = static_cast<std::int64_t>(result.worst_lse & 0xffffffffu);
+    comparison.naive_error = float_of(variant.yardstick.naive_error);
+    comparison.largest = float_of(variant.yardstick.largest);
+    comparison.unwritten = result.unwritten;
+    comparison.nonfinite = result.nonfinite;
+    comparison.stray = result.stray;
+    const Verdict one = judge(variant.problem, variant.row_numbers, comparison);
+    verdict.error = std::max(verdict.error, one.error);
+    verdict.bound = std::max(verdict.bound, one.bound);
+    if (!one.passed) return one;
+  }
+  return verdict;
+}
+
+Status CudaTrial::capture(const CudaKernel& kernel, CUgraphExec* graph) {
+  const Driver& d = driver();
+  CUgraph captured = nullptr;
+  if (const CUresult r = d.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); r != CUDA_SUCCESS)
+    return d.error("cuStreamBeginCapture", r);
+  Status launched;
+  for (int i = 0; i < launches_ && launched.ok(); ++i) launched = kernel.launch(call(problem_, i % sets_), workspaces_);
+  const CUresult ended = d.cuStreamEndCapture(stream_, &captured);
+  if (!launched.ok()) return launched;
+  if (ended != CUDA_SUCCESS) return d.error("cuStreamEndCapture", ended);
+  const CUresult made = d.cuGraphInstantiate(graph, captured, 0);
+  d.cuGraphDestroy(captured);
+  return made == CUDA_SUCCESS ? Status() : d.error("cuGraphInstantiate", made);
+}
+
+Status CudaTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
+  const Current current(shared_->context);
+  const Driver& d = driver();
+  const auto& cuda_kernel = static_cast<const CudaKernel&>(kernel);
+  CUgraphExec& graph = graphs_[cuda_kernel.id()];
+  if (graph == nullptr) {
+    if (Status s = capture(cuda_kernel, &graph); !s.ok()) return s;
+    d.cuGraphLaunch(graph, stream_);  // warms up
+  }
+  for (int i = 0; i < samples; ++i) {
+    d.cuEventRecord(begin_, stream_);
+    const CUresult launched = d.cuGraphLaunch(graph, stream_);
+    if (launched != CUDA_SUCCESS) return d.error("cuGraphLaunch", launched);
+    if (Status s = wait(); !s.ok()) return s;
+    float milliseconds = 0;
+    if (const CUresult r = d.cuEventElapsedTime(&milliseconds, begin_, end_); r != CUDA_SUCCESS)
+      return d.error("cuEventElapsedTime", r);
+    microseconds->push_back(1e3 * milliseconds / launches_);
+  }
+  return {};
+}
+
+double CudaTrial::clock_mhz() {
+  const Current current(shared_->context);
+  unsigned long long counts[2] = {0, 0};
+  static_assert(sizeof counts <= sizeof(CheckResult), "the result's memory is lent to the clock");
+  if (!checker_->clock(stream_, result_.address()).ok()) return 0;
+  if (!read(result_.address(), counts, sizeof counts).ok() || counts[1] == 0) return 0;
+  return 1e3 * static_cast<double>(counts[0]) / static_cast<double>(counts[1]);
+}
+
+}  // namespace gqa

@@ -1,0 +1,70 @@
+// cuda_trial.h: one problem on a GPU: inputs, reference, verification and clocks.
+// Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output, the naive reference of the
+// rows checked, a stream, and a graph of launches for each kernel that is timed.
+// Never: touches the users' streams or workspaces.
+// Threads: belongs to one thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "runtime/cuda/checker.h"
+#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/device.h"
+
+namespace gqa {
+
+class CudaTrial : public Trial {
+ public:
+  // How time() times, part of every winner's key.
+  static constexpr const char* kMethod = "graph replay, rotated inputs, cold L2, v1";
+
+  static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
+                     const Problem& problem, std::unique_ptr<Trial>* trial);
+  ~CudaTrial() override;
+
+  Verdict verify(const Kernel& kernel) override;
+  Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) override;
+  double clock_mhz() override;
+
+ private:
+  // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
+  struct Variant {
+    Problem problem;
+    int rows = 0;
+    std::vector<std::int64_t> row_numbers;
+    DeviceMemory device_rows, reference, reference_lse;
+    CheckResult yardstick{};  // naive_error and largest of the reference
+  };
+
+  CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem);
+  Status allocate(const DeviceSpec& spec);
+  Status allocate_outputs();
+  Status choose_sets(const DeviceSpec& spec);
+  Status prepare(const Problem& problem, Variant* variant);
+  Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result);
+  Status poison();
+  Status scan_outputs(const Problem& problem) const;
+  Status read(CUdeviceptr from, void* to, std::size_t bytes);
+  Status wait();
+  Status capture(const CudaKernel& kernel, CUgraphExec* graph);
+  Call call(const Problem& problem, int set) const;
+  CheckParams check_params(const Variant& variant) const;
+  const Driver& driver() const { return shared_->context.driver(); }
+
+  std::shared_ptr<CudaShared> shared_;
+  std::shared_ptr<const Checker> checker_;
+  WorkspacePool workspaces_;
+  Problem problem_;
+  int sets_ = 1;
+  std::int64_t q_count_ = 0, k_count_ = 0, v_count_ = 0, out_count_ = 0, lse_count_ = 0;  // elements, a set
+  DeviceMemory q_, k_, v_, out_, lse_, result_;
+  std::vector<Variant> variants_;
+  CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr, end_ = nullptr;
+  std::map<std::uint64_t, CUgraphExec> graphs_;  // by CudaKernel::id
+  int launches_ = 1;  // a graph
+};
+
+}  // namespace gqa

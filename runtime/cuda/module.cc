@@ -1,0 +1,50 @@
+#include "runtime/cuda/module.h"
+
+#include <cstdint>
+#include <utility>
+
+namespace gqa {
+
+Status Module::load(const Driver& driver, const std::string& cubin, const std::string& ptx, Module* module) {
+  Module fresh;
+  fresh.driver_ = &driver;
+  CUresult result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (!cubin.empty()) result = driver.cuModuleLoadData(&fresh.module_, cubin.data());
+  const int asked = ptx_version(ptx), newest = newest_ptx(driver.version);
+  if (result != CUDA_SUCCESS && asked > 0 && asked <= newest)
+    result = driver.cuModuleLoadData(&fresh.module_, ptx.c_str());
+  if (result != CUDA_SUCCESS) {
+    fresh.module_ = nullptr;
+    const Status status = driver.error("cuModuleLoadData", result);
+    const std::string note = asked > newest ? "; its PTX (ISA " + std::to_string(asked / 10) + "." +
+                                                  std::to_string(asked % 10) + ") is newer than the driver's " +
+                                                  std::to_string(newest / 10) + "." + std::to_string(newest % 10)
+                                            : "";
+    return {status.code(), "the driver refused the kernel's CUBIN: " + status.message() + note};
+  }
+  *module = std::move(fresh);
+  return {};
+}
+
+Module::Module(Module&& other) noexcept { *this = std::move(other); }
+
+Module& Module::operator=(Module&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(module_, other.module_);
+  return *this;
+}
+
+Module::~Module() {
+  if (module_ != nullptr) driver_->cuModuleUnload(module_);
+}
+
+Status Module::function(const char* name, std::int64_t dynamic_smem, CUfunction* function) const {
+  if (const CUresult result = driver_->cuModuleGetFunction(function, module_, name); result != CUDA_SUCCESS)
+    return driver_->error(("cuModuleGetFunction: " + std::string(name)).c_str(), result);
+  if (dynamic_smem == 0) return {};
+  const CUresult result = driver_->cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                      static_cast<int>(dynamic_smem));
+  return driver_->error("cuFuncSetAttribute", result);
+}
+
+}  // namespace gqa
