@@ -135,6 +135,13 @@ inline std::vector<std::string> files_in(const std::string& folder, const std::s
   return found;
 }
 
+// Files that were set aside, without what lies beside them.
+inline std::vector<std::string> set_aside_in(const std::string& folder) {
+  std::vector<std::string> found = files_in(folder, ".damaged-");
+  std::erase_if(found, [](const std::string& file) { return file.ends_with("-wal") || file.ends_with("-shm"); });
+  return found;
+}
+
 // A child that runs `body` and exits with its value. Always reaped or killed by whoever starts it.
 inline pid_t spawn(const std::function<int()>& body) {
   const pid_t pid = fork();

@@ -1,0 +1,163 @@
+// transfer_test.cc: export, import, prune.
+#include <chrono>
+#include <thread>
+
+#include "cache/rows.h"
+#include "support.h"
+
+namespace gqa::cache {
+namespace {
+
+class Transfer : public testing::Test {
+ protected:
+  Transfer() : store_(open_store(folder_.file())), out_(folder_.file("export.db")) {
+    for (const char* name : {"a", "b", "c"}) put_both(*store_, name);
+    store_->put_kernel(sample_kernel("compiled only"));
+  }
+  const TempFolder folder_;
+  const std::unique_ptr<Store> store_;
+  const std::string out_;
+};
+
+TEST_F(Transfer, AnExportIsOneFileThatImportsWhole) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  EXPECT_EQ(files_in(folder_.path(), "export.db").size(), 1u);
+  const auto other = open_store(folder_.file("other.db"));
+  ASSERT_EQ(other->import_from(out_), "");
+  EXPECT_EQ(other->stats().winners, 3);
+  EXPECT_EQ(other->stats().kernels, 4);
+  EXPECT_EQ(other->find_winner(sample_key("b"))->evidence, sample_winner("b").evidence);
+  EXPECT_EQ(other->find_kernel(hash128("compiled only"))->cubin, sample_kernel("compiled only").cubin);
+  EXPECT_TRUE(other->verify(false).empty());
+  EXPECT_EQ(files_in(folder_.path(), "export.db").size(), 1u) << "importing leaves nothing beside it";
+}
+
+TEST_F(Transfer, AnExportCanBeUsedAsItIs) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  EXPECT_TRUE(open_store(out_, Mode::kReadOnly)->find_winner(sample_key("a")));
+  EXPECT_TRUE(put_both(*open_store(out_), "d"));
+}
+
+TEST_F(Transfer, ALiveCacheImportsToo) {
+  const auto other = open_store(folder_.file("other.db"));
+  ASSERT_EQ(other->import_from(folder_.file()), "");
+  EXPECT_EQ(other->stats().winners, 3);
+}
+
+TEST_F(Transfer, ExportReplacesAnOlderExportButNoDatabaseInUse) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  EXPECT_EQ(store_->export_to(out_), "");
+  EXPECT_TRUE(contains(store_->export_to(folder_.file()), "in use"));
+  EXPECT_TRUE(contains(store_->export_to(folder_.file("no/such/folder.db")), "unable to open"));
+  EXPECT_TRUE(files_in(folder_.path(), ".part-").empty());
+}
+
+TEST_F(Transfer, ADamagedExportIsRefusedWhole) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  const std::string good = read_bytes(out_);
+  const auto other = open_store(folder_.file("other.db"));
+  int refused = 0;
+  for (std::size_t offset = 24; offset < good.size(); offset += 997) {
+    std::string bad = good;
+    bad[offset] = static_cast<char>(bad[offset] ^ 16);
+    write_bytes(out_, bad);
+    const std::string why = other->import_from(out_);
+    if (why.empty()) continue;  // free space within a page: nothing was damaged
+    ++refused;
+    EXPECT_TRUE(contains(why, out_)) << why;
+    ASSERT_EQ(other->stats().kernels, refused && other->stats().winners ? 4 : 0) << offset;
+  }
+  EXPECT_GT(refused, 3);
+}
+
+TEST_F(Transfer, OneBadRowRefusesAll) {
+  for (const char* change : {"UPDATE winners SET median_us=1 WHERE kernel='%'",
+                             "UPDATE kernels SET cubin=x'00' WHERE key='%'", "DELETE FROM kernels WHERE key='%'"}) {
+    ASSERT_EQ(store_->export_to(out_), "");
+    std::string sql = change;
+    sql.replace(sql.find('%'), 1, hash128("b"));
+    raw_sql(out_, sql);
+    const auto other = open_store(folder_.file(std::string("other") + std::to_string(sql.size()) + ".db"));
+    EXPECT_TRUE(contains(other->import_from(out_), "refused")) << change;
+    EXPECT_EQ(other->stats().winners + other->stats().kernels, 0) << change;
+  }
+}
+
+TEST_F(Transfer, UnknownSchemasAndOtherFilesAreRefused) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  raw_sql(out_, "PRAGMA user_version=9");
+  EXPECT_TRUE(contains(store_->import_from(out_), "schema is version 9"));
+  raw_sql(out_, "PRAGMA user_version=1; PRAGMA application_id=5");
+  EXPECT_TRUE(contains(store_->import_from(out_), "application id"));
+  write_bytes(out_, noise(5000, 1));
+  EXPECT_TRUE(contains(store_->import_from(out_), "damaged"));
+  EXPECT_EQ(read_bytes(out_), noise(5000, 1)) << "what is imported is never touched";
+  write_bytes(out_, "");
+  EXPECT_TRUE(contains(store_->import_from(out_), "empty"));
+  EXPECT_TRUE(contains(store_->import_from(folder_.file("none.db")), "there is no file"));
+  EXPECT_EQ(store_->stats().winners, 3);
+}
+
+// Sets when a row was last used; its file may be open.
+void set_used(const std::string& path, Place place, const std::string& key, std::int64_t used) {
+  Database db(path, Database::Open::kReadWrite);
+  Record record;
+  ASSERT_TRUE(select_record(db, place, key, Part::kScalars, &record));
+  touch(db, record, used);
+}
+
+TEST_F(Transfer, ImportKeepsTheNewerWinner) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // `created` counts seconds
+  ASSERT_TRUE(put_both(*store_, "a", 3));
+  ASSERT_EQ(store_->import_from(out_), "");
+  EXPECT_EQ(store_->find_winner(sample_key("a"))->median_us, 3);
+}
+
+TEST_F(Transfer, PruneDropsWhatWasNotUsed) {
+  const std::int64_t now = time(nullptr), day = 86400;
+  set_used(folder_.file(), Place::kWinners, sample_key("a").digest(), now - 40 * day);
+  set_used(folder_.file(), Place::kKernels, hash128("a"), now - 40 * day);
+  set_used(folder_.file(), Place::kKernels, hash128("b"), now - 40 * day);  // old, but its winner is not
+  EXPECT_EQ(store_->prune(-1, -1).winners, 0);
+  const Pruned pruned = store_->prune(30, -1);
+  EXPECT_EQ(pruned.winners, 1);
+  EXPECT_EQ(pruned.kernels, 1);
+  EXPECT_FALSE(store_->find_winner(sample_key("a")));
+  EXPECT_FALSE(store_->find_kernel(hash128("a")));
+  EXPECT_TRUE(store_->find_kernel(hash128("b")) && store_->find_kernel(hash128("compiled only")));
+  set_used(folder_.file(), Place::kKernels, hash128("compiled only"), now - 40 * day);
+  EXPECT_EQ(store_->prune(30, -1).kernels, 1) << "compiled long ago and never needed";
+  EXPECT_TRUE(store_->verify(false).empty());
+}
+
+TEST_F(Transfer, PruneZeroDaysEmptiesTheCache) {
+  const Pruned pruned = store_->prune(0, -1);
+  EXPECT_EQ(pruned.winners, 3);
+  EXPECT_EQ(pruned.kernels, 4);
+  EXPECT_EQ(store_->stats().kernels, 0);
+}
+
+TEST_F(Transfer, PruneToASizeDropsTheLeastRecentlyUsed) {
+  const std::int64_t now = time(nullptr);
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "big" + std::to_string(i);
+    ASSERT_TRUE(store_->put_kernel(sample_kernel(name, 30000)) && store_->put_winner(sample_winner(name)));
+    set_used(folder_.file(), Place::kWinners, sample_key(name).digest(), now - 1000 + i);
+    set_used(folder_.file(), Place::kKernels, hash128(name), now - 1000 + i);
+  }
+  const Pruned pruned = store_->prune(-1, 300000);
+  EXPECT_GT(pruned.winners, 5);
+  EXPECT_EQ(pruned.winners, pruned.kernels);
+  EXPECT_GT(pruned.bytes, 150000);
+  EXPECT_LE(store_->stats().file_bytes, 300000) << "the file itself has shrunk";
+  EXPECT_FALSE(store_->find_winner(sample_key("big0")));
+  EXPECT_TRUE(store_->find_winner(sample_key("big19")) && store_->find_kernel(hash128("big19")));
+  EXPECT_TRUE(store_->find_winner(sample_key("a"))) << "used later than those";
+  EXPECT_TRUE(store_->verify(false).empty());
+  store_->prune(-1, 0);
+  EXPECT_EQ(store_->stats().kernels + store_->stats().winners, 0);
+}
+
+}  // namespace
+}  // namespace gqa::cache
