@@ -55,7 +55,7 @@ Status parse_field(std::string_view item, Candidate* candidate, unsigned* seen) 
     if (*seen & 1u << at) return text_error("key " + quote(key) + " is given twice: expected once");
     *seen |= 1u << at;
     std::int64_t number = 0;
-    const Status status = parse_number(key, item.substr(equals + 1), 0, kMostOfAField, &number);
+    Status status = parse_number(key, item.substr(equals + 1), 0, kMostOfAField, &number);
     candidate->*kFields[at].value = static_cast<std::int32_t>(number);
     return status;
   }

@@ -36,6 +36,7 @@ struct Candidate {
   GQA_CANDIDATE_FIELDS(GQA_FIELD)
 #undef GQA_FIELD
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the comparison with 0
   friend auto operator<=>(const Candidate&, const Candidate&) = default;
 };
 

@@ -122,7 +122,7 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
   for (const SizeKey& size : kSizeKeys) {
     if (size.key != key) continue;
     std::int64_t number = 0;
-    const Status status = parse_number(key, value, 1, kMax32, &number);
+    Status status = parse_number(key, value, 1, kMax32, &number);
     problem->*size.field = static_cast<std::int32_t>(number);
     return status;
   }
