@@ -32,8 +32,8 @@ struct Space {
 // Every candidate of the problem on the device (the host device's list has warps = stages = 1), pruned and ranked.
 Space enumerate(const Problem& problem, const DeviceSpec& device);
 
-// "" if the candidate can run, else why not. What enumerate() prunes by, and what a kernel loaded from a cache is checked
-// against.
+// "" if the candidate can run, else why not. What enumerate() prunes by, and what a kernel loaded from a cache is
+// checked against.
 std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);
 
 // Estimated kernel time in microseconds: the larger of arithmetic and memory over the waves the grid makes, with the
