@@ -1,0 +1,145 @@
+// Compiling a spread of candidates for every supported architecture, with no GPU: all assemble, fit and do not spill.
+// Skipped by name where no NVRTC is installed.
+
+#include "jit/nvrtc.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "jit/codegen.h"
+#include "search/device_spec.h"
+#include "search/resources.h"
+
+namespace gqa {
+namespace {
+
+std::shared_ptr<const Nvrtc> nvrtc_or_null() {
+  std::shared_ptr<const Nvrtc> nvrtc;
+  return Nvrtc::load("", &nvrtc).ok() ? nvrtc : nullptr;
+}
+
+#define REQUIRE_NVRTC(nvrtc)          \
+  const auto nvrtc = nvrtc_or_null(); \
+  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC on this machine"
+
+struct Spread {
+  const char* problem;
+  const char* candidate;
+};
+
+const Spread kSpread[] = {
+    {"hq=32,hk=8,sq=4096,sk=4096,d=128,causal", "flash m=128 n=32 warps=4 stages=2 pack=1 splits=1 order=0"},
+    {"hq=32,hk=8,sq=4096,sk=4096,d=128", "flash m=64 n=64 warps=4 stages=1 pack=1 splits=1 order=0"},
+    {"hq=32,hk=32,sq=2048,sk=2048,d=64,dtype=f16,causal", "flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 order=0"},
+    {"hq=8,hk=8,sq=512,sk=512,d=256,causal", "flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 order=0"},
+    {"hq=8,hk=8,sq=512,sk=512,d=32", "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0"},
+    {"hq=8,hk=2,sq=33,sk=512,d=80,dv=96,align=2", "flash m=64 n=32 warps=4 stages=2 pack=4 splits=1 order=0"},
+    {"hq=16,hk=16,sq=512,sk=512,d=192,dv=128,causal", "flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 order=0"},
+    {"hq=14,hk=2,sq=1,sk=4096,d=112", "split m=16 n=16 warps=4 stages=3 pack=7 splits=8 order=0"},
+    {"hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=16 warps=4 stages=4 pack=4 splits=16 order=0"},
+    {"hq=8,hk=1,sq=4,sk=4096,d=256,dtype=f16,causal", "split m=16 n=16 warps=2 stages=2 pack=8 splits=4 order=0"},
+};
+
+class NvrtcSpread : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(NvrtcSpread, CompilesFitsAndDoesNotSpill) {
+  REQUIRE_NVRTC(nvrtc);
+  const std::string arch = GetParam();
+  if (!nvrtc->supports(arch)) GTEST_SKIP() << "NVRTC " << nvrtc->version_text() << " does not know " << arch;
+  const DeviceSpec device = *DeviceSpec::for_arch(arch);
+  for (const Spread& one : kSpread) {
+    Problem problem;
+    Candidate candidate;
+    ASSERT_TRUE(parse(one.problem, &problem).ok());
+    ASSERT_TRUE(parse(one.candidate, &candidate).ok());
+    if (shared_memory(problem, candidate) > device.smem_per_block) continue;
+    Compiled compiled;
+    const Status status = nvrtc->compile(attention_source(problem, candidate), arch, &compiled);
+    ASSERT_TRUE(status.ok()) << one.candidate << ": " << status.message();
+    EXPECT_EQ(0, compiled.spill_bytes) << one.problem << " " << one.candidate;
+    EXPECT_GT(compiled.registers, 16) << one.candidate;
+    EXPECT_LE(compiled.registers * candidate.warps * 32, device.registers_per_processor) << one.candidate;
+    EXPECT_EQ(0, compiled.static_smem) << one.candidate;
+    EXPECT_NE(std::string::npos, compiled.ptx.find(kEntryPoint));
+    EXPECT_EQ("\177ELF", compiled.cubin.substr(0, 4));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcSpread,
+                         ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"),
+                         [](const auto& arch) { return std::string(arch.param); });
+
+TEST(Nvrtc, VerificationKernelsCompile) {
+  REQUIRE_NVRTC(nvrtc);
+  Compiled compiled;
+  const Status status = nvrtc->compile(check_source(), "sm_80", &compiled);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(0, compiled.spill_bytes);
+  for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock"})
+    EXPECT_NE(std::string::npos, compiled.ptx.find(kernel)) << kernel;
+}
+
+TEST(Nvrtc, ALayoutThatDiffersFromTheHostsPlanDoesNotCompile) {
+  REQUIRE_NVRTC(nvrtc);
+  Problem problem;
+  Candidate candidate;
+  ASSERT_TRUE(parse(kSpread[0].problem, &problem).ok());
+  ASSERT_TRUE(parse(kSpread[0].candidate, &candidate).ok());
+  std::string source = attention_source(problem, candidate);
+  const std::string size = std::to_string(shared_memory(problem, candidate));
+  source.replace(source.find("== " + size) + 3, size.size(), std::to_string(shared_memory(problem, candidate) + 16));
+  Compiled compiled;
+  const Status status = nvrtc->compile(source, "sm_80", &compiled);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(std::string::npos, status.message().find("the host's plan and the device's layout differ"))
+      << status.message();
+}
+
+TEST(Nvrtc, AnErrorNamesItsLine) {
+  REQUIRE_NVRTC(nvrtc);
+  Compiled compiled;
+  const Status status = nvrtc->compile("__global__ void f() { nonsense; }", "sm_80", &compiled);
+  EXPECT_EQ(Code::kNoCompiler, status.code());
+  EXPECT_NE(std::string::npos, status.message().find("nonsense")) << status.message();
+}
+
+TEST(Nvrtc, CompilesOnSeveralThreads) {
+  REQUIRE_NVRTC(nvrtc);
+  std::vector<std::string> cubins(2);
+  std::vector<std::thread> threads;
+  for (std::string& cubin : cubins)
+    threads.emplace_back([&cubin, &nvrtc] {
+      Compiled compiled;
+      if (nvrtc->compile("extern \"C\" __global__ void f(int* p) { *p = 1; }", "sm_80", &compiled).ok())
+        cubin = compiled.cubin;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(cubins[0].empty());
+  EXPECT_EQ(cubins[0], cubins[1]);
+}
+
+TEST(Nvrtc, APathThatDoesNotLoadIsNamed) {
+  std::shared_ptr<const Nvrtc> nvrtc;
+  const Status status = Nvrtc::load("/nonexistent/libnvrtc.so", &nvrtc);
+  EXPECT_EQ(Code::kNoCompiler, status.code());
+  EXPECT_EQ(nullptr, nvrtc);
+  EXPECT_NE(std::string::npos, status.message().find("/nonexistent/libnvrtc.so")) << status.message();
+}
+
+TEST(Nvrtc, SearchOrderIsTheDocumentedOne) {
+  setenv("GQA_NVRTC", "/given/by/environment.so", 1);
+  const auto files = Nvrtc::search_order("/given/explicitly.so");
+  unsetenv("GQA_NVRTC");
+  ASSERT_GT(files.size(), 5U);
+  EXPECT_EQ("/given/explicitly.so", files[0]);
+  EXPECT_EQ("/given/by/environment.so", files[1]);
+  EXPECT_EQ(own_folder() + "/libnvrtc.so.13", files[2]);
+  EXPECT_NE(std::string::npos, files[5].find("/../nvidia/cu13/lib/"));
+  EXPECT_EQ("libnvrtc.so", files.back());
+}
+
+}  // namespace
+}  // namespace gqa
