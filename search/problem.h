@@ -38,8 +38,9 @@ struct Problem {
 std::uint64_t hash(const Problem& problem);
 
 // The problem with batch, q_len and kv_len rounded up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: what a winner is kept
-// under, so that a decode whose KV grows by one each token finds the winner of its bucket. kv_len is at least 16 there, and a
-// single query drops its causal mask, which hides nothing. Idempotent; a problem passes check() if its signature does.
+// under, so that a decode whose KV grows by one each token finds the winner of its bucket. kv_len is at least 16
+// there, and a single query drops its causal mask, which hides nothing. Idempotent; a problem passes check() if its
+// signature does.
 Problem signature(const Problem& problem);
 std::int32_t bucket(std::int32_t length);
 
