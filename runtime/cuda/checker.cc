@@ -7,8 +7,8 @@
 namespace gqa {
 namespace {
 
-constexpr int kThreads = 128;       // kCheckThreads of device/check.cuh
-constexpr int kWideThreads = 256;   // of kernels that stride over memory
+constexpr int kThreads = 128;      // kCheckThreads of device/check.cuh
+constexpr int kWideThreads = 256;  // of kernels that stride over memory
 constexpr long long kBlocks = 2048;
 
 }  // namespace

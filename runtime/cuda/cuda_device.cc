@@ -45,7 +45,8 @@ DeviceSpec read_spec(const Driver& driver, CUdevice device) {
 }
 
 Status no_gpu(const std::string& arch) {
-  return {Code::kNoDevice, "this device only compiles for " + arch + "; kernels run on a device opened as cuda or cuda:N"};
+  return {Code::kNoDevice,
+          "this device only compiles for " + arch + "; kernels run on a device opened as cuda or cuda:N"};
 }
 
 }  // namespace
@@ -78,8 +79,8 @@ Status CudaCompiler::compile(const Problem& problem, const Candidate& candidate,
   std::shared_ptr<const Nvrtc> found;
   if (Status s = nvrtc(&found); !s.ok()) return s;
   if (!found->supports(spec_.arch))
-    return {Code::kNoCompiler, "NVRTC " + found->version_text() + " (" + found->path() + ") does not know " + spec_.arch +
-                                   "; install a newer one: pip install -U nvidia-cuda-nvrtc"};
+    return {Code::kNoCompiler, "NVRTC " + found->version_text() + " (" + found->path() + ") does not know " +
+                                   spec_.arch + "; install a newer one: pip install -U nvidia-cuda-nvrtc"};
   Compiled compiled;
   binary->source = attention_source(problem, candidate);
   const Status status = found->compile(binary->source, spec_.arch, &compiled);
@@ -165,7 +166,8 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   return {};
 }
 
-Status open_compile_only_device(const std::string& arch, const std::string& nvrtc_path, std::unique_ptr<Device>* device) {
+Status open_compile_only_device(const std::string& arch, const std::string& nvrtc_path,
+                                std::unique_ptr<Device>* device) {
   const auto spec = DeviceSpec::for_arch(arch);
   if (!spec) {
     std::string known;

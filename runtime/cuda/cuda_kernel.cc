@@ -83,9 +83,9 @@ Status CudaKernel::launch(const Call& call, WorkspacePool& workspaces) const {
   }
   void* arguments[] = {&params};
   const Driver& driver = shared_->context.driver();
-  const CUresult result =
-      driver.cuLaunchKernel(function_, static_cast<unsigned>(launch.blocks), 1, 1, static_cast<unsigned>(launch.threads),
-                            1, 1, static_cast<unsigned>(launch.shared_memory), stream, arguments, nullptr);
+  const CUresult result = driver.cuLaunchKernel(
+      function_, static_cast<unsigned>(launch.blocks), 1, 1, static_cast<unsigned>(launch.threads), 1, 1,
+      static_cast<unsigned>(launch.shared_memory), stream, arguments, nullptr);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }
 

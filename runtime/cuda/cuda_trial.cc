@@ -11,9 +11,9 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kGuard = 4096;            // elements of poison before and after each output
+constexpr std::int64_t kGuard = 4096;  // elements of poison before and after each output
 constexpr std::int64_t kMaxInputBytes = 6LL << 30;
-constexpr double kMaxSeconds = 20;               // a verification launch that is not done by then hangs
+constexpr double kMaxSeconds = 20;                  // a verification launch that is not done by then hangs
 constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
 constexpr int kMaxSets = 32;
 
@@ -103,7 +103,8 @@ Status CudaTrial::allocate(const DeviceSpec& spec) {
   unsigned long long seed = 1;
   for (const auto& input : inputs) {
     const std::int64_t count = input.count * sets_ + 8;  // the last few: room for a start off 16-byte alignment
-    if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok()) return s;
+    if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
+      return s;
     if (Status s = checker_->fill(stream_, input.memory->address(), count, seed++, p.dtype == DType::kBF16); !s.ok())
       return s;
   }
@@ -164,7 +165,8 @@ Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   variant->rows = static_cast<int>(variant->row_numbers.size());
   const std::size_t rows = variant->row_numbers.size();
   if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->device_rows); !s.ok()) return s;
-  if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok()) return s;
+  if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok())
+    return s;
   if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
   driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_);
   driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_);

@@ -64,7 +64,7 @@ class CudaTrial : public Trial {
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr, end_ = nullptr;
   std::map<std::uint64_t, CUgraphExec> graphs_;  // by CudaKernel::id
-  int launches_ = 1;  // a graph
+  int launches_ = 1;                             // a graph
 };
 
 }  // namespace gqa

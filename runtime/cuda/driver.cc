@@ -13,17 +13,19 @@ struct Loaded {
   Status status;
 };
 
-// cuda.h maps some names to versioned ones by macros, so the member's name is the macro's expansion; the exported name is
-// spelled out in the table and both are checked to agree by the calls' types.
+// cuda.h maps some names to versioned ones by macros, so the member's name is the macro's expansion; the exported name
+// is spelled out in the table and both are checked to agree by the calls' types.
 Status resolve(Driver* driver) {
   std::string why;
   static std::unique_ptr<DynamicLibrary> library = DynamicLibrary::open("libcuda.so.1", &why);
   if (library == nullptr)
-    return {Code::kNoDevice, "no CUDA driver was found: " + why + "; install NVIDIA's driver, or use the device 'host'"};
-#define GQA_RESOLVE(function, exported)                                                                      \
-  driver->function = reinterpret_cast<decltype(driver->function)>(library->symbol(exported));                \
-  if (driver->function == nullptr)                                                                           \
-    return {Code::kNoDevice, "the CUDA driver is too old: libcuda.so.1 has no " exported "; CUDA 12.0 or newer is needed"};
+    return {Code::kNoDevice,
+            "no CUDA driver was found: " + why + "; install NVIDIA's driver, or use the device 'host'"};
+#define GQA_RESOLVE(function, exported)                                                       \
+  driver->function = reinterpret_cast<decltype(driver->function)>(library->symbol(exported)); \
+  if (driver->function == nullptr)                                                            \
+    return {Code::kNoDevice,                                                                  \
+            "the CUDA driver is too old: libcuda.so.1 has no " exported "; CUDA 12.0 or newer is needed"};
   GQA_DRIVER_SYMBOLS(GQA_RESOLVE)
 #undef GQA_RESOLVE
   driver->cuStreamGetCaptureInfo =
@@ -54,8 +56,8 @@ Status Driver::error(const char* what, CUresult result) const {
   const char* text = nullptr;
   cuGetErrorName(result, &name);
   cuGetErrorString(result, &text);
-  const std::string message =
-      std::string(what) + ": " + (text != nullptr ? text : "unknown error") + " (" + (name != nullptr ? name : "?") + ")";
+  const std::string message = std::string(what) + ": " + (text != nullptr ? text : "unknown error") + " (" +
+                              (name != nullptr ? name : "?") + ")";
   return {result == CUDA_ERROR_OUT_OF_MEMORY ? Code::kOutOfMemory : Code::kDeviceFailed, message};
 }
 

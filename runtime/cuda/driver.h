@@ -14,48 +14,48 @@
 #undef cuStreamGetCaptureInfo
 
 // X(function, exported name): names with a version suffix where cuda.h maps them by a macro.
-#define GQA_DRIVER_SYMBOLS(X)                                       \
-  X(cuInit, "cuInit")                                               \
-  X(cuDriverGetVersion, "cuDriverGetVersion")                       \
-  X(cuDeviceGetCount, "cuDeviceGetCount")                           \
-  X(cuDeviceGet, "cuDeviceGet")                                     \
-  X(cuDeviceGetName, "cuDeviceGetName")                             \
-  X(cuDeviceGetAttribute, "cuDeviceGetAttribute")                   \
-  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")           \
-  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2")      \
-  X(cuCtxGetCurrent, "cuCtxGetCurrent")                             \
-  X(cuCtxPushCurrent, "cuCtxPushCurrent_v2")                        \
-  X(cuCtxPopCurrent, "cuCtxPopCurrent_v2")                          \
-  X(cuModuleLoadData, "cuModuleLoadData")                           \
-  X(cuModuleUnload, "cuModuleUnload")                               \
-  X(cuModuleGetFunction, "cuModuleGetFunction")                     \
-  X(cuFuncSetAttribute, "cuFuncSetAttribute")                       \
-  X(cuLaunchKernel, "cuLaunchKernel")                               \
-  X(cuMemAlloc, "cuMemAlloc_v2")                                    \
-  X(cuMemFree, "cuMemFree_v2")                                      \
-  X(cuMemGetInfo, "cuMemGetInfo_v2")                                \
-  X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                      \
-  X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                      \
-  X(cuMemsetD8Async, "cuMemsetD8Async")                             \
-  X(cuMemsetD32Async, "cuMemsetD32Async")                           \
-  X(cuStreamCreate, "cuStreamCreate")                               \
-  X(cuStreamDestroy, "cuStreamDestroy_v2")                          \
-  X(cuStreamSynchronize, "cuStreamSynchronize")                     \
-  X(cuStreamIsCapturing, "cuStreamIsCapturing")                     \
-  X(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                \
-  X(cuStreamEndCapture, "cuStreamEndCapture")                       \
+#define GQA_DRIVER_SYMBOLS(X)                                               \
+  X(cuInit, "cuInit")                                                       \
+  X(cuDriverGetVersion, "cuDriverGetVersion")                               \
+  X(cuDeviceGetCount, "cuDeviceGetCount")                                   \
+  X(cuDeviceGet, "cuDeviceGet")                                             \
+  X(cuDeviceGetName, "cuDeviceGetName")                                     \
+  X(cuDeviceGetAttribute, "cuDeviceGetAttribute")                           \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                   \
+  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2")              \
+  X(cuCtxGetCurrent, "cuCtxGetCurrent")                                     \
+  X(cuCtxPushCurrent, "cuCtxPushCurrent_v2")                                \
+  X(cuCtxPopCurrent, "cuCtxPopCurrent_v2")                                  \
+  X(cuModuleLoadData, "cuModuleLoadData")                                   \
+  X(cuModuleUnload, "cuModuleUnload")                                       \
+  X(cuModuleGetFunction, "cuModuleGetFunction")                             \
+  X(cuFuncSetAttribute, "cuFuncSetAttribute")                               \
+  X(cuLaunchKernel, "cuLaunchKernel")                                       \
+  X(cuMemAlloc, "cuMemAlloc_v2")                                            \
+  X(cuMemFree, "cuMemFree_v2")                                              \
+  X(cuMemGetInfo, "cuMemGetInfo_v2")                                        \
+  X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                              \
+  X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                              \
+  X(cuMemsetD8Async, "cuMemsetD8Async")                                     \
+  X(cuMemsetD32Async, "cuMemsetD32Async")                                   \
+  X(cuStreamCreate, "cuStreamCreate")                                       \
+  X(cuStreamDestroy, "cuStreamDestroy_v2")                                  \
+  X(cuStreamSynchronize, "cuStreamSynchronize")                             \
+  X(cuStreamIsCapturing, "cuStreamIsCapturing")                             \
+  X(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                        \
+  X(cuStreamEndCapture, "cuStreamEndCapture")                               \
   X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode") \
-  X(cuGraphInstantiate, "cuGraphInstantiateWithFlags")              \
-  X(cuGraphLaunch, "cuGraphLaunch")                                 \
-  X(cuGraphExecDestroy, "cuGraphExecDestroy")                       \
-  X(cuGraphDestroy, "cuGraphDestroy")                               \
-  X(cuEventCreate, "cuEventCreate")                                 \
-  X(cuEventDestroy, "cuEventDestroy_v2")                            \
-  X(cuEventRecord, "cuEventRecord")                                 \
-  X(cuEventSynchronize, "cuEventSynchronize")                       \
-  X(cuEventQuery, "cuEventQuery")                                   \
-  X(cuEventElapsedTime, "cuEventElapsedTime")                       \
-  X(cuGetErrorName, "cuGetErrorName")                               \
+  X(cuGraphInstantiate, "cuGraphInstantiateWithFlags")                      \
+  X(cuGraphLaunch, "cuGraphLaunch")                                         \
+  X(cuGraphExecDestroy, "cuGraphExecDestroy")                               \
+  X(cuGraphDestroy, "cuGraphDestroy")                                       \
+  X(cuEventCreate, "cuEventCreate")                                         \
+  X(cuEventDestroy, "cuEventDestroy_v2")                                    \
+  X(cuEventRecord, "cuEventRecord")                                         \
+  X(cuEventSynchronize, "cuEventSynchronize")                               \
+  X(cuEventQuery, "cuEventQuery")                                           \
+  X(cuEventElapsedTime, "cuEventElapsedTime")                               \
+  X(cuGetErrorName, "cuGetErrorName")                                       \
   X(cuGetErrorString, "cuGetErrorString")
 
 namespace gqa {

@@ -29,8 +29,8 @@ std::string describe_driver() {
     driver->cuDeviceGetName(name, sizeof name, device);
     driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
     driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-    text += (i == 0 ? ": cuda:" : ", cuda:") + std::to_string(i) + " " + name + " (sm_" + std::to_string(10 * major + minor) +
-            ")";
+    text += (i == 0 ? ": cuda:" : ", cuda:") + std::to_string(i) + " " + name + " (sm_" +
+            std::to_string(10 * major + minor) + ")";
   }
   return text;
 }

@@ -52,9 +52,8 @@ void WorkspacePool::clear() {
 WorkspacePool::Slot* WorkspacePool::find(CUstream stream, std::uint64_t capture) {
   std::vector<Slot>& slots = capture == 0 ? live_ : captured_;
   // The newest first: a capture in progress is the last one.
-  const auto found = std::find_if(slots.rbegin(), slots.rend(), [&](const Slot& slot) {
-    return slot.stream == stream && slot.capture == capture;
-  });
+  const auto found = std::find_if(slots.rbegin(), slots.rend(),
+                                  [&](const Slot& slot) { return slot.stream == stream && slot.capture == capture; });
   if (found != slots.rend()) return &*found;
   slots.push_back({stream, capture, {}, {}});
   return &slots.back();

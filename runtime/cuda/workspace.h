@@ -1,10 +1,9 @@
 // workspace.h: the memory in which split kernels meet.
-// Owns: one workspace a stream (work on a stream is ordered, so its calls can share one), and one for each stream of each
-// graph capture (a graph may be replayed beside anything). It grows as needed and is never shrunk or moved under work in
-// flight: outgrown buffers live until the pool does.
-// Never: synchronises. Counters are zeroed by a memset queued on the same stream before their first use; every kernel
-// leaves them zero.
-// Threads: take() from many threads; a short lock that nothing slow is done under, except growing.
+// Owns: one workspace a stream (work on a stream is ordered, so its calls can share one), and one for each stream of
+// each graph capture (a graph may be replayed beside anything). It grows as needed and is never shrunk or moved under
+// work in flight: outgrown buffers live until the pool does. Never: synchronises. Counters are zeroed by a memset
+// queued on the same stream before their first use; every kernel leaves them zero. Threads: take() from many threads; a
+// short lock that nothing slow is done under, except growing.
 #pragma once
 
 #include <cstdint>
