@@ -63,6 +63,7 @@ TEST(Damage, TruncationAtManyLengthsSlow) {
   const std::string good = good_file();
   std::vector<std::size_t> lengths = {0, 1, 15, 16, 17, 99, 100, 101, 511, 512, 4095, 4096, 4097, 8191, 8192};
   for (std::size_t length = 5000; length < good.size(); length += 3671) lengths.push_back(length);
+  ASSERT_GT(lengths.size(), 25u);
   for (const std::size_t length : lengths) {
     expect_survives(good.substr(0, length), "truncated to " + std::to_string(length));
   }
@@ -73,6 +74,7 @@ bool is_believed(std::size_t offset) { return (offset >= 60 && offset < 64) || (
 
 TEST(Damage, AFlippedBitAnywhereInTheHeaderSlow) {
   const std::string good = good_file();
+  ASSERT_GT(good.size(), 10u * 4096);
   for (std::size_t offset = 0; offset < 100; ++offset) {
     if (is_believed(offset)) continue;
     std::string bad = good;
@@ -83,6 +85,7 @@ TEST(Damage, AFlippedBitAnywhereInTheHeaderSlow) {
 
 TEST(Damage, AFlippedBitAnywhereInTheFileSlow) {
   const std::string good = good_file();
+  ASSERT_GT(good.size(), 10u * 4096);
   std::mt19937 random(20240607);
   for (int i = 0; i < 300; ++i) {
     const std::size_t offset = 100 + random() % (good.size() - 100);
@@ -94,6 +97,7 @@ TEST(Damage, AFlippedBitAnywhereInTheFileSlow) {
 
 TEST(Damage, PagesOverwrittenSlow) {
   const std::string good = good_file();
+  ASSERT_GT(good.size(), 10u * 4096);
   for (std::size_t page = 0; page < good.size() / 4096; ++page) {
     for (const char fill : {'\0', '\xff', 'x'}) {
       std::string bad = good;

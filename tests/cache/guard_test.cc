@@ -52,11 +52,15 @@ TEST_F(Guard, RefusesAFolderThatOthersMayWrite) {
     chmod(folder_.file("in").c_str(), mode);
     expect_refused(path_, "chmod go-w " + folder_.file("in"));
   }
+  chmod(folder_.file("in").c_str(), 0755);
+  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"))) << "put right, it is used again";
 }
 
 TEST_F(Guard, RefusesAFolderFurtherUpThatOthersMayWrite) {
   chmod(folder_.path().c_str(), 0777);
   expect_refused(path_, "chmod go-w " + folder_.path());
+  chmod(folder_.path().c_str(), 0755);
+  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a")));
 }
 
 TEST_F(Guard, AcceptsAStickyFolderLikeTmp) {
@@ -70,6 +74,7 @@ TEST_F(Guard, RefusesWhatSqliteWouldReadBesideIt) {
     chmod((path_ + sidecar).c_str(), 0666);
     expect_refused(path_, path_ + sidecar);
     unlink((path_ + sidecar).c_str());
+    EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"))) << sidecar;
   }
 }
 
