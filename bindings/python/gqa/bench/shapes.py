@@ -1,0 +1,99 @@
+"""The shapes to run: their text, as gqa-cache writes it, and the default grids.
+
+Owns: Shape, its counts of operations and bytes. Never: makes a tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List
+
+_FIELDS = {
+    "b": "batch",
+    "hq": "q_heads",
+    "hk": "kv_heads",
+    "sq": "q_len",
+    "sk": "kv_len",
+    "d": "head_dim",
+    "dv": "head_dim_v",
+}
+_DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+_ELEMENT = 2  # bytes
+
+
+@dataclass(frozen=True)
+class Shape:
+    batch: int
+    q_heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    head_dim: int
+    head_dim_v: int
+    dtype: str = "bfloat16"
+    causal: bool = False
+
+    @property
+    def decode(self) -> bool:
+        return self.q_len == 1
+
+    def __str__(self) -> str:
+        dv = "" if self.head_dim_v == self.head_dim else f",dv={self.head_dim_v}"
+        dtype = "bf16" if self.dtype == "bfloat16" else "fp16"
+        return (
+            f"b={self.batch},hq={self.q_heads},hk={self.kv_heads},sq={self.q_len},sk={self.kv_len},"
+            f"d={self.head_dim}{dv},dtype={dtype}{',causal' if self.causal else ''}"
+        )
+
+    def pairs(self) -> int:
+        """Query-key pairs that are not masked, of one head of one batch entry."""
+        if not self.causal:
+            return self.q_len * self.kv_len
+        seen = self.kv_len - self.q_len  # by the query before the first
+        return sum(max(0, seen + i + 1) for i in range(self.q_len))
+
+    def flops(self) -> int:
+        return 2 * self.batch * self.q_heads * self.pairs() * (self.head_dim + self.head_dim_v)
+
+    def bytes(self) -> int:
+        """What has to be read and written once: q, k, v and out."""
+        q_rows, kv_rows = self.q_len * self.q_heads, self.kv_len * self.kv_heads
+        return self.batch * (q_rows + kv_rows) * (self.head_dim + self.head_dim_v) * _ELEMENT
+
+
+def parse(text: str) -> Shape:
+    """ "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"; dv is d and dtype is bf16 unless said."""
+    sizes: Dict[str, int] = {}
+    dtype, causal = "bfloat16", False
+    for item in text.split(","):
+        name, _, value = item.strip().partition("=")
+        if name == "causal" and value in ("", "0", "1"):
+            causal = value != "0"
+        elif name == "dtype" and value in _DTYPES:
+            dtype = _DTYPES[value]
+        elif name in _FIELDS and value.isdigit() and int(value) > 0:
+            sizes[_FIELDS[name]] = int(value)
+        else:
+            raise ValueError(
+                f"'{item}' in shape '{text}' means nothing; expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|fp16 or causal"
+            )
+    missing = [short for short, name in _FIELDS.items() if name not in sizes and short != "dv"]
+    if missing:
+        raise ValueError(f"shape '{text}' lacks {', '.join(missing)}")
+    sizes.setdefault("head_dim_v", sizes["head_dim"])
+    return Shape(dtype=dtype, causal=causal, **sizes)
+
+
+def _llama_8b(batch: int, q_len: int, kv_len: int, causal: bool) -> Shape:
+    return Shape(batch, 32, 8, q_len, kv_len, 128, 128, "bfloat16", causal)
+
+
+def grid(name: str, device: str) -> List[Shape]:
+    """Llama-8B's heads: prefill of one prompt, decode of a batch. A CPU gets shapes that it answers in seconds."""
+    if device == "cpu":
+        prefill = [_llama_8b(1, n, n, True) for n in (512, 1024)]
+        decode = [_llama_8b(batch, 1, 4096, False) for batch in (1, 8)]
+    else:
+        prefill = [_llama_8b(1, n, n, True) for n in (2048, 4096, 8192, 16384)]
+        decode = [_llama_8b(batch, 1, 4096, False) for batch in (1, 8, 32, 128)] + [_llama_8b(1, 1, 8192, False)]
+    return {"prefill": prefill, "decode": decode, "all": prefill + decode}[name]

@@ -1,0 +1,105 @@
+"""Shared by the Python tests: seeded tensors, a float64 attention to hold results against, a handle of the test's own.
+
+Tests marked gpu run where PyTorch sees a GPU and are skipped by name elsewhere.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+# Before gqa is imported: its shared handles must not touch the user's cache.
+_CACHE_FOLDER = tempfile.mkdtemp(prefix="gqa-tests-")
+os.chmod(_CACHE_FOLDER, 0o700)
+os.environ["GQA_CACHE"] = os.path.join(_CACHE_FOLDER, "cache.db")
+
+import gqa  # noqa: E402
+
+BUDGET = 0.2  # seconds a shape may tune; the shapes here are small
+
+
+def pytest_sessionfinish():
+    shutil.rmtree(_CACHE_FOLDER, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items):
+    if not any("gpu" in item.keywords for item in items) or _has_gpu():
+        return
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason=f"{item.name} needs PyTorch and a CUDA GPU"))
+
+
+def _has_gpu():
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+@pytest.fixture
+def handle(tmp_path):
+    with gqa.Handle("host", cache_path=tmp_path / "cache.db", tuning_budget=BUDGET) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """One handle for many shapes of one module's kind, so that shapes that repeat are tuned once."""
+    path = tmp_path_factory.mktemp("shared") / "cache.db"
+    with gqa.Handle("host", cache_path=path, tuning_budget=BUDGET) as made:
+        yield made
+
+
+def make_qkv(batch=1, q_len=16, kv_len=16, q_heads=2, kv_heads=1, head_dim=32, head_dim_v=None, seed=0):
+    generator = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return generator.standard_normal(shape).astype(np.float16)
+
+    return (
+        normal(batch, q_len, q_heads, head_dim),
+        normal(batch, kv_len, kv_heads, head_dim),
+        normal(batch, kv_len, kv_heads, head_dim_v or head_dim),
+    )
+
+
+def attention_float64(q, k, v, causal=False, scale=None):
+    """(out, lse) of the naive computation."""
+    q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
+    group = q.shape[2] // k.shape[2]
+    k, v = (np.repeat(x, group, axis=2) for x in (k, v))
+    scores = np.einsum("bihd,bjhd->bhij", q, k) * (q.shape[3] ** -0.5 if scale is None else scale)
+    if causal:
+        last = np.arange(q.shape[1]) + k.shape[1] - q.shape[1]
+        scores = np.where(np.arange(k.shape[1])[None, :] > last[:, None], -np.inf, scores)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        top = scores.max(-1, keepdims=True)
+        weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+        total = weights.sum(-1, keepdims=True)
+        lse = np.where(np.isfinite(top), top, 0.0) + np.log(total)
+        weights = np.where(total > 0, weights / total, 0.0)
+    return np.einsum("bhij,bjhd->bihd", weights, v), lse[..., 0]
+
+
+def check(out, expected, tolerance=4e-3):
+    """Half precision in, float32 inside: one rounding of the result and of the weights."""
+    out = np.asarray(out).astype(np.float64)
+    assert out.shape == expected.shape
+    assert np.isfinite(out).all()
+    worst = np.unravel_index(np.abs(out - expected).argmax(), out.shape)
+    assert abs(out[worst] - expected[worst]) <= tolerance, f"worst at {worst}: {out[worst]}, expected {expected[worst]}"
+
+
+def run_python(code, **environment):
+    """A fresh interpreter; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

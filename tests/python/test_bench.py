@@ -1,0 +1,91 @@
+"""python -m gqa.bench: shapes, counts, ratios, and a run on the CPU."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from gqa.bench import shapes
+
+SPEC = "b=1,hq=4,hk=2,sq=32,sk=32,d=64,dtype=bf16,causal"
+
+
+def test_spec_round_trip():
+    for text in (SPEC, "b=2,hq=8,hk=8,sq=1,sk=100,d=192,dv=128,dtype=fp16"):
+        assert str(shapes.parse(text)) == text
+    assert shapes.parse("b=1,hq=1,hk=1,sq=1,sk=1,d=32") == shapes.Shape(1, 1, 1, 1, 1, 32, 32)
+
+
+@pytest.mark.parametrize("bad", ["", "b=1", SPEC + ",window=3", SPEC.replace("32", "-1"), SPEC.replace("bf16", "int8")])
+def test_bad_spec(bad):
+    with pytest.raises(ValueError):
+        shapes.parse(bad)
+
+
+def test_counts():
+    """By hand: 2 x 3 pairs, of which bottom-right causal leaves 2 + 3; 4 elements of 2 bytes a head and row."""
+    full = shapes.Shape(batch=2, q_heads=4, kv_heads=2, q_len=2, kv_len=3, head_dim=2, head_dim_v=2)
+    causal = shapes.Shape(2, 4, 2, 2, 3, 2, 2, causal=True)
+    assert (full.pairs(), causal.pairs()) == (6, 5)
+    assert full.flops() == 2 * 2 * 4 * 6 * 4
+    assert full.bytes() == 2 * (2 * 4 + 3 * 2) * 4 * 2
+    assert shapes.Shape(1, 1, 1, 5, 2, 2, 2, causal=True).pairs() == 3
+
+
+def test_grids():
+    prefill, decode = shapes.grid("prefill", "cuda:0"), shapes.grid("decode", "cuda:0")
+    assert [s.q_len for s in prefill] == [2048, 4096, 8192, 16384] and all(s.causal for s in prefill)
+    assert [(s.batch, s.kv_len) for s in decode] == [(1, 4096), (8, 4096), (32, 4096), (128, 4096), (1, 8192)]
+    assert all(s.decode and (s.q_heads, s.kv_heads, s.head_dim) == (32, 8, 128) for s in decode)
+    assert shapes.grid("all", "cuda:0") == prefill + decode
+
+
+def test_ratio_is_taken_within_rounds():
+    """A clock that drifts by 4 between rounds moves every time and no ratio."""
+    report = pytest.importorskip("gqa.bench.report")
+    times = {"gqa": [1.0, 2.0, 4.0], "slow": [3.0, 6.0, 12.0], "fast": [2.0, 4.0, 8.0]}
+    result = report.Result(shapes.parse(SPEC), 1, times, {"gqa": 0.0, "slow": 0.0, "fast": 0.0}, {"gone": "no such thing"})
+    assert result.ratio("slow") == 3.0 and result.best_peer() == "fast"
+    assert "best peer / gqa = 2.000 (fast" in report.summary(result)
+    assert "failed: no such thing" in report.table([result])
+
+
+def run_bench(tmp_path, *arguments):
+    command = [sys.executable, "-m", "gqa.bench", "--cache", tmp_path / "cache.db", "--budget", "0.2", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_on_the_cpu(tmp_path):
+    pytest.importorskip("torch", reason="test_on_the_cpu needs PyTorch")
+    file = tmp_path / "result.json"
+    decode = "b=2,hq=4,hk=1,sq=1,sk=64,d=64"
+    done = run_bench(tmp_path, "--device", "cpu", "--rounds", "3", "--shapes", SPEC, decode, "--json", file)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("best peer / gqa = ") == 2 and "GB/s" in done.stdout and "TFLOP/s" in done.stdout
+    results = json.loads(file.read_text())["results"]
+    for result in results:
+        assert len(result["samples_us"]["gqa"]) == 3
+        assert result["ratio"]["gqa"] == 1.0 and result["ratio"][result["best_peer"]] > 0
+        assert result["max_abs_error"]["gqa"] < 3e-2
+
+
+def test_a_peer_that_fails_is_named(tmp_path):
+    """PyTorch's causal is aligned top-left: for unequal lengths it is no peer, and no time of it is shown."""
+    pytest.importorskip("torch", reason="test_a_peer_that_fails_is_named needs PyTorch")
+    done = run_bench(tmp_path, "--device", "cpu", "--rounds", "1", "--shapes", "b=1,hq=2,hk=1,sq=3,sk=40,d=32,causal")
+    assert done.returncode == 0, done.stderr
+    assert "no ratio" in done.stdout and "failed: ValueError: is_causal" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("--shapes", "b=0"), ("--rounds", "0"), ("--grid", "other")])
+def test_bad_command_line(tmp_path, arguments):
+    pytest.importorskip("torch", reason="test_bad_command_line needs PyTorch")
+    done = run_bench(tmp_path, "--device", "cpu", *arguments)
+    assert done.returncode == 2 and "error" in done.stderr
+
+
+@pytest.mark.gpu
+def test_on_the_gpu(tmp_path):
+    done = run_bench(tmp_path, "--rounds", "3", "--shapes", "b=1,hq=8,hk=2,sq=256,sk=256,d=128,causal")
+    assert done.returncode == 0, done.stderr
+    assert "best peer / gqa = " in done.stdout

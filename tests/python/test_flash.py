@@ -1,0 +1,57 @@
+"""flash_attn_func: FlashAttention's signature, its results, and the refusal of what is not computed."""
+
+import inspect
+
+import gqa
+import pytest
+
+from conftest import attention_float64, check, make_qkv
+
+# flash_attn.flash_attn_func, in its order: a program may pass any of these by position.
+FLASH_ATTENTION = {
+    "q": inspect.Parameter.empty,
+    "k": inspect.Parameter.empty,
+    "v": inspect.Parameter.empty,
+    "dropout_p": 0.0,
+    "softmax_scale": None,
+    "causal": False,
+    "window_size": (-1, -1),
+    "softcap": 0.0,
+    "alibi_slopes": None,
+    "deterministic": False,
+    "return_attn_probs": False,
+}
+
+
+def test_signature():
+    parameters = inspect.signature(gqa.flash_attn_func).parameters.values()
+    by_position = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
+    assert list(by_position.items()) == list(FLASH_ATTENTION.items())
+
+
+def test_result():
+    q, k, v = make_qkv()
+    check(gqa.flash_attn_func(q, k, v, causal=True), attention_float64(q, k, v, True)[0])
+    check(gqa.flash_attn_func(q, k, v, 0.0, 0.2), attention_float64(q, k, v, scale=0.2)[0])
+    check(gqa.flash_attn_func(q, k, v, window_size=(None, None), deterministic=True), attention_float64(q, k, v)[0])
+
+
+def test_lse():
+    q, k, v = make_qkv()
+    expected, expected_lse = attention_float64(q, k, v)
+    out, lse, probabilities = gqa.flash_attn_func(q, k, v, return_attn_probs=True)
+    check(out, expected)
+    check(lse, expected_lse)
+    assert probabilities is None
+    out, lse = gqa.flash_attn_func(q, k, v, return_softmax_lse=True)
+    check(lse, expected_lse)
+
+
+@pytest.mark.parametrize(
+    "name,value",
+    [("dropout_p", 0.1), ("window_size", (128, 0)), ("window_size", (-1, 0)), ("softcap", 30.0), ("alibi_slopes", [1])],
+)
+def test_what_is_not_computed_is_refused(name, value):
+    with pytest.raises(NotImplementedError) as caught:
+        gqa.flash_attn_func(*make_qkv(), **{name: value})
+    assert f"{name}={value!r}" in str(caught.value)

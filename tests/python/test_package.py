@@ -1,0 +1,106 @@
+"""The package as installed: its files, its types, its command, its overhead."""
+
+import ast
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import gqa
+import numpy as np
+import pytest
+from gqa import _gqa
+
+from conftest import make_qkv, run_python
+
+PACKAGE = Path(gqa.__file__).parent
+
+
+def test_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", gqa.version()) and gqa.__version__ == gqa.version()
+
+
+def test_files():
+    assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_gqa.pyi").exists()
+    library = PACKAGE / "libgqa.so"
+    assert library.is_file() and library.stat().st_size < 5 << 20
+    assert (PACKAGE / "include" / "gqa.h").is_file()
+
+
+def test_the_extension_finds_the_library_beside_it():
+    """From another folder and with no search path set, it is the package's libgqa.so that is mapped."""
+    told = run_python(
+        "import os; os.chdir('/')\n"
+        "import gqa\n"
+        "print(*{line.split()[-1] for line in open('/proc/self/maps') if 'libgqa' in line})\n",
+        LD_LIBRARY_PATH="",
+    )
+    assert told.split() == [str((PACKAGE / "libgqa.so").resolve())]
+
+
+def test_importing_imports_no_framework():
+    told = run_python("import sys, gqa; print(*({'numpy', 'torch', 'cupy'} & set(sys.modules)))")
+    assert told.strip() == ""
+
+
+def test_the_stub_names_what_the_extension_has():
+    stub = ast.parse((PACKAGE / "_gqa.pyi").read_text())
+    defined = {node.name for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    assert defined == {name for name in vars(_gqa) if not name.startswith("_")}
+    for node in (n for n in stub.body if isinstance(n, ast.ClassDef)):
+        methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        public = {name for name in vars(getattr(_gqa, node.name)) if not name.startswith("_")}
+        assert public == {name for name in methods if not name.startswith("_")}
+        assert all(hasattr(getattr(_gqa, node.name), name) for name in methods)
+
+
+def test_public_functions_are_annotated():
+    for function in (gqa.attention, gqa.flash_attn_func, gqa.warm, gqa.version, gqa.Handle.__init__):
+        signature = inspect.signature(function)
+        unsaid = [p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name != "self"]
+        assert unsaid == [] and signature.return_annotation is not signature.empty
+
+
+def test_types_check(tmp_path):
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("test_types_check needs mypy")
+    use = tmp_path / "use.py"
+    use.write_text("import gqa\nout = gqa.attention(1, 2, 3, causal='yes')\nhandle: int = gqa.Handle()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "mypy"), str(use)], capture_output=True, text=True
+    )
+    found = re.findall(r"use\.py:(\d+): error", done.stdout)
+    assert found == ["2", "3"], done.stdout + done.stderr
+
+
+def test_the_command():
+    command = Path(sysconfig.get_path("scripts")) / "gqa-cache"
+    assert command.is_file(), f"{command} was not installed"
+    done = subprocess.run([command, "--help"], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": ""})
+    assert done.returncode == 0 and "warm" in done.stdout, done.stderr
+
+
+def test_overhead():
+    """Python's part of a small call: gqa.attention against the extension's run alone, best of many."""
+    q, k, v = make_qkv(q_len=1, kv_len=1, q_heads=1)
+    out = np.empty_like(q)
+    core = gqa._defaults.core_of("host")
+    gqa.attention(q, k, v, out=out)
+
+    def best_us(call):
+        best = float("inf")
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(200):
+                call()
+            best = min(best, (time.perf_counter() - start) / 200)
+        return best * 1e6
+
+    whole = best_us(lambda: gqa.attention(q, k, v, out=out))
+    inner = best_us(lambda: core.run(q, k, v, out, None, 0.0, False, 0))
+    assert whole - inner < 10.0, f"gqa.attention takes {whole:.1f} us, of which the extension {inner:.1f} us"

@@ -1,0 +1,168 @@
+"""PyTorch's tensors, on the CPU and (marked gpu) on a GPU's current stream."""
+
+import gqa
+import numpy as np
+import pytest
+
+from conftest import BUDGET, attention_float64, check, make_qkv
+
+torch = pytest.importorskip("torch", reason="test_torch.py needs PyTorch")
+
+
+def tensors(dtype=torch.float16, device="cpu", **shape):
+    return tuple(torch.from_numpy(x).to(device, dtype) for x in make_qkv(**shape))
+
+
+def as_numpy(tensor):
+    return tensor.detach().float().cpu().numpy()
+
+
+def expected_of(q, k, v, causal=False):
+    return attention_float64(*(as_numpy(x) for x in (q, k, v)), causal)
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
+def test_torch_gives_torch(shared, dtype, tolerance):
+    q, k, v = tensors(dtype, q_len=18, kv_len=25)
+    out, lse = shared.attention(q, k, v, causal=True, return_lse=True)
+    assert type(out) is torch.Tensor and out.dtype == dtype and out.device == q.device
+    assert lse.dtype == torch.float32 and tuple(lse.shape) == (1, 2, 18)
+    expected, expected_lse = expected_of(q, k, v, True)
+    check(as_numpy(out), expected, tolerance)
+    check(as_numpy(lse), expected_lse, tolerance)
+
+
+def test_heads_first(shared):
+    q, k, v = tensors(batch=2, q_heads=4, kv_heads=2)
+    first = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    check(as_numpy(shared.attention(*first)), expected_of(q, k, v)[0])
+
+
+def test_out(shared):
+    q, k, v = tensors()
+    out = torch.full_like(q, float("nan"))
+    assert shared.attention(q, k, v, out=out) is out
+    check(as_numpy(out), expected_of(q, k, v)[0])
+
+
+def test_agrees_with_sdpa(shared):
+    q, k, v = tensors(q_heads=4, kv_heads=2, q_len=40, kv_len=40)
+    ours = shared.attention(q, k, v, causal=True)
+    heads_first = [x.transpose(1, 2).float() for x in (q, k, v)]
+    theirs = torch.nn.functional.scaled_dot_product_attention(*heads_first, is_causal=True, enable_gqa=True)
+    check(as_numpy(ours), as_numpy(theirs.transpose(1, 2)).astype(np.float64))
+
+
+def test_gradients_are_refused_not_dropped(shared):
+    q, k, v = tensors()
+    k.requires_grad_()
+    with pytest.raises(gqa.GqaValueError, match="no_grad"):
+        shared.attention(q, k, v)
+    with torch.no_grad():
+        check(as_numpy(shared.attention(q, k, v)), expected_of(q, k, v)[0])
+
+
+def test_parameters_are_tensors(shared):
+    q, k, v = tensors()
+    parameter = torch.nn.Parameter(q, requires_grad=False)
+    assert type(shared.attention(parameter, k, v)) is torch.Tensor
+
+
+def test_another_device_is_refused(shared):
+    q, k, v = (x.to("meta") for x in tensors())
+    with pytest.raises(gqa.GqaError) as caught:
+        gqa.attention(q, k, v)
+    assert caught.value.status == gqa.Status.ERROR_NO_DEVICE and "meta" in str(caught.value)
+
+
+def test_float32_is_refused(shared):
+    q, k, v = tensors(torch.float32)
+    with pytest.raises(gqa.GqaTypeError) as caught:
+        shared.attention(q, k, v)
+    assert caught.value.status == gqa.Status.ERROR_DTYPE
+
+
+# -------------------------------------------------------------------------------- on a GPU
+
+
+@pytest.fixture
+def cuda_handle(tmp_path):
+    with gqa.Handle("cuda:0", cache_path=tmp_path / "cache.db", tuning_budget=10 * BUDGET) as made:
+        yield made
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("q_len,kv_len,causal", [(64, 64, True), (1, 300, False), (33, 129, True)])
+def test_cuda(cuda_handle, q_len, kv_len, causal):
+    q, k, v = tensors(device="cuda", q_len=q_len, kv_len=kv_len, head_dim=64, q_heads=4, kv_heads=2)
+    out, lse = cuda_handle.attention(q, k, v, causal=causal, return_lse=True)
+    expected, expected_lse = expected_of(q, k, v, causal)
+    assert out.device == q.device
+    check(as_numpy(out), expected)
+    check(as_numpy(lse), expected_lse)
+
+
+@pytest.mark.gpu
+def test_cuda_runs_on_the_current_stream(cuda_handle):
+    """The inputs are written late on a side stream; a launch on any other stream would read them too early."""
+    q, k, v = tensors(device="cuda", q_len=64, kv_len=64)
+    cuda_handle.attention(q, k, v)  # tuned, so that the call below only launches
+    torch.cuda.synchronize()
+    late = [torch.zeros_like(x) for x in (q, k, v)]
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        for empty, full in zip(late, (q, k, v)):
+            empty.copy_(full)
+        out = cuda_handle.attention(*late)
+    stream.synchronize()
+    check(as_numpy(out), expected_of(q, k, v)[0])
+
+
+@pytest.mark.gpu
+def test_cuda_graph_capture_and_replay(cuda_handle):
+    q, k, v = tensors(device="cuda", q_len=1, kv_len=256, head_dim=64)
+    out = torch.empty_like(q)
+    cuda_handle.attention(q, k, v, out=out)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        cuda_handle.attention(q, k, v, out=out)
+    q.mul_(-1)
+    graph.replay()
+    torch.cuda.synchronize()
+    check(as_numpy(out), expected_of(q, k, v)[0])
+
+
+@pytest.mark.gpu
+def test_capturing_a_new_shape_fails_and_leaves_the_capture_valid(cuda_handle):
+    q, k, v = tensors(device="cuda", q_len=5, kv_len=77, head_dim=64)
+    out, marker = torch.empty_like(q), torch.zeros(1, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        marker += 1
+        with pytest.raises(gqa.GqaError) as caught:
+            cuda_handle.attention(q, k, v, out=out)
+    assert caught.value.status == gqa.Status.ERROR_CAPTURING
+    graph.replay()
+    assert marker.item() == 1
+
+
+@pytest.mark.gpu
+def test_host_and_cuda_tensors_do_not_mix(cuda_handle):
+    q, k, v = tensors(device="cuda", q_len=4, kv_len=8)
+    with pytest.raises(gqa.GqaValueError) as caught:
+        cuda_handle.attention(q, k.cpu(), v)
+    assert caught.value.status == gqa.Status.ERROR_DEVICE
+
+
+@pytest.mark.gpu
+def test_cupy_gives_cupy(cuda_handle):
+    cupy = pytest.importorskip("cupy", reason="test_cupy_gives_cupy needs CuPy")
+    q, k, v = (cupy.asarray(x) for x in make_qkv(q_len=20, kv_len=30))
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        out, lse = cuda_handle.attention(q, k, v, return_lse=True)
+        stream.synchronize()
+    assert isinstance(out, cupy.ndarray) and lse.dtype == cupy.float32
+    check(cupy.asnumpy(out), attention_float64(*(cupy.asnumpy(x) for x in (q, k, v)))[0])
