@@ -92,10 +92,11 @@ class Store {
   virtual ~Store() = default;
   virtual Mode mode() const = 0;  // what it is now, not what was asked for
 
-  // A row whose checksum fails is quarantined (read-write) and reported as absent, with a warning.
+  // A row whose checksum fails is quarantined (read-write) and reported as absent, with a warning. A winner may be
+  // there while its kernel was quarantined: that is a miss, and acquire() grants it.
   virtual std::optional<WinnerRow> find_winner(const WinnerKey& key) = 0;
   virtual std::optional<KernelRow> find_kernel(const std::string& key) = 0;
-  // False if it could not be kept; the reason is a warning.
+  // False if it could not be kept; the reason is a warning. Off or read-only because it was asked for: false, and none.
   virtual bool put_kernel(const KernelRow& row) = 0;
   virtual bool put_winner(const WinnerRow& row) = 0;  // its kernel must be there already
 
@@ -107,6 +108,8 @@ class Store {
   virtual std::vector<KernelRow> list_kernels() = 0;  // without blobs
   virtual std::vector<Damage> verify(bool repair) = 0;
   // A self-contained file of all rows; import checks every checksum first and takes all or nothing. "" or what failed.
+  // Of two winners of one key the newer stays. Naming a file to import is trusting it: it is checked for damage, not
+  // for who wrote it.
   virtual std::string export_to(const std::string& path) = 0;
   virtual std::string import_from(const std::string& path) = 0;
   // Winners unused for that long, then least recently used until the file is small enough, then kernels no winner needs

@@ -221,6 +221,23 @@ TEST(Store, AFileThatIsReplacedIsFollowed) {
   EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("c")));
 }
 
+// SQLite removes "-wal" by name when the last user of a file closes it; by then the name may be another file's.
+TEST(Store, ClosingAFileThatWasMovedSparesItsSuccessorsWal) {
+  const TempFolder folder;
+  auto old = open_store(folder.file());
+  ASSERT_TRUE(put_both(*old, "a"));
+  for (const char* part : {"", "-wal", "-shm"}) {
+    std::filesystem::rename(folder.file() + part, folder.file("moved.db") + part);
+  }
+  const auto successor = open_store(folder.file());
+  ASSERT_TRUE(put_both(*successor, "b"));
+  const std::string wal = read_bytes(folder.file("cache.db-wal"));
+  ASSERT_FALSE(wal.empty());
+  old.reset();
+  EXPECT_EQ(read_bytes(folder.file("cache.db-wal")), wal);
+  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("b")));
+}
+
 TEST(Store, TwoStoresOfOneProcessShareAFile) {
   const TempFolder folder;
   const auto one = open_store(folder.file()), two = open_store(folder.file());
