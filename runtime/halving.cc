@@ -84,7 +84,7 @@ class Racing {
     return leader;
   }
 
-  // Of the slower half, those whose difference from the best is clear.
+  // Of the slower half, those whose difference from the best is clear, and is one.
   void drop_slower() {
     const int leader = best();
     if (leader < 0) return;
@@ -95,7 +95,8 @@ class Racing {
     }
     const double middle = median(medians);
     for (Runner& runner : runners_) {
-      if (!runner.racing || runner.summary.median < middle) continue;
+      const bool same = runner.summary.median <= (1 + kNoDifference) * fastest.median;
+      if (!runner.racing || runner.summary.median < middle || same) continue;
       if (clearly_faster(fastest, runner.summary)) drop(&runner, fastest.median);
     }
   }

@@ -1,0 +1,176 @@
+// hit_path.cc: what gqa_run costs above the bare launch.
+// Owns: the hit path (argument checks, signature, look-up, launch) measured on a device whose launch does nothing,
+// against that launch alone. With --check it measures quietly and exits 1 if the median is over the bound.
+// Never: tunes anything that is timed; the shape is made ready first.
+// Threads: one, and --benchmark_filter=threads for several on one session.
+#include <benchmark/benchmark.h>
+#include <dlpack/dlpack.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "runtime/args.h"
+#include "runtime/session.h"
+
+namespace gqa {
+namespace {
+
+constexpr double kMostNanoseconds = 1000;
+
+// A kernel whose launch does nothing that the compiler could leave out.
+class EmptyKernel : public Kernel {
+ public:
+  Status launch(const Call& call) const override {
+    benchmark::DoNotOptimize(&call);
+    return {};
+  }
+};
+
+class EmptyTrial : public Trial {
+ public:
+  Verdict verify(const Kernel&) override { return {true, 0, 1, ""}; }
+  Status time(const Kernel&, int samples, std::vector<double>* microseconds) override {
+    microseconds->insert(microseconds->end(), static_cast<std::size_t>(samples), 1.0);
+    return {};
+  }
+};
+
+class EmptyDevice : public Device {
+ public:
+  const DeviceSpec& spec() const override { return spec_; }
+  std::string compiler() const override { return "none"; }
+  std::string timing_method() const override { return "none"; }
+  std::string source(const Problem&, const Candidate& candidate) const override { return kernel_text(candidate); }
+  Status compile(const Problem&, const Candidate&, Binary*) const override { return {}; }
+  Status load(const Problem&, const Candidate&, const Binary&, std::unique_ptr<Kernel>* kernel) override {
+    *kernel = std::make_unique<EmptyKernel>();
+    return {};
+  }
+  Status make_trial(const Problem&, std::unique_ptr<Trial>* trial) override {
+    *trial = std::make_unique<EmptyTrial>();
+    return {};
+  }
+  bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }
+
+ private:
+  DeviceSpec spec_ = *DeviceSpec::for_arch("sm_80");
+};
+
+struct Tensor {
+  Tensor(std::uintptr_t address, std::int64_t length, std::int64_t heads) : shape{4, length, heads, 128} {
+    strides[3] = 1;
+    for (int i = 3; i > 0; --i) strides[i - 1] = strides[i] * shape[i];
+    tensor = {reinterpret_cast<void*>(address), {kDLCUDA, 0}, 4, {kDLBfloat, 16, 1}, shape, strides, 0};
+  }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  std::int64_t shape[4], strides[4];
+  DLTensor tensor;
+};
+
+// A session with twenty shapes ready, and a decode call of one of them.
+class Setting {
+ public:
+  Setting() {
+    cache::Store::Options store;
+    store.mode = cache::Mode::kOff;
+    SessionOptions options;
+    options.tuning = Tuning::kGuess;
+    session_ = std::make_unique<Session>(std::make_unique<EmptyDevice>(), cache::Store::open(store), options);
+    Problem problem;
+    problem.head_dim = problem.head_dim_v = 128;
+    problem.q_heads = 32;
+    problem.kv_heads = 8;
+    problem.q_len = 1;
+    problem.batch = 4;
+    for (int i = 0; i < 20; ++i) {
+      problem.kv_len = 64 << (i / 2) | (i % 2 == 1 ? 32 << (i / 2) : 0);
+      ready_ = ready_ && session_->ready(problem).ok();
+    }
+    ready_ = ready_ && run().ok();
+  }
+
+  bool ready() const { return ready_; }
+
+  // What gqa_run does once its handle is known.
+  Status run() const {
+    Call call;
+    if (Status status =
+            make_call(session_->device(), &q_.tensor, &k_.tensor, &v_.tensor, &out_.tensor, &options_, &call);
+        !status.ok()) {
+      return status;
+    }
+    return session_->run(call);
+  }
+
+  Status launch() const { return bare_->launch(call_); }
+
+ private:
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Kernel> bare_ = std::make_unique<EmptyKernel>();
+  Tensor q_{1u << 28, 1, 32}, k_{1u << 29, 3000, 8}, v_{1u << 30, 3000, 8}, out_{1u << 31, 1, 32};
+  gqa_call options_ = {sizeof(gqa_call), 0, 1, nullptr, nullptr};
+  Call call_;
+  bool ready_ = true;
+};
+
+Setting& setting() {
+  static Setting made;
+  return made;
+}
+
+void bare_launch(benchmark::State& state) {
+  for (auto unused : state) benchmark::DoNotOptimize(setting().launch().ok());
+}
+
+void hit(benchmark::State& state) {
+  if (!setting().ready()) return state.SkipWithError("the session could not be made ready");
+  for (auto unused : state) benchmark::DoNotOptimize(setting().run().ok());
+}
+
+BENCHMARK(bare_launch);
+BENCHMARK(hit);
+BENCHMARK(hit)->Name("hit/threads")->Threads(2)->UseRealTime();
+
+// Median nanoseconds a call, over 31 batches.
+template <typename Work>
+double nanoseconds(const Work& work) {
+  constexpr int kBatches = 31, kCalls = 20000;
+  std::vector<double> batches;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) benchmark::DoNotOptimize(work());
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
+    batches.push_back(took.count() / kCalls);
+  }
+  std::nth_element(batches.begin(), batches.begin() + kBatches / 2, batches.end());
+  return batches[kBatches / 2];
+}
+
+// 0: within the bound.
+int compare() {
+  if (!setting().ready()) {
+    std::fprintf(stderr, "the session could not be made ready\n");
+    return 1;
+  }
+  const double bare = nanoseconds([] { return setting().launch().ok(); });
+  const double whole = nanoseconds([] { return setting().run().ok(); });
+  std::printf("bare launch %.1f ns, hit %.1f ns: gqa_run adds %.1f ns (at most %.0f)\n", bare, whole, whole - bare,
+              kMostNanoseconds);
+  return whole - bare <= kMostNanoseconds ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace gqa
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  return gqa::compare();
+}
