@@ -221,7 +221,7 @@ TEST(Store, AFileThatIsReplacedIsFollowed) {
   EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("c")));
 }
 
-// SQLite removes "-wal" by name when the last user of a file closes it; by then the name may be another file's.
+// The last user of a file removes "-wal" by name as it closes; by then the name may be another file's.
 TEST(Store, ClosingAFileThatWasMovedSparesItsSuccessorsWal) {
   const TempFolder folder;
   auto old = open_store(folder.file());
