@@ -155,13 +155,13 @@ TEST_F(TunerTest, WithoutACompilerTheCallSaysSo) {
 TEST_F(TunerTest, WhatSpillsIsUsedOnlyIfNothingElseIs) {
   const std::string spilling = best_kernel();
   world_.microseconds = [&](const Candidate& c) { return kernel_text(c) == spilling ? 1.0 : 10.0; };
-  world_.spill_bytes = [&](const Candidate& c) { return kernel_text(c) == spilling ? 64 : 0; };
+  world_.spill_bytes = [&](const Candidate& c) { return kernel_text(c) == spilling ? 512 : 0; };
   ASSERT_TRUE(run().ok());
   EXPECT_NE(kernel_text(tuned_.candidate), spilling);
   ASSERT_FALSE(with_outcome("spilled").empty());
-  EXPECT_NE(with_outcome("spilled").front().detail.find("64 bytes"), std::string::npos);
+  EXPECT_NE(with_outcome("spilled").front().detail.find("512 bytes"), std::string::npos);
 
-  world_.spill_bytes = [](const Candidate&) { return 64; };
+  world_.spill_bytes = [](const Candidate&) { return 512; };
   ASSERT_TRUE(run().ok());
   EXPECT_EQ(kernel_text(tuned_.candidate), spilling);
 }
