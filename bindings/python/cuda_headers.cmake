@@ -1,5 +1,6 @@
-# Included right after project() by a pip build: where the machine has no CUDA toolkit, takes cuda.h from the wheel that
-# pyproject.toml lists as a build requirement. Sets the same cache entry as the top CMakeLists.txt, which then looks no more.
+# Included right after project() by a pip build: takes cuda.h from the wheel that pyproject.toml lists as a build
+# requirement, so that no CUDA toolkit is needed; without that wheel (no build isolation), from a toolkit. Sets the cache
+# entry that the top CMakeLists.txt would, which then looks no more.
 find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module)
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "import sys; print(';'.join(p for p in sys.path if p))"

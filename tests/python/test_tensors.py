@@ -126,19 +126,20 @@ def test_array_refuses_what_it_cannot_export(shared):
         out.__dlpack__(copy=True)
 
 
-def test_exports_are_given_back(shared):
+@pytest.mark.parametrize("wrap", [Producer, lambda array: array], ids=["capsule", "buffer"])
+@pytest.mark.parametrize("bad", [False, True], ids=["good", "refused"])
+def test_exports_are_given_back(shared, wrap, bad):
     """Neither a good nor a refused call keeps a producer's memory alive."""
-    for bad in (False, True):
-        q, k, v = make_qkv()
-        gone = weakref.ref(q)
-        try:
-            shared.attention(Producer(q), Producer(k[:, :, :0] if bad else k), Producer(v))
-            assert not bad
-        except gqa.GqaError:
-            assert bad
-        del q
-        gc.collect()
-        assert gone() is None
+    q, k, v = make_qkv(kv_heads=2, q_heads=3 if bad else 2)
+    gone = weakref.ref(q)
+    try:
+        shared.attention(wrap(q), wrap(k), wrap(v))
+        assert not bad
+    except gqa.GqaValueError as error:
+        assert bad and error.status == gqa.Status.ERROR_HEADS
+    del q
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_bare_capsule_is_refused(shared):
