@@ -3,6 +3,8 @@
 #include "runtime/session.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <barrier>
 #include <mutex>
@@ -100,6 +102,27 @@ TEST_F(SessionTest, SixteenThreadsThatMissOnOneShapeTuneOnce) {
   EXPECT_EQ(good, 16);
   EXPECT_EQ(world_.trials, 1);
   EXPECT_EQ(world_.launches, 16);
+}
+
+TEST_F(SessionTest, SixteenProcessesThatMissOnOneShapeTuneOnce) {
+  constexpr int kFailed = 100;
+  world_.compile_seconds = 0.02;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 16; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(open()->run(call_of(small_problem())).ok() ? world_.trials.load() : kFailed);
+    children.push_back(child);
+  }
+  int tuned = 0;
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_LT(WEXITSTATUS(status), kFailed);
+    tuned += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(tuned, 1);
 }
 
 TEST_F(SessionTest, DifferentShapesAreNeverTimedAtOnce) {
