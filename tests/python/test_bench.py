@@ -44,7 +44,9 @@ def test_ratio_is_taken_within_rounds():
     """A clock that drifts by 4 between rounds moves every time and no ratio."""
     report = pytest.importorskip("gqa.bench.report")
     times = {"gqa": [1.0, 2.0, 4.0], "slow": [3.0, 6.0, 12.0], "fast": [2.0, 4.0, 8.0]}
-    result = report.Result(shapes.parse(SPEC), 1, times, {"gqa": 0.0, "slow": 0.0, "fast": 0.0}, {"gone": "no such thing"})
+    result = report.Result(
+        shapes.parse(SPEC), 1, times, {"gqa": 0.0, "slow": 0.0, "fast": 0.0}, {"gone": "no such thing"}
+    )
     assert result.ratio("slow") == 3.0 and result.best_peer() == "fast"
     assert "best peer / gqa = 2.000 (fast" in report.summary(result)
     assert "failed: no such thing" in report.table([result])

@@ -106,9 +106,7 @@ def test_empty(handle):
 
 def test_last_stride(handle):
     q, k, v = make_qkv(head_dim=64)
-    refused(
-        lambda: handle.attention(q[..., ::2], k[..., ::2], v[..., ::2]), gqa.GqaValueError, Status.ERROR_STRIDE, 2
-    )
+    refused(lambda: handle.attention(q[..., ::2], k[..., ::2], v[..., ::2]), gqa.GqaValueError, Status.ERROR_STRIDE, 2)
 
 
 def test_stride_that_is_no_multiple_of_an_element(handle):

@@ -81,7 +81,9 @@ def test_types_check(tmp_path):
 def test_the_command():
     command = Path(sysconfig.get_path("scripts")) / "gqa-cache"
     assert command.is_file(), f"{command} was not installed"
-    done = subprocess.run([command, "--help"], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": ""})
+    done = subprocess.run(
+        [command, "--help"], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": ""}
+    )
     assert done.returncode == 0 and "warm" in done.stdout, done.stderr
 
 

@@ -3,8 +3,8 @@
     import gqa
     out = gqa.attention(q, k, v, causal=True)
 
-q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float16 or bfloat16, of anything
-that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
+q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float16 or bfloat16, of
+anything that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
 first call of a shape searches, compiles, verifies and times; from then on it is a look-up and a launch.
 
 Never: imports a framework. Threads: everything here may be called from many threads at once.
@@ -57,7 +57,7 @@ def attention(
 ) -> Any:
     """softmax(q k^T * scale + mask) v, in q's framework, on q's device.
 
-    causal: query i sees keys j <= i + kv_len - q_len. scale: None for 1/sqrt(head_dim). out: a tensor to write, returned.
+    causal: query i sees keys j <= i + kv_len - q_len. scale: None for 1/sqrt(head_dim). out: a tensor to write.
     return_lse: returns (out, lse), lse (batch, q_heads, q_len) float32, the natural log of the sum of exp(scores).
     Raises GqaValueError, GqaTypeError or GqaError.
     """

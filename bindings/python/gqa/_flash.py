@@ -32,8 +32,8 @@ def flash_attn_func(
 
     Returns out; with return_softmax_lse (out, softmax_lse); with return_attn_probs (out, softmax_lse, None), as
     FlashAttention does without dropout. deterministic concerns the backward pass; num_splits and pack_gqa are the
-    tuner's to choose. dropout_p, window_size, softcap and alibi_slopes raise NotImplementedError where they ask for more
-    than plain attention.
+    tuner's to choose. dropout_p, window_size, softcap and alibi_slopes raise NotImplementedError where they ask for
+    more than plain attention.
     """
     _refuse("dropout_p", dropout_p, dropout_p == 0.0, "0.0")
     _refuse("window_size", window_size, all(side in (-1, None) for side in window_size), "(-1, -1)")

@@ -15,9 +15,7 @@ class Handle:
         nvrtc_path: Optional[str],
         log: Optional[Callable[[str, str], None]],
     ) -> None: ...
-    def run(
-        self, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float, causal: bool, stream: int
-    ) -> None: ...
+    def run(self, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float, causal: bool, stream: int) -> None: ...
     def warm(
         self,
         *,

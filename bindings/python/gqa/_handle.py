@@ -27,8 +27,8 @@ class Handle:
     device: "auto" (None: a GPU if there is one, else the host), "cuda", "cuda:N" or "host".
     cache_path: the cache file; None: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
     cache_mode: "read-write", "read-only" or "off".
-    tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the cost
-        model's best guess) or "cached-only" (fail).
+    tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the
+        cost model's best guess) or "cached-only" (fail).
     tuning_budget: seconds; None: the library's default. threads: None: all cores.
     nvrtc_path: an explicit libnvrtc. log: called as log("info" | "warning", message), from any thread.
     """
@@ -137,7 +137,7 @@ def _one_of(name: str, value: str, known: "dict[str, int]") -> int:
 
 
 def _is_bfloat16(dtype: Any) -> bool:
-    """"bfloat16", torch.bfloat16, numpy.dtype("float16"), numpy.float16, ..."""
+    """ "bfloat16", torch.bfloat16, numpy.dtype("float16"), numpy.float16, ..."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = name.replace("torch.", "")
     if name in _DTYPES:

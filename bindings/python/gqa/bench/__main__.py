@@ -48,7 +48,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=_positive, default=_ROUNDS, help=f"rounds to time ({_ROUNDS})")
     parser.add_argument("--cache", metavar="PATH", help="gqa's cache file; default: gqa's own default")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="what gqa may spend on a shape never seen")
-    parser.add_argument("--threads", type=_positive, default=len(os.sched_getaffinity(0)), help="of every library, on a CPU")
+    parser.add_argument(
+        "--threads", type=_positive, default=len(os.sched_getaffinity(0)), help="of every library, on a CPU"
+    )
     return parser
 
 

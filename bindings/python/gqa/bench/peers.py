@@ -82,7 +82,9 @@ def _is_causal(shape: Shape) -> bool:
 def _sdpa(shape: Shape, inputs: Inputs) -> Call:
     q, k, v = (tensor.transpose(1, 2) for tensor in inputs)
     causal, grouped = _is_causal(shape), shape.q_heads != shape.kv_heads
-    return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped).transpose(1, 2)
+    return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped).transpose(
+        1, 2
+    )
 
 
 def _sdpa_repeated(shape: Shape, inputs: Inputs) -> Call:

@@ -75,7 +75,8 @@ def parse(text: str) -> Shape:
             sizes[_FIELDS[name]] = int(value)
         else:
             raise ValueError(
-                f"'{item}' in shape '{text}' means nothing; expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|fp16 or causal"
+                f"'{item}' in shape '{text}' means nothing; "
+                "expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|fp16 or causal"
             )
     missing = [short for short, name in _FIELDS.items() if name not in sizes and short != "dv"]
     if missing:
