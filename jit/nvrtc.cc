@@ -63,6 +63,19 @@ void add_given(const std::string& path, std::vector<std::string>* files) {
     files->push_back(path);
 }
 
+// NVIDIA's wheels, seen from a package in site-packages or from a command in a virtual environment's bin.
+void add_wheels(const std::string& own, std::vector<std::string>* files) {
+  std::vector<std::string> sites = {own + "/.."};
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(own + "/../lib", ignored))
+    if (entry.path().filename().string().rfind("python3", 0) == 0)
+      sites.push_back(entry.path().string() + "/site-packages");
+  for (const std::string& site : sites) {
+    add_folder(site + "/nvidia/cu13/lib", files);
+    add_folder(site + "/nvidia/cuda_nvrtc/lib", files);
+  }
+}
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -101,8 +114,7 @@ std::vector<std::string> Nvrtc::search_order(const std::string& explicit_path) {
   add_given(environment("GQA_NVRTC"), &files);
   const std::string own = own_folder();
   add_folder(own, &files);
-  add_folder(own + "/../nvidia/cu13/lib", &files);
-  add_folder(own + "/../nvidia/cuda_nvrtc/lib", &files);
+  add_wheels(own, &files);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string root = environment(variable); !root.empty()) add_folder(root + "/lib64", &files);
   add_folder("/usr/local/cuda/lib64", &files);

@@ -6,7 +6,9 @@
 // Where libnvrtc is looked for, in this order; the first that loads is taken:
 //   1. the path given (gqa_options.nvrtc_path), then $GQA_NVRTC; a file, or a folder that holds one;
 //   2. beside this library;
-//   3. NVIDIA's wheels in the same site-packages: ../nvidia/cu13/lib, ../nvidia/cuda_nvrtc/lib;
+//   3. NVIDIA's wheels, nvidia/cu13/lib and nvidia/cuda_nvrtc/lib, in the site-packages that hold this library or
+//   belong to
+//      the environment whose bin holds this command;
 //   4. a toolkit: $CUDA_HOME/lib64, $CUDA_PATH/lib64, /usr/local/cuda/lib64;
 //   5. the loader's own search (LD_LIBRARY_PATH, ldconfig).
 #pragma once

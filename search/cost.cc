@@ -1,7 +1,7 @@
 // cost.cc: how long a candidate should take; see space.h. A model that orders candidates, not a clock: its constants
-// are typical of the devices in device_spec.cc, and timing has the last word. Owns: predict_us: work a key step, what
-// hides what inside a processor, waves, memory, merges. Never: decides what may run (prune.cc does). Threads: pure
-// functions.
+// were fitted to 1,000 timed candidates on an H200 (docs/performance.md), and timing has the last word. Owns:
+// predict_us: work a key step, what hides what inside a processor, waves, memory, merges. Never: decides what may run
+// (prune.cc does). Threads: pure functions.
 #include <algorithm>
 #include <cmath>
 
@@ -11,17 +11,17 @@
 namespace gqa {
 namespace {
 
-constexpr double kClock = 1.7e9;                // Hz
-constexpr double kSharedBytesAClock = 128;      // of a processor's shared memory
-constexpr double kClocksAScore = 0.125;         // exp, scale, maximum and sum, over a processor's lanes
-constexpr double kL2BytesAProcessor = 42e9;     // bytes/s a processor gets from L2 with all of them reading
-constexpr double kMostBytesAProcessor = 100e9;  // bytes/s it can take alone
-constexpr double kMemoryLatency = 0.75e-6;      // s
-constexpr double kLaunch = 2.2e-6;              // s
-constexpr double kProlog = 1.2e-6;              // s: queries and the first keys arrive, the last rows leave
-constexpr double kArrive = 1.5e-6;              // s: fence, counter, first partials
-constexpr double kPackedRows = 1.03;            // a division a row where heads are packed
-constexpr int kBlockReserve = 1024;             // bytes of shared memory the driver takes for each block
+constexpr double kClock = 1.8e9;               // Hz
+constexpr double kSharedBytesAClock = 128;     // of a processor's shared memory
+constexpr double kClocksAScore = 0.10;         // exp, scale, maximum and sum, over a processor's lanes
+constexpr double kClocksAnOutput = 0.018;      // rescaling, a row and dimension
+constexpr double kL2BytesAProcessor = 45e9;    // bytes/s a processor gets from L2 with all of them reading
+constexpr double kMostBytesAProcessor = 45e9;  // bytes/s it can take alone
+constexpr double kMemoryLatency = 0.46e-6;     // s
+constexpr double kLaunch = 2.2e-6;             // s
+constexpr double kProlog = 3.4e-6;             // s: queries and the first keys arrive, the last rows leave
+constexpr double kArrive = 4.4e-6;             // s: fence, counter, first partials
+constexpr int kBlockReserve = 1024;            // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
 // What a tile's keys cost. Steps differ between tiles only under a causal mask.
@@ -81,8 +81,8 @@ void fill_step_clocks(Model* m) {
   const double rows = double{1} * c.tile_m * (split ? c.warps : 1), keys = c.tile_n;
   const double kv_tile = 2 * keys * m->width() * (split ? c.warps : 1);
   const double matrix = 2 * rows * keys * m->width() / (m->device.tensor_flops / m->processors() / kClock);
-  const double shared = (kv_tile * (split ? 2 : c.warps + 1) + 2 * rows * m->p.head_dim) / kSharedBytesAClock;
-  const double softmax = rows * (keys * kClocksAScore + m->p.head_dim_v / 128.0);
+  const double shared = (kv_tile * (split ? 2 : 1.05 * c.warps + 1) + 2 * rows * m->p.head_dim) / kSharedBytesAClock;
+  const double softmax = rows * (keys * kClocksAScore + m->p.head_dim_v * kClocksAnOutput);
   m->busy_clocks = std::max({matrix, shared, softmax});
   m->other_clocks = matrix + shared + softmax - m->busy_clocks;
 }
@@ -91,12 +91,12 @@ void fill_step_clocks(Model* m) {
 double step_seconds(const Model& m, int together) {
   const auto clocks = [&](int blocks) {
     const double warps = std::max(0.25, double{1} * blocks * m.c.warps / kSchedulers);  // a scheduler
-    const double exposed = m.other_clocks * std::min(1.0, 0.8 / warps);
+    const double exposed = m.other_clocks * std::min(1.0, 0.55 / warps);
     // Fewer warps than schedulers leave units idle: a warp uses one scheduler's share of them.
     const double idle = std::max(1.0, 1 / warps);
-    return blocks * (m.busy_clocks + exposed) * (1 + 0.25 / std::max(1.0, warps)) * idle;
+    return blocks * (m.busy_clocks + exposed) * idle;
   };
-  const double wait = m.c.skeleton == Skeleton::kFlash ? (m.c.stages == 1 ? 900 : 250) : 150;
+  const double wait = m.c.skeleton == Skeleton::kFlash ? (m.c.stages == 1 ? 12 : 240) : 74;
   return std::max(clocks(together), clocks(1) + wait) / kClock;
 }
 
@@ -148,7 +148,7 @@ double flash_seconds(const Model& m) {
       m.blocks() * m.steps.average * step_bytes / (std::min(m.blocks(), m.processors()) * kL2BytesAProcessor);
   const double memory = memory_seconds(m, bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes());
   const double waves = std::ceil(m.blocks() / (m.processors() * m.resident));
-  const double compute = flash_compute(m) * (m.c.pack > 1 ? kPackedRows : 1);
+  const double compute = flash_compute(m);
   const double longest = std::max({compute, l2, memory});
   return kLaunch + longest + kProlog * (1 + (waves - 1) / m.resident);
 }
@@ -176,7 +176,7 @@ double split_seconds(const Model& m) {
   const double waves = std::ceil(m.blocks() / (m.processors() * m.resident));
   // The chain of one warp's steps and the memory's pace overlap, but not wholly.
   const double longest = std::max({compute, l2, memory}), second = std::min(compute, memory);
-  return kLaunch + longest + 0.15 * second + kProlog * (1 + (waves - 1) / m.resident) + merge_seconds(m);
+  return kLaunch + longest + 0.19 * second + kProlog * (1 + (waves - 1) / m.resident) + merge_seconds(m);
 }
 
 // Threads run whole tiles; a small tile spends its time on widening 16-bit keys and on loop ends.

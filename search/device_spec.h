@@ -23,9 +23,9 @@ struct DeviceSpec {
   int smem_per_processor = 0;  // bytes; host: 0
   int registers_per_processor = 65536;
   int threads_per_processor = 2048;
-  std::int64_t l2_bytes = 0;   // host: last-level cache
-  double tensor_flops = 0;     // dense 16-bit FLOP/s reachable with mma.sync (host: vector units), an estimate
-  double memory_bandwidth = 0; // bytes/s, an estimate
+  std::int64_t l2_bytes = 0;    // host: last-level cache
+  double tensor_flops = 0;      // dense 16-bit FLOP/s of mma.sync at its peak (host: vector units), an estimate
+  double memory_bandwidth = 0;  // bytes/s, an estimate
 
   // What a winner is bound to: arch, processor count, shared memory and L2 sizes; never the product's name.
   std::string identity() const;
