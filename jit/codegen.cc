@@ -1,3 +1,4 @@
+// codegen.cc: see codegen.h.
 #include "jit/codegen.h"
 
 #include <sstream>

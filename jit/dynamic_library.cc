@@ -1,3 +1,4 @@
+// dynamic_library.cc: see dynamic_library.h.
 #include "jit/dynamic_library.h"
 
 #include <dlfcn.h>

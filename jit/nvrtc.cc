@@ -1,3 +1,4 @@
+// nvrtc.cc: see nvrtc.h.
 #include "jit/nvrtc.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// ptxas_log.cc: see ptxas_log.h.
 #include "jit/ptxas_log.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// verify.cc: see verify.h.
 #include "runtime/verify.h"
 
 #include <algorithm>

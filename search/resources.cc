@@ -1,3 +1,4 @@
+// resources.cc: see resources.h.
 #include "search/resources.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// checker.cc: see checker.h.
 #include "runtime/cuda/checker.h"
 
 #include <algorithm>

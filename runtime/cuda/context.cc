@@ -1,3 +1,4 @@
+// context.cc: see context.h.
 #include "runtime/cuda/context.h"
 
 #include <utility>

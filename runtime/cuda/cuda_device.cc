@@ -1,3 +1,4 @@
+// cuda_device.cc: see cuda_device.h.
 #include "runtime/cuda/cuda_device.h"
 
 #include <dlpack/dlpack.h>
@@ -133,6 +134,11 @@ Status CudaDevice::make_trial(const Problem& problem, std::unique_ptr<Trial>* tr
 
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
   return (dl_device_type == kDLCUDA || dl_device_type == kDLCUDAManaged) && dl_device_id == ordinal_;
+}
+
+std::string CudaDevice::driver() const {
+  const int version = shared_->context.driver().version;
+  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 bool CudaDevice::capturing(void* stream) const {

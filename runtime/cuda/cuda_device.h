@@ -53,6 +53,7 @@ class CudaDevice final : public CudaCompiler {
               std::unique_ptr<Kernel>* kernel) override;
   Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
+  std::string driver() const override;
   bool capturing(void* stream) const override;
 
  private:

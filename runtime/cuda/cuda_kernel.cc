@@ -1,3 +1,4 @@
+// cuda_kernel.cc: see cuda_kernel.h.
 #include "runtime/cuda/cuda_kernel.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// cuda_trial.cc: see cuda_trial.h.
 #include "runtime/cuda/cuda_trial.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// driver.cc: see driver.h.
 #include "runtime/cuda/driver.h"
 
 #include <cstdio>

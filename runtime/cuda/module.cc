@@ -1,3 +1,4 @@
+// module.cc: see module.h.
 #include "runtime/cuda/module.h"
 
 #include <cstdint>

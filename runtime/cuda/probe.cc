@@ -1,3 +1,4 @@
+// probe.cc: see probe.h.
 #include "runtime/cuda/probe.h"
 
 #include <memory>

@@ -1,3 +1,4 @@
+// workspace.cc: see workspace.h.
 #include "runtime/cuda/workspace.h"
 
 #include <algorithm>

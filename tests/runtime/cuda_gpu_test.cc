@@ -73,21 +73,23 @@ class CudaGpu : public ::testing::Test {
     return chosen;
   }
 
-  void expect_verified(const Problem& problem, const std::vector<Candidate>& candidates) {
-    ASSERT_FALSE(candidates.empty()) << to_text(problem);
+  // Compiles, loads and verifies each; the first that fails is named.
+  ::testing::AssertionResult verified(const Problem& problem, const std::vector<Candidate>& candidates) {
+    if (candidates.empty()) return ::testing::AssertionFailure() << to_text(problem) << ": no candidate";
     std::unique_ptr<Trial> trial;
-    const Status made = device_->make_trial(problem, &trial);
-    ASSERT_TRUE(made.ok()) << to_text(problem) << ": " << made.message();
+    if (const Status made = device_->make_trial(problem, &trial); !made.ok())
+      return ::testing::AssertionFailure() << to_text(problem) << ": " << made.message();
     for (const Compiled& one : compile_all(*device_, problem, candidates)) {
-      const std::string what = to_text(problem) + " | " + to_text(one.candidate);
-      ASSERT_TRUE(one.status.ok()) << what << ": " << one.status.message();
+      const std::string what = to_text(problem) + " | " + to_text(one.candidate) + ": ";
+      if (!one.status.ok()) return ::testing::AssertionFailure() << what << one.status.message();
       std::unique_ptr<Kernel> kernel;
-      const Status loaded = device_->load(problem, one.candidate, one.binary, &kernel);
-      ASSERT_TRUE(loaded.ok()) << what << ": " << loaded.message();
+      if (const Status loaded = device_->load(problem, one.candidate, one.binary, &kernel); !loaded.ok())
+        return ::testing::AssertionFailure() << what << loaded.message();
       const Verdict verdict = trial->verify(*kernel);
-      EXPECT_TRUE(verdict.passed) << what << ": " << verdict.reason;
-      EXPECT_GT(verdict.bound, 0) << what;
+      if (!verdict.passed) return ::testing::AssertionFailure() << what << verdict.reason;
+      if (!(verdict.bound > 0)) return ::testing::AssertionFailure() << what << "a bound of " << verdict.bound;
     }
+    return ::testing::AssertionSuccess();
   }
 
   std::unique_ptr<Kernel> kernel_for(const Problem& compiled_for, const Problem& loaded_for, const Candidate& compiled,
@@ -107,7 +109,7 @@ TEST_F(CudaGpu, EveryHeadDim) {
     for (const char* rest : {",hq=8,hk=2,sq=130,sk=130,dtype=bf16,causal", ",hq=6,hk=6,sq=77,sk=300,dtype=f16",
                              ",hq=8,hk=2,sq=1,sk=1000,dtype=bf16"}) {
       const Problem problem = problem_of("b=2,d=" + std::to_string(d) + rest);
-      expect_verified(problem, best(problem, 3));
+      EXPECT_TRUE(verified(problem, best(problem, 3)));
     }
 }
 
@@ -115,7 +117,7 @@ TEST_F(CudaGpu, HeadDimOfVDiffers) {
   for (const char* dims : {"d=192,dv=128", "d=128,dv=192", "d=64,dv=256", "d=256,dv=32", "d=80,dv=112"})
     for (const char* rest : {",hq=4,hk=2,sq=200,sk=200,causal", ",hq=4,hk=2,sq=2,sk=700"}) {
       const Problem problem = problem_of(std::string("b=1,") + dims + rest);
-      expect_verified(problem, best(problem, 3));
+      EXPECT_TRUE(verified(problem, best(problem, 3)));
     }
 }
 
@@ -124,7 +126,7 @@ TEST_F(CudaGpu, EveryGroup) {
        {"hq=4,hk=4", "hq=10,hk=2", "hq=6,hk=1", "hq=14,hk=2", "hq=16,hk=1", "hq=24,hk=8", "hq=71,hk=1"})
     for (const char* rest : {",sq=1,sk=513,d=64", ",sq=3,sk=900,d=128,causal", ",sq=150,sk=150,d=64,causal"}) {
       const Problem problem = problem_of(std::string("b=3,") + heads + rest);
-      expect_verified(problem, best(problem, 3));
+      EXPECT_TRUE(verified(problem, best(problem, 3)));
     }
 }
 
@@ -133,7 +135,7 @@ TEST_F(CudaGpu, AnyLengths) {
                               "sq=255,sk=1023", "sq=1000,sk=333", "sq=17,sk=4099"})
     for (const char* mask : {"", ",causal"}) {
       const Problem problem = problem_of(std::string("b=2,hq=4,hk=2,d=128,") + lengths + mask);
-      expect_verified(problem, best(problem, 4));
+      EXPECT_TRUE(verified(problem, best(problem, 4)));
     }
 }
 
@@ -141,14 +143,14 @@ TEST_F(CudaGpu, RowsAlignedToTheirElementsOnly) {
   for (const char* text : {"b=1,hq=4,hk=2,sq=100,sk=100,d=128,causal,align=2", "b=2,hq=8,hk=1,sq=1,sk=400,d=80,align=2",
                            "b=1,hq=4,hk=4,sq=70,sk=90,d=192,dv=128,dtype=f16,align=2"}) {
     const Problem problem = problem_of(text);
-    expect_verified(problem, best(problem, 3));
+    EXPECT_TRUE(verified(problem, best(problem, 3)));
   }
 }
 
 TEST_F(CudaGpu, BatchTimesHeadsPast65535) {
   for (const char* text : {"b=2100,hq=32,hk=32,sq=1,sk=16,d=32", "b=1100,hq=64,hk=8,sq=16,sk=16,d=64,causal"}) {
     const Problem problem = problem_of(text);
-    expect_verified(problem, best(problem, 2));
+    EXPECT_TRUE(verified(problem, best(problem, 2)));
   }
 }
 
@@ -160,7 +162,7 @@ TEST_F(CudaGpu, EveryTileOfTheSpace) {
     std::set<std::string> seen;
     for (const Ranked& ranked : enumerate(problem, device_->spec()).ranked)
       if (seen.insert(kernel_text(ranked.candidate)).second) all.push_back(ranked.candidate);
-    expect_verified(problem, all);
+    EXPECT_TRUE(verified(problem, all));
   }
 }
 
@@ -176,8 +178,8 @@ TEST_F(CudaGpu, EverySplitCountAndOrder) {
   const Problem prefill = problem_of("b=2,hq=8,hk=2,sq=300,sk=300,d=128,causal");
   Candidate flash;
   ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=2 splits=1 order=1", &flash).ok());
-  expect_verified(problem, all);
-  expect_verified(prefill, {flash});
+  EXPECT_TRUE(verified(problem, all));
+  EXPECT_TRUE(verified(prefill, {flash}));
 }
 
 // ---- what verification must catch
