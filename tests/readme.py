@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Runs the README's C and Python examples as they are printed.
+
+Owns: taking the fenced blocks marked ```c and ```python out of README.md, building and running each in a folder of its
+own. Checks its own reading of Markdown first.
+Never: changes an example; a block that cannot stand alone is not marked c or python. One thread.
+
+  readme.py c BUILD_FOLDER SOURCE_ROOT    compiles each C block against runtime/gqa.h and libgqa.so and runs it
+  readme.py python PYTHON SOURCE_ROOT     runs each Python block with this interpreter
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text, language):
+    """(line number, text) of every fenced block of a language."""
+    return [(text.count("\n", 0, match.start(2)) + 1, match[2]) for match in FENCE.finditer(text)
+            if match[1] == language]
+
+
+def self_check():
+    sample = "a\n```c\nint x;\n```\n```\nplain\n```\n```python\nimport os\n\nos\n```\n```c\ny\n```\n"
+    assert blocks(sample, "c") == [(3, "int x;\n"), (14, "y\n")], blocks(sample, "c")
+    assert blocks(sample, "python") == [(9, "import os\n\nos\n")], blocks(sample, "python")
+
+
+def run(command, folder, what):
+    # Each example starts with an empty cache file, in the folder that goes away with it.
+    environment = dict(os.environ, GQA_CACHE=str(Path(folder, "cache.db")))
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"{what}: {command[0]} ended with {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def run_c(build, root, folder, code, what):
+    Path(folder, "example.c").write_text(code)
+    program = str(Path(folder, "example"))
+    compiler = os.environ.get("CC", "cc")
+    run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{root / 'runtime'}", "example.c", "-o", program,
+         f"-L{build}", "-lgqa", "-lm", f"-Wl,-rpath,{build}"], folder, what)
+    return run([program], folder, what)
+
+
+def run_python(python, folder, code, what):
+    Path(folder, "example.py").write_text(code)
+    return run([python, "example.py"], folder, what)
+
+
+def main():
+    self_check()
+    if len(sys.argv) != 4 or sys.argv[1] not in ("c", "python"):
+        sys.exit(__doc__)
+    language, tool, root = sys.argv[1], os.path.abspath(sys.argv[2]), Path(sys.argv[3]).resolve()
+    readme = root / "README.md"
+    if not readme.is_file():
+        sys.exit(f"{readme} is not there: expected the root of the source tree")
+    found = blocks(readme.read_text(), language)
+    if not found:
+        sys.exit(f"README.md has no block marked ```{language}: expected an example")
+    for line, code in found:
+        what = f"README.md:{line}"
+        with tempfile.TemporaryDirectory() as folder:
+            if language == "c":
+                output = run_c(tool, root, folder, code, what)
+            else:
+                output = run_python(tool, folder, code, what)
+        print(f"{what}: runs{': ' + output.strip() if output.strip() else ''}")
+    print(f"{len(found)} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
