@@ -1,0 +1,27 @@
+// host_kernel.h: a candidate run on the CPU.
+// Owns: the walk over row tiles (flash) or over row tiles and shares of their keys (split, then the merge), longest
+// tiles first.
+// Never: allocates once warm: scratch and partials are a thread's own and only grow.
+// Threads: launch() from many threads at once; each call returns when its work is done.
+#pragma once
+
+#include "runtime/device.h"
+#include "runtime/host/tile.h"
+
+namespace gqa {
+
+class HostKernel final : public Kernel {
+ public:
+  HostKernel(const Candidate& candidate, int threads) : candidate_(candidate), threads_(threads) {}
+  Status launch(const Call& call) const override;
+
+ private:
+  Tile tile_at(const Call& call, std::int64_t index) const;
+  void run_flash(const Call& call, std::int64_t tiles) const;
+  void run_split(const Call& call, std::int64_t tiles) const;
+
+  const Candidate candidate_;
+  const int threads_;
+};
+
+}  // namespace gqa

@@ -1,0 +1,229 @@
+// host_trial.cc: see host_trial.h.
+#include "runtime/host/host_trial.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/half.h"
+#include "runtime/host/parallel.h"
+#include "runtime/reference.h"
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t kGuard = 1024;  // elements of poison before and after each output
+constexpr std::int64_t kMaxInputBytes = 1LL << 30;
+constexpr std::int64_t kReferenceKeysAThread = 200000;  // rows checked x keys: bounds the reference's time
+constexpr int kMaxSets = 16;
+constexpr std::uint16_t kPoison = 0xffff;  // NaN in both dtypes
+
+std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check.cuh
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+float near_normal(std::uint64_t index) {
+  const std::uint64_t bits = mix(index);
+  float sum = 0;
+  for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 65536.0F;
+  return (sum - 2.0F) * 1.7320508F;
+}
+
+bool is_poison(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits == 0xffffffffU;
+}
+
+Problem ragged(Problem problem) {
+  if (problem.q_len > 8) problem.q_len -= 3;
+  if (problem.kv_len > 8) problem.kv_len -= 5;
+  return problem;
+}
+
+struct RowPlace {
+  int batch, head, position;
+};
+
+RowPlace place_of(const Problem& p, std::int64_t row) {
+  return {static_cast<int>(row / p.q_len / p.q_heads), static_cast<int>(row / p.q_len % p.q_heads),
+          static_cast<int>(row % p.q_len)};
+}
+
+}  // namespace
+
+HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : problem_(problem), threads_(spec.processors) {
+  const Problem& p = problem;
+  const std::int64_t b = p.batch;
+  q_count_ = b * p.q_len * p.q_heads * p.head_dim;
+  k_count_ = b * p.kv_len * p.kv_heads * p.head_dim;
+  v_count_ = b * p.kv_len * p.kv_heads * p.head_dim_v;
+  out_count_ = b * p.q_len * p.q_heads * p.head_dim_v;
+  lse_count_ = b * p.q_len * p.q_heads;
+  const std::int64_t set_bytes = 2 * (q_count_ + k_count_ + v_count_);
+  sets_ = static_cast<int>(
+      std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / set_bytes + 1, 1, kMaxSets));
+  fill(&q_, q_count_, 1);
+  fill(&k_, k_count_, 2);
+  fill(&v_, v_count_, 3);
+  out_.resize(static_cast<std::size_t>(out_count_ + 2 * kGuard));
+  lse_.resize(static_cast<std::size_t>(lse_count_ + 2 * kGuard));
+  variants_.resize(ragged(problem) == problem ? 1 : 2);
+  prepare(problem, &variants_.front());
+  if (variants_.size() > 1) prepare(ragged(problem), &variants_.back());
+}
+
+void HostTrial::fill(std::vector<std::uint16_t>* data, std::int64_t count, std::uint64_t seed) const {
+  constexpr std::int64_t kPiece = 65536;
+  const std::int64_t total = count * sets_ + 1;  // one more: room for a start off 16-byte alignment
+  data->resize(static_cast<std::size_t>(total));
+  parallel_for((total + kPiece - 1) / kPiece, threads_, [&](std::int64_t piece) {
+    for (std::int64_t i = piece * kPiece; i < std::min(total, (piece + 1) * kPiece); ++i)
+      (*data)[static_cast<std::size_t>(i)] =
+          store(problem_.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
+  });
+}
+
+Call HostTrial::call(const Problem& problem, int set) {
+  const std::int64_t shift = problem_.align >= 16 ? 0 : 1;  // elements
+  const auto compact = [](std::int64_t length, std::int64_t heads, std::int64_t dim) {
+    return Strides{length * heads * dim, heads * dim, dim};
+  };
+  const Problem& p = problem_;  // strides are those of the full lengths
+  Call c;
+  c.q = q_.data() + q_count_ * set + shift;
+  c.k = k_.data() + k_count_ * set + shift;
+  c.v = v_.data() + v_count_ * set + shift;
+  c.out = out_.data() + kGuard + shift;
+  c.lse = lse_.data() + kGuard;
+  c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
+  c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
+  c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
+  c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
+  c.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
+  c.lse_head_stride = p.q_len;
+  c.lse_row_stride = 1;
+  c.scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim));
+  c.problem = problem;
+  return c;
+}
+
+void HostTrial::prepare(const Problem& problem, Variant* variant) {
+  variant->problem = problem;
+  variant->rows =
+      rows_to_check(problem, std::max<std::int64_t>(128, kReferenceKeysAThread * threads_ / problem.kv_len));
+  const auto rows = static_cast<std::int64_t>(variant->rows.size());
+  const auto dim = static_cast<std::size_t>(problem.head_dim_v);
+  variant->reference.resize(variant->rows.size() * dim);
+  variant->reference_lse.resize(variant->rows.size());
+  std::vector<float> errors(variant->rows.size()), peaks(variant->rows.size());
+  const Call c = call(problem, 0);
+  parallel_for(rows, threads_, [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(i);
+    const RowPlace place = place_of(problem, variant->rows[at]);
+    float* exact = &variant->reference[at * dim];
+    float naive[256], naive_lse = 0;
+    reference_row(c, place.batch, place.head, place.position, exact, &variant->reference_lse[at]);
+    naive_row(c, place.batch, place.head, place.position, naive, &naive_lse);
+    for (std::size_t d = 0; d < dim; ++d) {
+      errors[at] = std::max(errors[at], std::fabs(naive[d] - exact[d]));
+      peaks[at] = std::max(peaks[at], std::fabs(exact[d]));
+    }
+  });
+  variant->naive_error = *std::max_element(errors.begin(), errors.end());
+  variant->largest = *std::max_element(peaks.begin(), peaks.end());
+}
+
+void HostTrial::poison() {
+  std::fill(out_.begin(), out_.end(), kPoison);
+  std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
+}
+
+// Inside the problem every element must be written and finite, outside it must still be poison.
+void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
+  const std::int64_t first = kGuard + (problem_.align >= 16 ? 0 : 1);
+  const std::int64_t row_extent = std::int64_t{problem_.q_heads} * problem_.head_dim_v;
+  const std::uint16_t exponent = problem_.dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(out_.size()); ++i) {
+    const std::int64_t at = i - first;
+    const bool inside = at >= 0 && at < out_count_ && at / row_extent % problem_.q_len < problem.q_len;
+    const std::uint16_t bits = out_[static_cast<std::size_t>(i)];
+    comparison->unwritten += inside && bits == kPoison;
+    comparison->nonfinite += inside && bits != kPoison && (bits & exponent) == exponent;
+    comparison->stray += !inside && bits != kPoison;
+  }
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(lse_.size()); ++i) {
+    const std::int64_t at = i - kGuard;
+    const bool inside = at >= 0 && at < lse_count_ && at % problem_.q_len < problem.q_len;
+    const bool poisoned = is_poison(lse_[static_cast<std::size_t>(i)]);
+    comparison->unwritten += inside && poisoned;
+    comparison->stray += !inside && !poisoned;
+  }
+}
+
+void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
+  const Problem& p = problem_;
+  const std::int64_t first = kGuard + (p.align >= 16 ? 0 : 1), dim = p.head_dim_v;
+  const auto worse = [](double error, double worst) { return error > worst || std::isnan(error); };
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
+    const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
+    const std::int64_t out =
+        first + ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * dim;
+    for (std::int64_t d = 0; d < dim; ++d) {
+      const double error = std::fabs(double{load(p.dtype, out_[static_cast<std::size_t>(out + d)])} -
+                                     double{variant.reference[static_cast<std::size_t>(i * dim + d)]});
+      if (worse(error, comparison->error)) {
+        comparison->error = std::isnan(error) ? 3e38 : error;
+        comparison->worst_index = i * dim + d;
+      }
+    }
+    const std::int64_t lse = kGuard + (std::int64_t{place.batch} * p.q_heads + place.head) * p.q_len + place.position;
+    const double given = lse_[static_cast<std::size_t>(lse)];
+    const double expected = variant.reference_lse[static_cast<std::size_t>(i)];
+    const double error = given == expected ? 0 : std::fabs(given - expected);
+    if (worse(error, comparison->lse_error)) {
+      comparison->lse_error = std::isnan(error) ? 3e38 : error;
+      comparison->worst_lse_index = i;
+    }
+  }
+}
+
+Verdict HostTrial::verify(const Kernel& kernel) {
+  Verdict verdict;
+  verdict.passed = true;
+  for (const Variant& variant : variants_) {
+    poison();
+    Comparison comparison;
+    comparison.naive_error = variant.naive_error;
+    comparison.largest = variant.largest;
+    if (Status status = kernel.launch(call(variant.problem, 0)); !status.ok()) {
+      verdict.passed = false;
+      verdict.reason = status.message();
+      return verdict;
+    }
+    scan(variant.problem, &comparison);
+    compare(variant, &comparison);
+    const Verdict one = judge(variant.problem, variant.rows, comparison);
+    verdict.error = std::max(verdict.error, one.error);
+    verdict.bound = std::max(verdict.bound, one.bound);
+    if (!one.passed) return one;
+  }
+  return verdict;
+}
+
+Status HostTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
+  for (int i = 0; i < samples; ++i) {
+    const Call c = call(problem_, next_set_++ % sets_);
+    const auto begin = std::chrono::steady_clock::now();
+    if (Status status = kernel.launch(c); !status.ok()) return status;
+    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
+    microseconds->push_back(passed.count());
+  }
+  return {};
+}
+
+}  // namespace gqa

@@ -1,0 +1,48 @@
+// host_trial.h: one problem on the CPU: inputs, reference, verification and clocks.
+// Owns: rotated random inputs, a poisoned and guarded output, the reference of the rows checked.
+// Never: touches the users' tensors.
+// Threads: belongs to one thread; it computes references on several.
+#pragma once
+
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/verify.h"
+
+namespace gqa {
+
+class HostTrial final : public Trial {
+ public:
+  // How time() times, part of every winner's key.
+  static constexpr const char* kMethod = "steady clock, rotated inputs, v1";
+
+  HostTrial(const Problem& problem, const DeviceSpec& spec);
+  Verdict verify(const Kernel& kernel) override;
+  Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) override;
+
+ private:
+  // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
+  struct Variant {
+    Problem problem;
+    std::vector<std::int64_t> rows;
+    std::vector<float> reference, reference_lse;
+    double naive_error = 0, largest = 0;
+  };
+
+  void fill(std::vector<std::uint16_t>* data, std::int64_t count, std::uint64_t seed) const;
+  Call call(const Problem& problem, int set);
+  void prepare(const Problem& problem, Variant* variant);
+  void poison();
+  void scan(const Problem& problem, Comparison* comparison) const;
+  void compare(const Variant& variant, Comparison* comparison) const;
+
+  const Problem problem_;
+  const int threads_;
+  int sets_ = 1, next_set_ = 0;
+  std::int64_t q_count_ = 0, k_count_ = 0, v_count_ = 0, out_count_ = 0, lse_count_ = 0;  // elements, a set
+  std::vector<std::uint16_t> q_, k_, v_, out_;
+  std::vector<float> lse_;
+  std::vector<Variant> variants_;
+};
+
+}  // namespace gqa

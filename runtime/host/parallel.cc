@@ -1,0 +1,52 @@
+// parallel.cc: see parallel.h.
+#include "runtime/host/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace gqa {
+namespace {
+
+// OpenMP's pool does not survive fork(), and the thread sanitizer cannot see into it: a forked child and sanitized
+// builds start threads of their own.
+#if defined(__SANITIZE_THREAD__)
+std::atomic<bool> own_threads = true;
+#else
+std::atomic<bool> own_threads = false;
+#endif
+
+const int fork_watch = pthread_atfork(nullptr, nullptr, [] { own_threads = true; });
+
+void run_on_own_threads(std::int64_t count, int threads, ParallelBody body, void* context) {
+  std::atomic<std::int64_t> next = 0;
+  const auto work = [&] {
+    for (std::int64_t i = next++; i < count; i = next++) body(context, i);
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+}
+
+}  // namespace
+
+void parallel_for(std::int64_t count, int threads, ParallelBody body, void* context) {
+  threads = static_cast<int>(std::clamp<std::int64_t>(count, 1, threads));
+  if (threads > 1 && own_threads) return run_on_own_threads(count, threads, body, context);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (std::int64_t i = 0; i < count; ++i) body(context, i);
+}
+
+int usable_threads() {
+  (void)fork_watch;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace gqa

@@ -1,0 +1,23 @@
+// parallel.h: one loop on several threads.
+// Owns: parallel_for, dynamic and in order of index (put the longest work first), on OpenMP's pool.
+// Never: nests; never lets an exception out of a body (bodies do not throw).
+// Threads: may be called from several threads at once; each call waits for its own work only.
+#pragma once
+
+#include <cstdint>
+
+namespace gqa {
+
+using ParallelBody = void (*)(void* context, std::int64_t index);
+void parallel_for(std::int64_t count, int threads, ParallelBody body, void* context);
+
+template <typename Body>
+void parallel_for(std::int64_t count, int threads, Body body) {
+  parallel_for(
+      count, threads, [](void* context, std::int64_t index) { (*static_cast<Body*>(context))(index); }, &body);
+}
+
+// Threads this process may use: its affinity mask.
+int usable_threads();
+
+}  // namespace gqa
