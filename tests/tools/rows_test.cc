@@ -1,0 +1,86 @@
+// rows_test.cc: finding a row by the first digits of its key.
+#include "tools/cache/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tools/cache/errors.h"
+
+namespace gqa::tools {
+namespace {
+
+class Rows : public testing::Test {
+ protected:
+  Rows() {
+    std::string name = (std::filesystem::temp_directory_path() / "gqa-rows-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    store_ = cache::Store::open({folder_ + "/cache.db"});
+    for (const char* start : {"aa", "ab", "cc"}) put_kernel(start + std::string(30, '0'));
+  }
+  ~Rows() override {
+    store_.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  void put_kernel(const std::string& key) {
+    cache::KernelRow row;
+    row.key = key;
+    row.arch = "sm_90a";
+    row.source = "source of " + key;
+    ASSERT_TRUE(store_->put_kernel(row));
+  }
+
+  template <class Error>
+  std::string refusal(const std::string& prefix) {
+    try {
+      (void)find_row(*store_, prefix);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::string folder_;
+  std::unique_ptr<cache::Store> store_;
+};
+
+TEST_F(Rows, FoundByAUniquePrefix) {
+  for (const char* prefix : {"c", "cc", "CC0"}) {
+    const Found found = find_row(*store_, prefix);
+    ASSERT_EQ(found.kernels.size(), 1u);
+    EXPECT_EQ(found.kernels[0].key, "cc" + std::string(30, '0'));
+    EXPECT_TRUE(found.winners.empty());
+  }
+}
+
+TEST_F(Rows, AnAmbiguousPrefixNamesTheKeys) {
+  const std::string message = refusal<Failure>("a");
+  EXPECT_NE(message.find("2 keys"), std::string::npos) << message;
+  EXPECT_NE(message.find("aa0000"), std::string::npos) << message;
+  EXPECT_NE(message.find("ab0000"), std::string::npos) << message;
+}
+
+TEST_F(Rows, AWinnerIsFoundByItsDigest) {
+  cache::WinnerRow winner;
+  winner.key = {"b=1", "cuda sm_90a sms=132", "nvrtc", "g", "t"};
+  winner.kernel = "cc" + std::string(30, '0');
+  ASSERT_TRUE(store_->put_winner(winner));
+  const Found found = find_row(*store_, winner.key.digest());
+  ASSERT_EQ(found.winners.size(), 1u);
+  EXPECT_TRUE(found.kernels.empty());
+  EXPECT_EQ(found.winners[0].kernel, winner.kernel);
+  EXPECT_EQ(arch_of(found.winners[0]), "sm_90a");
+  EXPECT_EQ(winner_json(found.winners[0])["key"], winner.key.digest());
+}
+
+TEST_F(Rows, NothingOfThatName) {
+  EXPECT_NE(refusal<Failure>("dd").find("'dd'"), std::string::npos);
+  for (const char* prefix : {"", "xyz", "aa*", "000000000000000000000000000000000"}) {
+    EXPECT_NE(refusal<Usage>(prefix), "") << prefix;
+  }
+}
+
+}  // namespace
+}  // namespace gqa::tools

@@ -1,0 +1,109 @@
+// shapes_test.cc: what --shape, --shapes and --model expand to.
+#include "tools/cache/shapes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tools/cache/errors.h"
+#include "tools/cache/models.h"
+
+namespace gqa::tools {
+namespace {
+
+std::string refusal(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Usage& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Problem problem_of(const std::string& spec) {
+  Problem problem;
+  EXPECT_TRUE(parse(spec, &problem).ok()) << spec;
+  return problem;
+}
+
+TEST(Models, TableIsSane) {
+  std::set<std::string_view> names;
+  for (const Model& model : models()) {
+    EXPECT_TRUE(names.insert(model.name).second) << model.name << " twice";
+    for (const Problem& shape : model_shapes(model.name)) EXPECT_TRUE(check(shape).ok()) << to_text(shape);
+  }
+  EXPECT_GE(names.size(), 13u);
+}
+
+TEST(Models, ExpandToPrefillAndDecode) {
+  const std::vector<Problem> shapes = model_shapes("llama-3-8b");
+  ASSERT_EQ(shapes.size(), 17u);
+  EXPECT_EQ(shapes.front(), problem_of("b=1,hq=32,hk=8,sq=512,sk=512,d=128,dtype=bf16,causal"));
+  EXPECT_EQ(shapes[4], problem_of("b=1,hq=32,hk=8,sq=8192,sk=8192,d=128,dtype=bf16,causal"));
+  EXPECT_EQ(shapes[5], problem_of("b=1,hq=32,hk=8,sq=1,sk=1024,d=128,dtype=bf16"));
+  EXPECT_EQ(shapes.back(), problem_of("b=64,hq=32,hk=8,sq=1,sk=16384,d=128,dtype=bf16"));
+  EXPECT_EQ(std::count_if(shapes.begin(), shapes.end(), [](const Problem& p) { return p.causal(); }), 5);
+}
+
+TEST(Models, ShapesAreTheirOwnSignatures) {
+  for (const Problem& shape : model_shapes("qwen3-30b-a3b")) EXPECT_EQ(shape, signature(shape)) << to_text(shape);
+}
+
+TEST(Models, RanksDivideTheHeads) {
+  const Problem first = model_shapes("llama-3-70b,tp=8").front();
+  EXPECT_EQ(first.q_heads, 8);
+  EXPECT_EQ(first.kv_heads, 1);
+  EXPECT_EQ(first.head_dim, 128);
+  EXPECT_EQ(model_shapes(" phi-4 , tp=5 ").front().kv_heads, 2);
+}
+
+TEST(Models, RefuseWhatCannotBe) {
+  // 16 divides 64 query heads but leaves less than one key/value head.
+  EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-70b,tp=16"); }), "the 8 key/value heads"));
+  EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,tp=3"); }), "the 32 query heads"));
+  EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,tp=0"); }), "tp"));
+  EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,tp="); }), "tp"));
+  EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,ep=2"); }), "'ep=2'"));
+  const std::string unknown = refusal([] { (void)model_shapes("llama-9"); });
+  for (const Model& model : models()) EXPECT_TRUE(contains(unknown, std::string(model.name))) << unknown;
+}
+
+TEST(Shapes, JsonStringsAndObjectsMeanTheSame) {
+  const std::vector<Problem> shapes = shapes_from_json(
+      R"(["b=2,hq=8,hk=2,sq=512,d=64,dtype=f16,causal",
+          {"b": 2, "hq": 8, "hk": 2, "sq": 512, "d": 64, "dtype": "f16", "causal": true},
+          {"hq": 8, "sq": 512, "d": 192, "dv": 128, "causal": false, "align": 2}])",
+      "test");
+  ASSERT_EQ(shapes.size(), 3u);
+  EXPECT_EQ(shapes[0], shapes[1]);
+  EXPECT_EQ(shapes[2], problem_of("hq=8,sq=512,d=192,dv=128,align=2"));
+}
+
+TEST(Shapes, JsonErrorsNameTheElement) {
+  const auto refused = [](const char* text) { return refusal([text] { (void)shapes_from_json(text, "my.json"); }); };
+  EXPECT_TRUE(contains(refused("["), "my.json is not JSON"));
+  EXPECT_TRUE(contains(refused("7"), "expected an array"));
+  EXPECT_TRUE(contains(refused(R"(["hq=8,sq=512,d=64", null])"), "element 2 is a JSON null"));
+  EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 512, "d": 64, "heads": 8}])"), "'heads'"));
+  EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 512, "d": [64]}])"), "'d' is [64]"));
+  EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 99999999999, "d": 64}])"), "99999999999"));
+  EXPECT_TRUE(contains(refused(R"([{"sk": 64}])"), "hq is missing"));
+  EXPECT_TRUE(contains(refused("[\"\xff\"]"), "my.json"));
+}
+
+TEST(Shapes, EachSignatureOnceInTheOrderGiven) {
+  ShapeOptions options;
+  options.specs = {"hq=4,sq=1000,d=64", "hq=4,sq=8,d=64", "hq=4,sq=1024,d=64"};
+  options.models = {"llama-3-8b", "mistral-7b"};  // the same heads
+  const std::vector<Problem> shapes = read_shapes(options);
+  ASSERT_EQ(shapes.size(), 2u + 17u);
+  EXPECT_EQ(shapes[0], problem_of("hq=4,sq=1024,d=64"));
+  EXPECT_EQ(shapes[1], signature(problem_of("hq=4,sq=8,d=64")));
+  EXPECT_TRUE(read_shapes({}).empty());
+}
+
+}  // namespace
+}  // namespace gqa::tools

@@ -1,0 +1,105 @@
+"""The command line: what is refused, with which exit code and which words; help and examples."""
+import json
+import os
+import unittest
+
+import support
+from support import COMMANDS, SHAPE, CacheTest, call
+
+
+class Usage(CacheTest):
+    def test_no_command_and_unknown_words(self):
+        self.refused(naming=["warm", "stats"])
+        self.refused("polish", naming=["polish"])
+        self.refused("list", "stats", naming=["stats"])
+        self.refused("list", "--loud", naming=["--loud"])
+        for command in COMMANDS:
+            operand = ["ab"] if command in ("show", "export", "import") else []
+            self.refused(command, *operand, "--nonsense", naming=["--nonsense"])
+
+    def test_shapes(self):
+        self.refused("warm", naming=["--shape", "--shapes", "--model"])
+        self.refused("warm", "--shape", naming=["--shape"])
+        self.refused("warm", "--shape", "hq=32,sq=bad,d=128", naming=["hq=32,sq=bad,d=128", "'bad'"])
+        self.refused("warm", "--shape", "hq=32,sq=64,d=77", naming=["77", "128"])
+        self.refused("warm", "--shape", "hq=32,hk=5,sq=64,d=64", naming=["32", "5"])
+        self.refused("warm", "--model", "gpt-0", naming=["'gpt-0'", "llama-3-8b", "gpt-oss-20b"])
+        self.refused("warm", "--model", "llama-3-8b,tp=3", naming=["tp=3", "32 query heads"])
+        self.refused("warm", "--model", "llama-3-8b,pp=2", naming=["'pp=2'", "tp=N"])
+
+    def test_shape_files(self):
+        self.refused("warm", "--shapes", self.path("none.json"), naming=["none.json", "No such file"])
+        self.refused("warm", "--shapes", self.folder, naming=[self.folder])
+        for text, naming in [
+            ("{", ["not JSON"]),
+            ("{}", ["object", "expected an array"]),
+            ("[]", ["no shape"]),
+            ("[7]", ["element 1", "number"]),
+            ('["hq=4,sq=8,d=64", {"hq": 4, "sq": 8, "d": 64, "dtype": "f64"}]', ["element 2", "f64"]),
+            ('[{"hq": 4, "sq": 8.5, "d": 64}]', ["'sq'", "8.5"]),
+            ('[{"hq": 4, "sq": "8,sk=9", "d": 64}]', ["'sq'", "8,sk=9"]),
+        ]:
+            with open(self.path("shapes.json"), "w") as file:
+                file.write(text)
+            self.refused("warm", "--shapes", self.path("shapes.json"), naming=naming)
+
+    def test_devices_and_budgets(self):
+        self.refused("warm", "--shape", SHAPE, "--device", "abacus", naming=["abacus", "cuda:N"])
+        self.refused("warm", "--shape", SHAPE, "--arch", "sm_12x", naming=["sm_12x", "sm_90a"])
+        self.refused("warm", "--shape", SHAPE, "--arch", "sm_90a", "--device", "host", naming=["--arch", "--device"])
+        self.refused("warm", "--shape", SHAPE, "--budget", "0", naming=["--budget", "0"])
+        self.refused("warm", "--shape", SHAPE, "--budget", "soon", naming=["soon"])
+
+    def test_other_commands(self):
+        self.refused("show", naming=["KEY"])
+        self.refused("show", "ab", "--source", "--ptx", naming=["--source", "--ptx"])
+        self.refused("show", "ab", "--source", "--json", naming=["--source", "--json"])
+        self.refused("export", naming=["FILE"])
+        self.refused("import", naming=["FILE"])
+        self.refused("export", "a", "--json", naming=["--json"])
+        self.refused("prune", naming=["--unused-for", "--max-size"])
+        self.refused("prune", "--unused-for", "-1", naming=["-1"])
+        self.refused("prune", "--max-size", "much", naming=["much"])
+        self.assertEqual(call("--db", "", "list").returncode, 2)
+
+    def test_help_has_an_example_of_each(self):
+        self.assertIn("gqa-cache warm", call("--help").stdout)
+        for command in COMMANDS:
+            done = call(command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("Example", done.stdout)
+            self.assertIn(f"gqa-cache {command}", done.stdout.split("Example")[1])
+            self.assertIn(command, call("--help").stdout)
+
+    def test_version(self):
+        self.assertRegex(call("--version").stdout, r"^gqa-cache \d+\.\d+\.\d+\n$")
+
+    def test_no_file_is_a_failure_that_begins_none(self):
+        for arguments in (["list"], ["show", "ab"], ["verify"], ["verify", "--repair"], ["prune", "--max-size", "1"],
+                          ["export", self.path("out.gqa")]):
+            done = self.run_command(*arguments, code=1)
+            self.assertIn(self.db, done.stderr)
+            self.assertEqual(done.stdout, "")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_stats_needs_no_file(self):
+        stats = self.json_of("stats")
+        self.assertEqual((stats["cache"], stats["path"]), (None, self.db))
+        text = self.run_command("stats").stdout
+        self.assertIn(stats["nvrtc"], text)
+        self.assertIn(stats["driver"], text)
+
+    def test_the_cache_of_the_environment(self):
+        self.assertEqual(json.loads(call("stats", "--json", GQA_CACHE=self.db).stdout)["path"], self.db)
+        self.assertEqual(json.loads(call("stats", "--json", "--db", self.db, GQA_CACHE="/x").stdout)["path"], self.db)
+
+    def test_a_cache_that_cannot_be_trusted_is_an_error(self):
+        os.chmod(self.folder, 0o777)
+        with open(self.db, "w"):
+            pass
+        for arguments in (["list"], ["verify"], ["stats"], ["export", self.path("out.gqa")], ["import", self.db]):
+            self.assertIn("chmod go-w", self.run_command(*arguments, code=1).stderr)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,72 @@
+// list.cc: `gqa-cache list`: what the cache holds.
+// Owns: the table of winners and the table of kernels. Never: changes the file.
+// Threads: one.
+#include <CLI/App.hpp>
+#include <ctime>
+#include <unordered_set>
+
+#include "tools/cache/rows.h"
+#include "tools/cache/text.h"
+
+namespace gqa::tools {
+namespace {
+
+using Winners = std::vector<cache::WinnerRow>;
+using Kernels = std::vector<cache::KernelRow>;
+
+std::string winners_table(const Winners& winners, const Terminal& terminal) {
+  const std::int64_t now = std::time(nullptr);
+  Table table({"WINNER", "ARCH", "SHAPE", "TIME", "CANDIDATE", "KERNEL", "USED"});
+  for (const cache::WinnerRow& row : winners) {
+    table.add({short_key(row.key.digest()), arch_of(row), row.key.signature, time_text(row.median_us), row.candidate,
+               short_key(row.kernel), age_text(row.used, now)});
+  }
+  return table.text(terminal);
+}
+
+std::string kernels_table(const Kernels& kernels, const Winners& winners, const Terminal& terminal) {
+  const std::int64_t now = std::time(nullptr);
+  std::unordered_set<std::string> won;
+  for (const cache::WinnerRow& row : winners) won.insert(row.kernel);
+  Table table({"KERNEL", "ARCH", "MADE FOR", "REGISTERS", "SPILLED", "CANDIDATE", "STATE", "USED"});
+  for (const cache::KernelRow& row : kernels) {
+    table.add({short_key(row.key), row.arch, row.problem, std::to_string(row.registers), bytes_text(row.spill_bytes),
+               row.candidate, won.contains(row.key) ? "winner's" : "no winner's", age_text(row.used, now)});
+  }
+  return table.text(terminal);
+}
+
+Json listing_json(const std::string& path, const Winners& winners, const Kernels& kernels) {
+  Json json = {{"path", path}, {"winners", Json::array()}, {"kernels", Json::array()}};
+  for (const cache::WinnerRow& row : winners) json["winners"].push_back(winner_json(row));
+  for (const cache::KernelRow& row : kernels) json["kernels"].push_back(kernel_json(row));
+  return json;
+}
+
+int list(const Shared& shared) {
+  require_file(shared);
+  const auto store = open_cache(shared, cache::Mode::kReadOnly);
+  const Winners winners = store->list_winners();
+  const Kernels kernels = store->list_kernels();
+  if (print_warnings(*store)) return 1;
+  if (shared.json) {
+    print_json(listing_json(cache_path(shared), winners, kernels));
+    return 0;
+  }
+  const Terminal terminal(stdout);
+  if (!winners.empty()) print(winners_table(winners, terminal) + "\n");
+  if (!kernels.empty()) print(kernels_table(kernels, winners, terminal) + "\n");
+  print(counted(static_cast<std::int64_t>(winners.size()), "winner") + " and " +
+        counted(static_cast<std::int64_t>(kernels.size()), "kernel") + " in " + cache_path(shared) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_list(CLI::App* app, Shared* shared) {
+  CLI::App* command =
+      new_command(app, shared, "list", "List winners and kernels", "gqa-cache list --json", Lists::kYes);
+  command->callback([shared] { shared->run = [shared] { return list(*shared); }; });
+}
+
+}  // namespace gqa::tools

@@ -1,0 +1,89 @@
+// rows.cc: see rows.h.
+#include "tools/cache/rows.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "search/text.h"
+#include "tools/cache/errors.h"
+#include "tools/cache/text.h"
+
+namespace gqa::tools {
+namespace {
+
+constexpr std::size_t kKeyDigits = 32, kNamed = 5;
+
+bool is_key_prefix(const std::string& text) {
+  const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0 || (c >= 'a' && c <= 'f'); };
+  return !text.empty() && text.size() <= kKeyDigits && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+std::string lowered(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+[[noreturn]] void refuse_ambiguous(const std::string& prefix, const std::vector<std::string>& keys) {
+  std::string message = quote(prefix) + " begins " + counted(static_cast<std::int64_t>(keys.size()), "key") + ":";
+  for (std::size_t i = 0; i < std::min(keys.size(), kNamed); ++i) message += " " + keys[i];
+  throw Failure(message + (keys.size() > kNamed ? " ..." : "") + "; give more digits");
+}
+
+}  // namespace
+
+Json winner_json(const cache::WinnerRow& row) {
+  return {{"key", row.key.digest()},      {"problem", row.key.signature},
+          {"device", row.key.device},     {"candidate", row.candidate},
+          {"kernel", row.kernel},         {"median_us", row.median_us},
+          {"spread_us", row.spread_us},   {"clock_mhz", row.clock_mhz},
+          {"error", row.error},           {"bound", row.bound},
+          {"compiler", row.key.compiler}, {"generator", row.key.generator},
+          {"timing", row.key.timing},     {"driver", row.driver},
+          {"created", row.created},       {"used", row.used}};
+}
+
+Json kernel_json(const cache::KernelRow& row) {
+  return {{"key", row.key},
+          {"arch", row.arch},
+          {"problem", row.problem},
+          {"candidate", row.candidate},
+          {"registers", row.registers},
+          {"spill_bytes", row.spill_bytes},
+          {"static_smem", row.static_smem},
+          {"compiler", row.compiler},
+          {"generator", row.generator},
+          {"created", row.created},
+          {"used", row.used}};
+}
+
+// The identity begins with the device's kind and its arch: "cuda sm_90a sms=132 ...".
+std::string arch_of(const cache::WinnerRow& row) {
+  const auto words = split_text(row.key.device, ' ');
+  return std::string(words.size() > 1 ? words[1] : words[0]);
+}
+
+Found find_row(cache::Store& store, const std::string& given) {
+  const std::string prefix = lowered(given);
+  if (!is_key_prefix(prefix)) {
+    throw Usage("KEY " + quote(given) + ": expected the first digits of a key of gqa-cache list, such as 3f9a2c");
+  }
+  Found found;
+  std::vector<std::string> keys;
+  for (cache::WinnerRow& row : store.list_winners()) {
+    if (std::string digest = row.key.digest(); digest.rfind(prefix, 0) == 0) {
+      keys.push_back(std::move(digest));
+      found.winners.push_back(std::move(row));
+    }
+  }
+  for (cache::KernelRow& row : store.list_kernels()) {
+    if (row.key.rfind(prefix, 0) == 0) {
+      keys.push_back(row.key);
+      found.kernels.push_back(std::move(row));
+    }
+  }
+  if (keys.empty()) throw Failure("no winner and no kernel has a key that begins with " + quote(given));
+  if (keys.size() > 1) refuse_ambiguous(given, keys);
+  return found;
+}
+
+}  // namespace gqa::tools

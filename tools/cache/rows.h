@@ -1,0 +1,28 @@
+// rows.h: rows of the cache as JSON, and finding them by the first digits of their key.
+// Owns: the JSON of a winner and of a kernel, the same in every listing; key prefixes.
+// Never: prints.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/cache/command.h"
+
+namespace gqa::tools {
+
+Json winner_json(const cache::WinnerRow& row);  // without the evidence
+Json kernel_json(const cache::KernelRow& row);  // without source and code
+
+// "sm_90a" of the identity text that a winner is bound to.
+std::string arch_of(const cache::WinnerRow& row);
+
+struct Found {
+  std::vector<cache::WinnerRow> winners;  // one at most
+  std::vector<cache::KernelRow> kernels;  // without blobs; one at most, and none if there is a winner
+};
+// The one row whose key begins with the prefix: a winner's digest or a kernel's key. Throws Usage if it is no beginning
+// of a key, Failure if there is none or more than one.
+Found find_row(cache::Store& store, const std::string& prefix);
+
+}  // namespace gqa::tools

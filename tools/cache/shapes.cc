@@ -1,0 +1,108 @@
+// shapes.cc: see shapes.h.
+#include "tools/cache/shapes.h"
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "search/text.h"
+#include "tools/cache/errors.h"
+#include "tools/cache/models.h"
+
+namespace gqa::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Problem parse_spec(const std::string& spec, const std::string& where) {
+  Problem problem;
+  if (const Status status = parse(spec, &problem); !status.ok()) {
+    throw Usage(where + " " + quote(spec) + ": " + status.message());
+  }
+  return problem;
+}
+
+// A value as SPEC writes it. A comma or an equals sign would let one value smuggle in another key.
+std::string value_text(const std::string& key, const Json& value, const std::string& where) {
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  if (value.is_number_integer()) return value.dump();
+  if (value.is_string()) {
+    const auto text = value.get<std::string>();
+    if (text.find_first_of(",=") == std::string::npos) return text;
+  }
+  throw Usage(where + ": " + quote(key) + " is " + value.dump(-1, ' ', true, Json::error_handler_t::replace) +
+              "; expected a whole number, true, false, \"bf16\" or \"f16\"");
+}
+
+std::string spec_of(const Json& object, const std::string& where) {
+  std::string spec;
+  for (const auto& [key, value] : object.items()) {
+    spec += (spec.empty() ? "" : ",") + key + "=" + value_text(key, value, where);
+  }
+  return spec;
+}
+
+Problem shape_of(const Json& element, const std::string& where) {
+  if (element.is_string()) return parse_spec(element.get<std::string>(), where);
+  if (element.is_object()) return parse_spec(spec_of(element, where), where);
+  throw Usage(where + " is a JSON " + element.type_name() +
+              "; expected a SPEC string or an object such as {\"hq\": 32, \"hk\": 8, \"sq\": 4096, \"d\": 128}");
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file || !text) throw Usage("--shapes " + path + " cannot be read: " + std::strerror(errno));
+  return text.str();
+}
+
+}  // namespace
+
+void add_shape_options(CLI::App* command, ShapeOptions* options) {
+  const auto add = [command](const char* name, std::vector<std::string>* values, const char* type, const char* help) {
+    command->add_option(name, *values, help)->type_name(type)->allow_extra_args(false);
+  };
+  add("--shape", &options->specs, "SPEC",
+      "A shape, e.g. b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal; repeatable");
+  add("--shapes", &options->files, "FILE", "A JSON array of SPEC strings, or objects with the same keys; repeatable");
+  add("--model", &options->models, "NAME[,tp=N]",
+      "A model's usual prefill and decode shapes, as one of N tensor-parallel ranks meets them; repeatable");
+}
+
+std::vector<Problem> shapes_from_json(const std::string& text, const std::string& origin) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw Usage(origin + " is not JSON: " + error.what());
+  }
+  if (!json.is_array()) {
+    throw Usage(origin + " holds a JSON " + json.type_name() + "; expected an array of SPEC strings or objects");
+  }
+  std::vector<Problem> shapes;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    shapes.push_back(shape_of(json[i], origin + ", element " + std::to_string(i + 1)));
+  }
+  return shapes;
+}
+
+std::vector<Problem> read_shapes(const ShapeOptions& options) {
+  std::vector<Problem> shapes;
+  const auto add = [&](const std::vector<Problem>& more) {
+    for (const Problem& problem : more) {
+      const Problem wanted = signature(problem);
+      if (std::find(shapes.begin(), shapes.end(), wanted) == shapes.end()) shapes.push_back(wanted);
+    }
+  };
+  for (const std::string& spec : options.specs) add({parse_spec(spec, "--shape")});
+  for (const std::string& file : options.files) add(shapes_from_json(read_file(file), "--shapes " + file));
+  for (const std::string& model : options.models) add(model_shapes(model));
+  return shapes;
+}
+
+}  // namespace gqa::tools

@@ -1,0 +1,177 @@
+// show.cc: `gqa-cache show KEY`: all that is known of one winner or kernel.
+// Owns: its text, its evidence as a table, its source and PTX alone. Never: changes the file.
+// Threads: one.
+#include <CLI/App.hpp>
+#include <ctime>
+#include <optional>
+
+#include "tools/cache/errors.h"
+#include "tools/cache/rows.h"
+#include "tools/cache/text.h"
+
+namespace gqa::tools {
+namespace {
+
+struct Options {
+  std::string key;
+  bool source = false, ptx = false;
+};
+
+// What KEY names: a winner with its kernel, or a kernel alone.
+struct Shown {
+  std::optional<cache::WinnerRow> winner;
+  cache::KernelRow kernel;
+};
+
+Shown look_up(cache::Store& store, const std::string& prefix) {
+  const Found found = find_row(store, prefix);
+  Shown shown;
+  if (!found.winners.empty()) shown.winner = found.winners.front();
+  const std::string key = shown.winner ? shown.winner->kernel : found.kernels.front().key;
+  std::optional<cache::KernelRow> kernel = store.find_kernel(key);
+  print_warnings(store);
+  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache verify --repair puts that right");
+  shown.kernel = std::move(*kernel);
+  return shown;
+}
+
+// Written by the tuner, but perhaps of another version: whatever is not there is left out.
+Json evidence_of(const cache::WinnerRow& row) {
+  const Json json = Json::parse(row.evidence, nullptr, false);
+  return json.is_object() ? json : Json::object();
+}
+
+double number(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_number() ? at->get<double>() : 0;
+}
+
+std::string string(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+std::string when(std::int64_t unix_seconds) {
+  const std::time_t time = unix_seconds;
+  std::tm utc{};
+  char text[32] = "";
+  if (gmtime_r(&time, &utc) != nullptr) std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &utc);
+  return text;
+}
+
+std::string line(const char* name, const std::string& value) {
+  if (value.empty()) return "";
+  std::string text = name;
+  text.append(text.size() < 11 ? 11 - text.size() : 1, ' ');
+  return text + value + "\n";
+}
+
+std::string winner_text(const cache::WinnerRow& row) {
+  std::string clock = row.clock_mhz > 0 ? ", at " + std::to_string(static_cast<int>(row.clock_mhz)) + " MHz" : "";
+  return line("winner", row.key.digest()) + line("problem", row.key.signature) + line("candidate", row.candidate) +
+         line("device", row.key.device) +
+         line("time", time_text(row.median_us) + ", spread " + time_text(row.spread_us) + clock) +
+         line("numbers", error_text(row.error, row.bound)) + line("timing", row.key.timing) +
+         line("driver", row.driver) + line("tuned", when(row.created)) + line("used", when(row.used));
+}
+
+// The host counts none.
+std::string resources_text(const cache::KernelRow& row) {
+  if (row.registers == 0) return "";
+  return counted(row.registers, "register") + ", " + bytes_text(row.spill_bytes) + " spilled, " +
+         bytes_text(row.static_smem) + " of static shared memory";
+}
+
+std::string kernel_text(const cache::KernelRow& row) {
+  const auto size = [](const std::string& blob) { return bytes_text(static_cast<std::int64_t>(blob.size())); };
+  return line("kernel", row.key) + line("made for", row.problem) + line("with", row.candidate) +
+         line("arch", row.arch) + line("compiler", row.compiler) + line("generator", row.generator) +
+         line("resources", resources_text(row)) +
+         line("text", "source " + size(row.source) + ", PTX " + size(row.ptx) + ", CUBIN " + size(row.cubin)) +
+         line("compiled", when(row.created));
+}
+
+std::string attempts_table(const Json& attempts, const Terminal& terminal) {
+  Table table({"CANDIDATE", "OUTCOME", "TIME", "SPREAD", "PREDICTED", "NUMBERS", "DETAIL"});
+  for (const Json& attempt : attempts) {
+    const double bound = number(attempt, "bound");
+    table.add({string(attempt, "candidate"), string(attempt, "outcome"), time_text(number(attempt, "median_us")),
+               time_text(number(attempt, "spread_us")), time_text(number(attempt, "predicted_us")),
+               bound > 0 ? error_text(number(attempt, "error"), bound) : "-", string(attempt, "detail")});
+  }
+  return table.text(terminal);
+}
+
+// "420 pruned: 300 needs # bytes of ...".
+std::string reasons_text(const Json& evidence, const char* key, const std::string& label) {
+  const auto at = evidence.find(key);
+  if (at == evidence.end() || !at->is_object() || number(*at, "count") <= 0) return "";
+  std::string text = std::to_string(static_cast<int>(number(*at, "count"))) + " " + label + ":\n";
+  if (const auto reasons = at->find("by_reason"); reasons != at->end() && reasons->is_object()) {
+    for (const auto& [reason, count] : reasons->items()) text += "  " + count.dump() + " x " + reason + "\n";
+  }
+  return text;
+}
+
+std::string evidence_text(const Json& evidence, const Terminal& terminal) {
+  std::string text;
+  if (const auto at = evidence.find("attempts"); at != evidence.end() && at->is_array() && !at->empty()) {
+    text += attempts_table(*at, terminal);
+  }
+  return text + reasons_text(evidence, "not_tried", "not tried") + reasons_text(evidence, "pruned", "pruned");
+}
+
+Json shown_json(const Shown& shown) {
+  Json kernel = kernel_json(shown.kernel);
+  kernel["source_bytes"] = shown.kernel.source.size();
+  kernel["ptx_bytes"] = shown.kernel.ptx.size();
+  kernel["cubin_bytes"] = shown.kernel.cubin.size();
+  kernel["log"] = shown.kernel.log;
+  Json json = {{"winner", nullptr}, {"kernel", std::move(kernel)}};
+  if (!shown.winner) return json;
+  json["winner"] = winner_json(*shown.winner);
+  json["winner"]["evidence"] = evidence_of(*shown.winner);
+  return json;
+}
+
+std::string shown_text(const Shown& shown, const Terminal& terminal) {
+  if (!shown.winner) return kernel_text(shown.kernel);
+  std::string text = winner_text(*shown.winner) + "\n" + kernel_text(shown.kernel);
+  const std::string evidence = evidence_text(evidence_of(*shown.winner), terminal);
+  return evidence.empty() ? text : text + "\n" + evidence;
+}
+
+int show(const Shared& shared, const Options& options) {
+  require_file(shared);
+  const auto store = open_cache(shared, cache::Mode::kReadOnly);
+  const Shown shown = look_up(*store, options.key);
+  if (options.ptx && shown.kernel.ptx.empty()) {
+    throw Failure("the kernel " + shown.kernel.key + " was made for " + shown.kernel.arch + " and has no PTX");
+  }
+  if (options.source) {
+    print(shown.kernel.source);
+  } else if (options.ptx) {
+    print(shown.kernel.ptx);
+  } else if (shared.json) {
+    print_json(shown_json(shown));
+  } else {
+    print(shown_text(shown, Terminal(stdout)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_show(CLI::App* app, Shared* shared) {
+  CLI::App* command = new_command(app, shared, "show", "Show one winner or kernel with all that is known of it",
+                                  "gqa-cache show 3f9a2c --source", Lists::kYes);
+  const auto options = std::make_shared<Options>();
+  command->add_option("KEY", options->key, "The first digits of a winner's or a kernel's key")->required();
+  CLI::Option* source = command->add_flag("--source", options->source, "Print the generated source alone");
+  CLI::Option* ptx = command->add_flag("--ptx", options->ptx, "Print the PTX alone");
+  ptx->excludes(source);
+  for (CLI::Option* alone : {source, ptx}) alone->excludes(command->get_option("--json"));
+  command->callback([shared, options] { shared->run = [shared, options] { return show(*shared, *options); }; });
+}
+
+}  // namespace gqa::tools

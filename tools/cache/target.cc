@@ -1,0 +1,132 @@
+// target.cc: see target.h.
+#include "tools/cache/target.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/session.h"
+
+namespace gqa::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::map<std::string, int> count_outcomes(const std::vector<Attempt>& attempts) {
+  std::map<std::string, int> outcomes;
+  for (const Attempt& attempt : attempts) ++outcomes[attempt.outcome];
+  return outcomes;
+}
+
+class DeviceTarget : public Target {
+ public:
+  DeviceTarget(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, const TunePolicy& policy,
+               const ProgressFn& progress)
+      : session_(std::move(device), std::move(store), options(policy, progress)) {}
+
+  Warmed warm(const Problem& signature) override {
+    const Clock::time_point start = Clock::now();
+    Warmed warmed;
+    warmed.problem = signature;
+    warmed.device = session_.device().spec().arch;
+    Readied readied;
+    const Status status = session_.ready(signature, &readied);
+    warmed.from = readied.from_memory ? "memory" : readied.from_cache ? "cache" : "tuned";
+    warmed.candidate = readied.candidate;
+    warmed.median_us = readied.median_us;
+    warmed.error = readied.error;
+    warmed.bound = readied.bound;
+    warmed.outcomes = count_outcomes(readied.attempts);
+    warmed.failure = status.ok() ? not_kept(signature) : status.message();
+    warmed.seconds = seconds_since(start);
+    // The session logs a failure and returns it: once is enough.
+    std::erase(warnings_, warmed.failure);
+    warmed.warnings = std::exchange(warnings_, {});
+    return warmed;
+  }
+
+ private:
+  SessionOptions options(const TunePolicy& policy, const ProgressFn& progress) {
+    SessionOptions options;
+    options.policy = policy;
+    options.progress = progress;
+    options.log = [this](bool warning, const std::string& message) {
+      if (warning) warnings_.push_back(message);
+    };
+    return options;
+  }
+
+  // A winner that only this process knows is of no use to the next.
+  std::string not_kept(const Problem& signature) {
+    const bool kept = session_.store().find_winner(winner_key(session_.device(), signature)).has_value();
+    return kept ? "" : "it is tuned, but the cache did not keep it";
+  }
+
+  std::vector<std::string> warnings_;  // before the session, which logs until it ends
+  Session session_;
+};
+
+class ArchTarget : public Target {
+ public:
+  ArchTarget(std::unique_ptr<Device> device, std::shared_ptr<cache::Store> store, const TunePolicy& policy,
+             const ProgressFn& progress)
+      : device_(std::move(device)), store_(std::move(store)), policy_(policy), progress_(progress) {}
+
+  Warmed warm(const Problem& signature) override {
+    const Clock::time_point start = Clock::now();
+    Warmed warmed;
+    warmed.problem = signature;
+    warmed.device = device_->spec().arch;
+    warmed.from = "compiled";
+    std::vector<Attempt> attempts;
+    const Status status = precompile(*device_, *store_, signature, policy_, progress_, &attempts);
+    warmed.outcomes = count_outcomes(attempts);
+    warmed.candidate = most_promising(attempts);
+    warmed.failure = status.ok() ? not_kept(signature, attempts) : status.message();
+    warmed.warnings = store_->take_warnings();
+    warmed.seconds = seconds_since(start);
+    return warmed;
+  }
+
+ private:
+  static bool usable(const Attempt& attempt) {
+    return attempt.outcome == "compiled" || attempt.outcome == "in the cache already";
+  }
+
+  // Attempts come in the order in which they were compiled.
+  static Candidate most_promising(const std::vector<Attempt>& attempts) {
+    const Attempt* best = nullptr;
+    for (const Attempt& attempt : attempts) {
+      if (usable(attempt) && (best == nullptr || attempt.predicted_us < best->predicted_us)) best = &attempt;
+    }
+    return best != nullptr ? best->candidate : Candidate();
+  }
+
+  std::string not_kept(const Problem& signature, const std::vector<Attempt>& attempts) {
+    const auto lost = std::count_if(attempts.begin(), attempts.end(), [&](const Attempt& attempt) {
+      return usable(attempt) && !store_->find_kernel(kernel_key(*device_, signature, attempt.candidate));
+    });
+    return lost == 0 ? "" : std::to_string(lost) + " kernels are compiled, but the cache did not keep them";
+  }
+
+  std::unique_ptr<Device> device_;
+  std::shared_ptr<cache::Store> store_;
+  TunePolicy policy_;
+  ProgressFn progress_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> device_target(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store,
+                                      const TunePolicy& policy, const ProgressFn& progress) {
+  return std::make_unique<DeviceTarget>(std::move(device), std::move(store), policy, progress);
+}
+
+std::unique_ptr<Target> arch_target(std::unique_ptr<Device> device, std::shared_ptr<cache::Store> store,
+                                    const TunePolicy& policy, const ProgressFn& progress) {
+  return std::make_unique<ArchTarget>(std::move(device), std::move(store), policy, progress);
+}
+
+}  // namespace gqa::tools

@@ -1,0 +1,36 @@
+// text.h: numbers and tables as people read them.
+// Owns: units, ages, short keys, and columns that line up.
+// Never: prints.
+// Threads: pure functions; a Table is a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/cache/terminal.h"
+
+namespace gqa::tools {
+
+std::string time_text(double microseconds);  // "12.3 us", "4.56 ms"; "-" if not above 0: not measured
+std::string seconds_text(double seconds);    // "3.2 s", "2 min 5 s"
+std::string bytes_text(std::int64_t bytes);  // "812 B", "1.5 MB" (powers of 1000)
+std::string age_text(std::int64_t unix_seconds, std::int64_t now);  // "5 min ago"
+std::string error_text(double error, double bound);                 // "error 0.0012 of 0.0034 allowed"
+std::string short_key(const std::string& key);                      // its first 12 digits
+std::string counted(std::int64_t count, const std::string& noun);   // "1 kernel", "1,234 kernels"
+
+// Left-aligned columns two spaces apart, the head in bold, no blanks at line ends.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string text(const Terminal& terminal) const;
+
+ private:
+  std::vector<std::size_t> widths() const;
+
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace gqa::tools

@@ -1,0 +1,195 @@
+// warm.cc: `gqa-cache warm`: makes shapes ready before anyone waits for them.
+// Owns: the command's options, the order of the work, and what is printed of it.
+// Never: tunes or compiles itself; target.h does.
+// Threads: one; the tuner starts its own.
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <chrono>
+
+#include "tools/cache/command.h"
+#include "tools/cache/errors.h"
+#include "tools/cache/progress.h"
+#include "tools/cache/shapes.h"
+#include "tools/cache/target.h"
+#include "tools/cache/text.h"
+
+namespace gqa::tools {
+namespace {
+
+constexpr double kLeastBudget = 0.001, kMostBudget = 86400;
+
+struct Options {
+  std::string device = "auto";
+  std::vector<std::string> archs;
+  ShapeOptions shapes;
+  double budget_seconds = TunePolicy().budget_seconds;
+};
+
+// A name nobody knows is the command line's fault; anything else is the machine's.
+void require(const Status& status) {
+  if (status.code() == Code::kOption) throw Usage(status.message());
+  if (!status.ok()) throw Failure(status.message());
+}
+
+using Targets = std::vector<std::unique_ptr<Target>>;
+
+// Devices are opened before the cache: a mistyped name must not begin a file.
+Targets open_arch_targets(const Shared& shared, const Options& options, const TunePolicy& policy,
+                          const ProgressFn& progress) {
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const std::string& arch : options.archs) {
+    const Status status = open_compile_only_device(arch, "", &devices.emplace_back());
+    if (!DeviceSpec::for_arch(arch)) throw Usage("--arch: " + status.message());
+    require(status);
+  }
+  const std::shared_ptr<cache::Store> store = open_cache(shared, cache::Mode::kReadWrite);
+  Targets targets;
+  for (auto& device : devices) targets.push_back(arch_target(std::move(device), store, policy, progress));
+  return targets;
+}
+
+Targets open_targets(const Shared& shared, const Options& options, const ProgressFn& progress) {
+  TunePolicy policy;
+  policy.budget_seconds = options.budget_seconds;
+  if (!options.archs.empty()) return open_arch_targets(shared, options, policy, progress);
+  DeviceRequest request;
+  request.name = options.device;
+  std::unique_ptr<Device> device;
+  require(open_device(request, &device));
+  Targets targets;
+  targets.push_back(device_target(std::move(device), open_cache(shared, cache::Mode::kReadWrite), policy, progress));
+  return targets;
+}
+
+// ---- telling
+
+Json warmed_json(const Warmed& warmed) {
+  Json json = {{"problem", to_text(warmed.problem)}, {"device", warmed.device}, {"ready", warmed.failure.empty()}};
+  if (warmed.failure.empty()) {
+    json["from"] = warmed.from;
+    json["candidate"] = to_text(warmed.candidate);
+  } else {
+    json["failure"] = warmed.failure;
+  }
+  if (warmed.median_us > 0) json["median_us"] = warmed.median_us;
+  if (warmed.bound > 0) {
+    json["error"] = warmed.error;
+    json["bound"] = warmed.bound;
+  }
+  json["seconds"] = warmed.seconds;
+  json["outcomes"] = warmed.outcomes;
+  return json;
+}
+
+// "10 compiled, 1 spilled": of the candidates that were tried.
+std::string outcomes_text(const Warmed& warmed) {
+  std::string text;
+  for (const auto& [outcome, count] : warmed.outcomes) {
+    if (outcome == "pruned" || outcome == "not tried") continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + outcome;
+  }
+  return text;
+}
+
+std::string warmed_text(const Warmed& warmed, const Terminal& terminal) {
+  const std::string shape = warmed.device + "  " + to_text(warmed.problem) + "  ";
+  const std::string took = " in " + seconds_text(warmed.seconds);
+  if (warmed.from == "compiled") {
+    return shape + outcomes_text(warmed) + took + "; most promising " + to_text(warmed.candidate) + "\n";
+  }
+  const std::string from = warmed.from == "tuned" ? "tuned" + took : "from the " + warmed.from;
+  return shape + to_text(warmed.candidate) + "  " + terminal.green(time_text(warmed.median_us)) + "  " +
+         error_text(warmed.error, warmed.bound) + "  " + terminal.dim(from) + "\n";
+}
+
+// "17 shapes ready in 43.0 s: 12 tuned, 5 from the cache", "... 1 failed".
+std::string summary_text(const std::vector<Warmed>& all, double seconds, const Terminal& terminal) {
+  std::map<std::string, int> counts;
+  for (const Warmed& warmed : all) {
+    const bool known = warmed.from == "cache" || warmed.from == "memory";
+    ++counts[!warmed.failure.empty() ? "failed" : known ? "from the " + warmed.from : warmed.from];
+  }
+  std::string how;
+  for (const auto& [what, count] : counts) {
+    const std::string item = std::to_string(count) + " " + what;
+    how += (how.empty() ? "" : ", ") + (what == "failed" ? terminal.red(item) : item);
+  }
+  return terminal.bold(counted(static_cast<std::int64_t>(all.size()), "shape")) + " in " + seconds_text(seconds) +
+         ": " + how + "\n";
+}
+
+void tell(const Warmed& warmed, bool json) {
+  for (const std::string& warning : warmed.warnings) print_warning(warning);
+  if (!warmed.failure.empty()) {
+    print_error(warmed.device + " " + to_text(warmed.problem) + ": " + warmed.failure);
+  } else if (!json) {
+    print(warmed_text(warmed, Terminal(stdout)));
+    std::fflush(stdout);
+  }
+}
+
+Json all_json(const Shared& shared, const std::vector<Warmed>& all, double seconds) {
+  Json json = {{"path", cache_path(shared)}, {"seconds", seconds}, {"shapes", Json::array()}};
+  for (const Warmed& warmed : all) json["shapes"].push_back(warmed_json(warmed));
+  return json;
+}
+
+// ---- the work
+
+std::vector<Warmed> warm_all(const Targets& targets, const std::vector<Problem>& shapes, bool json,
+                             ProgressLine* progress) {
+  std::vector<Warmed> all;
+  for (const auto& target : targets) {
+    for (const Problem& shape : shapes) {
+      all.push_back(target->warm(shape));
+      progress->clear();
+      tell(all.back(), json);
+      progress->next_shape();
+    }
+  }
+  return all;
+}
+
+int warm(const Shared& shared, const Options& options) {
+  const std::vector<Problem> shapes = read_shapes(options.shapes);
+  if (shapes.empty()) throw Usage("warm was given no shape; expected --shape, --shapes or --model");
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLine* line = nullptr;  // there once the targets are
+  const Targets targets = open_targets(shared, options, [&line](const Progress& shape) {
+    if (line != nullptr) line->update(shape);
+  });
+  ProgressLine progress(stderr, static_cast<int>(targets.size() * shapes.size()), options.budget_seconds);
+  line = &progress;
+  const std::vector<Warmed> all = warm_all(targets, shapes, shared.json, &progress);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (shared.json) {
+    print_json(all_json(shared, all, seconds));
+  } else {
+    print(summary_text(all, seconds, Terminal(stdout)));
+  }
+  return std::all_of(all.begin(), all.end(), [](const Warmed& warmed) { return warmed.failure.empty(); }) ? 0 : 1;
+}
+
+}  // namespace
+
+void add_warm(CLI::App* app, Shared* shared) {
+  CLI::App* command = new_command(app, shared, "warm", "Tune or compile shapes into the cache",
+                                  "gqa-cache warm --shape b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal\n  "
+                                  "gqa-cache warm --arch sm_90a,sm_100a --model llama-3-70b,tp=8",
+                                  Lists::kYes);
+  const auto options = std::make_shared<Options>();
+  CLI::Option* device = command->add_option("--device", options->device, "auto (default), cuda, cuda:N or host");
+  command->add_option("--arch", options->archs, "Compile only, for these architectures; needs no GPU")
+      ->type_name("A,B")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->excludes(device);
+  add_shape_options(command, &options->shapes);
+  command->add_option("--budget", options->budget_seconds, "Seconds a shape may take (default 8)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(kLeastBudget, kMostBudget));
+  command->callback([shared, options] { shared->run = [shared, options] { return warm(*shared, *options); }; });
+}
+
+}  // namespace gqa::tools
