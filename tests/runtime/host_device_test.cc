@@ -1,0 +1,348 @@
+// The host device: every shape rule against float64, every ranked candidate verified, verification that catches planted
+// faults, concurrent callers, and the whole loop with a cache.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/half.h"
+#include "runtime/host/tile.h"
+#include "runtime/reference.h"
+#include "runtime/session.h"
+#include "search/space.h"
+#include "tests/runtime/temporary_folder.h"
+
+namespace gqa {
+namespace {
+
+Problem problem_of(const std::string& text) {
+  Problem problem;
+  const Status status = parse(text, &problem);
+  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
+  return problem;
+}
+
+std::unique_ptr<Device> host(int threads = 2) {
+  std::unique_ptr<Device> device;
+  EXPECT_TRUE(open_host_device(threads, &device).ok());
+  return device;
+}
+
+std::unique_ptr<Kernel> kernel_of(Device& device, const Problem& problem, const Candidate& candidate) {
+  Binary binary;
+  std::unique_ptr<Kernel> kernel;
+  EXPECT_TRUE(device.compile(problem, candidate, &binary).ok());
+  const Status status = device.load(problem, candidate, binary, &kernel);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return kernel;
+}
+
+// A call on memory of its own: random inputs, out and lse poisoned, in one of two layouts.
+struct Tensors {
+  std::vector<std::uint16_t> q, k, v, out;
+  std::vector<float> lse;
+  Call call;
+  double slack;  // absolute: scores grow with the square of the magnitude, and float32's error in them with it
+
+  explicit Tensors(const Problem& p, bool heads_first = false, float magnitude = 1)
+      : slack(2e-5 * magnitude * magnitude) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0, magnitude);
+    const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim) {
+      data->resize(static_cast<std::size_t>(p.batch * length * heads * dim) + 1);
+      for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
+      return heads_first ? Strides{length * heads * dim, dim, length * dim}
+                         : Strides{length * heads * dim, heads * dim, dim};
+    };
+    const int shift = p.align >= 16 ? 0 : 1;
+    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
+    call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+    call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
+    call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v);
+    std::fill(out.begin(), out.end(), std::uint16_t{0xffff});
+    lse.assign(static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, NAN);
+    call.q = q.data() + shift;
+    call.k = k.data() + shift;
+    call.v = v.data() + shift;
+    call.out = out.data() + shift;
+    call.lse = lse.data();
+    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
+    call.lse_head_stride = p.q_len;
+    call.lse_row_stride = 1;
+    call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+    call.problem = p;
+  }
+
+  std::uint16_t out_at(int b, int h, int i, int d) const {
+    const Strides& s = call.out_strides;
+    return static_cast<const std::uint16_t*>(call.out)[b * s.batch + i * s.row + h * s.head + d];
+  }
+};
+
+// The first element that differs from float64 by more than the dtype's rounding allows.
+::testing::AssertionResult matches_float64(const Tensors& t) {
+  const Problem& p = t.call.problem;
+  const double relative = p.dtype == DType::kBF16 ? 1.0 / 256 : 1.0 / 2048;
+  std::vector<double> expected(static_cast<std::size_t>(p.head_dim_v));
+  for (int b = 0; b < p.batch; ++b)
+    for (int h = 0; h < p.q_heads; ++h)
+      for (int i = 0; i < p.q_len; ++i) {
+        double lse = 0;
+        reference_row(t.call, b, h, i, expected.data(), &lse);
+        const double given_lse = t.lse[static_cast<std::size_t>((b * p.q_heads + h) * p.q_len + i)];
+        if (given_lse != lse && !(std::fabs(given_lse - lse) < 1e-4 * (1 + std::fabs(lse))))
+          return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
+                                               << given_lse << ", expected " << lse;
+        for (int d = 0; d < p.head_dim_v; ++d) {
+          const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[static_cast<std::size_t>(d)];
+          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack))
+            return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
+                                                 << " is " << given << ", expected " << right;
+        }
+      }
+  return ::testing::AssertionSuccess();
+}
+
+// The best flash and the best split candidate of the problem's signature, run on the problem itself.
+::testing::AssertionResult runs_right(const Problem& problem, bool heads_first = false, float magnitude = 1) {
+  const auto device = host();
+  const Problem wanted = signature(problem);
+  for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit})
+    for (const Ranked& ranked : enumerate(wanted, device->spec()).ranked) {
+      if (ranked.candidate.skeleton != skeleton) continue;
+      Tensors tensors(problem, heads_first, magnitude);
+      if (Status s = kernel_of(*device, wanted, ranked.candidate)->launch(tensors.call); !s.ok())
+        return ::testing::AssertionFailure() << s.message();
+      if (const auto result = matches_float64(tensors); !result)
+        return ::testing::AssertionFailure() << to_text(ranked.candidate) << ": " << result.message();
+      break;
+    }
+  return ::testing::AssertionSuccess();
+}
+
+TEST(HostDevice, EveryHeadDim) {
+  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256})
+    for (const char* rest :
+         {",hq=4,hk=2,sq=37,sk=37,causal", ",hq=4,hk=2,sq=19,sk=70,dtype=f16", ",hq=4,hk=1,sq=1,sk=200"})
+      EXPECT_TRUE(runs_right(problem_of("b=2,d=" + std::to_string(d) + rest)));
+}
+
+TEST(HostDevice, HeadDimOfVDiffers) {
+  for (const char* dims : {"d=192,dv=128", "d=64,dv=256", "d=256,dv=32"})
+    EXPECT_TRUE(runs_right(problem_of(std::string("b=1,hq=2,hk=1,sq=40,sk=40,causal,") + dims)));
+}
+
+TEST(HostDevice, EveryGroup) {
+  for (const char* heads : {"hq=3,hk=3", "hq=5,hk=1", "hq=6,hk=1", "hq=14,hk=2", "hq=8,hk=2", "hq=16,hk=1"})
+    for (const char* rest : {",sq=1,sk=77", ",sq=3,sk=90,causal", ",sq=33,sk=33,causal"})
+      EXPECT_TRUE(runs_right(problem_of(std::string("b=2,d=64,") + heads + rest)));
+}
+
+TEST(HostDevice, AnyLengths) {
+  for (const char* lengths : {"sq=1,sk=1", "sq=2,sk=1", "sq=5,sk=63", "sq=64,sk=65", "sq=65,sk=31", "sq=129,sk=257"})
+    for (const char* mask : {"", ",causal"})
+      EXPECT_TRUE(runs_right(problem_of(std::string("b=1,hq=2,hk=1,d=64,") + lengths + mask)));
+}
+
+TEST(HostDevice, HeadsFirstAndUnalignedLayouts) {
+  EXPECT_TRUE(runs_right(problem_of("b=2,hq=4,hk=2,sq=33,sk=50,d=80,causal"), true));
+  EXPECT_TRUE(runs_right(problem_of("b=2,hq=4,hk=2,sq=33,sk=50,d=80,align=2")));
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=4,hk=2,sq=1,sk=50,d=64,align=2,dtype=f16")));
+}
+
+TEST(HostDevice, BroadcastKeysAndValues) {
+  const auto device = host();
+  const Problem p = problem_of("b=3,hq=2,hk=2,sq=20,sk=30,d=64");
+  Tensors t(p);
+  t.call.k_strides.batch = t.call.v_strides.batch = 0;
+  t.call.k_strides.head = 0;
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  EXPECT_TRUE(matches_float64(t));
+}
+
+TEST(HostDevice, LargeMagnitudes) {
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=2,hk=1,sq=50,sk=80,d=64,dtype=bf16"), false, 30));
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=2,hk=1,sq=1,sk=300,d=64,dtype=f16"), false, 30));
+}
+
+TEST(HostDevice, EqualScoresAverageTheValues) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=2,hk=1,sq=5,sk=300,d=32,dtype=f16");
+  Tensors t(p);
+  std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  EXPECT_TRUE(matches_float64(t));
+  EXPECT_NEAR(std::log(300.0), t.lse[0], 1e-5);
+}
+
+TEST(HostDevice, EveryRankedCandidateVerifies) {
+  const auto device = host();
+  for (const char* text : {"b=1,hq=4,hk=1,sq=96,sk=128,d=64,causal", "b=2,hq=4,hk=2,sq=1,sk=512,d=64,dtype=f16"}) {
+    const Problem p = problem_of(text);
+    std::unique_ptr<Trial> trial;
+    ASSERT_TRUE(device->make_trial(p, &trial).ok());
+    const std::vector<Ranked> ranked = enumerate(p, device->spec()).ranked;
+    EXPECT_GT(ranked.size(), 8U) << text;
+    for (const Ranked& one : ranked) {
+      const Verdict verdict = trial->verify(*kernel_of(*device, p, one.candidate));
+      EXPECT_TRUE(verdict.passed) << text << " " << to_text(one.candidate) << ": " << verdict.reason;
+    }
+  }
+}
+
+TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
+#if defined(__x86_64__)
+  const Problem p = problem_of("b=1,hq=4,hk=2,sq=40,sk=90,d=80,causal");
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const TileKernels* kernels : {&baseline::kKernels, &avx2::kKernels, &avx512::kKernels}) {
+      if (std::strcmp(kernels->name, "baseline") != 0 && !__builtin_cpu_supports("avx2")) continue;
+      if (std::strcmp(kernels->name, "avx512") == 0 && std::strcmp(tile_kernels().name, "avx512") != 0) continue;
+      Problem typed = p;
+      typed.dtype = dtype;
+      Tensors t(typed);
+      Candidate c;
+      c.tile_m = c.tile_n = 64;
+      std::vector<float> scratch(tile_scratch(typed, c));
+      for (int head = 0; head < typed.q_heads; ++head) {
+        Tile tile;
+        tile.call = &t.call;
+        tile.tile_m = tile.tile_n = 64;
+        tile.head = head;
+        tile.kv_head = head / typed.group();
+        tile.rows = typed.q_len;
+        tile.last_key = typed.kv_len;
+        kernels->run(tile, scratch.data());
+      }
+      EXPECT_TRUE(matches_float64(t)) << kernels->name;
+    }
+#else
+  GTEST_SKIP() << "one instruction set here";
+#endif
+}
+
+// ---- what verification must catch
+
+class Faulty : public Kernel {
+ public:
+  using Fault = void (*)(const Call&);
+  Faulty(std::unique_ptr<Kernel> kernel, Fault fault) : kernel_(std::move(kernel)), fault_(fault) {}
+  Status launch(const Call& call) const override {
+    Status status = kernel_->launch(call);
+    fault_(call);
+    return status;
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  Fault fault_;
+};
+
+std::uint16_t* out_of(const Call& call) { return static_cast<std::uint16_t*>(call.out); }
+
+std::string verdict_of(Faulty::Fault fault) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=2,hk=1,sq=40,sk=64,d=64,causal");
+  std::unique_ptr<Trial> trial;
+  EXPECT_TRUE(device->make_trial(p, &trial).ok());
+  const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), fault);
+  const Verdict verdict = trial->verify(kernel);
+  return verdict.passed ? "passed" : verdict.reason;
+}
+
+TEST(HostTrial, PassesAnHonestKernel) {
+  EXPECT_EQ("passed", verdict_of([](const Call&) {}));
+}
+
+TEST(HostTrial, CatchesAWrongElementAndNamesIt) {
+  const std::string reason =
+      verdict_of([](const Call& c) { out_of(c)[3 * c.out_strides.row + c.out_strides.head + 5] = 0x4120; });
+  EXPECT_NE(std::string::npos, reason.find("batch 0, head 1, row 3, dim 5")) << reason;
+}
+
+TEST(HostTrial, CatchesAnElementNotWritten) {
+  EXPECT_EQ("1 output elements were not written", verdict_of([](const Call& c) { out_of(c)[7] = 0xffff; }));
+}
+
+TEST(HostTrial, CatchesWritingPastTheEnd) {
+  EXPECT_EQ("1 elements were written outside the output",
+            verdict_of([](const Call& c) { out_of(c)[40 * c.out_strides.row + 3] = 0; }));
+  EXPECT_EQ("1 elements were written outside the output", verdict_of([](const Call& c) { out_of(c)[-1] = 0; }));
+  EXPECT_EQ("1 elements were written outside the output", verdict_of([](const Call& c) { c.lse[-1] = 0; }));
+}
+
+TEST(HostTrial, CatchesNaN) {
+  EXPECT_EQ("1 output elements are NaN or infinite; the reference has none",
+            verdict_of([](const Call& c) { out_of(c)[9] = 0x7fc0; }));
+}
+
+TEST(HostTrial, CatchesAWrongLogSumExp) {
+  const std::string reason = verdict_of([](const Call& c) { c.lse[2] += 0.01F; });
+  EXPECT_NE(std::string::npos, reason.find("log-sum-exp error")) << reason;
+}
+
+TEST(HostTrial, TimesARealRun) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=4,hk=1,sq=128,sk=128,d=64");
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(device->make_trial(p, &trial).ok());
+  std::vector<double> samples;
+  const auto kernel = kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate);
+  ASSERT_TRUE(trial->time(*kernel, 6, &samples).ok());
+  ASSERT_EQ(6U, samples.size());
+  for (const double us : samples) EXPECT_GT(us, flops(p) / 1e13 * 1e6);
+}
+
+// ---- the loop
+
+TEST(HostSession, TunesOnceAndTheNextSessionFindsIt) {
+  const test::TemporaryFolder folder;
+  const Problem p = problem_of("b=1,hq=4,hk=2,sq=100,sk=100,d=64,causal");
+  for (const bool cached : {false, true}) {
+    cache::Store::Options options;
+    options.path = folder.file("cache.db");
+    SessionOptions session_options;
+    session_options.policy.budget_seconds = 1;
+    Session session(host(), cache::Store::open(options), session_options);
+    Readied readied;
+    const Status status = session.ready(p, &readied);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(cached, readied.from_cache);
+    EXPECT_GT(readied.median_us, 0);
+    Tensors t(p);
+    ASSERT_TRUE(session.run(t.call).ok());
+    EXPECT_TRUE(matches_float64(t));
+  }
+}
+
+TEST(HostSession, ManyThreadsCallAtOnce) {
+  const Problem p = problem_of("b=1,hq=4,hk=2,sq=30,sk=60,d=64,causal");
+  cache::Store::Options off;
+  off.mode = cache::Mode::kOff;
+  SessionOptions options;
+  options.tuning = Tuning::kGuess;
+  Session session(host(), cache::Store::open(off), options);
+  std::vector<Tensors> all(4, Tensors(p));
+  for (Tensors& t : all) {  // copies: point each call at its own memory
+    t.call.q = t.q.data();
+    t.call.k = t.k.data();
+    t.call.v = t.v.data();
+    t.call.out = t.out.data();
+    t.call.lse = t.lse.data();
+  }
+  std::vector<std::thread> threads;
+  for (Tensors& t : all)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) EXPECT_TRUE(session.run(t.call).ok());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Tensors& t : all) EXPECT_TRUE(matches_float64(t));
+}
+
+}  // namespace
+}  // namespace gqa
