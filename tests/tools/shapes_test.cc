@@ -88,7 +88,9 @@ TEST(Shapes, JsonErrorsNameTheElement) {
   EXPECT_TRUE(contains(refused("7"), "expected an array"));
   EXPECT_TRUE(contains(refused(R"(["hq=8,sq=512,d=64", null])"), "element 2 is a JSON null"));
   EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 512, "d": 64, "heads": 8}])"), "'heads'"));
-  EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 512, "d": [64]}])"), "'d' is [64]"));
+  EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 512, "d": [64]}])"), "'d' is an array"));
+  const std::string deep = "[{\"hq\": " + std::string(100000, '[') + std::string(100000, ']') + "}]";
+  EXPECT_TRUE(contains(refused(deep.c_str()), "'hq' is an array"));
   EXPECT_TRUE(contains(refused(R"([{"hq": 8, "sq": 99999999999, "d": 64}])"), "99999999999"));
   EXPECT_TRUE(contains(refused(R"([{"sk": 64}])"), "hq is missing"));
   EXPECT_TRUE(contains(refused("[\"\xff\"]"), "my.json"));

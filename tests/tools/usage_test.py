@@ -1,6 +1,8 @@
 """The command line: what is refused, with which exit code and which words; help and examples."""
 import json
 import os
+import sqlite3
+import subprocess
 import unittest
 
 import support
@@ -99,6 +101,40 @@ class Usage(CacheTest):
             pass
         for arguments in (["list"], ["verify"], ["stats"], ["export", self.path("out.gqa")], ["import", self.db]):
             self.assertIn("chmod go-w", self.run_command(*arguments, code=1).stderr)
+
+    def test_a_device_that_is_not_there_is_a_failure(self):
+        done = self.run_command("warm", "--shape", SHAPE, "--device", "cuda:63", code=1)
+        self.assertRegex(done.stderr, "(?i)cuda")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_file_that_is_no_cache(self):
+        with open(self.db, "wb") as file:
+            file.write(b"no database " * 1000)
+        for arguments in (["list"], ["show", "ab"], ["verify"], ["stats"], ["export", self.path("out.gqa")]):
+            self.assertIn(self.db, self.run_command(*arguments, code=1).stderr)
+        self.assertEqual(os.path.getsize(self.db), 12000, "looking changes nothing")
+        self.assertIn("warning", self.run_command("verify", "--repair", code=1).stderr)
+        self.assertEqual(self.json_of("verify"), {"whole": True, "damages": [], "mode": "read-only"})
+
+    def test_a_newer_schema_is_left_alone(self):
+        self.run_command("import", self.path("none.gqa"), code=1)  # begins an empty file
+        with sqlite3.connect(self.db) as db:
+            db.execute("PRAGMA user_version=999")
+        db.close()
+        for arguments in (["list"], ["prune", "--max-size", "0"], ["verify", "--repair"],
+                          ["warm", "--device", "host", "--shape", SHAPE]):
+            self.assertIn("999", self.run_command(*arguments, code=1).stderr)
+        with sqlite3.connect(self.db) as db:
+            self.assertEqual(db.execute("PRAGMA user_version").fetchone()[0], 999)
+        db.close()
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full here")
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([support.PROGRAM, "stats", "--db", self.db], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", done.stderr)
 
 
 if __name__ == "__main__":

@@ -100,15 +100,16 @@ void require_file(const Shared& shared) {
                 "; gqa-cache warm or import begins one, --db names another");
 }
 
-std::unique_ptr<cache::Store> open_cache(const Shared& shared, cache::Mode mode) {
+std::unique_ptr<cache::Store> open_cache(const Shared& shared, cache::Mode mode, bool* warned) {
   cache::Store::Options options;
   options.path = shared.db;
   options.mode = mode;
   std::unique_ptr<cache::Store> store = cache::Store::open(options);
-  const bool warned = print_warnings(*store);
+  const bool any_warning = print_warnings(*store);
+  if (warned != nullptr) *warned = any_warning;
   if (store->mode() == mode) return store;
   throw Failure("the cache " + cache_path(shared) + " cannot be opened " + name(mode) +
-                (warned ? "" : ": it is " + store->stats().mode));
+                (any_warning ? "" : ": it is " + store->stats().mode));
 }
 
 bool print_warnings(cache::Store& store) {

@@ -48,8 +48,9 @@ int run(int count, const char* const* arguments);
 std::string cache_path(const Shared& shared);
 // Throws Failure if there is no file yet: most commands have nothing to begin one for.
 void require_file(const Shared& shared);
-// Throws Failure, with the store's own reason, if it did not come up in the mode asked for. Other warnings are printed.
-std::unique_ptr<cache::Store> open_cache(const Shared& shared, cache::Mode mode);
+// Throws Failure, with the store's own reason, if it did not come up in the mode asked for. Other warnings are printed,
+// and *warned says whether there were any.
+std::unique_ptr<cache::Store> open_cache(const Shared& shared, cache::Mode mode, bool* warned = nullptr);
 // Prints the store's warnings; true if there were any.
 bool print_warnings(cache::Store& store);
 

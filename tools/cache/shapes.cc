@@ -34,7 +34,9 @@ std::string value_text(const std::string& key, const Json& value, const std::str
     const auto text = value.get<std::string>();
     if (text.find_first_of(",=") == std::string::npos) return text;
   }
-  throw Usage(where + ": " + quote(key) + " is " + value.dump(-1, ' ', true, Json::error_handler_t::replace) +
+  const std::string given = value.is_structured() ? std::string("an ") + value.type_name()
+                                                  : quote(value.dump(-1, ' ', true, Json::error_handler_t::replace));
+  throw Usage(where + ": " + quote(key) + " is " + given +
               "; expected a whole number, true, false, \"bf16\" or \"f16\"");
 }
 

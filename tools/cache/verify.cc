@@ -12,8 +12,8 @@ namespace {
 
 using Damages = std::vector<cache::Damage>;
 
-Json damage_json(const cache::Store& store, const Damages& damages) {
-  Json json = {{"whole", damages.empty()}, {"damages", Json::array()}};
+Json damage_json(const cache::Store& store, const Damages& damages, bool whole) {
+  Json json = {{"whole", whole}, {"damages", Json::array()}};
   json["mode"] = store.mode() == cache::Mode::kReadWrite ? "read-write" : "read-only";
   for (const cache::Damage& damage : damages) {
     json["damages"].push_back(
@@ -40,18 +40,20 @@ std::string whole_text(cache::Store& store, const Terminal& terminal) {
 // Opening for writing may already set a damaged file aside, with a warning: damage found, too.
 int verify(const Shared& shared, bool repair) {
   require_file(shared);
-  const auto store = open_cache(shared, repair ? cache::Mode::kReadWrite : cache::Mode::kReadOnly);
+  bool warned = false;
+  const auto store = open_cache(shared, repair ? cache::Mode::kReadWrite : cache::Mode::kReadOnly, &warned);
   const Damages damages = store->verify(repair);
-  const bool warned = print_warnings(*store);
+  warned = print_warnings(*store) || warned;
+  const bool whole = damages.empty() && !warned;
   if (shared.json) {
-    print_json(damage_json(*store, damages));
+    print_json(damage_json(*store, damages, whole));
+  } else if (whole) {
+    print(whole_text(*store, Terminal(stdout)));
   } else if (!damages.empty()) {
     print(damage_text(damages, Terminal(stdout)));
-  } else if (!warned) {
-    print(whole_text(*store, Terminal(stdout)));
   }
   if (!damages.empty() && !repair) print_error("damage found; gqa-cache verify --repair sets it aside");
-  return damages.empty() && !warned ? 0 : 1;
+  return whole ? 0 : 1;
 }
 
 }  // namespace

@@ -34,11 +34,19 @@ void require(const Status& status) {
 
 using Targets = std::vector<std::unique_ptr<Target>>;
 
+std::vector<std::string> each_once(const std::vector<std::string>& names) {
+  std::vector<std::string> once;
+  for (const std::string& name : names) {
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
+  }
+  return once;
+}
+
 // Devices are opened before the cache: a mistyped name must not begin a file.
 Targets open_arch_targets(const Shared& shared, const Options& options, const TunePolicy& policy,
                           const ProgressFn& progress) {
   std::vector<std::unique_ptr<Device>> devices;
-  for (const std::string& arch : options.archs) {
+  for (const std::string& arch : each_once(options.archs)) {
     const Status status = open_compile_only_device(arch, "", &devices.emplace_back());
     if (!DeviceSpec::for_arch(arch)) throw Usage("--arch: " + status.message());
     require(status);
