@@ -124,8 +124,8 @@ class FileStore : public Store {
         return false;
       }
       insert_record(db, record);
+      read_back(db, record);  // before others may prune it
       transaction.commit();
-      read_back(db, record);
       return true;
     });
   }
