@@ -191,7 +191,7 @@ void show_phases(const Readied& readied, const Progress& last) {
           std::to_string(last.selected) + " kernels taken");
   row("compile", times.compile, std::to_string(last.compiled) + " made; what the tuner waited for them");
   row("verify", times.verify, std::to_string(last.verified) + " agree with the reference");
-  row("time", times.time, std::to_string(last.timed) + " timed against each other");
+  row("time", times.time, std::to_string(last.timed) + " timed in turns");
   row("persist", times.persist, "the winner and all that was learnt, one SQLite file");
 }
 
