@@ -10,9 +10,7 @@ import unittest
 import support
 from support import CacheTest, clean_environment
 
-# Large enough that the line is redrawn while candidates are timed.
-WARM = ["warm", "--device", "host", "--budget", "2", "--shape", "hq=8,hk=2,sq=256,d=64",
-        "--shape", "hq=8,hk=2,sq=1,sk=512,d=64"]
+WARM = ["warm", "--device", "host", "--budget", "1", "--shape", support.SHAPE, "--shape", "hq=2,sq=1,sk=64,d=32"]
 ERASE = "\r\033[K"
 COLOUR = re.compile(r"\033\[[0-9;]*m")
 

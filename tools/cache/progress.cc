@@ -50,8 +50,9 @@ ProgressLine::ProgressLine(std::FILE* stream, int total, double budget_seconds) 
 }
 
 void ProgressLine::update(const Progress& shape) {
+  const bool new_phase = shape.phase != progress_.shape.phase;
   progress_.shape = shape;
-  if (Clock::now() - last_ >= kRedrawEvery) draw();
+  if (new_phase || Clock::now() - last_ >= kRedrawEvery) draw();
 }
 
 void ProgressLine::next_shape() {

@@ -30,7 +30,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void update(const Progress& shape);  // redraws, at most some times a second
+  void update(const Progress& shape);  // redraws at every new phase, else at most some times a second
   void next_shape();                   // one more is done
   void clear();                        // before anything else is written
 
