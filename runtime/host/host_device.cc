@@ -24,6 +24,7 @@ std::int64_t cache_bytes(int name, std::int64_t fallback) {
 
 // Float32 operations a second of one core, a typical figure: lanes * 2 (multiply, add) * 2 units * clock.
 double flops_a_core(const std::string& variant) {
+  if (variant == "amx") return 6e11;  // the matrix unit, with what surrounds it
   const double lanes = variant == "avx512" ? 16 : variant == "avx2" ? 8 : 4;
   return lanes * 4 * 2.8e9 * 0.7;
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/device.h"
 
@@ -54,5 +55,11 @@ extern const TileKernels kKernels;
 namespace avx512 {
 extern const TileKernels kKernels;
 }
+namespace amx {
+extern const TileKernels kKernels;
+}
+
+// The builds that this processor (and its kernel) can run, the best last.
+std::vector<const TileKernels*> usable_tile_kernels();
 
 }  // namespace gqa
