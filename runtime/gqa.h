@@ -17,8 +17,8 @@
  *   k   (batch, kv_len, kv_heads, head_dim)      same dtype
  *   v   (batch, kv_len, kv_heads, head_dim_v)    same dtype
  *   out (batch, q_len,  q_heads,  head_dim_v)    same dtype
- * q_heads is a multiple of kv_heads; query head h reads key/value head h / (q_heads / kv_heads). Products are accumulated
- * in float32. head_dim and head_dim_v are each one of 32, 64, 80, 96, 112, 128, 192, 256.
+ * q_heads is a multiple of kv_heads; query head h reads key/value head h / (q_heads / kv_heads). Products are
+ * accumulated in float32. head_dim and head_dim_v are each one of 32, 64, 80, 96, 112, 128, 192, 256.
  */
 #ifndef GQA_H_
 #define GQA_H_
@@ -48,28 +48,28 @@ extern "C" {
 typedef enum gqa_status {
   GQA_OK = 0,
   /* arguments: the call was refused before anything ran */
-  GQA_ERROR_NULL_ARGUMENT = 1,      /* a required pointer is NULL */
-  GQA_ERROR_STRUCT_SIZE = 2,        /* a struct's `size` is not one this library knows */
-  GQA_ERROR_RANK = 3,               /* a tensor has the wrong number of dimensions */
-  GQA_ERROR_DTYPE = 4,              /* a dtype is not supported, or differs between tensors */
-  GQA_ERROR_DEVICE = 5,             /* a tensor is not on the handle's device */
-  GQA_ERROR_SHAPE = 6,              /* sizes do not agree between tensors */
-  GQA_ERROR_SIZE = 7,               /* a size is zero or negative, or a product of sizes overflows */
-  GQA_ERROR_HEAD_DIM = 8,           /* head_dim or head_dim_v is not supported */
-  GQA_ERROR_HEADS = 9,              /* q_heads is not a multiple of kv_heads */
-  GQA_ERROR_STRIDE = 10,            /* the last stride is not 1, or out overlaps itself */
-  GQA_ERROR_ALIGNMENT = 11,         /* a data pointer is not aligned to its element */
-  GQA_ERROR_ALIAS = 12,             /* out (or lse) overlaps an input */
-  GQA_ERROR_OPTION = 13,            /* an option or a call field has a value that means nothing */
+  GQA_ERROR_NULL_ARGUMENT = 1, /* a required pointer is NULL */
+  GQA_ERROR_STRUCT_SIZE = 2,   /* a struct's `size` is not one this library knows */
+  GQA_ERROR_RANK = 3,          /* a tensor has the wrong number of dimensions */
+  GQA_ERROR_DTYPE = 4,         /* a dtype is not supported, or differs between tensors */
+  GQA_ERROR_DEVICE = 5,        /* a tensor is not on the handle's device */
+  GQA_ERROR_SHAPE = 6,         /* sizes do not agree between tensors */
+  GQA_ERROR_SIZE = 7,          /* a size is zero or negative, or a product of sizes overflows */
+  GQA_ERROR_HEAD_DIM = 8,      /* head_dim or head_dim_v is not supported */
+  GQA_ERROR_HEADS = 9,         /* q_heads is not a multiple of kv_heads */
+  GQA_ERROR_STRIDE = 10,       /* the last stride is not 1, or out overlaps itself */
+  GQA_ERROR_ALIGNMENT = 11,    /* a data pointer is not aligned to its element */
+  GQA_ERROR_ALIAS = 12,        /* out (or lse) overlaps an input */
+  GQA_ERROR_OPTION = 13,       /* an option or a call field has a value that means nothing */
   /* the world: what the call needed is not there */
-  GQA_ERROR_NO_DEVICE = 20,         /* the device asked for is not on this machine */
-  GQA_ERROR_NO_COMPILER = 21,       /* NVRTC was not found, or is too old for the device */
-  GQA_ERROR_NOT_CACHED = 22,        /* policy is GQA_TUNE_CACHED_ONLY and the cache holds no kernel for this shape */
-  GQA_ERROR_CAPTURING = 23,         /* the stream is being captured and no kernel for this shape is loaded */
-  GQA_ERROR_NO_CANDIDATE = 24,      /* every candidate was rejected, failed to compile or failed to verify */
-  GQA_ERROR_OUT_OF_MEMORY = 25,     /* host or device memory ran out */
-  GQA_ERROR_DEVICE_FAILED = 26,     /* the driver reported an error */
-  GQA_ERROR_INTERNAL = 27           /* a bug in this library; please report it with gqa_last_error() */
+  GQA_ERROR_NO_DEVICE = 20,     /* the device asked for is not on this machine */
+  GQA_ERROR_NO_COMPILER = 21,   /* NVRTC was not found, or is too old for the device */
+  GQA_ERROR_NOT_CACHED = 22,    /* policy is GQA_TUNE_CACHED_ONLY and the cache holds no kernel for this shape */
+  GQA_ERROR_CAPTURING = 23,     /* the stream is being captured and no kernel for this shape is loaded */
+  GQA_ERROR_NO_CANDIDATE = 24,  /* every candidate was rejected, failed to compile or failed to verify */
+  GQA_ERROR_OUT_OF_MEMORY = 25, /* host or device memory ran out */
+  GQA_ERROR_DEVICE_FAILED = 26, /* the driver reported an error */
+  GQA_ERROR_INTERNAL = 27       /* a bug in this library; please report it with gqa_last_error() */
 } gqa_status;
 
 /* The name of a status, "GQA_ERROR_RANK"; never NULL, also for numbers that are no status. */
@@ -110,8 +110,8 @@ typedef struct gqa_options {
   const char* cache_path; /* NULL: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db */
   gqa_cache_mode cache_mode;
   gqa_tuning tuning;
-  double tuning_budget;   /* seconds a miss may spend on compiling and timing; 0: 8 s. At least one candidate is tried. */
-  int threads;            /* host threads for compiling and for the host device; 0: all cores */
+  double tuning_budget; /* seconds a miss may spend on compiling and timing; 0: 8 s. At least one candidate is tried. */
+  int threads;          /* host threads for compiling and for the host device; 0: all cores */
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
   gqa_log_fn log;         /* NULL: silent */
   void* log_user;         /* handed to log */

@@ -25,7 +25,8 @@ Status open_device(const DeviceRequest& request, std::unique_ptr<Device>* device
     return open_host_device(request.threads, device);
   }
   if (name == "host") return open_host_device(request.threads, device);
-  if (const int ordinal = cuda_ordinal(name); ordinal >= 0) return open_cuda_device(ordinal, request.nvrtc_path, device);
+  if (const int ordinal = cuda_ordinal(name); ordinal >= 0)
+    return open_cuda_device(ordinal, request.nvrtc_path, device);
   return {Code::kOption, "unknown device '" + name + "'; expected auto, cuda, cuda:N or host"};
 }
 

@@ -48,7 +48,8 @@ std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t mos
   // A stride that is odd against all lengths walks through every head and every position within a tile.
   const std::int64_t spread = std::max<std::int64_t>(1, most - static_cast<std::int64_t>(rows.size()));
   for (std::int64_t i = 0; i < spread; ++i)
-    rows.push_back(static_cast<std::int64_t>(static_cast<double>(i) / static_cast<double>(spread) * static_cast<double>(all)));
+    rows.push_back(
+        static_cast<std::int64_t>(static_cast<double>(i) / static_cast<double>(spread) * static_cast<double>(all)));
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;
@@ -63,7 +64,8 @@ Verdict judge(const Problem& problem, const std::vector<std::int64_t>& rows, con
   if (c.unwritten > 0) return failed(verdict, std::to_string(c.unwritten) + " output elements were not written");
   if (c.stray > 0) return failed(verdict, std::to_string(c.stray) + " elements were written outside the output");
   if (c.nonfinite > 0)
-    return failed(verdict, std::to_string(c.nonfinite) + " output elements are NaN or infinite; the reference has none");
+    return failed(verdict,
+                  std::to_string(c.nonfinite) + " output elements are NaN or infinite; the reference has none");
   if (!(c.error <= verdict.bound)) {
     const std::int64_t row = rows[static_cast<std::size_t>(c.worst_index / problem.head_dim_v)];
     out << "error " << c.error << " is over the bound " << verdict.bound << " at " << place(problem, row) << ", dim "

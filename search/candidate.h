@@ -21,14 +21,14 @@ enum class Skeleton : std::uint8_t { kFlash, kSplit };
 // 0: all heads of the longest query tile first (best balance); 1: head by head, longest tile first (best L2 reuse).
 
 // X(field, text key, default, compiled): `compiled` fields shape the generated code, the others only the launch.
-#define GQA_CANDIDATE_FIELDS(X)                                                       \
-  X(tile_m, "m", 64, true)       /* query rows a CTA owns (packed heads count) */      \
-  X(tile_n, "n", 64, true)       /* keys a step (split: keys a warp's step) */         \
-  X(warps, "warps", 4, true)     /* warps a CTA */                                     \
-  X(stages, "stages", 2, true)   /* KV buffers in flight */                            \
-  X(pack, "pack", 1, true)       /* query heads of a group packed into a tile's rows */ \
-  X(splits, "splits", 1, false)  /* CTAs that share one row tile's keys */             \
-  X(order, "order", 0, false)    /* tile order, above */
+#define GQA_CANDIDATE_FIELDS(X)                                                        \
+  X(tile_m, "m", 64, true)      /* query rows a CTA owns (packed heads count) */       \
+  X(tile_n, "n", 64, true)      /* keys a step (split: keys a warp's step) */          \
+  X(warps, "warps", 4, true)    /* warps a CTA */                                      \
+  X(stages, "stages", 2, true)  /* KV buffers in flight */                             \
+  X(pack, "pack", 1, true)      /* query heads of a group packed into a tile's rows */ \
+  X(splits, "splits", 1, false) /* CTAs that share one row tile's keys */              \
+  X(order, "order", 0, false)   /* tile order, above */
 
 struct Candidate {
   Skeleton skeleton = Skeleton::kFlash;

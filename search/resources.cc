@@ -31,8 +31,8 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
 }
 
 int registers(const Problem& problem, const Candidate& candidate) {
-  const int warp_rows = candidate.skeleton == Skeleton::kFlash ? candidate.tile_m / std::max(candidate.warps, 1)
-                                                               : candidate.tile_m;
+  const int warp_rows =
+      candidate.skeleton == Skeleton::kFlash ? candidate.tile_m / std::max(candidate.warps, 1) : candidate.tile_m;
   const int fragments = warp_rows / 16;
   const int out = fragments * problem.head_dim_v / 2;  // float32 accumulators, 16 x head_dim_v over 32 lanes
   const int scores = fragments * candidate.tile_n / 2;

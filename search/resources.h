@@ -1,8 +1,7 @@
 // resources.h: what a candidate needs of a device, from its parameters alone.
-// Owns: the shared-memory plan, register estimate and launch geometry of each skeleton. The generated source asserts the
-// same shared-memory size (static_assert(sizeof(Smem) == ...)), so host pruning and device layout cannot drift apart.
-// Never: asks a driver or measures.
-// Threads: pure functions.
+// Owns: the shared-memory plan, register estimate and launch geometry of each skeleton. The generated source asserts
+// the same shared-memory size (static_assert(sizeof(Smem) == ...)), so host pruning and device layout cannot drift
+// apart. Never: asks a driver or measures. Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +22,11 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 int registers(const Problem& problem, const Candidate& candidate);
 
 struct LaunchPlan {
-  std::int64_t blocks = 0;           // CTAs, a 1-D grid
-  int threads = 0;                   // threads a CTA
-  std::int64_t shared_memory = 0;    // dynamic, bytes
-  std::int64_t partial_floats = 0;   // workspace for split partials, float32 elements
-  std::int64_t counters = 0;         // workspace arrival counters, uint32; zero before the first launch and left zero
+  std::int64_t blocks = 0;          // CTAs, a 1-D grid
+  int threads = 0;                  // threads a CTA
+  std::int64_t shared_memory = 0;   // dynamic, bytes
+  std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements
+  std::int64_t counters = 0;        // workspace arrival counters, uint32; zero before the first launch and left zero
 };
 LaunchPlan plan(const Problem& problem, const Candidate& candidate);
 
