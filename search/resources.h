@@ -1,7 +1,9 @@
 // resources.h: what a candidate needs of a device, from its parameters alone.
 // Owns: the shared-memory plan, register estimate and launch geometry of each skeleton. The generated source asserts
 // the same shared-memory size (static_assert(sizeof(Smem) == ...)), so host pruning and device layout cannot drift
-// apart. Never: asks a driver or measures. Threads: pure functions.
+// apart.
+// Never: asks a driver or measures.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>
