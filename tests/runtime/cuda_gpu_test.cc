@@ -16,6 +16,7 @@
 #include "runtime/session.h"
 #include "runtime/tuner.h"
 #include "search/space.h"
+#include "tests/runtime/attention_case.h"
 
 namespace gqa {
 namespace {
@@ -317,6 +318,75 @@ class CudaSession : public CudaGpu {
   std::unique_ptr<Session> session_;
   std::vector<CUdeviceptr> allocated_;
 };
+
+// ---- a caller's own strides, against float64 on the CPU
+
+class CudaStrides : public CudaSession {
+ protected:
+  // Runs the case's call on copies of its buffers and brings the outputs back.
+  void run_on_gpu(test::AttentionCase* attention) {
+    Call call = attention->call;
+    const auto moved = [&](const auto& host, const void* start) {
+      using Element = typename std::decay_t<decltype(host)>::value_type;
+      CUdeviceptr address = 0;
+      EXPECT_EQ(CUDA_SUCCESS, driver_->cuMemAlloc(&address, host.size() * sizeof(Element)));
+      allocated_.push_back(address);
+      EXPECT_EQ(CUDA_SUCCESS, driver_->cuMemcpyHtoDAsync(address, host.data(), host.size() * sizeof(Element), nullptr));
+      return reinterpret_cast<char*>(address) +
+             (static_cast<const char*>(start) - reinterpret_cast<const char*>(host.data()));
+    };
+    call.q = moved(attention->q, call.q);
+    call.k = moved(attention->k, call.k);
+    call.v = moved(attention->v, call.v);
+    call.out = moved(attention->out, call.out);
+    const CUdeviceptr out = allocated_.back();
+    call.lse = reinterpret_cast<float*>(moved(attention->lse, call.lse));
+    const CUdeviceptr lse = allocated_.back();
+    const Status status = session_->run(call);
+    EXPECT_TRUE(status.ok()) << status.message();
+    driver_->cuMemcpyDtoHAsync(attention->out.data(), out, attention->out.size() * 2, nullptr);
+    driver_->cuMemcpyDtoHAsync(attention->lse.data(), lse, attention->lse.size() * 4, nullptr);
+    EXPECT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(nullptr));
+  }
+};
+
+TEST_F(CudaStrides, HeadsFirstAndUnaligned) {
+  for (const char* text : {"b=2,hq=4,hk=2,sq=130,sk=200,d=128,causal", "b=2,hq=8,hk=2,sq=1,sk=700,d=64,dtype=f16",
+                           "b=2,hq=4,hk=2,sq=33,sk=50,d=80,causal,align=2", "b=1,hq=8,hk=1,sq=1,sk=90,d=64,align=2"})
+    for (const bool heads_first : {false, true}) {
+      test::AttentionCase attention(problem_of(text), heads_first);
+      run_on_gpu(&attention);
+      EXPECT_TRUE(test::matches_float64(attention)) << text << (heads_first ? " heads first" : "");
+    }
+}
+
+TEST_F(CudaStrides, BroadcastKeysAndValues) {
+  test::AttentionCase attention(problem_of("b=3,hq=4,hk=2,sq=40,sk=130,d=64,causal"));
+  attention.call.k_strides.batch = attention.call.v_strides.batch = 0;
+  attention.call.k_strides.head = 0;
+  run_on_gpu(&attention);
+  EXPECT_TRUE(test::matches_float64(attention));
+}
+
+TEST_F(CudaStrides, LargeMagnitudesAndEqualScores) {
+  test::AttentionCase large(problem_of("b=1,hq=4,hk=2,sq=60,sk=130,d=64,causal"), false, 30);
+  run_on_gpu(&large);
+  EXPECT_TRUE(test::matches_float64(large));
+  test::AttentionCase equal(problem_of("b=1,hq=4,hk=2,sq=1,sk=300,d=64,dtype=f16"));
+  std::fill(equal.k.begin(), equal.k.end(), std::uint16_t{0});
+  run_on_gpu(&equal);
+  EXPECT_TRUE(test::matches_float64(equal));
+}
+
+TEST_F(CudaStrides, TheSameInputsGiveTheSameBits) {
+  for (const char* text : {"b=1,hq=8,hk=2,sq=300,sk=300,d=128,causal", "b=1,hq=8,hk=2,sq=1,sk=3000,d=128"}) {
+    test::AttentionCase first(problem_of(text)), second(problem_of(text));
+    run_on_gpu(&first);
+    run_on_gpu(&second);
+    EXPECT_TRUE(first.out == second.out) << text;
+    EXPECT_TRUE(first.lse == second.lse) << text;
+  }
+}
 
 TEST_F(CudaSession, CaptureUsesWhatIsLoadedAndReplays) {
   const CUstream s = stream();

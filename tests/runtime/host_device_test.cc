@@ -16,10 +16,14 @@
 #include "runtime/reference.h"
 #include "runtime/session.h"
 #include "search/space.h"
+#include "tests/runtime/attention_case.h"
 #include "tests/runtime/temporary_folder.h"
 
 namespace gqa {
 namespace {
+
+using test::AttentionCase;
+using test::matches_float64;
 
 Problem problem_of(const std::string& text) {
   Problem problem;
@@ -43,74 +47,6 @@ std::unique_ptr<Kernel> kernel_of(Device& device, const Problem& problem, const 
   return kernel;
 }
 
-// A call on memory of its own: random inputs, out and lse poisoned, in one of two layouts.
-struct Tensors {
-  std::vector<std::uint16_t> q, k, v, out;
-  std::vector<float> lse;
-  Call call;
-  double slack;  // absolute: float32's error in scores, which grow with the square of the magnitude; and, where
-                 // probabilities may be rounded to bfloat16, that rounding of values of this magnitude
-
-  explicit Tensors(const Problem& p, bool heads_first = false, float magnitude = 1)
-      : slack(2e-5 * magnitude * magnitude + (p.dtype == DType::kBF16 ? magnitude / 256 : 0)) {
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal(0, magnitude);
-    const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim) {
-      data->resize(static_cast<std::size_t>(p.batch * length * heads * dim) + 1);
-      for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
-      return heads_first ? Strides{length * heads * dim, dim, length * dim}
-                         : Strides{length * heads * dim, heads * dim, dim};
-    };
-    const int shift = p.align >= 16 ? 0 : 1;
-    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
-    call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
-    call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
-    call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v);
-    std::fill(out.begin(), out.end(), std::uint16_t{0xffff});
-    lse.assign(static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, NAN);
-    call.q = q.data() + shift;
-    call.k = k.data() + shift;
-    call.v = v.data() + shift;
-    call.out = out.data() + shift;
-    call.lse = lse.data();
-    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
-    call.lse_head_stride = p.q_len;
-    call.lse_row_stride = 1;
-    call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
-    call.problem = p;
-  }
-
-  std::uint16_t out_at(int b, int h, int i, int d) const {
-    const Strides& s = call.out_strides;
-    return static_cast<const std::uint16_t*>(call.out)[b * s.batch + i * s.row + h * s.head + d];
-  }
-};
-
-// The first element that differs from float64 by more than the dtype's rounding allows.
-::testing::AssertionResult matches_float64(const Tensors& t) {
-  const Problem& p = t.call.problem;
-  // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
-  const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
-  std::vector<double> expected(static_cast<std::size_t>(p.head_dim_v));
-  for (int b = 0; b < p.batch; ++b)
-    for (int h = 0; h < p.q_heads; ++h)
-      for (int i = 0; i < p.q_len; ++i) {
-        double lse = 0;
-        reference_row(t.call, b, h, i, expected.data(), &lse);
-        const double given_lse = t.lse[static_cast<std::size_t>((b * p.q_heads + h) * p.q_len + i)];
-        if (given_lse != lse && !(std::fabs(given_lse - lse) < 1e-4 * (1 + std::fabs(lse))))
-          return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
-                                               << given_lse << ", expected " << lse;
-        for (int d = 0; d < p.head_dim_v; ++d) {
-          const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[static_cast<std::size_t>(d)];
-          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack))
-            return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
-                                                 << " is " << given << ", expected " << right;
-        }
-      }
-  return ::testing::AssertionSuccess();
-}
-
 // The best flash and the best split candidate of the problem's signature, run on the problem itself.
 ::testing::AssertionResult runs_right(const Problem& problem, bool heads_first = false, float magnitude = 1) {
   const auto device = host();
@@ -118,7 +54,7 @@ struct Tensors {
   for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit})
     for (const Ranked& ranked : enumerate(wanted, device->spec()).ranked) {
       if (ranked.candidate.skeleton != skeleton) continue;
-      Tensors tensors(problem, heads_first, magnitude);
+      AttentionCase tensors(problem, heads_first, magnitude);
       if (Status s = kernel_of(*device, wanted, ranked.candidate)->launch(tensors.call); !s.ok())
         return ::testing::AssertionFailure() << s.message();
       if (const auto result = matches_float64(tensors); !result)
@@ -161,7 +97,7 @@ TEST(HostDevice, HeadsFirstAndUnalignedLayouts) {
 TEST(HostDevice, BroadcastKeysAndValues) {
   const auto device = host();
   const Problem p = problem_of("b=3,hq=2,hk=2,sq=20,sk=30,d=64");
-  Tensors t(p);
+  AttentionCase t(p);
   t.call.k_strides.batch = t.call.v_strides.batch = 0;
   t.call.k_strides.head = 0;
   ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
@@ -176,7 +112,7 @@ TEST(HostDevice, LargeMagnitudes) {
 TEST(HostDevice, EqualScoresAverageTheValues) {
   const auto device = host();
   const Problem p = problem_of("b=1,hq=2,hk=1,sq=5,sk=300,d=32,dtype=f16");
-  Tensors t(p);
+  AttentionCase t(p);
   std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
   ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
   EXPECT_TRUE(matches_float64(t));
@@ -205,7 +141,7 @@ TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
         "b=1,hq=4,hk=2,sq=40,sk=90,d=128,causal,dtype=f16", "b=1,hq=2,hk=1,sq=7,sk=9,d=32,align=2"}) {
     const Problem p = problem_of(text);
     for (const TileKernels* kernels : usable_tile_kernels()) {
-      Tensors t(p);
+      AttentionCase t(p);
       Candidate c;
       c.tile_m = 128;
       c.tile_n = 64;
@@ -314,7 +250,7 @@ TEST(HostSession, TunesOnceAndTheNextSessionFindsIt) {
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(cached, readied.from_cache);
     EXPECT_GT(readied.median_us, 0);
-    Tensors t(p);
+    AttentionCase t(p);
     ASSERT_TRUE(session.run(t.call).ok());
     EXPECT_TRUE(matches_float64(t));
   }
@@ -327,8 +263,8 @@ TEST(HostSession, ManyThreadsCallAtOnce) {
   SessionOptions options;
   options.tuning = Tuning::kGuess;
   Session session(host(), cache::Store::open(off), options);
-  std::vector<Tensors> all(4, Tensors(p));
-  for (Tensors& t : all) {  // copies: point each call at its own memory
+  std::vector<AttentionCase> all(4, AttentionCase(p));
+  for (AttentionCase& t : all) {  // copies: point each call at its own memory
     t.call.q = t.q.data();
     t.call.k = t.k.data();
     t.call.v = t.v.data();
@@ -336,12 +272,12 @@ TEST(HostSession, ManyThreadsCallAtOnce) {
     t.call.lse = t.lse.data();
   }
   std::vector<std::thread> threads;
-  for (Tensors& t : all)
+  for (AttentionCase& t : all)
     threads.emplace_back([&] {
       for (int i = 0; i < 20; ++i) EXPECT_TRUE(session.run(t.call).ok());
     });
   for (std::thread& thread : threads) thread.join();
-  for (const Tensors& t : all) EXPECT_TRUE(matches_float64(t));
+  for (const AttentionCase& t : all) EXPECT_TRUE(matches_float64(t));
 }
 
 }  // namespace

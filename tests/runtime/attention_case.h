@@ -1,0 +1,87 @@
+// attention_case.h: a call on host memory of its own, and what its answer must be.
+// Owns: random inputs, poisoned outputs, the comparison of every element with float64.
+// Never: knows a device; GPU tests copy its buffers over and back.
+// Threads: a value. Copies point at the original's memory.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "runtime/half.h"
+#include "runtime/reference.h"
+
+namespace gqa::test {
+
+// A call on memory of its own: random inputs, out and lse poisoned, in one of two layouts.
+struct AttentionCase {
+  std::vector<std::uint16_t> q, k, v, out;
+  std::vector<float> lse;
+  Call call;
+  double slack;  // absolute: float32's error in scores, which grow with the square of the magnitude; and, where
+                 // probabilities may be rounded to bfloat16, that rounding of values of this magnitude
+
+  explicit AttentionCase(const Problem& p, bool heads_first = false, float magnitude = 1)
+      : slack(2e-5 * magnitude * magnitude + (p.dtype == DType::kBF16 ? magnitude / 256 : 0)) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0, magnitude);
+    const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim) {
+      data->resize(static_cast<std::size_t>(p.batch * length * heads * dim) + 1);
+      for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
+      return heads_first ? Strides{length * heads * dim, dim, length * dim}
+                         : Strides{length * heads * dim, heads * dim, dim};
+    };
+    const int shift = p.align >= 16 ? 0 : 1;
+    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
+    call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+    call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
+    call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v);
+    std::fill(out.begin(), out.end(), std::uint16_t{0xffff});
+    lse.assign(static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, NAN);
+    call.q = q.data() + shift;
+    call.k = k.data() + shift;
+    call.v = v.data() + shift;
+    call.out = out.data() + shift;
+    call.lse = lse.data();
+    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
+    call.lse_head_stride = p.q_len;
+    call.lse_row_stride = 1;
+    call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+    call.problem = p;
+  }
+
+  std::uint16_t out_at(int b, int h, int i, int d) const {
+    const Strides& s = call.out_strides;
+    return static_cast<const std::uint16_t*>(call.out)[b * s.batch + i * s.row + h * s.head + d];
+  }
+};
+
+// The first element that differs from float64 by more than the dtype's rounding allows.
+inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
+  const Problem& p = t.call.problem;
+  // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
+  const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
+  std::vector<double> expected(static_cast<std::size_t>(p.head_dim_v));
+  for (int b = 0; b < p.batch; ++b)
+    for (int h = 0; h < p.q_heads; ++h)
+      for (int i = 0; i < p.q_len; ++i) {
+        double lse = 0;
+        reference_row(t.call, b, h, i, expected.data(), &lse);
+        const double given_lse = t.lse[static_cast<std::size_t>((b * p.q_heads + h) * p.q_len + i)];
+        if (given_lse != lse && !(std::fabs(given_lse - lse) < 1e-4 * (1 + std::fabs(lse))))
+          return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
+                                               << given_lse << ", expected " << lse;
+        for (int d = 0; d < p.head_dim_v; ++d) {
+          const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[static_cast<std::size_t>(d)];
+          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack))
+            return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
+                                                 << " is " << given << ", expected " << right;
+        }
+      }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace gqa::test
