@@ -31,7 +31,7 @@ std::string value_text(const std::string& key, const Json& value, const std::str
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
   if (value.is_number_integer()) return value.dump();
   if (value.is_string()) {
-    const auto text = value.get<std::string>();
+    auto text = value.get<std::string>();
     if (text.find_first_of(",=") == std::string::npos) return text;
   }
   const std::string given = value.is_structured() ? std::string("an ") + value.type_name()
