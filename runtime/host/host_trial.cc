@@ -2,6 +2,7 @@
 #include "runtime/host/host_trial.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -37,6 +38,18 @@ bool is_poison(float value) {
   std::uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   return bits == 0xffffffffU;
+}
+
+// Elements that are no longer poison.
+std::int64_t strays(const std::uint16_t* elements, std::int64_t count) {
+  return count - std::count(elements, elements + count, kPoison);
+}
+
+// NaNs and infinities other than the poison.
+std::int64_t nonfinites(const std::uint16_t* elements, std::int64_t count, DType dtype) {
+  const std::uint16_t exponent = dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
+  return std::count_if(elements, elements + count,
+                       [=](std::uint16_t bits) { return bits != kPoison && (bits & exponent) == exponent; });
 }
 
 Problem ragged(Problem problem) {
@@ -145,17 +158,28 @@ void HostTrial::poison() {
 
 // Inside the problem every element must be written and finite, outside it must still be poison.
 void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
-  const std::int64_t first = kGuard + (problem_.align >= 16 ? 0 : 1);
-  const std::int64_t row_extent = std::int64_t{problem_.q_heads} * problem_.head_dim_v;
-  const std::uint16_t exponent = problem_.dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(out_.size()); ++i) {
-    const std::int64_t at = i - first;
-    const bool inside = at >= 0 && at < out_count_ && at / row_extent % problem_.q_len < problem.q_len;
-    const std::uint16_t bits = out_[static_cast<std::size_t>(i)];
-    comparison->unwritten += inside && bits == kPoison;
-    comparison->nonfinite += inside && bits != kPoison && (bits & exponent) == exponent;
-    comparison->stray += !inside && bits != kPoison;
-  }
+  const std::uint16_t* begin = out_.data();
+  const std::uint16_t* first = begin + kGuard + (problem_.align >= 16 ? 0 : 1);
+  const std::uint16_t* last = first + out_count_;
+  const std::int64_t extent = std::int64_t{problem_.q_heads} * problem_.head_dim_v;
+  std::atomic<std::int64_t> unwritten = 0, nonfinite = 0;
+  std::atomic<std::int64_t> stray = strays(begin, first - begin) + strays(last, begin + out_.size() - last);
+  parallel_for(out_count_ / extent, threads_, [&](std::int64_t i) {  // all heads of a position
+    const std::uint16_t* row = first + i * extent;
+    if (i % problem_.q_len >= problem.q_len) {
+      stray += strays(row, extent);
+    } else {
+      unwritten += extent - strays(row, extent);
+      nonfinite += nonfinites(row, extent, problem_.dtype);
+    }
+  });
+  comparison->unwritten += unwritten;
+  comparison->nonfinite += nonfinite;
+  comparison->stray += stray;
+  scan_lse(problem, comparison);
+}
+
+void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(lse_.size()); ++i) {
     const std::int64_t at = i - kGuard;
     const bool inside = at >= 0 && at < lse_count_ && at % problem_.q_len < problem.q_len;

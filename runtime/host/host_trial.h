@@ -34,6 +34,7 @@ class HostTrial final : public Trial {
   void prepare(const Problem& problem, Variant* variant);
   void poison();
   void scan(const Problem& problem, Comparison* comparison) const;
+  void scan_lse(const Problem& problem, Comparison* comparison) const;
   void compare(const Variant& variant, Comparison* comparison) const;
 
   const Problem problem_;

@@ -119,6 +119,34 @@ TEST(HostDevice, EqualScoresAverageTheValues) {
   EXPECT_NEAR(std::log(300.0), t.lse[0], 1e-5);
 }
 
+// One key's score is hundreds over the others: every other weight is nothing, and the output is that key's value.
+TEST(HostDevice, OneDominantKey) {
+  const auto device = host();
+  for (const char* text : {"b=1,hq=2,hk=1,sq=40,sk=600,d=64", "b=1,hq=4,hk=1,sq=1,sk=600,d=64,dtype=f16"}) {
+    const Problem p = problem_of(text);
+    AttentionCase t(p);
+    std::fill(t.q.begin(), t.q.end(), store(p.dtype, 8));
+    std::fill(t.k.begin() + 333 * 64, t.k.begin() + 334 * 64, store(p.dtype, 8));
+    ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+    EXPECT_TRUE(matches_float64(t));
+    for (int d = 0; d < 64; ++d) EXPECT_EQ(t.v[static_cast<std::size_t>(333 * 64 + d)], t.out_at(0, 1, 0, d));
+  }
+}
+
+TEST(HostDevice, ANaNReachesItsRowOnly) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=2,hk=1,sq=40,sk=70,d=64");
+  AttentionCase t(p);
+  t.q[3 * 2 * 64 + 5] = 0x7fc0;  // position 3 of head 0
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  for (int h = 0; h < 2; ++h)
+    for (int i = 0; i < 40; ++i) {
+      const bool poisoned = h == 0 && i == 3;
+      EXPECT_EQ(poisoned, std::isnan(load(p.dtype, t.out_at(0, h, i, 63)))) << h << "," << i;
+      EXPECT_EQ(poisoned, std::isnan(t.lse[static_cast<std::size_t>(h * 40 + i)])) << h << "," << i;
+    }
+}
+
 TEST(HostDevice, EveryRankedCandidateVerifies) {
   const auto device = host();
   for (const char* text : {"b=1,hq=4,hk=1,sq=96,sk=128,d=64,causal", "b=2,hq=4,hk=2,sq=1,sk=512,d=64,dtype=f16"}) {
