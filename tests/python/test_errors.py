@@ -164,7 +164,7 @@ def test_read_only_out_of_a_versioned_producer(handle):
     )
 
 
-@pytest.mark.parametrize("scale", [0, 0.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("scale", [0, 0.0, -0.3, float("nan"), float("inf")])
 def test_scale(handle, scale):
     refused(lambda: handle.attention(*make_qkv(), scale=scale), gqa.GqaValueError, Status.ERROR_OPTION, "scale")
 
