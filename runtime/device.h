@@ -91,8 +91,6 @@ class Device {
     (void)stream;
     return false;
   }
-  // Makes what a tuner needs current on this thread (the CUDA context); cheap when it already is.
-  virtual Status enter() { return {}; }
 };
 
 // "cuda:0", "host", ... -> a device. `threads`: host threads, 0 for all. `nvrtc_path`: "" for the search order.

@@ -171,7 +171,6 @@ const Kernel* Session::publish(const Problem& wanted, std::unique_ptr<Kernel> ke
 }
 
 Status Session::make_ready(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
-  if (Status status = device_->enter(); !status.ok()) return status;
   *kernel = from_cache(wanted, readied);
   Status status;
   if (*kernel == nullptr && options_.tuning == Tuning::kCachedOnly) {

@@ -133,7 +133,6 @@ class Miss {
 
   Status open_trial() {
     const PhaseTimer timer(&times_.verify);
-    if (Status status = device_.enter(); !status.ok()) return status;
     return device_.make_trial(problem_, &trial_);
   }
 

@@ -3,16 +3,20 @@
 // given the same file, shows what a cache hit costs. With --arch it compiles for a GPU that is not here.
 // Never: tunes or verifies by itself; the session and the device's trial do.
 // Threads: one; the library uses its own.
+#include <dlpack/dlpack.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/session.h"
 #include "runtime/workshop.h"
@@ -59,6 +63,25 @@ void must(const Status& status) {
 }
 
 // ---- the call's tensors
+
+// On a GPU, its primary context, current until the end of the scope: what cudaSetDevice does for a caller's own memory.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(const Device& device) {
+    if (device.spec().kind != DeviceKind::kCuda) return;
+    Status status;
+    const Driver* driver = Driver::get(&status);
+    must(status);
+    CUdevice ordinal = 0;
+    while (!device.owns(kDLCUDA, ordinal)) ++ordinal;
+    must(Context::retain(*driver, ordinal, &context_));
+    current_.emplace(context_);
+  }
+
+ private:
+  Context context_;
+  std::optional<Current> current_;
+};
 
 // Memory of the device that computes.
 class Buffer {
@@ -219,7 +242,7 @@ bool answer_one(const Arguments& arguments, const Problem& problem) {
   request.name = arguments.device;
   std::unique_ptr<Device> opened;
   must(open_device(request, &opened));
-  must(opened->enter());
+  const CurrentDevice current(*opened);
   Progress last;
   SessionOptions options;
   options.log = warn;
