@@ -45,7 +45,7 @@ std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t mos
         rows.push_back(last_head + row);
       }
   rows.push_back(all - 1);
-  // A stride that is odd against all lengths walks through every head and every position within a tile.
+  // The rest evenly over all heads and positions.
   const std::int64_t spread = std::max<std::int64_t>(1, most - static_cast<std::int64_t>(rows.size()));
   for (std::int64_t i = 0; i < spread; ++i)
     rows.push_back(

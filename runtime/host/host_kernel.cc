@@ -2,6 +2,8 @@
 #include "runtime/host/host_kernel.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 #include <vector>
 
 #include "runtime/host/parallel.h"
@@ -10,10 +12,15 @@
 namespace gqa {
 namespace {
 
-// Grows and never shrinks, so that warm calls allocate nothing.
+// Grows and never shrinks, so that warm calls allocate nothing. Null where memory ran out: no exception may leave a
+// thread of the pool.
 float* at_least(std::vector<float>* buffer, std::size_t floats) {
-  if (buffer->size() < floats) buffer->resize(floats);
-  return buffer->data();
+  try {
+    if (buffer->size() < floats) buffer->resize(floats);
+    return buffer->data();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 float* scratch_of_this_thread(std::size_t floats) {
@@ -58,19 +65,27 @@ Tile HostKernel::tile_at(const Call& call, std::int64_t index) const {
   return tile;
 }
 
-void HostKernel::run_flash(const Call& call, std::int64_t tiles) const {
+bool HostKernel::run_flash(const Call& call, std::int64_t tiles) const {
   const std::size_t scratch = tile_scratch(call.problem, candidate_);
   const TileKernels& kernels = tile_kernels();
-  parallel_for(tiles, threads_,
-               [&](std::int64_t i) { kernels.run(tile_at(call, i), scratch_of_this_thread(scratch)); });
+  std::atomic<bool> fits = true;
+  parallel_for(tiles, threads_, [&](std::int64_t i) {
+    if (float* memory = scratch_of_this_thread(scratch))
+      kernels.run(tile_at(call, i), memory);
+    else
+      fits = false;
+  });
+  return fits;
 }
 
-void HostKernel::run_split(const Call& call, std::int64_t tiles) const {
+bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
   const std::size_t scratch = tile_scratch(call.problem, candidate_);
   const TileKernels& kernels = tile_kernels();
   const int splits = candidate_.splits;
   const std::int64_t stride = std::int64_t{candidate_.tile_m} * (call.problem.head_dim_v + 2);
   float* partials = partials_of_this_thread(static_cast<std::size_t>(tiles * splits * stride));
+  if (partials == nullptr) return false;
+  std::atomic<bool> fits = true;
   parallel_for(tiles * splits, threads_, [&](std::int64_t i) {
     Tile tile = tile_at(call, i / splits);
     const int steps = (tile.last_key + tile.tile_n - 1) / tile.tile_n;
@@ -78,8 +93,12 @@ void HostKernel::run_split(const Call& call, std::int64_t tiles) const {
     tile.first_key = std::min(static_cast<int>(i % splits) * share, tile.last_key);
     tile.last_key = std::min(tile.first_key + share, tile.last_key);
     tile.partial = partials + i * stride;
-    kernels.run(tile, scratch_of_this_thread(scratch));
+    if (float* memory = scratch_of_this_thread(scratch))
+      kernels.run(tile, memory);
+    else
+      fits = false;
   });
+  if (!fits) return false;
   parallel_for(tiles, threads_, [&](std::int64_t i) {
     kernels.merge({tile_at(call, i), partials + i * splits * stride, splits});
   });
@@ -88,11 +107,9 @@ void HostKernel::run_split(const Call& call, std::int64_t tiles) const {
 Status HostKernel::launch(const Call& call) const {
   const std::int64_t tiles =
       row_tiles(call.problem, candidate_) * (call.problem.q_heads / candidate_.pack) * call.problem.batch;
-  if (candidate_.skeleton == Skeleton::kSplit && candidate_.splits > 1)
-    run_split(call, tiles);
-  else
-    run_flash(call, tiles);
-  return {};
+  const bool split = candidate_.skeleton == Skeleton::kSplit && candidate_.splits > 1;
+  if (split ? run_split(call, tiles) : run_flash(call, tiles)) return {};
+  return {Code::kOutOfMemory, "host memory ran out for the scratch of " + to_text(candidate_)};
 }
 
 }  // namespace gqa

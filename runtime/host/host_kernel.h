@@ -17,8 +17,9 @@ class HostKernel final : public Kernel {
 
  private:
   Tile tile_at(const Call& call, std::int64_t index) const;
-  void run_flash(const Call& call, std::int64_t tiles) const;
-  void run_split(const Call& call, std::int64_t tiles) const;
+  // False where memory for scratch ran out.
+  bool run_flash(const Call& call, std::int64_t tiles) const;
+  bool run_split(const Call& call, std::int64_t tiles) const;
 
   const Candidate candidate_;
   const int threads_;
