@@ -102,6 +102,7 @@ bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
   parallel_for(tiles, threads_, [&](std::int64_t i) {
     kernels.merge({tile_at(call, i), partials + i * splits * stride, splits});
   });
+  return true;
 }
 
 Status HostKernel::launch(const Call& call) const {
