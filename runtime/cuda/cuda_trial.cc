@@ -12,7 +12,6 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kGuard = 4096;  // elements of poison before and after each output
 constexpr std::int64_t kMaxInputBytes = 6LL << 30;
 constexpr double kMaxSeconds = 20;                  // a verification launch that is not done by then hangs
 constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
@@ -24,20 +23,13 @@ float float_of(unsigned bits) {
   return value;
 }
 
-// Lengths a few shorter: not multiples of anything a tile is made of.
-Problem ragged(Problem problem) {
-  if (problem.q_len > 8) problem.q_len -= 3;
-  if (problem.kv_len > 8) problem.kv_len -= 5;
-  return problem;
-}
-
 }  // namespace
 
 CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem)
     : shared_(std::move(shared)),
       checker_(std::move(checker)),
       workspaces_(shared_->context.driver()),
-      problem_(problem) {}
+      layout_(problem) {}
 
 Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
                        const DeviceSpec& spec, const Problem& problem, std::unique_ptr<Trial>* trial) {
@@ -71,7 +63,7 @@ CudaTrial::~CudaTrial() {
 }
 
 Status CudaTrial::choose_sets(const DeviceSpec& spec) {
-  const std::int64_t set_bytes = 2 * (q_count_ + k_count_ + v_count_);
+  const std::int64_t set_bytes = layout_.input_bytes();
   std::size_t free_bytes = 0, total_bytes = 0;
   if (const CUresult r = driver().cuMemGetInfo(&free_bytes, &total_bytes); r != CUDA_SUCCESS)
     return driver().error("cuMemGetInfo", r);
@@ -79,19 +71,12 @@ Status CudaTrial::choose_sets(const DeviceSpec& spec) {
   const std::int64_t wanted = 3 * spec.l2_bytes / set_bytes + 1;
   sets_ = static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room / set_bytes), 1, kMaxSets));
   // Enough launches a graph that its own start does not show.
-  const double guess_us = std::max(2.0, flops(problem_) / spec.tensor_flops * 1e6);
+  const double guess_us = std::max(2.0, flops(layout_.problem) / spec.tensor_flops * 1e6);
   launches_ = std::max(sets_, static_cast<int>(std::clamp(400.0 / guess_us, 1.0, 32.0)));
   return {};
 }
 
 Status CudaTrial::allocate(const DeviceSpec& spec) {
-  const Problem& p = problem_;
-  const std::int64_t b = p.batch;
-  q_count_ = b * p.q_len * p.q_heads * p.head_dim;
-  k_count_ = b * p.kv_len * p.kv_heads * p.head_dim;
-  v_count_ = b * p.kv_len * p.kv_heads * p.head_dim_v;
-  out_count_ = b * p.q_len * p.q_heads * p.head_dim_v;
-  lse_count_ = b * p.q_len * p.q_heads;
   if (const CUresult r = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING); r != CUDA_SUCCESS)
     return driver().error("cuStreamCreate", r);
   driver().cuEventCreate(&begin_, CU_EVENT_DEFAULT);
@@ -100,48 +85,32 @@ Status CudaTrial::allocate(const DeviceSpec& spec) {
   const struct {
     DeviceMemory* memory;
     std::int64_t count;
-  } inputs[] = {{&q_, q_count_}, {&k_, k_count_}, {&v_, v_count_}};
+  } inputs[] = {{&q_, layout_.q}, {&k_, layout_.k}, {&v_, layout_.v}};
   unsigned long long seed = 1;
   for (const auto& input : inputs) {
-    const std::int64_t count = input.count * sets_ + 8;  // the last few: room for a start off 16-byte alignment
+    const std::int64_t count = layout_.input_slab(input.count, sets_);
     if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
       return s;
-    if (Status s = checker_->fill(stream_, input.memory->address(), count, seed++, p.dtype == DType::kBF16); !s.ok())
+    if (Status s =
+            checker_->fill(stream_, input.memory->address(), count, seed++, layout_.problem.dtype == DType::kBF16);
+        !s.ok())
       return s;
   }
   return allocate_outputs();
 }
 
 Status CudaTrial::allocate_outputs() {
-  const std::size_t out_bytes = static_cast<std::size_t>(out_count_ + 2 * kGuard) * 2;
-  const std::size_t lse_bytes = static_cast<std::size_t>(lse_count_ + 2 * kGuard) * 4;
+  const std::size_t out_bytes = static_cast<std::size_t>(layout_.out_slab()) * 2;
+  const std::size_t lse_bytes = static_cast<std::size_t>(layout_.lse_slab()) * 4;
   if (Status s = DeviceMemory::allocate(driver(), out_bytes, &out_); !s.ok()) return s;
   if (Status s = DeviceMemory::allocate(driver(), lse_bytes, &lse_); !s.ok()) return s;
   return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
 }
 
 Call CudaTrial::call(const Problem& problem, int set) const {
-  const std::int64_t shift = problem_.align >= 16 ? 0 : 1;  // elements
-  const auto compact = [&](std::int64_t length, std::int64_t heads, std::int64_t dim) {
-    return Strides{length * heads * dim, heads * dim, dim};
-  };
-  const Problem& p = problem_;  // strides are those of the full lengths
-  Call c;
-  c.q = q_.as<unsigned short>() + q_count_ * set + shift;
-  c.k = k_.as<unsigned short>() + k_count_ * set + shift;
-  c.v = v_.as<unsigned short>() + v_count_ * set + shift;
-  c.out = out_.as<unsigned short>() + kGuard + shift;
-  c.lse = lse_.as<float>() + kGuard;
-  c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
-  c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
-  c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
-  c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
-  c.lse_batch_stride = static_cast<std::int64_t>(p.q_heads) * p.q_len;
-  c.lse_head_stride = p.q_len;
-  c.lse_row_stride = 1;
-  c.scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim));
+  using Bits = std::uint16_t;
+  Call c = layout_.call({q_.as<Bits>(), k_.as<Bits>(), v_.as<Bits>(), out_.as<Bits>(), lse_.as<float>()}, problem, set);
   c.stream = stream_;
-  c.problem = problem;
   return c;
 }
 
@@ -151,12 +120,12 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.reference = variant.reference.as<float>();
   c.reference_lse = variant.reference_lse.as<float>();
   c.result = result_.as<CheckResult>();
-  c.scale = 1.0F / std::sqrt(static_cast<float>(problem_.head_dim));
-  c.head_dim = problem_.head_dim;
-  c.head_dim_v = problem_.head_dim_v;
-  c.causal = problem_.causal();
-  c.bf16 = problem_.dtype == DType::kBF16;
-  c.vectors = problem_.align >= 16;
+  c.scale = 1.0F / std::sqrt(static_cast<float>(layout_.problem.head_dim));
+  c.head_dim = layout_.problem.head_dim;
+  c.head_dim_v = layout_.problem.head_dim_v;
+  c.causal = layout_.problem.causal();
+  c.bf16 = layout_.problem.dtype == DType::kBF16;
+  c.vectors = layout_.problem.align >= 16;
   return c;
 }
 
@@ -206,12 +175,12 @@ Status CudaTrial::poison() {
 }
 
 Status CudaTrial::scan_outputs(const Problem& problem) const {
-  const Call full = call(problem_, 0);
+  const Call full = call(layout_.problem, 0);
   ScanParams scan{};
   scan.slab = out_.as<void>();
   scan.result = result_.as<CheckResult>();
   scan.count = static_cast<long long>(out_.bytes() / 2);
-  scan.first = static_cast<const unsigned short*>(full.out) - out_.as<unsigned short>();
+  scan.first = layout_.first_out();
   scan.batch = problem.batch;
   scan.batch_stride = full.out_strides.batch;
   scan.rows = problem.q_len;
@@ -220,7 +189,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   if (Status s = checker_->scan(stream_, scan); !s.ok()) return s;
   scan.slab = lse_.as<void>();
   scan.count = static_cast<long long>(lse_.bytes() / 4);
-  scan.first = kGuard;
+  scan.first = TrialLayout::kGuard;
   scan.batch_stride = full.lse_batch_stride;
   scan.row_extent = full.lse_head_stride;
   scan.rows_inner = 1;
@@ -274,7 +243,8 @@ Status CudaTrial::capture(const CudaKernel& kernel, CUgraphExec* graph) {
   if (const CUresult r = d.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); r != CUDA_SUCCESS)
     return d.error("cuStreamBeginCapture", r);
   Status launched;
-  for (int i = 0; i < launches_ && launched.ok(); ++i) launched = kernel.launch(call(problem_, i % sets_), workspaces_);
+  for (int i = 0; i < launches_ && launched.ok(); ++i)
+    launched = kernel.launch(call(layout_.problem, i % sets_), workspaces_);
   const CUresult ended = d.cuStreamEndCapture(stream_, &captured);
   if (!launched.ok()) return launched;
   if (ended != CUDA_SUCCESS) return d.error("cuStreamEndCapture", ended);

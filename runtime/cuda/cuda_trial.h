@@ -12,6 +12,7 @@
 #include "runtime/cuda/checker.h"
 #include "runtime/cuda/cuda_kernel.h"
 #include "runtime/device.h"
+#include "runtime/trial_layout.h"
 
 namespace gqa {
 
@@ -56,9 +57,8 @@ class CudaTrial : public Trial {
   std::shared_ptr<CudaShared> shared_;
   std::shared_ptr<const Checker> checker_;
   WorkspacePool workspaces_;
-  Problem problem_;
+  const TrialLayout layout_;
   int sets_ = 1;
-  std::int64_t q_count_ = 0, k_count_ = 0, v_count_ = 0, out_count_ = 0, lse_count_ = 0;  // elements, a set
   DeviceMemory q_, k_, v_, out_, lse_, result_;
   std::vector<Variant> variants_;
   CUstream stream_ = nullptr;

@@ -14,7 +14,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kGuard = 1024;  // elements of poison before and after each output
+constexpr std::int64_t kGuard = TrialLayout::kGuard;
 constexpr std::int64_t kMaxInputBytes = 1LL << 30;
 constexpr std::int64_t kReferenceKeysAThread = 200000;  // rows checked x keys: bounds the reference's time
 constexpr int kMaxSets = 16;
@@ -52,12 +52,6 @@ std::int64_t nonfinites(const std::uint16_t* elements, std::int64_t count, DType
                        [=](std::uint16_t bits) { return bits != kPoison && (bits & exponent) == exponent; });
 }
 
-Problem ragged(Problem problem) {
-  if (problem.q_len > 8) problem.q_len -= 3;
-  if (problem.kv_len > 8) problem.kv_len -= 5;
-  return problem;
-}
-
 struct RowPlace {
   int batch, head, position;
 };
@@ -69,22 +63,14 @@ RowPlace place_of(const Problem& p, std::int64_t row) {
 
 }  // namespace
 
-HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : problem_(problem), threads_(spec.processors) {
-  const Problem& p = problem;
-  const std::int64_t b = p.batch;
-  q_count_ = b * p.q_len * p.q_heads * p.head_dim;
-  k_count_ = b * p.kv_len * p.kv_heads * p.head_dim;
-  v_count_ = b * p.kv_len * p.kv_heads * p.head_dim_v;
-  out_count_ = b * p.q_len * p.q_heads * p.head_dim_v;
-  lse_count_ = b * p.q_len * p.q_heads;
-  const std::int64_t set_bytes = 2 * (q_count_ + k_count_ + v_count_);
+HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : layout_(problem), threads_(spec.processors) {
   sets_ = static_cast<int>(
-      std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / set_bytes + 1, 1, kMaxSets));
-  fill(&q_, q_count_, 1);
-  fill(&k_, k_count_, 2);
-  fill(&v_, v_count_, 3);
-  out_.resize(static_cast<std::size_t>(out_count_ + 2 * kGuard));
-  lse_.resize(static_cast<std::size_t>(lse_count_ + 2 * kGuard));
+      std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / layout_.input_bytes() + 1, 1, kMaxSets));
+  fill(&q_, layout_.q, 1);
+  fill(&k_, layout_.k, 2);
+  fill(&v_, layout_.v, 3);
+  out_.resize(static_cast<std::size_t>(layout_.out_slab()));
+  lse_.resize(static_cast<std::size_t>(layout_.lse_slab()));
   variants_.resize(ragged(problem) == problem ? 1 : 2);
   prepare(problem, &variants_.front());
   if (variants_.size() > 1) prepare(ragged(problem), &variants_.back());
@@ -92,37 +78,17 @@ HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : problem_(
 
 void HostTrial::fill(std::vector<std::uint16_t>* data, std::int64_t count, std::uint64_t seed) const {
   constexpr std::int64_t kPiece = 65536;
-  const std::int64_t total = count * sets_ + 1;  // one more: room for a start off 16-byte alignment
+  const std::int64_t total = layout_.input_slab(count, sets_);
   data->resize(static_cast<std::size_t>(total));
   parallel_for((total + kPiece - 1) / kPiece, threads_, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kPiece; i < std::min(total, (piece + 1) * kPiece); ++i)
       (*data)[static_cast<std::size_t>(i)] =
-          store(problem_.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
+          store(layout_.problem.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
   });
 }
 
 Call HostTrial::call(const Problem& problem, int set) {
-  const std::int64_t shift = problem_.align >= 16 ? 0 : 1;  // elements
-  const auto compact = [](std::int64_t length, std::int64_t heads, std::int64_t dim) {
-    return Strides{length * heads * dim, heads * dim, dim};
-  };
-  const Problem& p = problem_;  // strides are those of the full lengths
-  Call c;
-  c.q = q_.data() + q_count_ * set + shift;
-  c.k = k_.data() + k_count_ * set + shift;
-  c.v = v_.data() + v_count_ * set + shift;
-  c.out = out_.data() + kGuard + shift;
-  c.lse = lse_.data() + kGuard;
-  c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
-  c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
-  c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
-  c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
-  c.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
-  c.lse_head_stride = p.q_len;
-  c.lse_row_stride = 1;
-  c.scale = 1.0F / std::sqrt(static_cast<float>(p.head_dim));
-  c.problem = problem;
-  return c;
+  return layout_.call({q_.data(), k_.data(), v_.data(), out_.data(), lse_.data()}, problem, set);
 }
 
 void HostTrial::prepare(const Problem& problem, Variant* variant) {
@@ -159,18 +125,18 @@ void HostTrial::poison() {
 // Inside the problem every element must be written and finite, outside it must still be poison.
 void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
   const std::uint16_t* begin = out_.data();
-  const std::uint16_t* first = begin + kGuard + (problem_.align >= 16 ? 0 : 1);
-  const std::uint16_t* last = first + out_count_;
-  const std::int64_t extent = std::int64_t{problem_.q_heads} * problem_.head_dim_v;
+  const std::uint16_t* first = begin + layout_.first_out();
+  const std::uint16_t* last = first + layout_.out;
+  const std::int64_t extent = std::int64_t{layout_.problem.q_heads} * layout_.problem.head_dim_v;
   std::atomic<std::int64_t> unwritten = 0, nonfinite = 0;
   std::atomic<std::int64_t> stray = strays(begin, first - begin) + strays(last, begin + out_.size() - last);
-  parallel_for(out_count_ / extent, threads_, [&](std::int64_t i) {  // all heads of a position
+  parallel_for(layout_.out / extent, threads_, [&](std::int64_t i) {  // all heads of a position
     const std::uint16_t* row = first + i * extent;
-    if (i % problem_.q_len >= problem.q_len) {
+    if (i % layout_.problem.q_len >= problem.q_len) {
       stray += strays(row, extent);
     } else {
       unwritten += extent - strays(row, extent);
-      nonfinite += nonfinites(row, extent, problem_.dtype);
+      nonfinite += nonfinites(row, extent, layout_.problem.dtype);
     }
   });
   comparison->unwritten += unwritten;
@@ -182,7 +148,7 @@ void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
 void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(lse_.size()); ++i) {
     const std::int64_t at = i - kGuard;
-    const bool inside = at >= 0 && at < lse_count_ && at % problem_.q_len < problem.q_len;
+    const bool inside = at >= 0 && at < layout_.lse && at % layout_.problem.q_len < problem.q_len;
     const bool poisoned = is_poison(lse_[static_cast<std::size_t>(i)]);
     comparison->unwritten += inside && poisoned;
     comparison->stray += !inside && !poisoned;
@@ -190,8 +156,8 @@ void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
 }
 
 void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
-  const Problem& p = problem_;
-  const std::int64_t first = kGuard + (p.align >= 16 ? 0 : 1), dim = p.head_dim_v;
+  const Problem& p = layout_.problem;
+  const std::int64_t first = layout_.first_out(), dim = p.head_dim_v;
   const auto worse = [](double error, double worst) { return error > worst || std::isnan(error); };
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
@@ -241,7 +207,7 @@ Verdict HostTrial::verify(const Kernel& kernel) {
 
 Status HostTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples; ++i) {
-    const Call c = call(problem_, next_set_++ % sets_);
+    const Call c = call(layout_.problem, next_set_++ % sets_);
     const auto begin = std::chrono::steady_clock::now();
     if (Status status = kernel.launch(c); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;

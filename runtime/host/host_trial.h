@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/trial_layout.h"
 #include "runtime/verify.h"
 
 namespace gqa {
@@ -37,10 +38,9 @@ class HostTrial final : public Trial {
   void scan_lse(const Problem& problem, Comparison* comparison) const;
   void compare(const Variant& variant, Comparison* comparison) const;
 
-  const Problem problem_;
+  const TrialLayout layout_;
   const int threads_;
   int sets_ = 1, next_set_ = 0;
-  std::int64_t q_count_ = 0, k_count_ = 0, v_count_ = 0, out_count_ = 0, lse_count_ = 0;  // elements, a set
   std::vector<std::uint16_t> q_, k_, v_, out_;
   std::vector<float> lse_;
   std::vector<Variant> variants_;

@@ -1,0 +1,45 @@
+// trial_layout.h: how a trial lays out one problem's tensors, the same on every device.
+// Owns: element counts, compact strides, the start off 16-byte alignment where the problem asks for it, the guards
+// around outputs, and the ragged variant of a problem. Never: owns memory; devices do. Threads: a value.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/device.h"
+
+namespace gqa {
+
+// Where the buffers begin. q, k and v hold several sets one after the other; out and lse lie between guards.
+struct TrialBuffers {
+  std::uint16_t* q = nullptr;
+  std::uint16_t* k = nullptr;
+  std::uint16_t* v = nullptr;
+  std::uint16_t* out = nullptr;
+  float* lse = nullptr;
+};
+
+struct TrialLayout {
+  static constexpr std::int64_t kGuard = 4096;  // elements of poison before and after each output
+
+  explicit TrialLayout(const Problem& problem);
+
+  // A call on the given set's inputs. `lengths`: the problem or its ragged variant; strides are the problem's own.
+  Call call(const TrialBuffers& buffers, const Problem& lengths, int set) const;
+
+  std::int64_t input_bytes() const { return 2 * (q + k + v); }  // of a set
+  std::int64_t input_slab(std::int64_t count, int sets) const { return count * sets + 8; }
+  std::int64_t out_slab() const { return out + 2 * kGuard; }
+  std::int64_t lse_slab() const { return lse + 2 * kGuard; }
+  std::int64_t first_out() const { return kGuard + shift; }
+
+  Problem problem;
+  std::int64_t q, k, v, out, lse;  // elements, a set
+  std::int64_t shift;              // elements that tensors start past 16-byte alignment
+  Strides q_strides, k_strides, v_strides, out_strides;
+};
+
+// Lengths a few shorter: not multiples of anything a tile is made of. The problem itself where it is too short for
+// that.
+Problem ragged(Problem problem);
+
+}  // namespace gqa
