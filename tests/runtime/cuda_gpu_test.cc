@@ -230,7 +230,7 @@ TEST_F(CudaGpu, TimesAndClocksArePositive) {
   ASSERT_EQ(5U, samples.size());
   // Between the tensor cores' peak and a hundredth of it.
   const double floor_us = flops(problem) / 2e15 * 1e6;
-  for (const double us : samples) EXPECT_TRUE(us > floor_us && us < 100 * floor_us + 1000) << us;
+  for (const double us : samples) EXPECT_TRUE(us > floor_us && us < 100 * floor_us + 1e4) << us;  // memory checkers too
   EXPECT_GT(trial->clock_mhz(), 200);
   EXPECT_LT(trial->clock_mhz(), 5000);
 }
