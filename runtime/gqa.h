@@ -129,7 +129,7 @@ GQA_API void gqa_destroy(gqa_handle handle);
 /* Everything about a call that is not one of its four tensors. Zero-initialise, set size. */
 typedef struct gqa_call {
   size_t size;         /* sizeof(gqa_call) */
-  float scale;         /* scores are scaled by this; 0: 1/sqrt(head_dim) */
+  float scale;         /* scores are scaled by this, finite and positive; 0: 1/sqrt(head_dim) */
   int causal;          /* 1: query i sees keys j <= i + kv_len - q_len (aligned bottom-right); a row that sees no key
                           gives 0 and lse -inf */
   const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores) */
