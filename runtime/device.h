@@ -40,6 +40,11 @@ struct Call {
 struct Binary {
   std::string source, ptx, cubin, log;
   int registers = 0, spill_bytes = 0, static_smem = 0;
+
+  // So many spilled registers (bytes a thread) never win and cost time to find out. A few, loop invariants of a tile
+  // that fills the register file, often do win: the clock decides about those.
+  static constexpr int kHeavySpill = 256;
+  bool spills_heavily() const { return spill_bytes > kHeavySpill; }
 };
 
 // A loaded candidate. launch() is the hot path: it allocates nothing once warm, formats nothing, reads no environment.

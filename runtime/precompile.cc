@@ -25,7 +25,7 @@ Attempt attempt_of(const Ranked& ranked, const char* outcome, const std::string&
 
 Attempt attempt_of(const Ranked& ranked, const Made& made) {
   if (!made.status.ok()) return attempt_of(ranked, "compile failed", made.status.message());
-  if (made.binary.spill_bytes > 0) {
+  if (made.binary.spills_heavily()) {
     return attempt_of(ranked, "spilled", std::to_string(made.binary.spill_bytes) + " bytes of registers go to memory");
   }
   return attempt_of(ranked, made.from_store ? "in the cache already" : "compiled", "");

@@ -15,9 +15,6 @@ namespace {
 
 constexpr int kMostAttempts = 32;
 constexpr int kGuesses = 3;
-// Bytes a thread: so many spilled registers never win and cost time to find out. A few (loop invariants of a tile that
-// fills the register file) often do win: the clock decides about those.
-constexpr int kHeavySpill = 256;
 // Shares of the budget after which no further kernel is compiled, no further candidate verified: timing gets the rest.
 constexpr double kCompileShare = 0.6, kVerifyShare = 0.8;
 
@@ -149,7 +146,7 @@ class Miss {
     if (!group.made.status.ok()) {
       if (group.made.status.code() == Code::kNoCompiler) no_compiler_ = group.made.status;
       mark(&group, "compile failed", first_line(group.made.status.message()));
-    } else if (group.made.binary.spill_bytes > kHeavySpill) {
+    } else if (group.made.binary.spills_heavily()) {
       mark(&group, "spilled",
            std::to_string(group.made.binary.spill_bytes) +
                " bytes of registers go to memory: kept only if nothing else is");
@@ -195,7 +192,7 @@ class Miss {
 
   void verify_spilled() {
     for (Group& group : groups_) {
-      if (!group.made.status.ok() || group.made.binary.spill_bytes <= kHeavySpill) continue;
+      if (!group.made.status.ok() || !group.made.binary.spills_heavily()) continue;
       verify(&group, &group.lanes.front());
       const bool over = watch_.seconds() > kVerifyShare * policy_.budget_seconds;
       if (any_verified_ && (policy_.guess || over)) return;

@@ -88,6 +88,9 @@ struct Failure {
   void (*spoil)(FakeWorld& world, std::string kernel);
 };
 
+// What ctest shows of the parameter.
+void PrintTo(const Failure& failure, std::ostream* out) { *out << failure.outcome; }
+
 class FailureTest : public TunerTest, public ::testing::WithParamInterface<Failure> {};
 
 TEST_P(FailureTest, IsRecordedWithItsReasonAndNeverChosen) {
