@@ -61,6 +61,10 @@ Verdict judge(const Problem& problem, const std::vector<std::int64_t>& rows, con
   verdict.error = c.error;
   verdict.bound = 2 * std::max(c.naive_error, rounding(problem.dtype) * c.largest);
   std::ostringstream out;
+  // First what explains the rest: without its counters a split never merges, and its rows stay unwritten.
+  if (c.workspace > 0)
+    return failed(verdict, std::to_string(c.workspace) +
+                               " workspace words were written outside its bounds, or counters not left zero");
   if (c.unwritten > 0) return failed(verdict, std::to_string(c.unwritten) + " output elements were not written");
   if (c.stray > 0) return failed(verdict, std::to_string(c.stray) + " elements were written outside the output");
   if (c.nonfinite > 0)

@@ -28,6 +28,7 @@ struct Comparison {
   std::int64_t unwritten = 0;        // elements that still hold the poison
   std::int64_t nonfinite = 0;        // NaN or infinite elements; the reference has none
   std::int64_t stray = 0;            // elements written outside the problem
+  std::int64_t workspace = 0;        // words written around the workspace, and counters not left zero
 };
 
 Verdict judge(const Problem& problem, const std::vector<std::int64_t>& rows, const Comparison& comparison);

@@ -68,25 +68,29 @@ CudaKernel::~CudaKernel() {
   module_ = Module();
 }
 
-Status CudaKernel::launch(const Call& call, WorkspacePool& workspaces) const {
+Status CudaKernel::launch(const Call& call) const {
   const Current current(shared_->context);
-  const LaunchPlan launch = plan(call.problem, candidate_);
-  if (launch.blocks > kMaxGrid)
-    return {Code::kSize, "the call needs " + std::to_string(launch.blocks) + " thread blocks, at most " +
+  const LaunchPlan needed = plan(call.problem, candidate_);
+  Workspace workspace;
+  if (needed.partial_floats > 0) {
+    const Status status = shared_->workspaces->take(static_cast<CUstream>(call.stream), needed, &workspace);
+    if (!status.ok()) return status;
+  }
+  return launch(call, needed, workspace);
+}
+
+Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const {
+  if (plan.blocks > kMaxGrid)
+    return {Code::kSize, "the call needs " + std::to_string(plan.blocks) + " thread blocks, at most " +
                              std::to_string(kMaxGrid) + " can be launched; split the batch"};
   AttentionParams params = params_of(call, candidate_);
-  const CUstream stream = static_cast<CUstream>(call.stream);
-  if (launch.partial_floats > 0) {
-    Workspace workspace;
-    if (Status status = workspaces.take(stream, launch, &workspace); !status.ok()) return status;
-    params.partials = workspace.partials;
-    params.counters = workspace.counters;
-  }
+  params.partials = workspace.partials;
+  params.counters = workspace.counters;
   void* arguments[] = {&params};
   const Driver& driver = shared_->context.driver();
   const CUresult result = driver.cuLaunchKernel(
-      function_, static_cast<unsigned>(launch.blocks), 1, 1, static_cast<unsigned>(launch.threads), 1, 1,
-      static_cast<unsigned>(launch.shared_memory), stream, arguments, nullptr);
+      function_, static_cast<unsigned>(plan.blocks), 1, 1, static_cast<unsigned>(plan.threads), 1, 1,
+      static_cast<unsigned>(plan.shared_memory), static_cast<CUstream>(call.stream), arguments, nullptr);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }
 

@@ -28,9 +28,11 @@ class CudaKernel : public Kernel {
                      const Binary& binary, std::unique_ptr<Kernel>* kernel);
   ~CudaKernel() override;
 
-  Status launch(const Call& call) const override { return launch(call, *shared_->workspaces); }
-  // The same with a workspace of the caller's: trials keep theirs apart from the users'.
-  Status launch(const Call& call, WorkspacePool& workspaces) const;
+  Status launch(const Call& call) const override;
+  // The same with a workspace of the caller's that has room for plan(call.problem, candidate()): trials keep theirs
+  // apart from the users'. Needs the context to be current.
+  Status launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const;
+  const Candidate& candidate() const { return candidate_; }
   // Unlike its address, never used again.
   std::uint64_t id() const { return id_; }
 

@@ -28,6 +28,7 @@ float float_of(unsigned bits) {
 CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem)
     : shared_(std::move(shared)),
       checker_(std::move(checker)),
+      guarded_(shared_->context.driver()),
       workspaces_(shared_->context.driver()),
       layout_(problem) {}
 
@@ -59,6 +60,7 @@ CudaTrial::~CudaTrial() {
   lse_ = {};
   result_ = {};
   variants_.clear();
+  guarded_.clear();
   workspaces_.clear();
 }
 
@@ -197,11 +199,16 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   return checker_->scan(stream_, scan);
 }
 
-Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result) {
-  if (Status s = poison(); !s.ok()) return s;
+Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                                std::int64_t* damaged) {
   const Call c = call(variant.problem, 0);
-  if (Status s = kernel.launch(c, workspaces_); !s.ok()) return s;
+  const LaunchPlan needed = plan(c.problem, kernel.candidate());
+  Workspace workspace;
+  if (Status s = poison(); !s.ok()) return s;
+  if (Status s = guarded_.prepare(stream_, needed, &workspace); !s.ok()) return s;
+  if (Status s = kernel.launch(c, needed, workspace); !s.ok()) return s;
   if (Status s = wait(); !s.ok()) return s;
+  if (Status s = guarded_.inspect(stream_, damaged); !s.ok()) return s;
   if (Status s = scan_outputs(variant.problem); !s.ok()) return s;
   if (Status s = checker_->compare(stream_, params_of(c, Candidate()), check_params(variant), variant.rows); !s.ok())
     return s;
@@ -214,12 +221,13 @@ Verdict CudaTrial::verify(const Kernel& kernel) {
   verdict.passed = true;
   for (const Variant& variant : variants_) {
     CheckResult result{};
-    if (Status s = check_variant(static_cast<const CudaKernel&>(kernel), variant, &result); !s.ok()) {
+    Comparison comparison;
+    const auto& cuda_kernel = static_cast<const CudaKernel&>(kernel);
+    if (Status s = check_variant(cuda_kernel, variant, &result, &comparison.workspace); !s.ok()) {
       verdict.passed = false;
       verdict.reason = s.message();
       return verdict;
     }
-    Comparison comparison;
     comparison.error = float_of(static_cast<unsigned>(result.worst >> 32));
     comparison.worst_index = static_cast<std::int64_t>(result.worst & 0xffffffffu);
     comparison.lse_error = float_of(static_cast<unsigned>(result.worst_lse >> 32));
@@ -240,11 +248,15 @@ Verdict CudaTrial::verify(const Kernel& kernel) {
 Status CudaTrial::capture(const CudaKernel& kernel, CUgraphExec* graph) {
   const Driver& d = driver();
   CUgraph captured = nullptr;
+  const LaunchPlan needed = plan(layout_.problem, kernel.candidate());
+  Workspace workspace;
+  if (needed.partial_floats > 0)
+    if (Status s = workspaces_.take(stream_, needed, &workspace); !s.ok()) return s;
   if (const CUresult r = d.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); r != CUDA_SUCCESS)
     return d.error("cuStreamBeginCapture", r);
   Status launched;
   for (int i = 0; i < launches_ && launched.ok(); ++i)
-    launched = kernel.launch(call(layout_.problem, i % sets_), workspaces_);
+    launched = kernel.launch(call(layout_.problem, i % sets_), needed, workspace);
   const CUresult ended = d.cuStreamEndCapture(stream_, &captured);
   if (!launched.ok()) return launched;
   if (ended != CUDA_SUCCESS) return d.error("cuStreamEndCapture", ended);

@@ -1,8 +1,7 @@
 // cuda_trial.h: one problem on a GPU: inputs, reference, verification and clocks.
-// Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output, the naive reference of the
-// rows checked, a stream, and a graph of launches for each kernel that is timed.
-// Never: touches the users' streams or workspaces.
-// Threads: belongs to one thread.
+// Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output and workspace, the naive
+// reference of the rows checked, a stream, and a graph of launches for each kernel that is timed. Never: touches the
+// users' streams or workspaces. Threads: belongs to one thread.
 #pragma once
 
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "runtime/cuda/checker.h"
 #include "runtime/cuda/cuda_kernel.h"
+#include "runtime/cuda/guarded_workspace.h"
 #include "runtime/device.h"
 #include "runtime/trial_layout.h"
 
@@ -44,7 +44,7 @@ class CudaTrial : public Trial {
   Status allocate_outputs();
   Status choose_sets(const DeviceSpec& spec);
   Status prepare(const Problem& problem, Variant* variant);
-  Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result);
+  Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
   Status poison();
   Status scan_outputs(const Problem& problem) const;
   Status read(CUdeviceptr from, void* to, std::size_t bytes);
@@ -56,7 +56,8 @@ class CudaTrial : public Trial {
 
   std::shared_ptr<CudaShared> shared_;
   std::shared_ptr<const Checker> checker_;
-  WorkspacePool workspaces_;
+  GuardedWorkspace guarded_;  // of verification
+  WorkspacePool workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
   const TrialLayout layout_;
   int sets_ = 1;
   DeviceMemory q_, k_, v_, out_, lse_, result_;

@@ -210,6 +210,21 @@ TEST_F(CudaGpu, VerificationCatchesUnwrittenRows) {
   EXPECT_NE(std::string::npos, verdict.reason.find("not written")) << verdict.reason;
 }
 
+TEST_F(CudaGpu, VerificationCatchesWritingPastTheWorkspace) {
+  const Problem problem = problem_of("b=1,hq=4,hk=1,sq=1,sk=600,d=64");
+  Candidate wide, narrow;
+  ASSERT_TRUE(parse("split m=32 n=16 warps=4 stages=3 pack=4 splits=2 order=0", &wide).ok());
+  ASSERT_TRUE(parse("split m=16 n=16 warps=4 stages=3 pack=4 splits=2 order=0", &narrow).ok());
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(device_->make_trial(problem, &trial).ok());
+  // Code that leaves partials of 32 rows, in a workspace planned for 16, with the shared memory it needs.
+  Candidate planned = narrow;
+  planned.stages = 6;
+  const Verdict verdict = trial->verify(*kernel_for(problem, problem, wide, planned));
+  EXPECT_FALSE(verdict.passed);
+  EXPECT_NE(std::string::npos, verdict.reason.find("workspace words")) << verdict.reason;
+}
+
 TEST_F(CudaGpu, VerificationCatchesTheWrongDtype) {
   const Problem bf16 = problem_of("b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=bf16");
   const Problem f16 = problem_of("b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=f16");

@@ -103,6 +103,7 @@ TEST(Judge, RefusesEachKindOfDamage) {
   } cases[] = {
       {[](Comparison* c) { c->unwritten = 3; }, "3 output elements were not written"},
       {[](Comparison* c) { c->stray = 2; }, "2 elements were written outside the output"},
+      {[](Comparison* c) { c->workspace = 4; }, "4 workspace words were written outside its bounds"},
       {[](Comparison* c) { c->nonfinite = 1; }, "1 output elements are NaN or infinite"},
       {[](Comparison* c) { c->error = NAN; }, "over the bound"},
       {[](Comparison* c) { c->lse_error = 0.01; }, "log-sum-exp error 0.01"},
