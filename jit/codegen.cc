@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "jit/wgmma_text.h"
 #include "search/resources.h"
 
 namespace gqa {
@@ -19,8 +20,31 @@ SkeletonText text_of(Skeleton skeleton) {
       return {"flash.cuh", "gqa::Flash", "gqa::FlashSmem", "a CTA walks all keys of its query rows"};
     case Skeleton::kSplit:
       return {"split.cuh", "gqa::Split", "gqa::SplitSmem", "CTAs share the keys of a row tile; the last merges"};
+    case Skeleton::kWarpgroup:
+      return {"warpgroup_flash.cuh", "gqa::WarpgroupFlash", "gqa::WarpgroupSmem",
+              "a producer feeds warpgroups that walk the keys of 64 query rows each"};
   }
   return {};
+}
+
+// The products' wrappers stand before the Config that names them.
+void write_products(std::ostream& out, const Problem& problem, const Candidate& candidate) {
+  out << shared_product("Scores", problem.dtype, candidate.tile_n) << "\n"
+      << register_product("Values", problem.dtype, problem.head_dim_v) << "\n";
+}
+
+void write_warpgroup_config(std::ostream& out, const Candidate& candidate) {
+  const auto flag = [](int value) { return value != 0 ? "true" : "false"; };
+  out << "  using Scores = ::Scores;\n"
+      << "  using Values = ::Values;\n"
+      << "  static constexpr bool kOverlap = " << flag(candidate.overlap) << ";\n"
+      << "  static constexpr bool kPingPong = " << flag(candidate.pingpong) << ";\n"
+      << "  static constexpr bool kLazy = " << flag(candidate.lazy)
+      << ";       // rescale only where maxima grew much\n"
+      << "  static constexpr int kSchedule = " << candidate.schedule << ";\n"
+      << "  static constexpr int kQueries = " << candidate.queries << ";      // query buffers\n"
+      << "  static constexpr bool kOwnOut = " << flag(candidate.own_out) << ";  // else out takes the queries' place\n"
+      << "  static constexpr int kPolynomial = " << candidate.poly << ";   // of 16 exponentials\n";
 }
 
 void write_config(std::ostream& out, const Problem& problem, const Candidate& candidate) {
@@ -34,9 +58,16 @@ void write_config(std::ostream& out, const Problem& problem, const Candidate& ca
       << "  static constexpr int kTileN = " << candidate.tile_n << ";   // keys a step\n"
       << "  static constexpr int kWarps = " << candidate.warps << ";\n"
       << "  static constexpr int kStages = " << candidate.stages << ";  // KV buffers\n"
-      << "  static constexpr int kPack = " << candidate.pack << ";    // query heads of a group in the tile's rows\n"
-      << "};\n";
+      << "  static constexpr int kPack = " << candidate.pack << ";    // query heads of a group in the tile's rows\n";
+  if (candidate.skeleton == Skeleton::kWarpgroup) write_warpgroup_config(out, candidate);
+  out << "};\n";
 }
+
+// The entry point's parameters after `params`, and what the skeleton is made from.
+std::string_view more_parameters(Skeleton skeleton) {
+  return skeleton == Skeleton::kWarpgroup ? ", const __grid_constant__ gqa::TensorMaps maps" : "";
+}
+std::string_view more_arguments(Skeleton skeleton) { return skeleton == Skeleton::kWarpgroup ? "maps, " : ""; }
 
 }  // namespace
 
@@ -56,14 +87,17 @@ std::string attention_source(const Problem& problem, const Candidate& candidate)
       << "// candidate: " << kernel_text(candidate) << "\n"
       << "// skeleton:  " << skeleton.what << "\n"
       << "#include \"" << skeleton.header << "\"\n\n";
+  if (candidate.skeleton == Skeleton::kWarpgroup) write_products(out, problem, candidate);
   write_config(out, problem, candidate);
   out << "\nusing Smem = " << skeleton.smem << "<Config>;\n"
       << "static_assert(sizeof(Smem) == " << launch.shared_memory
       << ", \"the host's plan and the device's layout differ\");\n\n"
       << "extern \"C\" __global__ void __launch_bounds__(" << launch.threads << ", 1)\n"
-      << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params) {\n"
-      << "  extern __shared__ __align__(16) char memory[];\n"
-      << "  " << skeleton.type << "<Config>(params, *reinterpret_cast<Smem*>(memory)).run();\n"
+      << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params" << more_parameters(candidate.skeleton)
+      << ") {\n"
+      << "  extern __shared__ __align__(1024) char memory[];\n"
+      << "  " << skeleton.type << "<Config>{params, " << more_arguments(candidate.skeleton)
+      << "*reinterpret_cast<Smem*>(memory)}.run();\n"
       << "}\n";
   return out.str();
 }

@@ -15,41 +15,49 @@ constexpr std::int64_t kMostOfAField = 1 << 20;
 struct Field {
   std::string_view key;
   std::int32_t Candidate::*value;
-  bool compiled;
+  FieldUse use;
 };
-#define GQA_FIELD(field, key, initial, compiled) {key, &Candidate::field, compiled},
+#define GQA_FIELD(field, key, initial, use) {key, &Candidate::field, FieldUse::use},
 constexpr Field kFields[] = {GQA_CANDIDATE_FIELDS(GQA_FIELD)};
 #undef GQA_FIELD
 
-std::string field_keys() {
+constexpr Skeleton kSkeletons[] = {Skeleton::kFlash, Skeleton::kSplit, Skeleton::kWarpgroup};
+
+bool has(Skeleton skeleton, const Field& field) {
+  return field.use != FieldUse::kWarpgroupCode || skeleton == Skeleton::kWarpgroup;
+}
+
+std::string field_keys(Skeleton skeleton) {
   std::string keys;
-  for (const Field& field : kFields) keys += (keys.empty() ? "" : ", ") + std::string(field.key);
+  for (const Field& field : kFields) {
+    if (has(skeleton, field)) keys += (keys.empty() ? "" : ", ") + std::string(field.key);
+  }
   return keys;
 }
 
 std::string text_of(const Candidate& candidate, bool compiled_only) {
   std::string text(name(candidate.skeleton));
   for (const Field& field : kFields) {
-    if (compiled_only && !field.compiled) continue;
+    if (!has(candidate.skeleton, field) || (compiled_only && field.use == FieldUse::kLaunch)) continue;
     text += " " + std::string(field.key) + "=" + std::to_string(candidate.*field.value);
   }
   return text;
 }
 
 Status parse_skeleton(std::string_view word, Skeleton* skeleton) {
-  for (const Skeleton known : {Skeleton::kFlash, Skeleton::kSplit}) {
+  for (const Skeleton known : kSkeletons) {
     if (word != name(known)) continue;
     *skeleton = known;
     return {};
   }
-  return text_error("unknown skeleton " + quote(word) + ": expected 'flash' or 'split' first");
+  return text_error("unknown skeleton " + quote(word) + ": expected 'flash', 'split' or 'warpgroup' first");
 }
 
 Status parse_field(std::string_view item, Candidate* candidate, unsigned* seen) {
   const auto equals = item.find('=');
   const std::string_view key = item.substr(0, equals);
   for (unsigned at = 0; at < std::size(kFields); ++at) {
-    if (kFields[at].key != key) continue;
+    if (kFields[at].key != key || !has(candidate->skeleton, kFields[at])) continue;
     if (equals == std::string_view::npos)
       return text_error(quote(key) + " has no value: expected " + std::string(key) + "=NUMBER");
     if (*seen & 1u << at) return text_error("key " + quote(key) + " is given twice: expected once");
@@ -59,14 +67,16 @@ Status parse_field(std::string_view item, Candidate* candidate, unsigned* seen) 
     candidate->*kFields[at].value = static_cast<std::int32_t>(number);
     return status;
   }
-  return text_error("unknown key " + quote(key) + ": expected " + field_keys());
+  return text_error("unknown key " + quote(key) + ": expected " + field_keys(candidate->skeleton));
 }
 
-Status missing_field(unsigned seen) {
+Status missing_field(const Candidate& candidate, unsigned seen) {
   for (unsigned at = 0; at < std::size(kFields); ++at) {
-    if (kFields[at].compiled && !(seen & 1u << at)) {
+    if (kFields[at].use != FieldUse::kLaunch && has(candidate.skeleton, kFields[at]) && !(seen & 1u << at)) {
+      Candidate example;
+      example.skeleton = candidate.skeleton;
       return text_error("key " + quote(kFields[at].key) + " is missing: expected all that shape the code, as in " +
-                        quote(kernel_text(Candidate())));
+                        quote(kernel_text(example)));
     }
   }
   return {};
@@ -80,7 +90,17 @@ std::uint64_t hash(const Candidate& candidate) {
   return XXH3_64bits(packed, sizeof(packed));
 }
 
-std::string_view name(Skeleton skeleton) { return skeleton == Skeleton::kFlash ? "flash" : "split"; }
+std::string_view name(Skeleton skeleton) {
+  switch (skeleton) {
+    case Skeleton::kFlash:
+      return "flash";
+    case Skeleton::kSplit:
+      return "split";
+    case Skeleton::kWarpgroup:
+      return "warpgroup";
+  }
+  return "unknown";
+}
 
 std::string to_text(const Candidate& candidate) { return text_of(candidate, false); }
 
@@ -94,7 +114,7 @@ Status parse(std::string_view text, Candidate* candidate) {
   for (std::size_t at = 1; at < words.size(); ++at) {
     if (Status status = parse_field(words[at], &read, &seen); !status.ok()) return status;
   }
-  if (Status status = missing_field(seen); !status.ok()) return status;
+  if (Status status = missing_field(read, seen); !status.ok()) return status;
   *candidate = read;
   return {};
 }

@@ -15,24 +15,37 @@ namespace gqa {
 
 // flash: a CTA owns tile_m query rows and loops over all their keys; warps split the rows.
 // split: a CTA owns one row tile and a share of the keys; warps split the keys; the last CTA to arrive merges.
-enum class Skeleton : std::uint8_t { kFlash, kSplit };
+// warpgroup: flash on Hopper's wgmma: a producer feeds tile_m / 64 warpgroups by TMA.
+enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 
-// tile_order of the flash skeleton: which tiles the first CTAs take.
-// 0: all heads of the longest query tile first (best balance); 1: head by head, longest tile first (best L2 reuse).
+// order (flash, warpgroup): how many head groups are walked together, longest query tile first. 0: all of them (best
+// balance); 1: head by head (best L2 reuse); more: as many as have their keys in L2.
+// schedule (warpgroup): 0: a CTA a tile; 1: every CTA takes each grid-th tile; 2: CTAs draw the next one.
 
-// X(field, text key, default, compiled): `compiled` fields shape the generated code, the others only the launch.
-#define GQA_CANDIDATE_FIELDS(X)                                                        \
-  X(tile_m, "m", 64, true)      /* query rows a CTA owns (packed heads count) */       \
-  X(tile_n, "n", 64, true)      /* keys a step (split: keys a warp's step) */          \
-  X(warps, "warps", 4, true)    /* warps a CTA */                                      \
-  X(stages, "stages", 2, true)  /* KV buffers in flight */                             \
-  X(pack, "pack", 1, true)      /* query heads of a group packed into a tile's rows */ \
-  X(splits, "splits", 1, false) /* CTAs that share one row tile's keys */              \
-  X(order, "order", 0, false)   /* tile order, above */
+// What a field shapes.
+enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kLaunch };
+
+// X(field, text key, default, use): kCode and kWarpgroupCode shape the generated code, kLaunch only the launch;
+// kWarpgroupCode has its default in all other skeletons, whose text leaves it out.
+#define GQA_CANDIDATE_FIELDS(X)                                                               \
+  X(tile_m, "m", 64, kCode)                  /* query rows a CTA owns (packed heads count) */ \
+  X(tile_n, "n", 64, kCode)                  /* keys a step (split: keys a warp's step) */    \
+  X(warps, "warps", 4, kCode)                /* warps a CTA (warpgroup: that multiply) */     \
+  X(stages, "stages", 2, kCode)              /* KV buffers in flight */                       \
+  X(pack, "pack", 1, kCode)                  /* query heads of a group in a tile's rows */    \
+  X(overlap, "overlap", 0, kWarpgroupCode)   /* 1: next scores begin before these values */   \
+  X(pingpong, "pingpong", 0, kWarpgroupCode) /* 1: warpgroups begin products in turn */       \
+  X(schedule, "schedule", 0, kWarpgroupCode) /* of tiles, above */                            \
+  X(queries, "queries", 1, kWarpgroupCode)   /* query buffers */                              \
+  X(own_out, "out", 0, kWarpgroupCode)       /* 1: out has a buffer of its own */             \
+  X(lazy, "lazy", 0, kWarpgroupCode)         /* 1: rescale only where maxima grew much */     \
+  X(poly, "poly", 0, kWarpgroupCode)         /* of 16 exponentials, on the FMA units */       \
+  X(splits, "splits", 1, kLaunch)            /* CTAs that share one row tile's keys */        \
+  X(order, "order", 0, kLaunch)              /* of tiles, above */
 
 struct Candidate {
   Skeleton skeleton = Skeleton::kFlash;
-#define GQA_FIELD(field, key, initial, compiled) std::int32_t field = initial;
+#define GQA_FIELD(field, key, initial, use) std::int32_t field = initial;
   GQA_CANDIDATE_FIELDS(GQA_FIELD)
 #undef GQA_FIELD
 
@@ -41,7 +54,7 @@ struct Candidate {
 };
 
 std::uint64_t hash(const Candidate& candidate);
-std::string_view name(Skeleton skeleton);  // "flash", "split"
+std::string_view name(Skeleton skeleton);  // "flash", "split", "warpgroup"
 
 // "flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 order=0"
 std::string to_text(const Candidate& candidate);

@@ -6,6 +6,9 @@
 namespace gqa {
 namespace {
 
+constexpr int kProducerThreads = 128;
+constexpr int kOneTile = 0, kDynamic = 2;  // Candidate::schedule
+
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // jit/device/flash.cuh, FlashSmem: query rows (finished rows take their place), then the KV buffers.
@@ -24,10 +27,30 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
+// jit/device/warpgroup_flash.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the
+// rings' barriers and two tickets; swizzled panels start at multiples of 1024 bytes.
+std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
+  constexpr int kAlign = 1024;
+  const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
+  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : kAlign;
+  const std::int64_t rows = 2LL * c.tile_m * c.queries * (c.own_out ? query : std::max(query, value)) + out;
+  const std::int64_t stage = 2LL * c.tile_n * (query + value);
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 8;
+  return round_up(rows + c.stages * stage + barriers, kAlign);
+}
+
 }  // namespace
 
 std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
-  return candidate.skeleton == Skeleton::kFlash ? flash_smem(problem, candidate) : split_smem(problem, candidate);
+  switch (candidate.skeleton) {
+    case Skeleton::kFlash:
+      return flash_smem(problem, candidate);
+    case Skeleton::kSplit:
+      return split_smem(problem, candidate);
+    case Skeleton::kWarpgroup:
+      return warpgroup_smem(problem, candidate);
+  }
+  return 0;
 }
 
 int registers(const Problem& problem, const Candidate& candidate) {
@@ -50,6 +73,11 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   const std::int64_t tiles = row_tiles(problem, candidate) * (problem.q_heads / candidate.pack) * problem.batch;
   launch.blocks = tiles * candidate.splits;
   launch.threads = candidate.warps * 32;
+  if (candidate.skeleton == Skeleton::kWarpgroup) {
+    launch.threads += kProducerThreads;
+    launch.persistent = candidate.schedule != kOneTile;
+    launch.counters = candidate.schedule == kDynamic ? 1 : 0;
+  }
   launch.shared_memory = shared_memory(problem, candidate);
   if (candidate.skeleton == Skeleton::kSplit && candidate.splits > 1) {
     launch.partial_floats = launch.blocks * candidate.tile_m * (problem.head_dim_v + 2);

@@ -17,6 +17,9 @@ namespace gqa {
 // ldmatrix reads start in eight different bank groups (columns/8 is even for every head dim, so the pitch is odd).
 constexpr int row_pitch(int columns) { return 2 * columns + 16; }
 
+// Columns of a swizzled shared-memory tile: whole panels of 64, so that a row of a panel is 128 bytes.
+constexpr int padded_columns(int columns) { return (columns + 63) / 64 * 64; }
+
 // Dynamic shared memory of the kernel, bytes.
 std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 
@@ -24,7 +27,8 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 int registers(const Problem& problem, const Candidate& candidate);
 
 struct LaunchPlan {
-  std::int64_t blocks = 0;          // CTAs, a 1-D grid
+  std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles
+  bool persistent = false;          // CTAs walk tiles: no more are launched than run at once
   int threads = 0;                  // threads a CTA
   std::int64_t shared_memory = 0;   // dynamic, bytes
   std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements

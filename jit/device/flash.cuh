@@ -42,14 +42,8 @@ struct Flash {
     v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
   }
 
-  // Longest tiles first (causal): the last to start are the shortest to finish. Computed at each end of the kernel, not
-  // kept: the loop between has no register to spare.
-  __device__ Place here() const {
-    const int block = block_index();
-    const int others = p.head_groups * p.batch;
-    const int tile = p.row_tiles - 1 - (p.order == 0 ? block / others : block % p.row_tiles);
-    return place_of<Config>(p, tile, p.order == 0 ? block % others : block / p.row_tiles);
-  }
+  // Computed at each end of the kernel, not kept: the loop between has no register to spare.
+  __device__ Place here() const { return tile_place<Config>(p, block_index()); }
 
   __device__ int warp_row() const { return first_row + thread_index() / 32 * kWarpRows; }
   __device__ u32 warp_queries() const { return shared_address(smem.q) + thread_index() / 32 * kWarpRows * kQPitch; }

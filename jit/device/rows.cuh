@@ -1,5 +1,6 @@
 // rows.cuh: which query position and head a tile's row is, and which keys it may see.
-// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack) and the causal limit.
+// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack), the causal limit, and the
+// order in which the grid takes tiles.
 // Never: touches memory.
 // Threads: values.
 #pragma once
@@ -25,6 +26,21 @@ __device__ inline Place place_of(const AttentionParams& p, int tile, int heads_a
   place.kv_head = place.head / (p.q_heads / p.kv_heads);
   place.first_row = tile * Config::kTileM;
   return place;
+}
+
+// Longest tiles first (causal). Heads are walked in sections of p.order head groups (0: all), whose keys stay in L2
+// while every row tile of the section passes.
+template <typename Config>
+__device__ inline Place tile_place(const AttentionParams& p, int number) {
+  const int others = p.head_groups * p.batch;
+  int first = 0, width = others;
+  if (p.order != 0) {
+    const int section = number / (p.order * p.row_tiles);
+    number -= section * p.order * p.row_tiles;
+    first = section * p.order;
+    width = min(p.order, others - first);
+  }
+  return place_of<Config>(p, p.row_tiles - 1 - number / width, first + number % width);
 }
 
 // Keys that packed row `row` may see: those below the limit. Causal masks are aligned bottom-right.

@@ -33,6 +33,32 @@ struct RowState {
     }
   }
 
+  // The highest of what this lane holds of row half h; two chains, since one would wait for itself.
+  template <int kScoreFragments>
+  __device__ static float highest(const float (&scores)[kScoreFragments][4], int h) {
+    float even = scores[0][2 * h], odd = scores[0][2 * h + 1];
+#pragma unroll
+    for (int n = 1; n < kScoreFragments; ++n) {
+      even = fmaxf(even, scores[n][2 * h]);
+      odd = fmaxf(odd, scores[n][2 * h + 1]);
+    }
+    return fmaxf(even, odd);
+  }
+
+  // What exponents are taken relative to. A row that has seen no key yet keeps exponent 0: exp2(-inf - 0) is 0, never
+  // NaN.
+  __device__ float shift(int h, float scale_log2) const {
+    return maximum[h] == negative_infinity() ? 0.f : maximum[h] * scale_log2;
+  }
+
+  // Raises row half h's maximum to at least `to`; what was accumulated under the old one is to be multiplied by the
+  // result.
+  __device__ float raise(float to, int h, float scale_log2) {
+    const float before = maximum[h];
+    maximum[h] = fmaxf(before, to);
+    return exp2_approx(before * scale_log2 - shift(h, scale_log2));
+  }
+
   // Turns scores into exponentials under the new running maximum and rescales what was accumulated under the old one.
   template <int kScoreFragments, int kOutFragments>
   __device__ void update(float (&scores)[kScoreFragments][4], float (&out)[kOutFragments][4], float scale_log2) {

@@ -62,13 +62,15 @@ TEST(Codegen, LengthsAndLaunchParametersDoNotShapeTheCode) {
 
 TEST(Codegen, EveryCompiledFieldShapesTheCode) {
   const Problem p = problem_of("hq=32,hk=8,sq=4096,sk=4096,d=128");
-  const Candidate base = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
-#define GQA_EXPECT_SHAPES(field, key, initial, compiled)                                   \
-  {                                                                                        \
-    Candidate changed = base;                                                              \
-    changed.field *= 2;                                                                    \
-    if (changed.field == base.field) changed.field = 1;                                    \
-    EXPECT_EQ(compiled, attention_source(p, base) != attention_source(p, changed)) << key; \
+  Candidate base = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
+  base.skeleton = Skeleton::kWarpgroup;  // has all of them
+#define GQA_EXPECT_SHAPES(field, key, initial, use)                                      \
+  {                                                                                      \
+    Candidate changed = base;                                                            \
+    changed.field *= 2;                                                                  \
+    if (changed.field == base.field) changed.field = 1;                                  \
+    const bool shapes = FieldUse::use != FieldUse::kLaunch;                              \
+    EXPECT_EQ(shapes, attention_source(p, base) != attention_source(p, changed)) << key; \
   }
   GQA_CANDIDATE_FIELDS(GQA_EXPECT_SHAPES)
 #undef GQA_EXPECT_SHAPES

@@ -26,8 +26,13 @@ TEST(Candidate, TextRoundTrips) {
   std::mt19937 random(1);
   const auto any = [&] { return static_cast<std::int32_t>(random() % 1000); };
   for (int i = 0; i < 5000; ++i) {
-    const Candidate c = {
-        random() % 2 ? Skeleton::kFlash : Skeleton::kSplit, any(), any(), any(), any(), any(), any(), any()};
+    Candidate c;
+    c.skeleton = static_cast<Skeleton>(random() % 3);
+    const bool warpgroup = c.skeleton == Skeleton::kWarpgroup;
+#define GQA_FIELD(field, key, initial, use) \
+  if (warpgroup || FieldUse::use != FieldUse::kWarpgroupCode) c.field = any();
+    GQA_CANDIDATE_FIELDS(GQA_FIELD)
+#undef GQA_FIELD
     Candidate back;
     ASSERT_TRUE(parse(to_text(c), &back).ok()) << to_text(c);
     ASSERT_EQ(back, c);
@@ -48,8 +53,8 @@ TEST(Candidate, LaunchParametersDoNotMakeAKernel) {
 }
 
 TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
-  EXPECT_EQ(error_of(""), "unknown skeleton '': expected 'flash' or 'split' first");
-  EXPECT_EQ(error_of("dense m=1"), "unknown skeleton 'dense': expected 'flash' or 'split' first");
+  EXPECT_EQ(error_of(""), "unknown skeleton '': expected 'flash', 'split' or 'warpgroup' first");
+  EXPECT_EQ(error_of("dense m=1"), "unknown skeleton 'dense': expected 'flash', 'split' or 'warpgroup' first");
   EXPECT_EQ(error_of("flash m=64 n=64 warps=4 stages=2"),
             "key 'pack' is missing: expected all that shape the code, as in 'flash m=64 n=64 warps=4 stages=2 pack=1'");
   EXPECT_EQ(error_of("flash m=x"), "m='x': expected a whole number from 0 to 1048576");
@@ -60,13 +65,13 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
 }
 
 TEST(Candidate, HashIsTheSameInEveryProcessAndSeesEveryField) {
-  EXPECT_EQ(hash(Candidate()), 3444118353255518732u);
+  EXPECT_EQ(hash(Candidate()), 8170602091795506751u);
   std::set<std::uint64_t> hashes = {hash(Candidate())};
   Candidate split;
   split.skeleton = Skeleton::kSplit;
   EXPECT_TRUE(hashes.insert(hash(split)).second);
   int fields = 0;
-#define GQA_FIELD(field, key, initial, compiled)       \
+#define GQA_FIELD(field, key, initial, use)            \
   {                                                    \
     Candidate c;                                       \
     ++c.field;                                         \

@@ -144,7 +144,7 @@ TEST(MuGraph, ParseErrorsNameLineAndExpectation) {
   EXPECT_EQ(error_after("d=128", "d=129"),
             "line 2: head_dim is 129, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
   EXPECT_EQ(error_after("candidate split", "candidate dense"),
-            "line 3: unknown skeleton 'dense': expected 'flash' or 'split' first");
+            "line 3: unknown skeleton 'dense': expected 'flash', 'split' or 'warpgroup' first");
   EXPECT_EQ(error_after("heads=8 ", ""), "line 4: found 'batch=2', expected heads=NUMBER");
   EXPECT_EQ(error_after("steps=2", "steps=2 more"), "line 5: found 'more', expected the end of the line");
   EXPECT_EQ(error_after("steps=2", "steps=0"),

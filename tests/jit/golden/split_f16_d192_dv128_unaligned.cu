@@ -22,6 +22,6 @@ static_assert(sizeof(Smem) == 135568, "the host's plan and the device's layout d
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 gqa_attention(const __grid_constant__ gqa::AttentionParams params) {
-  extern __shared__ __align__(16) char memory[];
-  gqa::Split<Config>(params, *reinterpret_cast<Smem*>(memory)).run();
+  extern __shared__ __align__(1024) char memory[];
+  gqa::Split<Config>{params, *reinterpret_cast<Smem*>(memory)}.run();
 }

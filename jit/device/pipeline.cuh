@@ -1,0 +1,44 @@
+// pipeline.cuh: a ring of shared-memory buffers between one producer thread and the consumer warpgroups.
+// Owns: Ring (a full and an empty barrier a buffer) and RingCursor, each side's place in it.
+// Never: knows what the buffers hold.
+// Threads: the producer waits on empty and arrives on full with the bytes it sends for; consumers wait on full, and one
+// thread of each arrives on empty.
+#pragma once
+
+#include "mbarrier.cuh"
+
+namespace gqa {
+
+template <int kDepth>
+struct Ring {
+  Barrier full[kDepth], empty[kDepth];
+
+  __device__ void init(int consumers) {
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+      barrier_init(full[i], 1);
+      barrier_init(empty[i], consumers);
+    }
+  }
+};
+
+// Which buffer comes next, and the parity of its current round.
+template <int kDepth>
+struct RingCursor {
+  int at = 0;
+  u32 parity = 0;
+
+  __device__ void next() {
+    if (kDepth == 1 || ++at == kDepth) {
+      at = 0;
+      parity ^= 1;
+    }
+  }
+  __device__ u32 full(const Ring<kDepth>& ring) const { return shared_address(ring.full) + 8 * at; }
+  __device__ u32 empty(const Ring<kDepth>& ring) const { return shared_address(ring.empty) + 8 * at; }
+  // Producer: until the buffer's last content is used up; in the first round there is none.
+  __device__ void wait_empty(const Ring<kDepth>& ring) const { barrier_wait(empty(ring), parity ^ 1); }
+  __device__ void wait_full(const Ring<kDepth>& ring) const { barrier_wait(full(ring), parity); }
+};
+
+}  // namespace gqa

@@ -1,0 +1,36 @@
+// warpgroup.cuh: four warps acting as one.
+// Owns: the warpgroup's number, its registers (PTX ISA 9.7.19.5) and named barriers among warpgroups (9.7.13.1).
+// Never: touches memory.
+// Threads: every call is made by whole warps.
+#pragma once
+
+#include "index.cuh"
+
+namespace gqa {
+
+constexpr int kWarpgroup = 128;
+
+// The same in all lanes of a warp, and known to be by the compiler.
+__device__ inline int warpgroup_index() { return __shfl_sync(0xffffffffu, thread_index() / kWarpgroup, 0); }
+
+// setmaxnreg: registers a thread of this warpgroup may use from here on; a multiple of 8.
+template <int kRegisters>
+__device__ inline void give_up_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+template <int kRegisters>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// barrier.sync: among `threads` threads, arrivals included. Number 0 is __syncthreads.
+__device__ inline void named_sync(int barrier, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+__device__ inline void named_arrive(int barrier, int threads) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+}  // namespace gqa

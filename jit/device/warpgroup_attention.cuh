@@ -1,0 +1,127 @@
+// warpgroup_attention.cuh: the attention core of one warpgroup: 64 query rows against kTileN keys a step, by wgmma.
+// Owns: the accumulators, and the pieces of a step: scores, softmax, weights, second product. The products run
+// asynchronously; who calls decides what runs under what. Rabe & Staats 2021; Shah et al., "FlashAttention-3", 2024.
+// Never: waits for memory; warpgroup_flash.cuh does.
+// Threads: the 128 threads of a warpgroup; a quad of lanes holds a row, as in warp_attention.cuh.
+#pragma once
+
+#include "exponent.cuh"
+#include "rows.cuh"
+#include "softmax.cuh"
+#include "wgmma.cuh"
+
+namespace gqa {
+
+// Where a row's maximum grew by less than this, in powers of two, its old one still serves: the weights stay below
+// 2^kSlack, far from float16's and float32's ends.
+constexpr float kSlack = 8;
+
+template <typename Config>
+struct WarpgroupAttention {
+  static constexpr int kScores = Config::kTileN / 8;
+  static constexpr int kOuts = Config::kHeadDimV / 8;
+  static constexpr int kQueryPanel = Config::kTileM * kPanelRowBytes;  // bytes between panels
+  static constexpr int kKeyPanel = Config::kTileN * kPanelRowBytes;
+
+  float scores[kScores][4];
+  float out[kOuts][4];
+  u32 weights[Config::kTileN / 16][4];
+  RowState state;
+  float factor[2];  // what out is still to be multiplied by
+  bool rescaling;   // whether it is, the same in all lanes of a warp
+
+  // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile's first key.
+  __device__ void begin_scores(u32 queries, u32 keys) {
+    const u64 q = operand(queries, 0), k = operand(keys, 0);
+    pin(scores);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < Config::kHeadDim / 16; ++d) {
+      const int panel = d / 4, inside = d % 4 * 32;
+      Config::Scores::multiply(scores, advance(q, panel * kQueryPanel + inside), advance(k, panel * kKeyPanel + inside),
+                               d != 0);
+    }
+    wgmma_commit();
+  }
+
+  // out += weights v, begun; `fresh`: out = weights v.
+  __device__ void begin_values(u32 values, bool fresh) {
+    const u64 v = operand(values, kKeyPanel);
+    pin(out);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < Config::kTileN / 16; ++k)
+      Config::Values::multiply(out, weights[k], advance(v, k * 16 * kPanelRowBytes), k != 0 || !fresh);
+    wgmma_commit();
+  }
+
+  // Until at most kPending of the products begun are still running; what they computed is then in registers.
+  template <int kPending>
+  __device__ void wait_products() {
+    wgmma_wait<kPending>();
+    pin(scores);
+    if constexpr (kPending == 0) pin(out);
+  }
+
+  // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on.
+  __device__ void mask(const AttentionParams& p, int row, int first_key) {
+    const int lane_row = row + lane_index() / 4;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) mask_row(scores, h, first_key, key_limit<Config>(p, lane_row + h * 8));
+  }
+
+  // Scores to exponentials under the running maximum; what that asks of out is left to rescale().
+  template <bool kMasked>
+  __device__ void exponentiate(float scale_log2) {
+    const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
+    rescaling = true;
+    if constexpr (Config::kLazy) {
+      const float limit = kSlack / scale_log2;
+      rescaling =
+          __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
+    }
+    factor[0] = factor[1] = 1;
+    if (rescaling) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) factor[h] = state.raise(highest[h], h, scale_log2);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float shift = state.shift(h, scale_log2);
+      float sum[2] = {0, 0};
+#pragma unroll
+      for (int n = 0; n < kScores; ++n) {
+#pragma unroll
+        for (int c = 2 * h; c < 2 * h + 2; ++c) {
+          const float x = fmaf(scores[n][c], scale_log2, -shift);
+          const bool by_polynomial = !kMasked && (2 * n + c % 2) % 16 < Config::kPolynomial;
+          scores[n][c] = by_polynomial ? exp2_polynomial(x) : exp2_approx(x);
+          sum[c % 2] += scores[n][c];
+        }
+      }
+      state.sum[h] = state.sum[h] * factor[h] + (sum[0] + sum[1]);
+    }
+    finish_before_waiting(state.sum[0] + state.sum[1]);
+  }
+
+  // The accumulators' layout is the A operand's.
+  __device__ void pack_weights() {
+#pragma unroll
+    for (int k = 0; k < Config::kTileN / 16; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* s = &scores[2 * k + i / 2][i % 2 * 2];
+        weights[k][i] = Config::Element::pack(s[0], s[1]);
+      }
+  }
+
+  __device__ void rescale() {
+    if (!rescaling) return;
+#pragma unroll
+    for (int n = 0; n < kOuts; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) out[n][c] *= factor[c / 2];
+  }
+};
+
+}  // namespace gqa

@@ -1,0 +1,21 @@
+// wgmma_text.h: the wgmma wrappers a kernel needs, as CUDA source.
+// Owns: the text of one wgmma.mma_async instruction (PTX ISA 9.7.15.5.2) for a tile size: its operand list names every
+// accumulator register, so a wrapper for all sizes cannot be written by hand.
+// Never: decides which sizes; codegen.cc does.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "search/problem.h"
+
+namespace gqa {
+
+// struct `name` with static multiply(float (&d)[columns / 8][4], u64 a, u64 b, bool accumulate): d (64 x columns) = or
+// += a (64 x 16, rows) * b (16 x columns, columns contiguous along the inner dimension), both in shared memory.
+std::string shared_product(const std::string& name, DType dtype, int columns);
+
+// The same with a in registers, const u32 (&a)[4], and b's rows contiguous.
+std::string register_product(const std::string& name, DType dtype, int columns);
+
+}  // namespace gqa
