@@ -37,10 +37,10 @@ void write_warpgroup_config(std::ostream& out, const Candidate& candidate) {
   const auto flag = [](int value) { return value != 0 ? "true" : "false"; };
   out << "  using Scores = ::Scores;\n"
       << "  using Values = ::Values;\n"
-      << "  static constexpr bool kOverlap = " << flag(candidate.overlap) << ";\n"
-      << "  static constexpr bool kPingPong = " << flag(candidate.pingpong) << ";\n"
-      << "  static constexpr bool kLazy = " << flag(candidate.lazy)
-      << ";       // rescale only where maxima grew much\n"
+      << "  static constexpr bool kPingPong = " << flag(candidate.pingpong)
+      << ";  // warpgroups begin products in turn\n"
+      << "  static constexpr int kLazy = " << candidate.lazy
+      << ";       // 1: rescale rarely; 2: seldom look at maxima\n"
       << "  static constexpr int kSchedule = " << candidate.schedule << ";\n"
       << "  static constexpr int kQueries = " << candidate.queries << ";      // query buffers\n"
       << "  static constexpr bool kOwnOut = " << flag(candidate.own_out) << ";  // else out takes the queries' place\n"
@@ -92,7 +92,7 @@ std::string attention_source(const Problem& problem, const Candidate& candidate)
   out << "\nusing Smem = " << skeleton.smem << "<Config>;\n"
       << "static_assert(sizeof(Smem) == " << launch.shared_memory
       << ", \"the host's plan and the device's layout differ\");\n\n"
-      << "extern \"C\" __global__ void __launch_bounds__(" << launch.threads << ", 1)\n"
+      << "extern \"C\" __global__ void __launch_bounds__(" << launch.threads << ", " << launch.resident << ")\n"
       << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params" << more_parameters(candidate.skeleton)
       << ") {\n"
       << "  extern __shared__ __align__(1024) char memory[];\n"

@@ -27,20 +27,19 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kLaunch };
 
 // X(field, text key, default, use): kCode and kWarpgroupCode shape the generated code, kLaunch only the launch;
 // kWarpgroupCode has its default in all other skeletons, whose text leaves it out.
-#define GQA_CANDIDATE_FIELDS(X)                                                               \
-  X(tile_m, "m", 64, kCode)                  /* query rows a CTA owns (packed heads count) */ \
-  X(tile_n, "n", 64, kCode)                  /* keys a step (split: keys a warp's step) */    \
-  X(warps, "warps", 4, kCode)                /* warps a CTA (warpgroup: that multiply) */     \
-  X(stages, "stages", 2, kCode)              /* KV buffers in flight */                       \
-  X(pack, "pack", 1, kCode)                  /* query heads of a group in a tile's rows */    \
-  X(overlap, "overlap", 0, kWarpgroupCode)   /* 1: next scores begin before these values */   \
-  X(pingpong, "pingpong", 0, kWarpgroupCode) /* 1: warpgroups begin products in turn */       \
-  X(schedule, "schedule", 0, kWarpgroupCode) /* of tiles, above */                            \
-  X(queries, "queries", 1, kWarpgroupCode)   /* query buffers */                              \
-  X(own_out, "out", 0, kWarpgroupCode)       /* 1: out has a buffer of its own */             \
-  X(lazy, "lazy", 0, kWarpgroupCode)         /* 1: rescale only where maxima grew much */     \
-  X(poly, "poly", 0, kWarpgroupCode)         /* of 16 exponentials, on the FMA units */       \
-  X(splits, "splits", 1, kLaunch)            /* CTAs that share one row tile's keys */        \
+#define GQA_CANDIDATE_FIELDS(X)                                                                \
+  X(tile_m, "m", 64, kCode)                  /* query rows a CTA owns (packed heads count) */  \
+  X(tile_n, "n", 64, kCode)                  /* keys a step (split: keys a warp's step) */     \
+  X(warps, "warps", 4, kCode)                /* warps a CTA (warpgroup: that multiply) */      \
+  X(stages, "stages", 2, kCode)              /* KV buffers in flight */                        \
+  X(pack, "pack", 1, kCode)                  /* query heads of a group in a tile's rows */     \
+  X(pingpong, "pingpong", 0, kWarpgroupCode) /* 1: warpgroups begin products in turn */        \
+  X(schedule, "schedule", 0, kWarpgroupCode) /* of tiles, above */                             \
+  X(queries, "queries", 1, kWarpgroupCode)   /* query buffers */                               \
+  X(own_out, "out", 0, kWarpgroupCode)       /* 1: out has a buffer of its own */              \
+  X(lazy, "lazy", 0, kWarpgroupCode)         /* 1: rescale rarely; 2: seldom look at maxima */ \
+  X(poly, "poly", 0, kWarpgroupCode)         /* of 16 exponentials, on the FMA units */        \
+  X(splits, "splits", 1, kLaunch)            /* CTAs that share one row tile's keys */         \
   X(order, "order", 0, kLaunch)              /* of tiles, above */
 
 struct Candidate {

@@ -32,7 +32,7 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
-  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : kAlign;
+  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : 8;
   const std::int64_t rows = 2LL * c.tile_m * c.queries * (c.own_out ? query : std::max(query, value)) + out;
   const std::int64_t stage = 2LL * c.tile_n * (query + value);
   const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 8;
@@ -76,6 +76,7 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   if (candidate.skeleton == Skeleton::kWarpgroup) {
     launch.threads += kProducerThreads;
     launch.persistent = candidate.schedule != kOneTile;
+    launch.resident = candidate.warps == 4 ? 2 : 1;  // one warpgroup alone leaves the tensor cores idle
     launch.counters = candidate.schedule == kDynamic ? 1 : 0;
   }
   launch.shared_memory = shared_memory(problem, candidate);

@@ -30,6 +30,7 @@ struct LaunchPlan {
   std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles
   bool persistent = false;          // CTAs walk tiles: no more are launched than run at once
   int threads = 0;                  // threads a CTA
+  int resident = 1;                 // CTAs a processor is asked to hold at once
   std::int64_t shared_memory = 0;   // dynamic, bytes
   std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements
   std::int64_t counters = 0;        // workspace arrival counters, uint32; zero before the first launch and left zero

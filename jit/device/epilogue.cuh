@@ -20,12 +20,22 @@ __device__ inline void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
                : "memory");
 }
 
+// Rows that saw no key are zero, whatever the values they were multiplied by.
+template <int kOuts>
+__device__ inline void clear_unseen(float (&out)[kOuts][4], const RowState& state) {
+#pragma unroll
+  for (int n = 0; n < kOuts; ++n)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) out[n][c] = state.sum[c / 2] == 0 ? 0.f : out[n][c];
+}
+
 // Out's rows, normalised, into panels of kTileM rows; `tile`: the warpgroup's first row.
 template <typename Config, int kOuts>
 __device__ inline void write_out(float (&out)[kOuts][4], const RowState& state, u32 tile) {
   const int lane = lane_index(), warp = thread_index() % kWarpgroup / 32;
   const u32 row = tile + (warp * 16 + lane % 16) * kPanelRowBytes;
   const float inverse[2] = {inverse_or_zero(state.sum[0]), inverse_or_zero(state.sum[1])};
+  if (state.sum[0] == 0 || state.sum[1] == 0) clear_unseen(out, state);
 #pragma unroll
   for (int n = 0; n < kOuts; n += 2) {
     u32 packed[4];
@@ -47,17 +57,6 @@ __device__ inline void send_out(u32 tile, const TensorMap& map, const Place& pla
     store_box(tile + panel * Config::kTileM * kPanelRowBytes, map, panel * kPanelColumns, 0, first_row / Config::kPack,
               place.head / Config::kPack, place.batch);
   commit_stores();
-}
-
-// Rows that see no key at all.
-template <typename Config>
-__device__ inline void store_zeros(const AttentionParams& p, const Place& place, int warp_row) {
-  u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
-  for (int i = lane_index(); i < 16 * Config::kHeadDimV / 8; i += 32) {
-    const int row = warp_row + i / (Config::kHeadDimV / 8), column = i % (Config::kHeadDimV / 8) * 8;
-    if (row_exists<Config>(p, row))
-      *reinterpret_cast<uint4*>(out + row_offset<Config>(p.out_strides, row) + column) = make_uint4(0, 0, 0, 0);
-  }
 }
 
 template <typename Config>

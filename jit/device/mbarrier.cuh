@@ -24,15 +24,14 @@ __device__ inline void barrier_arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// The same at the barrier of the same name in CTA `rank` of the cluster.
-__device__ inline void barrier_arrive_remote(u32 barrier, u32 rank) {
+// One arrival of the warp's: 9.7.13.10, elect.sync picks the lane without holding a register for it.
+__device__ inline void barrier_arrive_once(u32 barrier) {
   asm volatile(
       "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-      "}" ::"r"(barrier),
-      "r"(rank)
+      ".reg .pred leader;\n"
+      "elect.sync _|leader, 0xffffffff;\n"
+      "@leader mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}" ::"r"(barrier)
       : "memory");
 }
 

@@ -2,7 +2,7 @@
 // Owns: Ring (a full and an empty barrier a buffer) and RingCursor, each side's place in it.
 // Never: knows what the buffers hold.
 // Threads: the producer waits on empty and arrives on full with the bytes it sends for; consumers wait on full, and one
-// thread of each arrives on empty.
+// thread of each warp arrives on empty.
 #pragma once
 
 #include "mbarrier.cuh"
@@ -13,32 +13,37 @@ template <int kDepth>
 struct Ring {
   Barrier full[kDepth], empty[kDepth];
 
-  __device__ void init(int consumers) {
+  __device__ void init(int consumer_warps) {
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) {
       barrier_init(full[i], 1);
-      barrier_init(empty[i], consumers);
+      barrier_init(empty[i], consumer_warps);
     }
   }
 };
 
-// Which buffer comes next, and the parity of its current round.
+// Which buffer comes next. One number, since consumers have few registers to spare.
 template <int kDepth>
 struct RingCursor {
-  int at = 0;
-  u32 parity = 0;
+  u32 passed = 0;  // buffers
 
-  __device__ void next() {
-    if (kDepth == 1 || ++at == kDepth) {
-      at = 0;
-      parity ^= 1;
-    }
-  }
-  __device__ u32 full(const Ring<kDepth>& ring) const { return shared_address(ring.full) + 8 * at; }
-  __device__ u32 empty(const Ring<kDepth>& ring) const { return shared_address(ring.empty) + 8 * at; }
+  __device__ void next() { ++passed; }
+  __device__ int at() const { return passed % kDepth; }
+  __device__ int before() const { return (passed + kDepth - 1) % kDepth; }
+  // Of the current round.
+  __device__ u32 parity() const { return passed / kDepth & 1; }
+
+  __device__ u32 full(const Ring<kDepth>& ring) const { return shared_address(ring.full) + 8 * at(); }
+  __device__ u32 empty(const Ring<kDepth>& ring) const { return shared_address(ring.empty) + 8 * at(); }
   // Producer: until the buffer's last content is used up; in the first round there is none.
-  __device__ void wait_empty(const Ring<kDepth>& ring) const { barrier_wait(empty(ring), parity ^ 1); }
-  __device__ void wait_full(const Ring<kDepth>& ring) const { barrier_wait(full(ring), parity); }
+  __device__ void wait_empty(const Ring<kDepth>& ring) const { barrier_wait(empty(ring), parity() ^ 1); }
+  __device__ void wait_full(const Ring<kDepth>& ring) const { barrier_wait(full(ring), parity()); }
 };
+
+// Consumer: this warp is done with a buffer.
+template <int kDepth>
+__device__ inline void release(const Ring<kDepth>& ring, int buffer) {
+  barrier_arrive_once(shared_address(ring.empty) + 8 * buffer);
+}
 
 }  // namespace gqa

@@ -34,16 +34,6 @@ __device__ inline void load_box(u32 destination, const TensorMap& map, u32 barri
       : "memory");
 }
 
-// The same box to every CTA of the cluster in `mask`, at the same place, each CTA's own barrier counting its bytes.
-__device__ inline void load_box_multicast(u32 destination, const TensorMap& map, u32 barrier, u16 mask, int column,
-                                          int row, int head, int batch) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(destination),
-      "l"(&map), "r"(barrier), "h"(mask), "r"(column), "r"(row), "r"(head), "r"(batch)
-      : "memory");
-}
-
 // From shared memory; what lies past the tensor's ends is not written.
 __device__ inline void store_box(u32 source, const TensorMap& map, int column, int head_in_group, int row,
                                  int head_group, int batch) {

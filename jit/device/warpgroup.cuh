@@ -33,4 +33,20 @@ __device__ inline void named_arrive(int barrier, int threads) {
   asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// barrier.red.and: whether `mine` holds in all of them.
+__device__ inline bool named_all(int barrier, int threads, bool mine) {
+  int all;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "setp.ne.s32 p, %3, 0;\n"
+      "barrier.red.and.pred p, %1, %2, p;\n"
+      "selp.s32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(all)
+      : "r"(barrier), "r"(threads), "r"(static_cast<int>(mine))
+      : "memory");
+  return all != 0;
+}
+
 }  // namespace gqa

@@ -16,6 +16,9 @@ namespace gqa {
 // 2^kSlack, far from float16's and float32's ends.
 constexpr float kSlack = 8;
 
+// Above this sum of a lane's exponentials one of them may be past what float16 holds.
+constexpr float kMostUnseen = 32768;
+
 template <typename Config>
 struct WarpgroupAttention {
   static constexpr int kScores = Config::kTileN / 8;
@@ -55,12 +58,16 @@ struct WarpgroupAttention {
     wgmma_commit();
   }
 
-  // Until at most kPending of the products begun are still running; what they computed is then in registers.
+  // Until at most kPending of the products begun are still running.
   template <int kPending>
-  __device__ void wait_products() {
+  __device__ void wait_scores() {
     wgmma_wait<kPending>();
     pin(scores);
-    if constexpr (kPending == 0) pin(out);
+  }
+  template <int kPending>
+  __device__ void wait_values() {
+    wgmma_wait<kPending>();
+    pin(out);
   }
 
   // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on.
@@ -70,12 +77,11 @@ struct WarpgroupAttention {
     for (int h = 0; h < 2; ++h) mask_row(scores, h, first_key, key_limit<Config>(p, lane_row + h * 8));
   }
 
-  // Scores to exponentials under the running maximum; what that asks of out is left to rescale().
-  template <bool kMasked>
-  __device__ void exponentiate(float scale_log2) {
+  // Takes the scores into the running maxima; what that asks of out is left to rescale().
+  __device__ void raise_maxima(float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
     rescaling = true;
-    if constexpr (Config::kLazy) {
+    if constexpr (Config::kLazy > 0) {
       const float limit = kSlack / scale_log2;
       rescaling =
           __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
@@ -85,23 +91,52 @@ struct WarpgroupAttention {
 #pragma unroll
       for (int h = 0; h < 2; ++h) factor[h] = state.raise(highest[h], h, scale_log2);
     }
+  }
+
+  // Scores to exponentials relative to the shifts; their sums.
+  template <bool kMasked>
+  __device__ void exponentiate(const float (&shift)[2], float scale_log2, float (&sum)[2]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float shift = state.shift(h, scale_log2);
-      float sum[2] = {0, 0};
+      float part[2] = {0, 0};
 #pragma unroll
       for (int n = 0; n < kScores; ++n) {
 #pragma unroll
         for (int c = 2 * h; c < 2 * h + 2; ++c) {
-          const float x = fmaf(scores[n][c], scale_log2, -shift);
+          const float x = fmaf(scores[n][c], scale_log2, -shift[h]);
           const bool by_polynomial = !kMasked && (2 * n + c % 2) % 16 < Config::kPolynomial;
           scores[n][c] = by_polynomial ? exp2_polynomial(x) : exp2_approx(x);
-          sum[c % 2] += scores[n][c];
+          part[c % 2] += scores[n][c];
         }
       }
-      state.sum[h] = state.sum[h] * factor[h] + (sum[0] + sum[1]);
+      sum[h] = part[0] + part[1];
     }
-    finish_before_waiting(state.sum[0] + state.sum[1]);
+    finish_before_waiting(sum[0] + sum[1]);
+  }
+
+  // Scores to exponentials under their own maxima.
+  template <bool kMasked>
+  __device__ void softmax(float scale_log2) {
+    raise_maxima(scale_log2);
+    const float shift[2] = {state.shift(0, scale_log2), state.shift(1, scale_log2)};
+    float sum[2];
+    exponentiate<kMasked>(shift, scale_log2, sum);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) state.sum[h] = state.sum[h] * factor[h] + sum[h];
+  }
+
+  // Scores to exponentials under the maxima of the blocks before, without a look at the scores. In a lane where that
+  // does not do (a weight near float16's end, or a row that has seen no key: its shift is -inf) the answer is false:
+  // the scores are lost and must be computed again, by the whole warpgroup.
+  __device__ bool exponentiate_unseen(float scale_log2, float (&sum)[2]) {
+    const float shift[2] = {state.maximum[0] * scale_log2, state.maximum[1] * scale_log2};
+    exponentiate<false>(shift, scale_log2, sum);
+    return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
+  }
+  __device__ void accept_unseen(const float (&sum)[2]) {
+    state.sum[0] += sum[0];
+    state.sum[1] += sum[1];
+    rescaling = false;
   }
 
   // The accumulators' layout is the A operand's.

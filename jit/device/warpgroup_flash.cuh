@@ -21,9 +21,9 @@ struct WarpgroupSmem {
   // Without a buffer of its own, finished rows of out take the place of the queries.
   static constexpr int kTileBytes = Config::kOwnOut || kQueryBytes > kOutBytes ? kQueryBytes : kOutBytes;
   alignas(1024) char q[Config::kQueries][kTileBytes];
-  alignas(1024) char out[Config::kOwnOut ? kOutBytes : 1024];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
+  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes : 8];
   Ring<Config::kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
@@ -41,10 +41,16 @@ struct WarpgroupFlash {
   const TensorMaps& maps;
   Smem& smem;
 
-  // Blocks of keys that the tile's last row, which sees most, needs.
+  // Where the tile is: computed at each end of its walk, not kept, since the walk has no register to spare.
+  __device__ Place place(int number) const {
+    asm volatile("" : "+r"(number));
+    return tile_place<Config>(p, number);
+  }
+
+  // Blocks of keys that the tile's last row, which sees most, needs. One at least: rows that see no key mask it all.
   __device__ int block_count(const Place& place) const {
     const int last = min(place.first_row + Config::kTileM, p.q_len * Config::kPack) - 1;
-    return (key_limit<Config>(p, last) + Config::kTileN - 1) / Config::kTileN;
+    return max(1, (key_limit<Config>(p, last) + Config::kTileN - 1) / Config::kTileN);
   }
 
   struct Producer {
@@ -58,7 +64,7 @@ struct WarpgroupFlash {
       barrier_arrive_expect(q.full(smem.q_ring), Smem::kQueryBytes);
 #pragma unroll
       for (int panel = 0; panel < panels(Config::kHeadDim); ++panel)
-        load_box(shared_address(smem.q[q.at]) + panel * Core::kQueryPanel, kernel.maps.q, q.full(smem.q_ring),
+        load_box(shared_address(smem.q[q.at()]) + panel * Core::kQueryPanel, kernel.maps.q, q.full(smem.q_ring),
                  panel * kPanelColumns, 0, place.first_row / Config::kPack, place.head / Config::kPack, place.batch);
       q.next();
     }
@@ -74,22 +80,25 @@ struct WarpgroupFlash {
 
     __device__ void load_keys(const Place& place, int block) {
       k.wait_empty(kernel.smem.k_ring);
-      load_block<Config::kHeadDim>(kernel.smem.k[k.at], kernel.maps.k, k.full(kernel.smem.k_ring), place, block);
+      load_block<Config::kHeadDim>(kernel.smem.k[k.at()], kernel.maps.k, k.full(kernel.smem.k_ring), place, block);
       k.next();
     }
 
     __device__ void load_values(const Place& place, int block) {
       v.wait_empty(kernel.smem.v_ring);
-      load_block<Config::kHeadDimV>(kernel.smem.v[v.at], kernel.maps.v, v.full(kernel.smem.v_ring), place, block);
+      load_block<Config::kHeadDimV>(kernel.smem.v[v.at()], kernel.maps.v, v.full(kernel.smem.v_ring), place, block);
       v.next();
     }
 
     // In the order the consumers ask: the keys of the next block before the values of this one.
-    __device__ void load_tile(const Place& place) {
+    template <typename Walk>
+    __device__ void load_tile(Walk& walk) {
+      const Place place = kernel.place(walk.number);
       const int blocks = kernel.block_count(place);
-      if (blocks == 0) return;
+      walk.reserve();
       load_keys(place, blocks - 1);
       load_queries(place);
+      walk.announce();
       for (int block = blocks - 1; block >= 0; --block) {
         if (block > 0) load_keys(place, block - 1);
         load_values(place, block);
@@ -100,31 +109,33 @@ struct WarpgroupFlash {
   struct Consumer {
     WarpgroupFlash& kernel;
     const int group;  // this warpgroup's number
+    // With two query buffers a tile's first scores are computed under the end of the tile before.
+    static constexpr bool kEarly = Config::kQueries == 2;
+    // What is read next. Of queries and keys the buffer before may still be held; of values, this one.
     RingCursor<Config::kQueries> q;
     RingCursor<Config::kStages> k, v;
     Core core;
 
     __device__ Consumer(WarpgroupFlash& owner, int number) : kernel(owner), group(number) {}
 
-    __device__ u32 queries() const {
-      return shared_address(kernel.smem.q) + q.at * Smem::kTileBytes + group * 64 * kPanelRowBytes;
+    __device__ u32 query_rows(int buffer) const {
+      return shared_address(kernel.smem.q) + buffer * Smem::kTileBytes + group * 64 * kPanelRowBytes;
     }
-    __device__ bool first_thread() const { return thread_index() % kWarpgroup == 0; }
+
+    __device__ u32 key_rows() const { return shared_address(kernel.smem.k) + k.at() * Smem::kKeyBytes; }
 
     __device__ void begin_scores() {
       k.wait_full(kernel.smem.k_ring);
-      core.begin_scores(queries(), shared_address(kernel.smem.k) + k.at * Smem::kKeyBytes);
+      core.begin_scores(query_rows(q.before()), key_rows());
+      k.next();
     }
     __device__ void begin_values(bool fresh) {
       v.wait_full(kernel.smem.v_ring);
-      core.begin_values(shared_address(kernel.smem.v) + v.at * Smem::kValueBytes, fresh);
+      core.begin_values(shared_address(kernel.smem.v) + v.at() * Smem::kValueBytes, fresh);
     }
-    __device__ void release_keys() {
-      if (first_thread()) barrier_arrive(k.empty(kernel.smem.k_ring));
-      k.next();
-    }
+    __device__ void release_keys() { release(kernel.smem.k_ring, k.before()); }
     __device__ void release_values() {
-      if (first_thread()) barrier_arrive(v.empty(kernel.smem.v_ring));
+      release(kernel.smem.v_ring, v.at());
       v.next();
     }
 
@@ -137,100 +148,140 @@ struct WarpgroupFlash {
         named_arrive(1 + kConsumers + (group + 1 == kConsumers ? 0 : group + 1), 2 * kWarpgroup);
     }
 
-    __device__ int warp_row(const Place& place) const {
-      return place.first_row + group * 64 + thread_index() % kWarpgroup / 32 * 16;
+    __device__ int warp_row(int first_row) const {
+      return first_row + group * 64 + thread_index() % kWarpgroup / 32 * 16;
     }
 
     template <bool kMasked>
-    __device__ void softmax(const Place& place, int block) {
-      if constexpr (kMasked) core.mask(kernel.p, warp_row(place), block * Config::kTileN);
-      core.template exponentiate<kMasked>(kernel.p.scale_log2);
+    __device__ void softmax(int first_row, int block) {
+      if constexpr (kMasked) core.mask(kernel.p, warp_row(first_row), block * Config::kTileN);
+      core.template softmax<kMasked>(kernel.p.scale_log2);
     }
 
-    // The values of the block before run under this block's softmax.
+    // The softmax of a block seen whole, at first without a look at its maxima; the keys are kept until that is known
+    // to do.
+    __device__ void softmax_unseen() {
+      const float scale_log2 = kernel.p.scale_log2;
+      float sum[2];
+      const bool fine = core.exponentiate_unseen(scale_log2, sum);
+      if (named_all(1 + group, kWarpgroup, fine)) {
+        core.accept_unseen(sum);
+      } else {
+        core.begin_scores(query_rows(q.before()), shared_address(kernel.smem.k) + k.before() * Smem::kKeyBytes);
+        core.template wait_scores<0>();
+        core.template softmax<false>(scale_log2);
+      }
+      release_keys();
+    }
+
+    // The values of the block before run under this block's softmax; out and weights are then up to date.
     template <bool kMasked>
-    __device__ void step_overlapped(const Place& place, int block, bool fresh) {
+    __device__ void step(int first_row, int block, bool fresh) {
       take_turn();
       begin_scores();
       begin_values(fresh);
       pass_turn();
-      core.template wait_products<1>();
-      release_keys();
-      softmax<kMasked>(place, block);
-      core.template wait_products<0>();
+      core.template wait_scores<1>();
+      if constexpr (!kMasked && Config::kLazy == 2) {
+        softmax_unseen();
+      } else {
+        release_keys();
+        softmax<kMasked>(first_row, block);
+      }
+      core.template wait_values<0>();
       release_values();
       core.rescale();
       core.pack_weights();
     }
 
-    // All blocks but the first; the block before is still to be multiplied by its values.
-    __device__ void walk(const Place& place, int block, int unmasked) {
+    // A tile's first scores. Where there is no tile (!more) they are computed all the same, from whatever the buffers
+    // hold: the assembler runs products one by one if only some paths begin them.
+    __device__ void begin_tile(bool more) {
+      const int buffer = q.at();
+      if (more) {
+        q.wait_full(kernel.smem.q_ring);
+        k.wait_full(kernel.smem.k_ring);
+      }
+      core.begin_scores(query_rows(buffer), key_rows());
+      q.next();
+      k.next();
+    }
+
+    // Everything of a tile but the last block's values; its first scores are there.
+    __device__ bool walk(const Place& place) {
+      const int first_row = place.first_row, blocks = kernel.block_count(place);
+      // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
+      const int unmasked = key_limit<Config>(kernel.p, first_row + group * 64) / Config::kTileN;
+      core.state = RowState();
+      release_keys();
+      softmax<true>(first_row, blocks - 1);
+      core.pack_weights();
       bool fresh = true;
-      for (; block >= unmasked; --block, fresh = false) step_overlapped<true>(place, block, fresh);
-      for (; block >= 0; --block, fresh = false) step_overlapped<false>(place, block, fresh);
+      int block = blocks - 2;
+      for (; block >= unmasked; --block, fresh = false) step<true>(first_row, block, fresh);
+      for (; block >= 0; --block, fresh = false) step<false>(first_row, block, fresh);
+      if constexpr (Config::kOwnOut) release(kernel.smem.q_ring, q.before());
+      return fresh;
+    }
+
+    // The last values, and under the tile's end the first scores of the next one, where its queries have a buffer.
+    __device__ void end_tile(bool fresh, bool more) {
+      take_turn();
       begin_values(fresh);
-      core.template wait_products<0>();
+      if constexpr (kEarly) begin_tile(more);
+      pass_turn();
+      core.template wait_values<kEarly ? 1 : 0>();
       release_values();
     }
 
-    __device__ void attend(const Place& place, int blocks) {
-      // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
-      const int unmasked = key_limit<Config>(kernel.p, place.first_row + group * 64) / Config::kTileN;
-      core.state = RowState();
-      q.wait_full(kernel.smem.q_ring);
-      take_turn();
-      begin_scores();
-      core.template wait_products<0>();
-      pass_turn();
-      release_keys();
-      softmax<true>(place, blocks - 1);
-      core.pack_weights();
-      walk(place, blocks - 2, unmasked);
-      if constexpr (Config::kOwnOut) release_queries();
-    }
+    // The thread that sends rows out for its warpgroup.
+    __device__ bool leader() const { return thread_index() % kWarpgroup == 0; }
 
-    __device__ void release_queries() {
-      if (first_thread()) barrier_arrive(q.empty(kernel.smem.q_ring));
-      q.next();
-    }
-
-    __device__ void finish(const Place& place, int blocks) {
+    // `buffer`: of the tile's queries.
+    __device__ void store(const Place& place, int buffer) {
       core.state.finish();
-      store_lse<Config>(kernel.p, place, core.state, warp_row(place));
-      if (blocks == 0) return store_zeros<Config>(kernel.p, place, warp_row(place));
-      Smem& smem = kernel.smem;
-      const u32 tile = shared_address(Config::kOwnOut ? smem.out : smem.q[q.at]) + group * 64 * kPanelRowBytes;
+      store_lse<Config>(kernel.p, place, core.state, warp_row(place.first_row));
+      const u32 rows =
+          Config::kOwnOut ? shared_address(kernel.smem.out) + group * 64 * kPanelRowBytes : query_rows(buffer);
       if constexpr (Config::kOwnOut) {
         // The last store may still read.
-        if (first_thread()) wait_stores_read();
+        if (leader()) wait_stores_read();
         named_sync(1 + group, kWarpgroup);
       }
-      write_out<Config>(core.out, core.state, tile);
+      write_out<Config>(core.out, core.state, rows);
       fence_async();
       named_sync(1 + group, kWarpgroup);
-      if (first_thread()) send_out<Config>(tile, kernel.maps.out, place, place.first_row + group * 64);
+      if (leader()) send_out<Config>(rows, kernel.maps.out, place, place.first_row + group * 64);
       if constexpr (!Config::kOwnOut) {
-        if (first_thread()) wait_stores_read();
-        release_queries();
+        // Only the leader knows when the store has read.
+        if (leader()) wait_stores_read();
+        __syncwarp();
+        release(kernel.smem.q_ring, buffer);
       }
     }
   };
 
   __device__ void produce() {
     Producer producer{*this};
-    for (TileWalk<Config, true> walk(p, smem.tickets); walk.more(); walk.next())
-      producer.load_tile(tile_place<Config>(p, walk.number));
+    for (ProducerWalk<Config> walk(p, smem.tickets); walk.more(); walk.next()) producer.load_tile(walk);
   }
 
   __device__ void consume(int group) {
     Consumer consumer(*this, group);
     if (group == kConsumers - 1) consumer.pass_turn();  // the first warpgroup begins
-    for (TileWalk<Config, false> walk(p, smem.tickets); walk.more(); walk.next()) {
-      const Place place = tile_place<Config>(p, walk.number);
-      const int blocks = block_count(place);
-      if (blocks > 0) consumer.attend(place, blocks);
-      consumer.finish(place, blocks);
+    ConsumerWalk<Config> walk(p, smem.tickets);
+    if constexpr (Consumer::kEarly) consumer.begin_tile(true);
+    while (walk.more()) {
+      if constexpr (!Consumer::kEarly) consumer.begin_tile(true);
+      consumer.core.template wait_scores<0>();
+      const int number = walk.number;
+      const bool fresh = consumer.walk(place(number));
+      const int buffer = consumer.q.before();
+      walk.next();
+      consumer.end_tile(fresh, walk.more());
+      consumer.store(place(number), buffer);
     }
+    if constexpr (Consumer::kEarly) consumer.core.template wait_scores<0>();
     wait_stores();
   }
 
@@ -240,9 +291,9 @@ struct WarpgroupFlash {
       prefetch(maps.k);
       prefetch(maps.v);
       prefetch(maps.out);
-      smem.q_ring.init(kConsumers);
-      smem.k_ring.init(kConsumers);
-      smem.v_ring.init(kConsumers);
+      smem.q_ring.init(kConsumers * 4);
+      smem.k_ring.init(kConsumers * 4);
+      smem.v_ring.init(kConsumers * 4);
       smem.tickets.ring.init(kConsumers * 4);
       fence_barrier_init();
     }
@@ -253,10 +304,10 @@ struct WarpgroupFlash {
     init();
     const int group = warpgroup_index();
     if (group == kConsumers) {
-      if constexpr (kConsumers > 1) give_up_registers<kConsumers == 2 ? 40 : 32>();
+      give_up_registers<kConsumers == 1 ? 24 : kConsumers == 2 ? 40 : 32>();
       if (threadIdx.x == kConsumers * kWarpgroup) produce();
     } else {
-      if constexpr (kConsumers > 1) take_registers<kConsumers == 2 ? 232 : 160>();
+      take_registers<kConsumers == 3 ? 160 : 232>();
       consume(group);
     }
   }
