@@ -71,11 +71,15 @@ class WarpgroupGpu : public test::CudaGpu {
     copy.fetch();
   }
 
-  void expect_right(const std::vector<Loaded>& kernels, AttentionCase* attention, const std::string& what = "") {
+  // What every kernel makes of the case is what float64 makes of it.
+  ::testing::AssertionResult right(const std::vector<Loaded>& kernels, AttentionCase* attention) {
+    if (kernels.empty()) return ::testing::AssertionFailure() << "no kernel";
     for (const Loaded& one : kernels) {
       run(*one.kernel, attention);
-      EXPECT_TRUE(test::matches_float64(*attention)) << what << " | " << to_text(one.candidate);
+      ::testing::AssertionResult result = test::matches_float64(*attention);
+      if (!result) return result << " | " << to_text(one.candidate);
     }
+    return ::testing::AssertionSuccess();
   }
 };
 
@@ -96,7 +100,7 @@ TEST_F(WarpgroupGpu, RaggedLengths) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const char* lengths : kLengths) {
       AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,") + lengths + "," + features));
-      expect_right(kernels, &attention);
+      EXPECT_TRUE(right(kernels, &attention));
     }
   }
 }
@@ -105,7 +109,7 @@ TEST_F(WarpgroupGpu, EveryHeadDim) {
   for (const char* features : {"d=32", "d=80,causal", "d=96", "d=112,causal,dtype=f16", "d=192", "d=256,causal",
                                "d=192,dv=128,causal", "d=64,dv=256", "d=128,dv=32"}) {
     AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,sq=150,sk=277,") + features));
-    expect_right(kernels_for(features), &attention);
+    EXPECT_TRUE(right(kernels_for(features), &attention));
   }
 }
 
@@ -114,7 +118,7 @@ TEST_F(WarpgroupGpu, HeadsFirst) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const char* rest : {"b=3,hq=4,hk=2,sq=150,sk=277,", "b=1,hq=4,hk=1,sq=70,sk=200,", "b=2,hq=1,sq=70,sk=130,"}) {
       AttentionCase attention(problem_of(std::string(rest) + features), true);
-      expect_right(kernels, &attention, "heads first");
+      EXPECT_TRUE(right(kernels, &attention)) << "heads first";
     }
   }
 }
@@ -129,7 +133,7 @@ TEST_F(WarpgroupGpu, PackedHeads) {
                    packed.end());
       ASSERT_FALSE(packed.empty()) << text;
       AttentionCase attention(problem, heads_first);
-      expect_right(load_all(problem, packed), &attention);
+      EXPECT_TRUE(right(load_all(problem, packed), &attention));
     }
 }
 
@@ -139,7 +143,7 @@ TEST_F(WarpgroupGpu, EveryOrder) {
     std::vector<Candidate> ordered = tiles(problem);
     for (Candidate& c : ordered) c.order = order;
     AttentionCase attention(problem);
-    expect_right(load_all(problem, ordered), &attention);
+    EXPECT_TRUE(right(load_all(problem, ordered), &attention));
   }
 }
 
@@ -177,7 +181,7 @@ void set_queries(AttentionCase* attention, float value) {
 TEST_F(WarpgroupGpu, LargeMagnitudes) {
   for (const char* features : {"d=128,causal", "d=64,dtype=f16"}) {
     AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=150,sk=300,") + features), false, 30);
-    expect_right(kernels_for(features), &attention);
+    EXPECT_TRUE(right(kernels_for(features), &attention));
   }
 }
 
@@ -187,7 +191,7 @@ TEST_F(WarpgroupGpu, OneKeyHasAllTheMass) {
     AttentionCase attention(problem_of("b=1,hq=4,hk=2,sq=150,sk=300,d=128"));
     set_queries(&attention, 1);
     set_keys(&attention, [&](std::int64_t j) { return j == heavy ? 8.0F : -8.0F; });
-    expect_right(kernels, &attention, "key " + std::to_string(heavy));
+    EXPECT_TRUE(right(kernels, &attention)) << "key " + std::to_string(heavy);
   }
 }
 
@@ -197,7 +201,7 @@ TEST_F(WarpgroupGpu, EqualScores) {
     AttentionCase attention(problem_of("b=1,hq=4,hk=2,sq=150,sk=300,d=128,causal"));
     set_queries(&attention, 1);
     set_keys(&attention, [&](std::int64_t) { return score; });
-    expect_right(kernels, &attention, "score " + std::to_string(score));
+    EXPECT_TRUE(right(kernels, &attention)) << "score " + std::to_string(score);
   }
 }
 
@@ -208,7 +212,7 @@ TEST_F(WarpgroupGpu, MaximaThatGrowFromBlockToBlock) {
     AttentionCase attention(problem_of("b=1,hq=4,hk=2,sq=100,sk=900,d=128"));
     set_queries(&attention, 1);
     set_keys(&attention, [&](std::int64_t j) { return growth * static_cast<float>(900 - j); });
-    expect_right(kernels, &attention, "growth " + std::to_string(growth));
+    EXPECT_TRUE(right(kernels, &attention)) << "growth " + std::to_string(growth);
   }
 }
 
@@ -216,7 +220,7 @@ TEST_F(WarpgroupGpu, RowsThatSeeNoKey) {
   const std::vector<Loaded> kernels = kernels_for("d=64,causal");
   for (const char* lengths : {"sq=300,sk=1", "sq=300,sk=100", "sq=500,sk=17", "sq=130,sk=129"}) {
     AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,d=64,causal,") + lengths));
-    expect_right(kernels, &attention);
+    EXPECT_TRUE(right(kernels, &attention));
     EXPECT_EQ(attention.out_at(0, 0, 0, 0), 0);
     EXPECT_EQ(attention.lse[0], -INFINITY);
   }
@@ -263,34 +267,34 @@ class FallbackGpu : public WarpgroupGpu {
   }
 
   // Another skeleton serves the call, and rightly.
-  void expect_fallback(AttentionCase* attention) {
+  ::testing::AssertionResult falls_back(AttentionCase* attention) {
     test::GpuCopy copy(*driver_, attention);
     const Call call = described(copy.call());
-    EXPECT_FALSE(call.problem.tma);
     const Problem wanted = signature(call.problem);
+    if (wanted.tma) return ::testing::AssertionFailure() << to_text(wanted) << " claims tensor maps";
     for (const Ranked& ranked : enumerate(wanted, device_->spec()).ranked)
-      ASSERT_NE(ranked.candidate.skeleton, Skeleton::kWarpgroup);
+      if (ranked.candidate.skeleton == Skeleton::kWarpgroup)
+        return ::testing::AssertionFailure() << to_text(ranked.candidate);
     const Candidate chosen = best(wanted, 1).front();
-    const std::unique_ptr<Kernel> kernel = kernel_for(call.problem, call.problem, chosen, chosen);
-    const Status status = kernel->launch(call);
-    EXPECT_TRUE(status.ok()) << status.message();
+    const Status status = kernel_for(call.problem, call.problem, chosen, chosen)->launch(call);
+    if (!status.ok()) return ::testing::AssertionFailure() << status.message();
     copy.fetch();
-    EXPECT_TRUE(test::matches_float64(*attention)) << to_text(chosen);
+    return test::matches_float64(*attention);
   }
 };
 
 TEST_F(FallbackGpu, ExpandedKeysAndValues) {
   AttentionCase by_batch(problem_of("b=3,hq=4,hk=2,sq=200,sk=300,d=128,causal"));
   by_batch.call.k_strides.batch = by_batch.call.v_strides.batch = 0;
-  expect_fallback(&by_batch);
+  EXPECT_TRUE(falls_back(&by_batch));
   AttentionCase by_head(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=64"));
   by_head.call.v_strides.head = 0;
-  expect_fallback(&by_head);
+  EXPECT_TRUE(falls_back(&by_head));
 }
 
 TEST_F(FallbackGpu, RowsOffSixteenBytes) {
   AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=128,causal,align=2"));
-  expect_fallback(&attention);
+  EXPECT_TRUE(falls_back(&attention));
 }
 
 TEST_F(FallbackGpu, AlignedCallsHaveWarpgroupKernels) {
