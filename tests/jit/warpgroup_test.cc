@@ -80,7 +80,7 @@ TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
   for (std::thread& thread : threads) thread.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(64, 96, 128, 192, 256),
+INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(32, 64, 80, 96, 112, 128, 192, 256),
                          [](const auto& dim) { return "d" + std::to_string(dim.param); });
 
 }  // namespace
