@@ -300,9 +300,13 @@ void fill_problem(const Views& views, DType dtype, bool causal, Problem* problem
   problem->kv_len = size(views.k, 1);
   problem->kv_heads = size(views.k, 2);
   problem->head_dim_v = size(views.v, 3);
-  bool aligned = true;
-  for (const View* view : {&views.q, &views.k, &views.v, &views.out}) aligned = aligned && view->rows_aligned(16);
+  bool aligned = true, mappable = true;
+  for (const View* view : {&views.q, &views.k, &views.v, &views.out}) {
+    aligned = aligned && view->rows_aligned(16);
+    mappable = mappable && view->mappable();
+  }
   problem->align = aligned ? 16 : 2;
+  problem->tma = aligned && mappable;
 }
 
 Strides strides(const View& view) { return {view.stride[0], view.stride[1], view.stride[2]}; }

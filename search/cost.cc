@@ -21,7 +21,13 @@ constexpr double kMemoryLatency = 0.46e-6;     // s
 constexpr double kLaunch = 2.2e-6;             // s
 constexpr double kProlog = 3.4e-6;             // s: queries and the first keys arrive, the last rows leave
 constexpr double kArrive = 4.4e-6;             // s: fence, counter, first partials
-constexpr int kBlockReserve = 1024;            // bytes of shared memory the driver takes for each block
+// Warpgroup, from published figures of kernels of its kind until its own are fitted.
+constexpr double kExponentialsAClock = 16;  // of a processor
+constexpr double kSoftmaxExposed = 0.6;  // share of the shorter of softmax and products that the longer does not hide
+constexpr double kSoftmaxExposedAlone = 0.9;  // with a single consumer
+constexpr double kTileTurn = 1.5e-6;          // s between a CTA's tiles that the next one's loads do not hide
+constexpr double kStoreHidden = 0.5e-6;       // s less where out has a buffer of its own
+constexpr int kBlockReserve = 1024;           // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
 // What a tile's keys cost. Steps differ between tiles only under a causal mask.
@@ -118,11 +124,18 @@ double memory_seconds(const Model& m, double total_bytes) {
   return seconds;
 }
 
-// How often the keys come from memory. Order 0 walks all heads before the next row tile: if they do not fit L2, every
-// row tile reads them anew.
+// Keys and values that every row tile of a section passes: of all heads (order 0), or of as many as are walked
+// together.
+double section_bytes(const Model& m) {
+  if (m.c.order == 0) return m.kv_bytes();
+  const double heads = std::ceil(double{1} * m.c.order * m.c.pack / m.p.group());
+  return std::min(m.kv_bytes(), heads * m.kv_bytes() / (double{1} * m.p.batch * m.p.kv_heads));
+}
+
+// How often the keys come from memory: if a section's do not fit L2, every row tile reads them anew.
 double key_reads(const Model& m) {
   const double fits = 0.6 * static_cast<double>(m.device.l2_bytes);
-  if (m.c.order == 1 || m.kv_bytes() <= fits) return 1;
+  if (m.c.order == 1 || section_bytes(m) <= fits) return 1;
   const double tiles = static_cast<double>(row_tiles(m.p, m.c));
   return std::max(1.0, tiles * m.steps.average / std::max(1.0, m.steps.most));
 }
@@ -151,6 +164,29 @@ double flash_seconds(const Model& m) {
   const double compute = flash_compute(m);
   const double longest = std::max({compute, l2, memory});
   return kLaunch + longest + kProlog * (1 + (waves - 1) / m.resident);
+}
+
+// A step of all consumers: the exponentials of one run under the products of another, but not wholly.
+double warpgroup_step(const Model& m) {
+  const double scores = double{1} * m.c.tile_m * m.c.tile_n;
+  const double products = 2 * scores * m.width() / (m.device.wgmma_flops / m.processors() / kClock);
+  const double softmax = scores / kExponentialsAClock;
+  const double exposed = m.c.tile_m == 64 ? kSoftmaxExposedAlone : kSoftmaxExposed;
+  return (std::max(products, softmax) + exposed * std::min(products, softmax)) / kClock;
+}
+
+// Tiles of equal work run in rounds; under a causal mask the longest start first and the short ones fill the gaps.
+double warpgroup_seconds(const Model& m) {
+  const double step = warpgroup_step(m);
+  const double turn = kTileTurn + (m.launch.persistent ? 0 : kStoreHidden) - (m.c.own_out != 0 ? kStoreHidden : 0);
+  const double each = m.blocks() / m.processors(), average = m.steps.average * step + turn;
+  const double longest_tile = m.steps.most * step + turn;
+  const double tail = (m.c.order == 0 ? 0.25 : 0.5) * m.steps.average * step;
+  const double compute = m.p.causal() ? std::max(each * average + tail, longest_tile) : std::ceil(each) * longest_tile;
+  const double l2 = m.blocks() * m.steps.average * 2 * m.c.tile_n * m.width() /
+                    (std::min(m.blocks(), m.processors()) * kL2BytesAProcessor);
+  const double memory = memory_seconds(m, bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes());
+  return kLaunch + kProlog + std::max({compute, l2, memory});
 }
 
 // Across the block's warps in shared memory, then across blocks through L2 by the last to arrive.
@@ -205,6 +241,7 @@ double host_seconds(const Problem& p, const Candidate& c, const DeviceSpec& devi
 double predict_us(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
   if (device.kind == DeviceKind::kHost) return 1e6 * host_seconds(problem, candidate, device);
   Model model{problem, candidate, device};
+  if (candidate.skeleton == Skeleton::kWarpgroup) return 1e6 * warpgroup_seconds(model);
   model.resident = resident_blocks(model);
   fill_step_clocks(&model);
   return 1e6 * (candidate.skeleton == Skeleton::kFlash ? flash_seconds(model) : split_seconds(model));

@@ -11,20 +11,20 @@ struct ArchRow {
   std::string_view arch;
   int compute_capability, processors, smem_per_block, smem_per_processor, threads_per_processor;
   std::int64_t l2_bytes;
-  double tensor_flops, memory_bandwidth;
+  double tensor_flops, memory_bandwidth, wgmma_flops = 0;
 };
 
 constexpr int kKiB = 1024;
 constexpr std::int64_t kMiB = 1 << 20;
 
 constexpr ArchRow kArchs[] = {
-    {"sm_80", 80, 108, 163 * kKiB, 164 * kKiB, 2048, 40 * kMiB, 300e12, 1.75e12},    // A100
-    {"sm_86", 86, 84, 99 * kKiB, 100 * kKiB, 1536, 6 * kMiB, 140e12, 0.6e12},        // A40
-    {"sm_87", 87, 16, 163 * kKiB, 164 * kKiB, 1536, 4 * kMiB, 40e12, 0.18e12},       // Orin
-    {"sm_89", 89, 142, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 340e12, 0.76e12},     // L40S
-    {"sm_90", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12},     // H200
-    {"sm_90a", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12},    // H200
-    {"sm_100", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},  // B200
+    {"sm_80", 80, 108, 163 * kKiB, 164 * kKiB, 2048, 40 * kMiB, 300e12, 1.75e12},          // A100
+    {"sm_86", 86, 84, 99 * kKiB, 100 * kKiB, 1536, 6 * kMiB, 140e12, 0.6e12},              // A40
+    {"sm_87", 87, 16, 163 * kKiB, 164 * kKiB, 1536, 4 * kMiB, 40e12, 0.18e12},             // Orin
+    {"sm_89", 89, 142, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 340e12, 0.76e12},           // L40S
+    {"sm_90", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12},           // H200
+    {"sm_90a", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12, 800e12},  // H200
+    {"sm_100", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},        // B200
     {"sm_100a", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},
     {"sm_103a", 103, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},  // B300
     {"sm_120", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 210e12, 1.55e12},    // RTX 5090
@@ -41,6 +41,7 @@ DeviceSpec spec_of(const ArchRow& row) {
   spec.threads_per_processor = row.threads_per_processor;
   spec.l2_bytes = row.l2_bytes;
   spec.tensor_flops = row.tensor_flops;
+  spec.wgmma_flops = row.wgmma_flops;
   spec.memory_bandwidth = row.memory_bandwidth;
   return spec;
 }

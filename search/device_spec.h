@@ -25,6 +25,7 @@ struct DeviceSpec {
   int threads_per_processor = 2048;
   std::int64_t l2_bytes = 0;    // host: last-level cache
   double tensor_flops = 0;      // dense 16-bit FLOP/s of mma.sync at its peak (host: vector units), an estimate
+  double wgmma_flops = 0;       // the same of wgmma; 0 where the architecture has none
   double memory_bandwidth = 0;  // bytes/s, an estimate
 
   // What a winner is bound to: arch, processor count, shared memory and L2 sizes; never the product's name.

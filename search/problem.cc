@@ -94,11 +94,26 @@ Status parse_dtype(std::string_view text, DType* dtype) {
   return {};
 }
 
-Status parse_causal(std::string_view text, Mask* mask) {
+// A key that may stand alone: "causal", causal=1 or causal=0.
+Status parse_flag(const std::string& key, std::string_view text, bool* flag) {
   if (text != "0" && text != "1")
-    return text_error("causal=" + quote(text) + ": expected 'causal', causal=0 or causal=1");
-  *mask = text == "1" ? Mask::kCausal : Mask::kNone;
+    return text_error(key + "=" + quote(text) + ": expected '" + key + "', " + key + "=0 or " + key + "=1");
+  *flag = text == "1";
   return {};
+}
+
+Status parse_causal(std::string_view text, Mask* mask) {
+  bool causal = false;
+  Status status = parse_flag("causal", text, &causal);
+  *mask = causal ? Mask::kCausal : Mask::kNone;
+  return status;
+}
+
+Status parse_notma(std::string_view text, bool* tma) {
+  bool without = false;
+  Status status = parse_flag("notma", text, &without);
+  *tma = !without;
+  return status;
 }
 
 Status parse_align(std::string_view text, std::uint16_t* align) {
@@ -119,6 +134,7 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
   if (key == "dtype") return parse_dtype(value, &problem->dtype);
   if (key == "causal") return parse_causal(value, &problem->mask);
   if (key == "align") return parse_align(value, &problem->align);
+  if (key == "notma") return parse_notma(value, &problem->tma);
   for (const SizeKey& size : kSizeKeys) {
     if (size.key != key) continue;
     std::int64_t number = 0;
@@ -126,10 +142,10 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
     problem->*size.field = static_cast<std::int32_t>(number);
     return status;
   }
-  return text_error("unknown key " + quote(key) + ": expected b, hq, hk, sq, sk, d, dv, dtype, causal or align");
+  return text_error("unknown key " + quote(key) + ": expected b, hq, hk, sq, sk, d, dv, dtype, causal, align or notma");
 }
 
-// "key=value" or the bare "causal".
+// "key=value", or the bare "causal" or "notma".
 Status split_item(std::string_view item, std::string_view* key, std::string_view* value) {
   const auto equals = item.find('=');
   *key = trim(item.substr(0, equals));
@@ -138,10 +154,10 @@ Status split_item(std::string_view item, std::string_view* key, std::string_view
     return {};
   }
   *value = "1";
-  if (*key == "causal") return {};
+  if (*key == "causal" || *key == "notma") return {};
   if (key->empty())
     return text_error("an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
-  return text_error(quote(*key) + " has no value: expected KEY=VALUE (only 'causal' stands alone)");
+  return text_error(quote(*key) + " has no value: expected KEY=VALUE (only 'causal' and 'notma' stand alone)");
 }
 
 Status fill_defaults(Problem* problem) {
@@ -156,15 +172,17 @@ Status fill_defaults(Problem* problem) {
   if (problem->kv_heads == 0) problem->kv_heads = problem->q_heads;
   if (problem->kv_len == 0) problem->kv_len = problem->q_len;
   if (problem->head_dim_v == 0) problem->head_dim_v = problem->head_dim;
+  if (problem->align != 16) problem->tma = false;
   return {};
 }
 
 }  // namespace
 
 std::uint64_t hash(const Problem& p) {
-  const std::array<std::int32_t, 10> packed = {static_cast<std::int32_t>(p.dtype),
+  const std::array<std::int32_t, 11> packed = {static_cast<std::int32_t>(p.dtype),
                                                static_cast<std::int32_t>(p.mask),
                                                p.align,
+                                               p.tma,
                                                p.head_dim,
                                                p.head_dim_v,
                                                p.batch,
@@ -186,6 +204,7 @@ std::int32_t bucket(std::int32_t length) {
 Problem signature(const Problem& problem) {
   Problem s = problem;
   if (s.q_len == 1) s.mask = Mask::kNone;  // the last query sees every key: one winner for both
+  s.tma = s.tma && s.align == 16;
   s.batch = bucket(s.batch);
   s.q_len = bucket(s.q_len);
   s.kv_len = std::max(bucket(s.kv_len), kSmallestKvBucket);
@@ -200,6 +219,7 @@ std::string to_text(const Problem& p) {
   text += ",dtype=" + std::string(name(p.dtype));
   if (p.causal()) text += ",causal";
   if (p.align != 16) text += ",align=" + std::to_string(p.align);
+  if (p.align == 16 && !p.tma) text += ",notma";
   return text;
 }
 

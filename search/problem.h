@@ -21,6 +21,8 @@ struct Problem {
   Mask mask = Mask::kNone;
   // Bytes that every row of q, k, v and out is aligned to: 16 (vector copies) or 2 (element by element).
   std::uint16_t align = 16;
+  // Strides that a tensor map can express, so that the copy engine may load and store. False wherever align is 2.
+  bool tma = true;
   std::int32_t head_dim = 0;    // of q and k
   std::int32_t head_dim_v = 0;  // of v and out
   std::int32_t batch = 0;
@@ -39,13 +41,13 @@ std::uint64_t hash(const Problem& problem);
 
 // The problem with batch, q_len and kv_len rounded up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: what a winner is kept
 // under, so that a decode whose KV grows by one each token finds the winner of its bucket. kv_len is at least 16
-// there, and a single query drops its causal mask, which hides nothing. Idempotent; a problem passes check() if its
-// signature does.
+// there, a single query drops its causal mask, which hides nothing, and align 2 its tma. Idempotent; a problem passes
+// check() if its signature does.
 Problem signature(const Problem& problem);
 std::int32_t bucket(std::int32_t length);
 
-// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16". dv and align are left out at their defaults
-// (d and 16), causal where there is no mask.
+// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma". dv and align are left out at their
+// defaults (d and 16), causal where there is no mask, notma where tma is true or align=2 says it already.
 std::string to_text(const Problem& problem);
 
 // Reads to_text's form, in any order; hq, sq and d are required (b defaults to 1, hk to hq, sk to sq, dv to d, dtype to

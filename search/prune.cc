@@ -15,10 +15,15 @@ constexpr int kMostRegisters = 255;
 constexpr std::int64_t kMostBlocks = 2147483647;  // of a 1-D grid
 constexpr int kMostSplitRows = 64;
 constexpr int kTilesThatNeedNoPacking = 16;
+constexpr int kWarpgroupRows = 64;      // of a wgmma
+constexpr int kMostWgmmaColumns = 256;  // of a wgmma
+constexpr std::string_view kWgmmaArch = "sm_90a";
 
 std::string number(std::int64_t value) { return grouped(value); }
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+int consumers(const Candidate& c) { return c.tile_m / kWarpgroupRows; }
 
 std::string meaningless(const Candidate& c) {
   if (c.tile_m < 16 || c.tile_m % 16 != 0) return "tile of " + number(c.tile_m) + " rows: expected a multiple of 16";
@@ -26,7 +31,7 @@ std::string meaningless(const Candidate& c) {
   if (c.warps < 1 || c.warps > 32) return number(c.warps) + " warps: expected 1 to 32";
   if (c.pack < 1) return "pack of " + number(c.pack) + ": expected at least 1";
   if (c.splits < 1) return number(c.splits) + " splits: expected at least 1";
-  if (c.order > 1 || c.order < 0) return "order " + number(c.order) + ": expected 0 or 1";
+  if (c.order < 0) return "order " + number(c.order) + ": expected at least 0";
   return "";
 }
 
@@ -47,7 +52,45 @@ std::string wrong_for_split(const Candidate& c) {
   return "";
 }
 
+struct FieldRange {
+  const char* what;
+  std::int32_t Candidate::*field;
+  int least, most;
+};
+constexpr FieldRange kWarpgroupRanges[] = {
+    {"stages", &Candidate::stages, 1, 4},     {"overlap", &Candidate::overlap, 0, 1},
+    {"pingpong", &Candidate::pingpong, 0, 1}, {"schedule", &Candidate::schedule, 0, 2},
+    {"queries", &Candidate::queries, 1, 2},   {"out", &Candidate::own_out, 0, 1},
+    {"lazy", &Candidate::lazy, 0, 1},         {"poly", &Candidate::poly, 0, 16},
+};
+
+std::string wrong_for_warpgroup(const Candidate& c) {
+  if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192) {
+    return "tile of " + number(c.tile_m) + " rows: warpgroup has 64, 128 or 192";
+  }
+  if (c.tile_n > kMostWgmmaColumns) {
+    return "step of " + number(c.tile_n) + " keys: wgmma takes at most " + number(kMostWgmmaColumns);
+  }
+  if (c.warps != c.tile_m / 16) {
+    return number(c.warps) + " warps for " + number(c.tile_m) + " rows: warpgroup gives a warp 16";
+  }
+  for (const FieldRange& range : kWarpgroupRanges) {
+    const int given = c.*range.field;
+    if (given >= range.least && given <= range.most) continue;
+    return std::string(range.what) + "=" + number(given) + ": warpgroup has " + number(range.least) + " to " +
+           number(range.most);
+  }
+  if (c.pingpong != 0 && consumers(c) == 1)
+    return "pingpong=1: 64 rows are one warpgroup's, which has no other to wait for";
+  if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
+  if (kWarpgroupRows % c.pack != 0) {
+    return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";
+  }
+  return "";
+}
+
 std::string wrong_for_host(const Candidate& c) {
+  if (c.skeleton == Skeleton::kWarpgroup) return "warpgroup: the host has no wgmma";
   if (c.warps != 1) return number(c.warps) + " warps: the host has 1";
   if (c.stages != 1) return number(c.stages) + " stages: the host has 1";
   if (c.skeleton == Skeleton::kFlash && c.splits != 1) return number(c.splits) + " splits: flash has 1";
@@ -56,7 +99,7 @@ std::string wrong_for_host(const Candidate& c) {
 
 // A split leaves at least one CTA nothing to do, or shares fewer query rows than flash has tiles for.
 std::string wrong_split(const Problem& p, const Candidate& c) {
-  if (c.order != 0) return "order " + number(c.order) + ": only flash has a tile order";
+  if (c.order != 0) return "order " + number(c.order) + ": split has no tile order";
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
   if (rows > kMostSplitRows) {
     return number(rows) + " query rows a head group: split takes at most " + number(kMostSplitRows);
@@ -89,19 +132,41 @@ std::string useless_pack(const Problem& p, const Candidate& c) {
   if (p.group() % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the group of " + number(p.group()) + " query heads";
   }
-  if (c.skeleton == Skeleton::kFlash && c.pack > 1 && p.q_len / c.tile_m >= kTilesThatNeedNoPacking) {
+  if (c.skeleton != Skeleton::kSplit && c.pack > 1 && p.q_len / c.tile_m >= kTilesThatNeedNoPacking) {
     return "packing " + number(c.pack) + " heads gains nothing: one head fills " + number(p.q_len / c.tile_m) +
            " tiles";
   }
   return "";
 }
 
+// The copy engine reads and writes whole 16-byte pieces, through maps of the tensors.
+std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
+  if (device.arch != kWgmmaArch) {
+    return "warpgroup needs wgmma, which only " + std::string(kWgmmaArch) + " has; the device is " + device.arch;
+  }
+  if (p.align != 16) return "rows aligned to " + number(p.align) + " bytes: the copy engine needs 16";
+  if (!p.tma) return "strides that no tensor map can express: the copy engine needs them positive and below 2^40 bytes";
+  return "";
+}
+
+std::string over_shared_memory(const LaunchPlan& launch, const DeviceSpec& device) {
+  if (launch.shared_memory <= device.smem_per_block) return "";
+  return "needs " + number(launch.shared_memory) + " bytes of shared memory, the device has " +
+         number(device.smem_per_block);
+}
+
+// The producer gives most of its registers to the consumers; three share what two have.
+std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  if (std::string reason = over_shared_memory(plan(p, c), device); !reason.empty()) return reason;
+  const int needed = registers(p, c), most = consumers(c) == 3 ? 160 : 240;
+  if (needed <= most) return "";
+  return "needs about " + number(needed) + " registers a consumer thread, " + number(consumers(c)) +
+         " consumer warpgroups leave it " + number(most);
+}
+
 std::string over_cuda_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   const LaunchPlan launch = plan(p, c);
-  if (launch.shared_memory > device.smem_per_block) {
-    return "needs " + number(launch.shared_memory) + " bytes of shared memory, the device has " +
-           number(device.smem_per_block);
-  }
+  if (std::string reason = over_shared_memory(launch, device); !reason.empty()) return reason;
   const int needed = registers(p, c);
   if (needed > kMostRegisters) {
     return "needs about " + number(needed) + " registers a thread, a thread has " + number(kMostRegisters);
@@ -130,7 +195,15 @@ std::string over_host_cache(const Problem& p, const Candidate& c, const DeviceSp
 std::string wrong_shape(const Candidate& c, bool host) {
   if (std::string reason = meaningless(c); !reason.empty()) return reason;
   if (host) return wrong_for_host(c);
-  return c.skeleton == Skeleton::kFlash ? wrong_for_flash(c) : wrong_for_split(c);
+  switch (c.skeleton) {
+    case Skeleton::kFlash:
+      return wrong_for_flash(c);
+    case Skeleton::kSplit:
+      return wrong_for_split(c);
+    case Skeleton::kWarpgroup:
+      return wrong_for_warpgroup(c);
+  }
+  return "unknown skeleton";
 }
 
 std::string unfit_for_problem(const Problem& p, const Candidate& c, bool host) {
@@ -143,11 +216,16 @@ std::string unfit_for_problem(const Problem& p, const Candidate& c, bool host) {
 
 std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
   const bool host = device.kind == DeviceKind::kHost;
+  const bool warpgroup = candidate.skeleton == Skeleton::kWarpgroup;
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
+  if (warpgroup) {
+    if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;
+  }
   if (std::string reason = unfit_for_problem(problem, candidate, host); !reason.empty()) return reason;
   const std::int64_t blocks = plan(problem, candidate).blocks;
   if (blocks > kMostBlocks) return number(blocks) + " blocks: a grid has at most " + number(kMostBlocks);
-  return host ? over_host_cache(problem, candidate, device) : over_cuda_limits(problem, candidate, device);
+  if (host) return over_host_cache(problem, candidate, device);
+  return warpgroup ? over_warpgroup_limits(problem, candidate, device) : over_cuda_limits(problem, candidate, device);
 }
 
 }  // namespace gqa

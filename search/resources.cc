@@ -39,6 +39,12 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
+// jit/device/warpgroup_attention.cuh: a consumer thread's share of 64 rows of out and scores as float32, the weights
+// packed by two, and running state, addresses, loop counters.
+int warpgroup_registers(const Problem& p, const Candidate& c) {
+  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 30;
+}
+
 }  // namespace
 
 std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
@@ -54,6 +60,7 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
 }
 
 int registers(const Problem& problem, const Candidate& candidate) {
+  if (candidate.skeleton == Skeleton::kWarpgroup) return warpgroup_registers(problem, candidate);
   const int warp_rows =
       candidate.skeleton == Skeleton::kFlash ? candidate.tile_m / std::max(candidate.warps, 1) : candidate.tile_m;
   const int fragments = warp_rows / 16;

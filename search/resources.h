@@ -23,7 +23,8 @@ constexpr int padded_columns(int columns) { return (columns + 63) / 64 * 64; }
 // Dynamic shared memory of the kernel, bytes.
 std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 
-// Registers a thread will need, an estimate to prune by: accumulators, scores, fragments and addressing.
+// Registers a thread (warpgroup: a consumer's) will need, an estimate to prune by: accumulators, scores, fragments and
+// addressing.
 int registers(const Problem& problem, const Candidate& candidate);
 
 struct LaunchPlan {
@@ -33,7 +34,9 @@ struct LaunchPlan {
   int resident = 1;                 // CTAs a processor is asked to hold at once
   std::int64_t shared_memory = 0;   // dynamic, bytes
   std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements
-  std::int64_t counters = 0;        // workspace arrival counters, uint32; zero before the first launch and left zero
+  std::int64_t counters = 0;        // workspace counters, uint32; zero before the first launch and left zero
+
+  bool needs_workspace() const { return partial_floats > 0 || counters > 0; }
 };
 LaunchPlan plan(const Problem& problem, const Candidate& candidate);
 

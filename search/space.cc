@@ -74,6 +74,17 @@ constexpr Tile kSplitTiles[] = {
     {64, 16, 8, 2}, {64, 32, 2, 2}, {64, 32, 4, 2}, {64, 32, 4, 3}, {64, 32, 8, 2},
 };
 
+struct WarpgroupTile {
+  int m, n, stages, pingpong, schedule, queries, own_out, lazy, poly;
+};
+
+// A producer warp and m / 64 consumer warpgroups, a CTA a processor.
+constexpr WarpgroupTile kWarpgroupTiles[] = {
+    {128, 128, 2, 1, 2, 1, 1, 1, 0}, {128, 128, 2, 1, 0, 1, 1, 1, 0}, {192, 80, 2, 1, 2, 1, 1, 1, 0},
+    {192, 128, 2, 1, 2, 1, 1, 1, 0}, {128, 80, 2, 1, 2, 1, 0, 1, 0},  {128, 64, 2, 1, 2, 1, 0, 1, 0},
+    {64, 128, 2, 0, 0, 1, 1, 1, 0},
+};
+
 // The host: one thread a tile, no pipeline.
 constexpr int kHostFlashRows[] = {32, 64, 128, 256};
 constexpr int kHostSplitRows[] = {16, 32, 64};
@@ -84,6 +95,7 @@ constexpr double kSplitWaves[] = {0.5, 1, 2, 3, 4, 8};
 constexpr int kMostSplits = 128;
 constexpr int kMostSplitRows = 64;  // past that many query rows flash has enough tiles
 constexpr int kFewestKeysAWarp = 32;
+constexpr int kMostSection = 1 << 20;  // head groups walked together
 
 std::vector<int> divisors(int number) {
   std::vector<int> found;
@@ -120,6 +132,39 @@ void add_flash(const Problem& p, const Tile& tile, const DeviceSpec& device, std
     if (device.kind == DeviceKind::kHost || !order_matters(p, c, device)) continue;
     c.order = 1;
     found->push_back(c);
+  }
+}
+
+Candidate candidate_of(const WarpgroupTile& tile, int pack) {
+  Candidate c = candidate_of(Skeleton::kWarpgroup, {tile.m, tile.n, tile.m / 16, tile.stages}, pack);
+  c.pingpong = tile.pingpong;
+  c.schedule = tile.schedule;
+  c.queries = tile.queries;
+  c.own_out = tile.own_out;
+  c.lazy = tile.lazy;
+  c.poly = tile.poly;
+  return c;
+}
+
+// Head groups whose keys and values fill half of L2 together; 0 where all of them fit it.
+int heads_in_l2(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  const std::int64_t kv_bytes = 2LL * p.kv_len * (p.head_dim + p.head_dim_v);  // of a key/value head
+  const std::int64_t groups = std::int64_t{p.batch} * p.q_heads / c.pack;
+  const std::int64_t kv_heads = std::int64_t{p.batch} * p.kv_heads;
+  if (kv_heads <= device.l2_bytes / kv_bytes) return 0;
+  const std::int64_t section = std::max<std::int64_t>(1, device.l2_bytes / 2 / kv_bytes) * (p.group() / c.pack);
+  return section < groups ? static_cast<int>(std::min<std::int64_t>(section, kMostSection)) : 0;
+}
+
+void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec& device,
+                   std::vector<Candidate>* found) {
+  const bool few_rows = p.q_len < 4 * tile.m && p.group() > 1 && 64 % p.group() == 0;
+  for (const int pack : {1, few_rows ? p.group() : 0}) {
+    if (pack == 0) continue;
+    Candidate c = candidate_of(tile, pack);
+    found->push_back(c);
+    c.order = heads_in_l2(p, c, device);
+    if (c.order != 0) found->push_back(c);
   }
 }
 
@@ -168,6 +213,9 @@ void add_split(const Problem& p, const Tile& tile, const DeviceSpec& device, std
 
 std::vector<Candidate> cuda_candidates(const Problem& p, const DeviceSpec& device) {
   std::vector<Candidate> found;
+  if (device.wgmma_flops > 0) {
+    for (const WarpgroupTile& tile : kWarpgroupTiles) add_warpgroup(p, tile, device, &found);
+  }
   for (const Tile& tile : kFlashTiles) add_flash(p, tile, device, &found);
   if (p.q_len > kMostSplitRows) return found;
   for (const Tile& tile : kSplitTiles) add_split(p, tile, device, &found);

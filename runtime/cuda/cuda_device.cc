@@ -41,6 +41,7 @@ DeviceSpec read_spec(const Driver& driver, CUdevice device) {
   const auto typical = DeviceSpec::for_arch(spec.arch);
   const double flops_per_sm = typical ? typical->tensor_flops / typical->processors : 1e12;
   spec.tensor_flops = flops_per_sm * spec.processors;
+  if (typical) spec.wgmma_flops = typical->wgmma_flops / typical->processors * spec.processors;
   if (spec.memory_bandwidth <= 0) spec.memory_bandwidth = typical ? typical->memory_bandwidth : 1e12;
   return spec;
 }
@@ -168,6 +169,7 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   auto shared = std::make_shared<CudaShared>();
   if (Status s = Context::retain(*driver, cu_device, &shared->context); !s.ok()) return s;
   shared->workspaces = std::make_unique<WorkspacePool>(*driver);
+  shared->processors = spec.processors;
   *device = std::make_unique<CudaDevice>(ordinal, spec, std::move(shared), nvrtc_path);
   return {};
 }

@@ -1,9 +1,11 @@
 // cuda_kernel.cc: see cuda_kernel.h.
 #include "runtime/cuda/cuda_kernel.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "jit/codegen.h"
+#include "runtime/cuda/tensor_map.h"
 
 namespace gqa {
 namespace {
@@ -55,6 +57,8 @@ CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& cand
 Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
                         const Binary& binary, std::unique_ptr<Kernel>* kernel) {
   const Current current(shared->context);
+  if (candidate.skeleton == Skeleton::kWarpgroup)
+    if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;
   auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
   if (Status s = Module::load(shared->context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
   if (Status s = fresh->module_.function(kEntryPoint, shared_memory(problem, candidate), &fresh->function_); !s.ok())
@@ -72,25 +76,34 @@ Status CudaKernel::launch(const Call& call) const {
   const Current current(shared_->context);
   const LaunchPlan needed = plan(call.problem, candidate_);
   Workspace workspace;
-  if (needed.partial_floats > 0) {
+  if (needed.needs_workspace()) {
     const Status status = shared_->workspaces->take(static_cast<CUstream>(call.stream), needed, &workspace);
     if (!status.ok()) return status;
   }
   return launch(call, needed, workspace);
 }
 
+// A persistent kernel's CTAs fill the device once and walk the tiles.
+unsigned CudaKernel::grid(const LaunchPlan& plan) const {
+  const std::int64_t most = plan.persistent ? shared_->processors : plan.blocks;
+  return static_cast<unsigned>(std::min(plan.blocks, most));
+}
+
 Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const {
   if (plan.blocks > kMaxGrid)
     return {Code::kSize, "the call needs " + std::to_string(plan.blocks) + " thread blocks, at most " +
                              std::to_string(kMaxGrid) + " can be launched; split the batch"};
+  const Driver& driver = shared_->context.driver();
   AttentionParams params = params_of(call, candidate_);
   params.partials = workspace.partials;
   params.counters = workspace.counters;
-  void* arguments[] = {&params};
-  const Driver& driver = shared_->context.driver();
-  const CUresult result = driver.cuLaunchKernel(
-      function_, static_cast<unsigned>(plan.blocks), 1, 1, static_cast<unsigned>(plan.threads), 1, 1,
-      static_cast<unsigned>(plan.shared_memory), static_cast<CUstream>(call.stream), arguments, nullptr);
+  TensorMaps maps;  // the second argument where there is one
+  if (candidate_.skeleton == Skeleton::kWarpgroup)
+    if (Status s = tensor_maps(driver, call, candidate_, &maps); !s.ok()) return s;
+  void* arguments[] = {&params, &maps};
+  const CUresult result = driver.cuLaunchKernel(function_, grid(plan), 1, 1, static_cast<unsigned>(plan.threads), 1, 1,
+                                                static_cast<unsigned>(plan.shared_memory),
+                                                static_cast<CUstream>(call.stream), arguments, nullptr);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }
 

@@ -1,6 +1,6 @@
 // cuda_kernel.h: a loaded attention kernel and its launch.
-// Owns: the module, and turning a Call into AttentionParams and a grid.
-// Never: allocates or formats on the hot path, except where a split kernel's workspace first grows.
+// Owns: the module, and turning a Call into AttentionParams, tensor maps where the kernel loads by TMA, and a grid.
+// Never: allocates or formats on the hot path, except where a kernel's workspace first grows.
 // Threads: launch() from many threads at once.
 #pragma once
 
@@ -20,6 +20,7 @@ struct CudaShared {
   ~CudaShared();
   Context context;
   std::unique_ptr<WorkspacePool> workspaces;
+  int processors = 0;  // as many CTAs a persistent kernel gets at most
 };
 
 class CudaKernel : public Kernel {
@@ -38,6 +39,7 @@ class CudaKernel : public Kernel {
 
  private:
   CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate);
+  unsigned grid(const LaunchPlan& plan) const;
 
   std::shared_ptr<CudaShared> shared_;
   Candidate candidate_;
@@ -46,7 +48,7 @@ class CudaKernel : public Kernel {
   CUfunction function_ = nullptr;
 };
 
-// The kernel's argument, without workspace; what verification kernels take too.
+// The kernel's first argument, without workspace; what verification kernels take too.
 AttentionParams params_of(const Call& call, const Candidate& candidate);
 
 }  // namespace gqa

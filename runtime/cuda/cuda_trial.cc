@@ -250,7 +250,7 @@ Status CudaTrial::capture(const CudaKernel& kernel, CUgraphExec* graph) {
   CUgraph captured = nullptr;
   const LaunchPlan needed = plan(layout_.problem, kernel.candidate());
   Workspace workspace;
-  if (needed.partial_floats > 0)
+  if (needed.needs_workspace())
     if (Status s = workspaces_.take(stream_, needed, &workspace); !s.ok()) return s;
   if (const CUresult r = d.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); r != CUDA_SUCCESS)
     return d.error("cuStreamBeginCapture", r);

@@ -29,6 +29,10 @@ Status resolve(Driver* driver) {
             "the CUDA driver is too old: libcuda.so.1 has no " exported "; CUDA 12.0 or newer is needed"};
   GQA_DRIVER_SYMBOLS(GQA_RESOLVE)
 #undef GQA_RESOLVE
+#define GQA_RESOLVE(function, exported) \
+  driver->function = reinterpret_cast<decltype(driver->function)>(library->symbol(exported));
+  GQA_OPTIONAL_DRIVER_SYMBOLS(GQA_RESOLVE)
+#undef GQA_RESOLVE
   driver->cuStreamGetCaptureInfo =
       reinterpret_cast<decltype(driver->cuStreamGetCaptureInfo)>(library->symbol("cuStreamGetCaptureInfo_v2"));
   if (driver->cuStreamGetCaptureInfo == nullptr)

@@ -58,11 +58,15 @@
   X(cuGetErrorName, "cuGetErrorName")                                       \
   X(cuGetErrorString, "cuGetErrorString")
 
+// The same, null where the driver is too old; who calls one looks first.
+#define GQA_OPTIONAL_DRIVER_SYMBOLS(X) X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")
+
 namespace gqa {
 
 struct Driver {
 #define GQA_MEMBER(function, exported) decltype(&::function) function = nullptr;
   GQA_DRIVER_SYMBOLS(GQA_MEMBER)
+  GQA_OPTIONAL_DRIVER_SYMBOLS(GQA_MEMBER)
 #undef GQA_MEMBER
   // Declared by hand: cuda.h maps the name to a newer form with other arguments.
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,

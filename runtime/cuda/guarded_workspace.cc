@@ -14,7 +14,7 @@ constexpr std::uint32_t kPoison = 0xffffffffU;
 Status GuardedWorkspace::prepare(CUstream stream, const LaunchPlan& plan, Workspace* workspace) {
   plan_ = plan;
   *workspace = {};
-  if (plan.partial_floats == 0) return {};
+  if (!plan.needs_workspace()) return {};
   const auto bytes = static_cast<std::size_t>(words()) * 4;
   if (memory_.bytes() < bytes)
     if (Status s = DeviceMemory::allocate(driver_, bytes, &memory_); !s.ok()) return s;
@@ -28,7 +28,7 @@ Status GuardedWorkspace::prepare(CUstream stream, const LaunchPlan& plan, Worksp
 
 Status GuardedWorkspace::inspect(CUstream stream, std::int64_t* damaged) const {
   *damaged = 0;
-  if (plan_.partial_floats == 0) return {};
+  if (!plan_.needs_workspace()) return {};
   const struct {
     std::int64_t first, count;
     std::uint32_t expected;

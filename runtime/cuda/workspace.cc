@@ -60,21 +60,32 @@ WorkspacePool::Slot* WorkspacePool::find(CUstream stream, std::uint64_t capture)
   return &slots.back();
 }
 
+// Half as much again, so that growing lengths do not allocate at each step. A kernel that only counts has no partials.
 Status WorkspacePool::grow(Slot* slot, const LaunchPlan& plan) {
   const RelaxedCapture relaxed(driver_);
-  // Half as much again, so that growing lengths do not allocate at each step.
-  const std::size_t partial_bytes = static_cast<std::size_t>(plan.partial_floats) * 6;
-  const std::size_t counters = static_cast<std::size_t>(plan.counters) * 3 / 2 + 64;
-  DeviceMemory fresh_partials, fresh_counters;
-  if (Status status = DeviceMemory::allocate(driver_, partial_bytes, &fresh_partials); !status.ok()) return status;
-  if (Status status = DeviceMemory::allocate(driver_, counters * 4, &fresh_counters); !status.ok()) return status;
-  const CUresult result = driver_.cuMemsetD32Async(fresh_counters.address(), 0, counters, slot->stream);
+  const std::size_t partial_bytes = static_cast<std::size_t>(plan.partial_floats) * 4;
+  const std::size_t counters = static_cast<std::size_t>(plan.counters);
+  if (slot->partials.bytes() < partial_bytes) {
+    DeviceMemory fresh;
+    if (Status s = DeviceMemory::allocate(driver_, partial_bytes / 2 * 3, &fresh); !s.ok()) return s;
+    retire(&slot->partials, std::move(fresh));
+  }
+  return slot->counters.bytes() < counters * 4 ? grow_counters(slot, counters * 3 / 2 + 64) : Status();
+}
+
+Status WorkspacePool::grow_counters(Slot* slot, std::size_t count) {
+  DeviceMemory fresh;
+  if (Status s = DeviceMemory::allocate(driver_, count * 4, &fresh); !s.ok()) return s;
+  const CUresult result = driver_.cuMemsetD32Async(fresh.address(), 0, count, slot->stream);
   if (result != CUDA_SUCCESS) return driver_.error("cuMemsetD32Async", result);
-  std::swap(slot->partials, fresh_partials);
-  std::swap(slot->counters, fresh_counters);
-  outgrown_.push_back(std::move(fresh_partials));
-  outgrown_.push_back(std::move(fresh_counters));
+  retire(&slot->counters, std::move(fresh));
   return {};
+}
+
+// What work in flight may still use is kept.
+void WorkspacePool::retire(DeviceMemory* memory, DeviceMemory&& fresh) {
+  if (memory->bytes() > 0) outgrown_.push_back(std::move(*memory));
+  *memory = std::move(fresh);
 }
 
 }  // namespace gqa

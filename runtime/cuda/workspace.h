@@ -1,4 +1,4 @@
-// workspace.h: the memory in which split kernels meet.
+// workspace.h: the memory in which a kernel's CTAs meet: partials and counters.
 // Owns: one workspace a stream (work on a stream is ordered, so its calls can share one), and one for each stream of
 // each graph capture (a graph may be replayed beside anything). It grows as needed and is never shrunk or moved under
 // work in flight: outgrown buffers live until the pool does. Never: synchronises. Counters are zeroed by a memset
@@ -36,6 +36,8 @@ class WorkspacePool {
   };
   Slot* find(CUstream stream, std::uint64_t capture);
   Status grow(Slot* slot, const LaunchPlan& plan);
+  Status grow_counters(Slot* slot, std::size_t count);
+  void retire(DeviceMemory* memory, DeviceMemory&& fresh);
 
   const Driver& driver_;
   std::mutex mutex_;

@@ -50,6 +50,14 @@ TEST(Codegen, SplitText) {
   EXPECT_EQ(golden("split_f16_d192_dv128_unaligned.cu", text), text);
 }
 
+TEST(Codegen, WarpgroupText) {
+  const std::string text =
+      attention_source(problem_of("hq=32,hk=8,sq=4096,sk=4096,d=64,dtype=bf16,causal"),
+                       candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 overlap=0 pingpong=1 schedule=2 "
+                                    "queries=1 out=1 lazy=1 poly=4 splits=1 order=0"));
+  EXPECT_EQ(golden("warpgroup_bf16_d64_causal.cu", text), text);
+}
+
 TEST(Codegen, LengthsAndLaunchParametersDoNotShapeTheCode) {
   const Problem a = problem_of("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal");
   const Problem b = problem_of("b=7,hq=40,hk=8,sq=33,sk=777,d=128,causal");
@@ -82,6 +90,8 @@ TEST(Codegen, FeaturesOfTheProblemShapeTheCode) {
   for (const char* other : {"hq=8,sq=64,sk=64,d=128,causal", "hq=8,sq=64,sk=64,d=128,dtype=f16",
                             "hq=8,sq=64,sk=64,d=64", "hq=8,sq=64,sk=64,d=128,dv=64", "hq=8,sq=64,sk=64,d=128,align=2"})
     EXPECT_NE(base, attention_source(problem_of(other), c)) << other;
+  // Strides that no tensor map can express rule kernels out; they change none.
+  EXPECT_EQ(base, attention_source(problem_of("hq=8,sq=64,sk=64,d=128,notma"), c));
 }
 
 TEST(Codegen, GeneratedSourceNeedsNoToolkitHeader) {

@@ -182,6 +182,16 @@ std::uint16_t naive_align(Tensors& t) {
   return 16;
 }
 
+// True if every element lies past those of smaller indices, 16-byte rows and all (nothing here is 2^40 bytes long).
+bool naive_tma(Tensors& t) {
+  for (TestTensor* tensor : t.all()) {
+    for (int i = 0; i < 3; ++i) {
+      if (tensor->shape[i] > 1 && tensor->strides[i] < 1) return false;
+    }
+  }
+  return naive_align(t) == 16;
+}
+
 Status make(Tensors& t, Call* call) {
   FakeWorld world;
   const FakeDevice device(&world);
@@ -190,7 +200,7 @@ Status make(Tensors& t, Call* call) {
 
 TEST(ArgsFuzz, AgreesWithTheNaiveOracle) {
   Fuzz fuzz(20240607);
-  int accepted = 0, refused = 0;
+  int accepted = 0, refused = 0, mapped = 0;
   for (int round = 0; round < 6000; ++round) {
     Tensors tensors = good(fuzz);
     for (TestTensor* tensor : tensors.all()) {
@@ -208,10 +218,14 @@ TEST(ArgsFuzz, AgreesWithTheNaiveOracle) {
     // 16 may be missed where a stride is never taken far enough to matter, never claimed where it is not.
     if (call.problem.align == 16) {
       ASSERT_EQ(naive_align(tensors), 16) << "round " << round;
+      ASSERT_EQ(call.problem.tma, naive_tma(tensors)) << "round " << round;
     }
+    ASSERT_FALSE(call.problem.tma && call.problem.align != 16) << "round " << round;
+    mapped += call.problem.tma;
   }
   EXPECT_GT(accepted, 1000);
   EXPECT_GT(refused, 1000);
+  EXPECT_GT(mapped, 100);
 }
 
 TEST(ArgsFuzz, WildNumbersNeverCrashAndAreNeverAcceptedUnread) {

@@ -280,6 +280,40 @@ TEST(Args, RowsThatStartOffSixteenBytesAreHandledElementByElement) {
   EXPECT_EQ(align([](Args& a) { a.with_lse = true, a.lse.data += 4; }), 16);  // lse is written one by one anyway
 }
 
+TEST(Args, StridesThatNoTensorMapCanExpressAreSaidSo) {
+  const auto tma = [](void (*change)(Args&)) {
+    Args args;
+    change(args);
+    const Status status = args.make();
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(signature(args.call.problem).tma, args.call.problem.tma);
+    return args.call.problem.tma;
+  };
+  constexpr std::int64_t kReach = std::int64_t{1} << 40;    // bytes
+  constexpr std::uintptr_t kFar = std::uintptr_t{1} << 45;  // past the other tensors
+  EXPECT_TRUE(tma([](Args&) {}));
+  EXPECT_TRUE(tma([](Args& a) { a.q.strides = a.out.strides = {4 * 8 * 64, 64, 8 * 64, 1}; }));  // heads first
+  EXPECT_TRUE(tma([](Args& a) { a.v.strides[0] += 8; }));
+  EXPECT_TRUE(tma([](Args& a) { a.k.data = kFar, a.k.strides[0] = kReach / 2 - 8; }));
+  EXPECT_FALSE(tma([](Args& a) { a.k.data = kFar, a.k.strides[0] = kReach / 2; }));
+  EXPECT_FALSE(tma([](Args& a) { a.k.strides[0] = 0; }));                                       // shared by a batch
+  EXPECT_FALSE(tma([](Args& a) { a.v.strides[2] = 0; }));                                       // by heads
+  EXPECT_FALSE(tma([](Args& a) { a.k.strides[1] *= -1, a.k.byte_offset = 2 * 2 * 64 * 15; }));  // backwards
+  EXPECT_TRUE(tma([](Args& a) {
+    a.k.shape[0] = a.v.shape[0] = a.q.shape[0] = a.out.shape[0] = 1,  // means nothing
+        a.k.strides[0] = 0;
+  }));
+  // Rows off 16 bytes are one kind of call, whatever their strides.
+  EXPECT_FALSE(tma([](Args& a) { a.q.data += 2; }));
+  Args aligned_strides, zero_stride;
+  aligned_strides.q.data += 2;
+  zero_stride.q.data += 2;
+  zero_stride.k.strides[0] = 0;
+  ASSERT_TRUE(aligned_strides.make().ok());
+  ASSERT_TRUE(zero_stride.make().ok());
+  EXPECT_EQ(aligned_strides.call.problem, zero_stride.call.problem);
+}
+
 TEST(Args, ALargerStructIsFineWhileWhatIsUnknownIsZero) {
   struct Later {
     gqa_call known;

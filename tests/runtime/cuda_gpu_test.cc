@@ -5,105 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "jit/codegen.h"
-#include "runtime/cuda/driver.h"
-#include "runtime/device.h"
 #include "runtime/session.h"
 #include "runtime/tuner.h"
-#include "search/space.h"
-#include "tests/runtime/attention_case.h"
+#include "tests/runtime/cuda_fixture.h"
 
 namespace gqa {
 namespace {
 
-Problem problem_of(const std::string& text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
-  return problem;
-}
-
-struct Compiled {
-  Candidate candidate;
-  Binary binary;
-  Status status;
-};
-
-// All of them, on all cores.
-std::vector<Compiled> compile_all(const Device& device, const Problem& problem,
-                                  const std::vector<Candidate>& candidates) {
-  std::vector<Compiled> compiled(candidates.size());
-  std::atomic<std::size_t> next = 0;
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
-    threads.emplace_back([&] {
-      for (std::size_t at = next++; at < candidates.size(); at = next++) {
-        compiled[at].candidate = candidates[at];
-        compiled[at].status = device.compile(problem, candidates[at], &compiled[at].binary);
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return compiled;
-}
-
-class CudaGpu : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const Status status = open_cuda_device(0, "", &device_);
-    if (!status.ok()) GTEST_SKIP() << "no GPU: " << status.message();
-  }
-
-  // The best `kernels` kernels of each skeleton for the problem.
-  std::vector<Candidate> best(const Problem& problem, std::size_t kernels) {
-    std::vector<Candidate> chosen;
-    std::set<std::string> seen;
-    for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit}) {
-      std::size_t taken = 0;
-      for (const Ranked& ranked : enumerate(problem, device_->spec()).ranked) {
-        if (ranked.candidate.skeleton != skeleton || taken == kernels) continue;
-        if (!seen.insert(kernel_text(ranked.candidate)).second) continue;
-        chosen.push_back(ranked.candidate);
-        ++taken;
-      }
-    }
-    return chosen;
-  }
-
-  // Compiles, loads and verifies each; the first that fails is named.
-  ::testing::AssertionResult verified(const Problem& problem, const std::vector<Candidate>& candidates) {
-    if (candidates.empty()) return ::testing::AssertionFailure() << to_text(problem) << ": no candidate";
-    std::unique_ptr<Trial> trial;
-    if (const Status made = device_->make_trial(problem, &trial); !made.ok())
-      return ::testing::AssertionFailure() << to_text(problem) << ": " << made.message();
-    for (const Compiled& one : compile_all(*device_, problem, candidates)) {
-      const std::string what = to_text(problem) + " | " + to_text(one.candidate) + ": ";
-      if (!one.status.ok()) return ::testing::AssertionFailure() << what << one.status.message();
-      std::unique_ptr<Kernel> kernel;
-      if (const Status loaded = device_->load(problem, one.candidate, one.binary, &kernel); !loaded.ok())
-        return ::testing::AssertionFailure() << what << loaded.message();
-      const Verdict verdict = trial->verify(*kernel);
-      if (!verdict.passed) return ::testing::AssertionFailure() << what << verdict.reason;
-      if (!(verdict.bound > 0)) return ::testing::AssertionFailure() << what << "a bound of " << verdict.bound;
-    }
-    return ::testing::AssertionSuccess();
-  }
-
-  std::unique_ptr<Kernel> kernel_for(const Problem& compiled_for, const Problem& loaded_for, const Candidate& compiled,
-                                     const Candidate& launched) {
-    Binary binary;
-    std::unique_ptr<Kernel> kernel;
-    EXPECT_TRUE(device_->compile(compiled_for, compiled, &binary).ok());
-    EXPECT_TRUE(device_->load(loaded_for, launched, binary, &kernel).ok());
-    return kernel;
-  }
-
-  std::unique_ptr<Device> device_;
-};
+using test::CudaGpu;
+using test::problem_of;
 
 TEST_F(CudaGpu, EveryHeadDim) {
   for (const int d : {32, 64, 80, 96, 112, 128, 192, 256})
@@ -258,23 +175,16 @@ class CudaSession : public CudaGpu {
   void SetUp() override {
     CudaGpu::SetUp();
     if (IsSkipped()) return;
-    Status status;
-    driver_ = Driver::get(&status);
     cache::Store::Options off;
     off.mode = cache::Mode::kOff;
     SessionOptions options;
     options.tuning = Tuning::kGuess;
-    ASSERT_EQ(CUDA_SUCCESS, driver_->cuDevicePrimaryCtxRetain(&context_, 0));
-    ASSERT_EQ(CUDA_SUCCESS, driver_->cuCtxPushCurrent(context_));
     session_ = std::make_unique<Session>(std::move(device_), cache::Store::open(off), options);
   }
   void TearDown() override {
     session_.reset();
     for (const CUdeviceptr address : allocated_) driver_->cuMemFree(address);
-    if (context_ == nullptr) return;
-    CUcontext popped;
-    driver_->cuCtxPopCurrent(&popped);
-    driver_->cuDevicePrimaryCtxRelease(0);
+    CudaGpu::TearDown();
   }
 
   // Compact tensors of small constants: v is all ones, so every output must be 1.
@@ -329,8 +239,6 @@ class CudaSession : public CudaGpu {
     return made;
   }
 
-  const Driver* driver_ = nullptr;
-  CUcontext context_ = nullptr;
   std::unique_ptr<Session> session_;
   std::vector<CUdeviceptr> allocated_;
 };
@@ -341,28 +249,10 @@ class CudaStrides : public CudaSession {
  protected:
   // Runs the case's call on copies of its buffers and brings the outputs back.
   void run_on_gpu(test::AttentionCase* attention) {
-    Call call = attention->call;
-    const auto moved = [&](const auto& host, const void* start) {
-      using Element = typename std::decay_t<decltype(host)>::value_type;
-      CUdeviceptr address = 0;
-      EXPECT_EQ(CUDA_SUCCESS, driver_->cuMemAlloc(&address, host.size() * sizeof(Element)));
-      allocated_.push_back(address);
-      EXPECT_EQ(CUDA_SUCCESS, driver_->cuMemcpyHtoDAsync(address, host.data(), host.size() * sizeof(Element), nullptr));
-      return reinterpret_cast<char*>(address) +
-             (static_cast<const char*>(start) - reinterpret_cast<const char*>(host.data()));
-    };
-    call.q = moved(attention->q, call.q);
-    call.k = moved(attention->k, call.k);
-    call.v = moved(attention->v, call.v);
-    call.out = moved(attention->out, call.out);
-    const CUdeviceptr out = allocated_.back();
-    call.lse = reinterpret_cast<float*>(moved(attention->lse, call.lse));
-    const CUdeviceptr lse = allocated_.back();
-    const Status status = session_->run(call);
+    test::GpuCopy copy(*driver_, attention);
+    const Status status = session_->run(copy.call());
     EXPECT_TRUE(status.ok()) << status.message();
-    driver_->cuMemcpyDtoHAsync(attention->out.data(), out, attention->out.size() * 2, nullptr);
-    driver_->cuMemcpyDtoHAsync(attention->lse.data(), lse, attention->lse.size() * 4, nullptr);
-    EXPECT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(nullptr));
+    copy.fetch();
   }
 };
 
@@ -380,6 +270,7 @@ TEST_F(CudaStrides, BroadcastKeysAndValues) {
   test::AttentionCase attention(problem_of("b=3,hq=4,hk=2,sq=40,sk=130,d=64,causal"));
   attention.call.k_strides.batch = attention.call.v_strides.batch = 0;
   attention.call.k_strides.head = 0;
+  attention.call.problem.tma = false;
   run_on_gpu(&attention);
   EXPECT_TRUE(test::matches_float64(attention));
 }
@@ -440,24 +331,27 @@ TEST_F(CudaSession, CaptureWithNothingLoadedFailsAndLeavesTheCaptureValid) {
   driver_->cuStreamDestroy(s);
 }
 
-TEST_F(CudaSession, SplitCallsOnSeveralStreamsAndThreadsKeepTheirWorkspacesApart) {
-  const Problem p = problem_of("b=2,hq=8,hk=1,sq=1,sk=6000,d=128");
-  ASSERT_TRUE(session_->ready(p).ok());
-  std::vector<Call> calls;
-  for (int i = 0; i < 4; ++i) calls.push_back(call_for(p, stream()));
-  for (const Call& c : calls) poison(c);
-  std::vector<std::thread> threads;
-  std::atomic<int> failures = 0;
-  for (const Call& c : calls)
-    threads.emplace_back([&, c] {
-      for (int i = 0; i < 50; ++i) failures += !session_->run(c).ok();
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(0, failures.load());
-  for (const Call& c : calls) {
-    ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(static_cast<CUstream>(c.stream)));
-    expect_ones(c);
-    driver_->cuStreamDestroy(static_cast<CUstream>(c.stream));
+// Split kernels meet in partials and counters; persistent ones draw their tiles from a counter.
+TEST_F(CudaSession, CallsOnSeveralStreamsAndThreadsKeepTheirWorkspacesApart) {
+  for (const char* text : {"b=2,hq=8,hk=1,sq=1,sk=6000,d=128", "b=2,hq=8,hk=8,sq=1500,sk=1500,d=128,causal"}) {
+    const Problem p = problem_of(text);
+    ASSERT_TRUE(session_->ready(p).ok());
+    std::vector<Call> calls;
+    for (int i = 0; i < 4; ++i) calls.push_back(call_for(p, stream()));
+    for (const Call& c : calls) poison(c);
+    std::vector<std::thread> threads;
+    std::atomic<int> failures = 0;
+    for (const Call& c : calls)
+      threads.emplace_back([&, c] {
+        for (int i = 0; i < 50; ++i) failures += !session_->run(c).ok();
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(0, failures.load());
+    for (const Call& c : calls) {
+      ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(static_cast<CUstream>(c.stream)));
+      expect_ones(c);
+      driver_->cuStreamDestroy(static_cast<CUstream>(c.stream));
+    }
   }
 }
 

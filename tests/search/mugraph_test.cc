@@ -55,6 +55,38 @@ out = output(normalised) [tile=1 head=2 batch=0]
 )");
 }
 
+TEST(MuGraph, WarpgroupText) {
+  const MuGraph graph = attention_mugraph(
+      problem_of("b=2,hq=32,hk=8,sq=300,sk=4000,d=128,dtype=f16"),
+      candidate_of(
+          "warpgroup m=192 n=80 warps=12 stages=2 pack=4 overlap=0 pingpong=1 schedule=2 queries=1 out=1 lazy=1 "
+          "poly=4 order=12"));
+  const std::string text = to_text(graph);
+  EXPECT_EQ(text, R"(mugraph 1
+problem b=2,hq=32,hk=8,sq=300,sk=4000,d=128,dtype=f16
+candidate warpgroup m=192 n=80 warps=12 stages=2 pack=4 overlap=0 pingpong=1 schedule=2 queries=1 out=1 lazy=1 poly=4 splits=1 order=12
+grid tiles=7 heads=8 batch=2 splits=1
+loop steps=50
+q = input() [tile=1 head=2 batch=0]
+in loop: k = input() [head=2 batch=0 loop=1]
+in loop: v = input() [head=2 batch=0 loop=1]
+in loop: products = matmul(q, k)
+in loop: scaled = scale(products)
+in loop: maximum = max(scaled)
+in loop: weights = exp(scaled, maximum)
+in loop: weight_sum = sum(weights)
+in loop: total = accumulate(weight_sum, maximum)
+in loop: weighted = matmul(weights, v)
+in loop: rows = accumulate(weighted, maximum)
+normalised = div(rows, total)
+out = output(normalised) [tile=1 head=2 batch=0]
+)");
+  MuGraph back;
+  ASSERT_TRUE(parse(text, &back).ok());
+  EXPECT_EQ(back, graph);
+  EXPECT_EQ(hash(back), hash(graph));
+}
+
 TEST(MuGraph, SplitText) {
   EXPECT_EQ(to_text(decode_graph()), R"(mugraph 1
 problem b=2,hq=32,hk=8,sq=1,sk=4096,d=128,dtype=bf16

@@ -32,6 +32,7 @@ Problem random_problem(std::mt19937& random) {
   p.dtype = any(0, 1) ? DType::kF16 : DType::kBF16;
   p.mask = any(0, 1) ? Mask::kCausal : Mask::kNone;
   p.align = any(0, 1) ? 16 : 2;
+  p.tma = p.align == 16 && any(0, 1);
   p.head_dim = kDims[any(0, 7)];
   p.head_dim_v = any(0, 2) ? p.head_dim : kDims[any(0, 7)];
   p.batch = any(1, 300);
@@ -74,6 +75,26 @@ TEST(Problem, TextRoundTrips) {
   }
 }
 
+TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {
+  const Problem plain = read("hq=4,sq=7,d=64"), without = read("hq=4,sq=7,d=64,notma");
+  EXPECT_TRUE(plain.tma);
+  EXPECT_FALSE(without.tma);
+  EXPECT_NE(plain, without);
+  EXPECT_NE(signature(plain), signature(without));
+  EXPECT_EQ(to_text(without), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,notma");
+  EXPECT_EQ(read("hq=4,sq=7,d=64,notma=1"), without);
+  EXPECT_EQ(read("hq=4,sq=7,d=64,notma=0"), plain);
+  // One form for rows that are not aligned, however they are described.
+  const Problem unaligned = read("hq=4,sq=7,d=64,align=2");
+  EXPECT_FALSE(unaligned.tma);
+  EXPECT_EQ(read("hq=4,sq=7,d=64,align=2,notma=0"), unaligned);
+  EXPECT_EQ(read("hq=4,sq=7,d=64,notma,align=2"), unaligned);
+  EXPECT_EQ(to_text(unaligned), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,align=2");
+  Problem described = plain;
+  described.align = 2;
+  EXPECT_EQ(signature(described), signature(unaligned));
+}
+
 TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of(""), "an empty shape: expected something like b=1,hq=32,hk=8,sq=4096,d=128,causal");
   EXPECT_EQ(error_of("hq=4,sq=0,d=64"), "sq='0': expected a whole number from 1 to 2147483647");
@@ -85,11 +106,12 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,heads=4"),
-            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal or align");
+            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align or notma");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
-  EXPECT_EQ(error_of("hq=4,sq,d=64"), "'sq' has no value: expected KEY=VALUE (only 'causal' stands alone)");
+  EXPECT_EQ(error_of("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
+  EXPECT_EQ(error_of("hq=4,sq,d=64"), "'sq' has no value: expected KEY=VALUE (only 'causal' and 'notma' stand alone)");
   EXPECT_EQ(error_of("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   EXPECT_EQ(error_of("hq=4,d=64"), "sq is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");
@@ -190,8 +212,8 @@ TEST(Problem, ASingleQueryDropsItsCausalMask) {
 }
 
 TEST(Problem, HashIsTheSameInEveryProcess) {
-  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 3081149065981214500u);
-  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 18342954420267921469u);
+  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 11313217639084084789u);
+  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 8740265430589862409u);
 }
 
 TEST(Problem, HashSeesEveryField) {
@@ -206,6 +228,7 @@ TEST(Problem, HashSeesEveryField) {
   EXPECT_TRUE(changed([](Problem& o) { o.dtype = DType::kF16; }));
   EXPECT_TRUE(changed([](Problem& o) { o.mask = Mask::kCausal; }));
   EXPECT_TRUE(changed([](Problem& o) { o.align = 2; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.tma = false; }));
   EXPECT_TRUE(changed([](Problem& o) { o.head_dim = 96; }));
   EXPECT_TRUE(changed([](Problem& o) { o.head_dim_v = 96; }));
   EXPECT_TRUE(changed([](Problem& o) { ++o.batch; }));

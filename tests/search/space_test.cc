@@ -114,6 +114,7 @@ TEST(Space, WhatIsRankedFitsTheDevice) {
         const LaunchPlan launch = plan(p, r.candidate);
         EXPECT_LE(launch.shared_memory, device.smem_per_block);
         EXPECT_LE(registers(p, r.candidate), 255);
+        EXPECT_LE(launch.threads, 1024);
         EXPECT_LE(launch.blocks, 2147483647);
         EXPECT_EQ(p.group() % r.candidate.pack, 0);
       }
@@ -174,7 +175,7 @@ TEST(Prune, SplitReasons) {
             "100 splits of 4,096 keys leave 36 without keys");
   EXPECT_EQ(reason("hq=32,hk=8,sq=99,sk=4096,d=128", "split m=64 n=32 warps=4 stages=2 pack=1"),
             "99 query rows a head group: split takes at most 64");
-  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 order=1"), "order 1: only flash has a tile order");
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 order=1"), "order 1: split has no tile order");
   EXPECT_EQ(reason(decode, "split m=32 n=32 warps=4 stages=3 pack=4"), "tile of 32 rows for 4 query rows");
 }
 
@@ -185,7 +186,10 @@ TEST(Prune, MeaninglessFields) {
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=0 stages=2 pack=1"), "0 warps: expected 1 to 32");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=0"), "pack of 0: expected at least 1");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=0"), "0 splits: expected at least 1");
-  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 order=2"), "order 2: expected 0 or 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 order=2"), "");  // two head groups together
+  Candidate backwards = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1");
+  backwards.order = -1;
+  EXPECT_EQ(reject_reason(problem_of(p), backwards, h200()), "order -1: expected at least 0");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=1 stages=2 pack=1"), "64 rows over 1 warps: flash gives a warp 16 or 32");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=4 pack=1"), "4 stages: flash has 1 to 3");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=2"), "2 splits: flash has 1");
@@ -198,7 +202,118 @@ TEST(Prune, MeaninglessFields) {
             "17,179,869,184 blocks: a grid has at most 2,147,483,647");
 }
 
-TEST(Rank, DecodePrefersSplitAndPrefillFlash) {
+// A warpgroup candidate that runs, with some of its fields changed.
+std::string warpgroup(std::string_view changed = "", std::string_view problem = "hq=32,hk=8,sq=4096,d=128",
+                      const DeviceSpec& device = h200()) {
+  std::string text = "warpgroup";
+  std::string_view fields =
+      "m=128 n=128 warps=8 stages=2 pack=1 overlap=0 pingpong=1 schedule=2 queries=1 out=1 lazy=1 poly=0 ";
+  while (!fields.empty()) {
+    const std::string_view field = fields.substr(0, fields.find(' '));
+    const std::string key = " " + std::string(field.substr(0, field.find('=') + 1));
+    if ((" " + std::string(changed)).find(key) == std::string::npos) text += " " + std::string(field);
+    fields.remove_prefix(field.size() + 1);
+  }
+  if (!changed.empty()) text += " " + std::string(changed);
+  return reason(problem, text, device);
+}
+
+TEST(Prune, WarpgroupNeedsHopperAndTensorMaps) {
+  EXPECT_EQ(warpgroup(), "");
+  EXPECT_EQ(warpgroup("order=3"), "");
+  for (const char* arch : {"sm_80", "sm_90", "sm_100a"}) {
+    EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", *DeviceSpec::for_arch(arch)),
+              "warpgroup needs wgmma, which only sm_90a has; the device is " + std::string(arch));
+  }
+  EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", host()), "warpgroup: the host has no wgmma");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,align=2"), "rows aligned to 2 bytes: the copy engine needs 16");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,notma"),
+            "strides that no tensor map can express: the copy engine needs them positive and below 2^40 bytes");
+}
+
+TEST(Prune, WarpgroupFields) {
+  EXPECT_EQ(warpgroup("m=96"), "tile of 96 rows: warpgroup has 64, 128 or 192");
+  EXPECT_EQ(warpgroup("m=256"), "tile of 256 rows: warpgroup has 64, 128 or 192");
+  EXPECT_EQ(warpgroup("n=72"), "step of 72 keys: expected a multiple of 16");
+  EXPECT_EQ(warpgroup("n=272"), "step of 272 keys: wgmma takes at most 256");
+  EXPECT_EQ(warpgroup("warps=4"), "4 warps for 128 rows: warpgroup gives a warp 16");
+  EXPECT_EQ(warpgroup("stages=0"), "stages=0: warpgroup has 1 to 4");
+  EXPECT_EQ(warpgroup("stages=5"), "stages=5: warpgroup has 1 to 4");
+  EXPECT_EQ(warpgroup("overlap=2"), "overlap=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("pingpong=2"), "pingpong=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("schedule=3"), "schedule=3: warpgroup has 0 to 2");
+  EXPECT_EQ(warpgroup("queries=0"), "queries=0: warpgroup has 1 to 2");
+  EXPECT_EQ(warpgroup("queries=3"), "queries=3: warpgroup has 1 to 2");
+  EXPECT_EQ(warpgroup("out=2"), "out=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("lazy=2"), "lazy=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("poly=17"), "poly=17: warpgroup has 0 to 16");
+  EXPECT_EQ(warpgroup("m=64 warps=4"), "pingpong=1: 64 rows are one warpgroup's, which has no other to wait for");
+  EXPECT_EQ(warpgroup("m=64 warps=4 pingpong=0"), "");
+  EXPECT_EQ(warpgroup("splits=2"), "2 splits: warpgroup has 1");
+}
+
+TEST(Prune, WarpgroupPacksAndSizes) {
+  EXPECT_EQ(warpgroup("pack=4", "hq=32,hk=8,sq=300,sk=4096,d=128"), "");
+  EXPECT_EQ(warpgroup("pack=3", "hq=6,hk=2,sq=300,sk=4096,d=128"),
+            "pack of 3 does not divide the 64 rows of a warpgroup");
+  EXPECT_EQ(warpgroup("pack=8", "hq=32,hk=8,sq=300,sk=4096,d=128"),
+            "pack of 8 does not divide the group of 4 query heads");
+  EXPECT_EQ(warpgroup("pack=4"), "packing 4 heads gains nothing: one head fills 32 tiles");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=64,sk=4096,d=128"), "tile of 128 rows for 64 query rows");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,sk=64,d=128"), "step of 128 keys for 64 keys");
+  EXPECT_EQ(warpgroup("stages=3"), "needs 263,168 bytes of shared memory, the device has 232,448");
+  EXPECT_EQ(warpgroup("stages=1", "hq=8,sq=4096,d=256"),
+            "needs 263,168 bytes of shared memory, the device has 232,448");
+  EXPECT_EQ(warpgroup("stages=1 out=0 n=112", "hq=8,sq=4096,d=256"),
+            "needs about 242 registers a consumer thread, 2 consumer warpgroups leave it 240");
+  EXPECT_EQ(warpgroup("m=192 warps=12 stages=1 out=0"),
+            "needs about 190 registers a consumer thread, 3 consumer warpgroups leave it 160");
+  EXPECT_EQ(warpgroup("m=64 warps=4 pingpong=0 stages=1 out=0 n=128", "hq=8,sq=4096,d=256"),
+            "needs about 254 registers a consumer thread, 1 consumer warpgroups leave it 240");
+}
+
+std::set<Candidate> warpgroup_candidates(const char* shape, const DeviceSpec& device = h200()) {
+  std::set<Candidate> found;
+  const Space space = enumerate(problem_of(shape), device);
+  for (const Ranked& r : space.ranked) {
+    if (r.candidate.skeleton == Skeleton::kWarpgroup) found.insert(r.candidate);
+  }
+  for (const Rejected& r : space.rejected) {
+    if (r.candidate.skeleton == Skeleton::kWarpgroup) found.insert(r.candidate);
+  }
+  return found;
+}
+
+TEST(Space, WarpgroupTilesAreForHopperOnly) {
+  for (const DeviceSpec& device : devices()) {
+    EXPECT_EQ(warpgroup_candidates("hq=32,hk=8,sq=4096,d=128", device).empty(), device.arch != "sm_90a") << device.arch;
+  }
+}
+
+TEST(Space, WarpgroupPacksAGroupWhereQueriesAreFew) {
+  const auto packs = [](const char* shape) {
+    std::set<int> found;
+    for (const Candidate& c : warpgroup_candidates(shape)) found.insert(c.pack);
+    return found;
+  };
+  EXPECT_EQ(packs("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{1}));
+  EXPECT_EQ(packs("hq=32,hk=8,sq=100,sk=4096,d=128"), (std::set<int>{1, 4}));
+  EXPECT_EQ(packs("hq=6,hk=2,sq=100,sk=4096,d=128"), (std::set<int>{1}));  // 3 does not divide 64
+}
+
+// A section's keys and values fill at most half of L2, in whole key/value heads.
+TEST(Space, WarpgroupWalksSectionsWhereKeysDoNotFitL2) {
+  const auto orders = [](const char* shape) {
+    std::set<int> found;
+    for (const Candidate& c : warpgroup_candidates(shape)) found.insert(c.order);
+    return found;
+  };
+  EXPECT_EQ(orders("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{0}));
+  EXPECT_EQ(orders("b=4,hq=32,hk=8,sq=16384,d=128"), (std::set<int>{0, 3 * 4}));  // 8 MiB a key/value head
+  EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1}));       // 64 MiB
+}
+
+TEST(Rank, DecodePrefersSplitAndPrefillWarpgroupOrFlash) {
   for (const char* shape : {"hq=32,hk=8,sq=1,sk=8192,d=128", "b=4,hq=32,hk=8,sq=1,sk=4096,d=128",
                             "hq=8,sq=1,sk=32768,d=64", "hq=16,hk=2,sq=4,sk=8192,d=256"}) {
     const Candidate best = enumerate(problem_of(shape), h200()).ranked[0].candidate;
@@ -207,7 +322,11 @@ TEST(Rank, DecodePrefersSplitAndPrefillFlash) {
   }
   for (const char* shape :
        {"hq=32,hk=8,sq=4096,d=128,causal", "hq=8,sq=2048,d=256", "b=16,hq=32,hk=8,sq=64,sk=4096,d=64"}) {
-    EXPECT_EQ(enumerate(problem_of(shape), h200()).ranked[0].candidate.skeleton, Skeleton::kFlash) << shape;
+    EXPECT_EQ(enumerate(problem_of(shape), h200()).ranked[0].candidate.skeleton, Skeleton::kWarpgroup) << shape;
+    const Problem without_tma = problem_of(std::string(shape) + ",notma");
+    EXPECT_EQ(enumerate(without_tma, h200()).ranked[0].candidate.skeleton, Skeleton::kFlash) << shape;
+    const DeviceSpec a100 = *DeviceSpec::for_arch("sm_80");
+    EXPECT_EQ(enumerate(problem_of(shape), a100).ranked[0].candidate.skeleton, Skeleton::kFlash) << shape;
   }
 }
 
@@ -221,8 +340,12 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
     }
     return false;
   };
-  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1"));
-  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1"));
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal,notma", "flash m=128 n=64 warps=4 stages=2 pack=1"));
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal,notma", "flash m=128 n=64 warps=4 stages=2 pack=1"));
+  const char* pingpong =
+      "warpgroup m=128 n=128 warps=8 stages=2 pack=1 overlap=0 pingpong=1 schedule=2 queries=1 out=1 lazy=1 poly=0";
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", pingpong));
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", pingpong));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
 }
 
@@ -230,8 +353,10 @@ TEST(Rank, TheModelNeverBeatsTheDevice) {
   for (const DeviceSpec& device : devices()) {
     for (const char* shape : kShapes) {
       const Problem p = problem_of(shape);
-      const double memory = 1e6 * bytes(p) / device.memory_bandwidth, compute = 1e6 * flops(p) / device.tensor_flops;
+      const double memory = 1e6 * bytes(p) / device.memory_bandwidth;
       for (const Ranked& r : enumerate(p, device).ranked) {
+        const bool warpgroup = r.candidate.skeleton == Skeleton::kWarpgroup;
+        const double compute = 1e6 * flops(p) / (warpgroup ? device.wgmma_flops : device.tensor_flops);
         EXPECT_GE(r.predicted_us, 0.999 * std::max(memory, compute)) << shape << " " << to_text(r.candidate);
       }
     }
@@ -265,6 +390,7 @@ TEST(DeviceSpec, TableIsWhole) {
     EXPECT_EQ(arch.rfind("sm_" + std::to_string(spec.compute_capability), 0), 0u) << arch;
     EXPECT_EQ(spec.smem_per_processor - spec.smem_per_block, 1024);
     EXPECT_TRUE(spec.threads_per_processor == 1536 || spec.threads_per_processor == 2048);
+    EXPECT_EQ(spec.wgmma_flops > spec.tensor_flops, arch == "sm_90a") << arch;
     EXPECT_TRUE(spec.processors > 0 && spec.l2_bytes > 0 && spec.tensor_flops > 0 && spec.memory_bandwidth > 0);
   }
   EXPECT_FALSE(DeviceSpec::for_arch("sm_75").has_value());

@@ -1,0 +1,87 @@
+// Every warpgroup tile of the space compiled for sm_90a, with no GPU: none spills, none takes long.
+// Skipped by name where no NVRTC is installed. Slow: some dozens of compilations.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "jit/codegen.h"
+#include "jit/nvrtc.h"
+#include "search/space.h"
+
+namespace gqa {
+namespace {
+
+constexpr double kMostSeconds = 3;  // of one core
+
+double core_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Piece {
+  Problem problem;
+  Candidate candidate;
+};
+
+// One of each kernel that the space has for these head dims.
+std::vector<Piece> pieces(int head_dim) {
+  std::map<std::string, Piece> found;  // by source, which is what a kernel is
+  for (const char* rest : {",hq=8,hk=2,sq=4096", ",hq=8,hk=2,sq=4096,causal", ",hq=8,hk=2,sq=100,sk=4096,causal"}) {
+    Problem problem;
+    EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
+    for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
+      if (ranked.candidate.skeleton != Skeleton::kWarpgroup) continue;
+      found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
+    }
+  }
+  std::vector<Piece> all;
+  for (const auto& [source, piece] : found) all.push_back(piece);
+  return all;
+}
+
+class WarpgroupCompilation : public ::testing::TestWithParam<int> {};
+
+TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
+  std::shared_ptr<const Nvrtc> nvrtc;
+  if (!Nvrtc::load("", &nvrtc).ok()) GTEST_SKIP() << "no NVRTC on this machine";
+  const std::vector<Piece> all = pieces(GetParam());
+  ASSERT_GE(all.size(), 2U);
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;  // gtest's assertions
+  const auto work = [&] {
+    for (std::size_t at = next++; at < all.size(); at = next++) {
+      const Piece& piece = all[at];
+      const std::string what = feature_text(piece.problem) + " " + to_text(piece.candidate);
+      Compiled compiled;
+      const double start = core_seconds();
+      const Status status = nvrtc->compile(attention_source(piece.problem, piece.candidate), "sm_90a", &compiled);
+      const double seconds = core_seconds() - start;
+      const std::lock_guard lock(mutex);
+      EXPECT_TRUE(status.ok()) << what << ": " << status.message();
+      EXPECT_EQ(compiled.spill_bytes, 0) << what;
+      EXPECT_EQ(compiled.static_smem, 0) << what;
+      EXPECT_GT(compiled.registers, 100) << what;
+      EXPECT_LT(seconds, kMostSeconds) << what;
+      EXPECT_NE(compiled.ptx.find("wgmma.mma_async"), std::string::npos) << what;
+      EXPECT_NE(compiled.ptx.find("cp.async.bulk.tensor"), std::string::npos) << what;
+      // The assembler gives up overlap silently where it cannot follow the accumulators; it says so in its log.
+      EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << what << "\n" << compiled.log;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(32, 64, 80, 96, 112, 128, 192, 256),
+                         [](const auto& dim) { return "d" + std::to_string(dim.param); });
+
+}  // namespace
+}  // namespace gqa

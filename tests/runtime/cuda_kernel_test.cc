@@ -1,0 +1,189 @@
+// cuda_kernel_test.cc: what a launch hands to the driver, seen by a driver that only writes it down.
+// Owns: the recording driver; grid, arguments and workspace of each skeleton; what is refused at load.
+// Needs no GPU and no CUDA driver.
+#include "runtime/cuda/cuda_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "jit/device/tensor_maps.h"
+
+namespace gqa {
+namespace {
+
+struct Launched {
+  unsigned grid = 0, threads = 0, shared_memory = 0;
+  AttentionParams params{};
+  TensorMaps maps{};
+};
+
+Launched launched;
+bool with_maps = false;  // whether the kernel has a second argument
+int encoded = 0;
+
+CUresult record_launch(CUfunction, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
+                       unsigned shared_memory, CUstream, void** arguments, void**) {
+  EXPECT_EQ(y * z * ty * tz, 1U);
+  launched.grid = x;
+  launched.threads = tx;
+  launched.shared_memory = shared_memory;
+  std::memcpy(&launched.params, arguments[0], sizeof launched.params);
+  if (with_maps) std::memcpy(static_cast<void*>(&launched.maps), arguments[1], sizeof launched.maps);
+  return CUDA_SUCCESS;
+}
+
+// A map is the address of its tensor and the rows of its box.
+CUresult record_map(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* data, const cuuint64_t*,
+                    const cuuint64_t*, const cuuint32_t* boxes, const cuuint32_t*, CUtensorMapInterleave,
+                    CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(map) % 64, 0U);  // the driver asks for that
+  const unsigned long long words[16] = {reinterpret_cast<std::uintptr_t>(data), boxes[rank == 5 ? 2 : 1]};
+  std::memcpy(static_cast<void*>(map), words, sizeof words);
+  ++encoded;
+  return CUDA_SUCCESS;
+}
+
+Driver recording_driver() {
+  Driver d;
+  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
+    *context = nullptr;
+    return CUDA_SUCCESS;
+  };
+  d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
+  d.cuCtxGetCurrent = [](CUcontext* context) {
+    *context = nullptr;
+    return CUDA_SUCCESS;
+  };
+  d.cuModuleLoadData = [](CUmodule* module, const void*) {
+    *module = reinterpret_cast<CUmodule>(1);
+    return CUDA_SUCCESS;
+  };
+  d.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
+  d.cuModuleGetFunction = [](CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; };
+  d.cuFuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
+  d.cuLaunchKernel = record_launch;
+  d.cuTensorMapEncodeTiled = record_map;
+  d.cuMemAlloc = [](CUdeviceptr* address, std::size_t bytes) {
+    *address = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
+    return CUDA_SUCCESS;
+  };
+  d.cuMemFree = [](CUdeviceptr address) {
+    std::free(reinterpret_cast<void*>(address));
+    return CUDA_SUCCESS;
+  };
+  d.cuMemsetD32Async = [](CUdeviceptr address, unsigned value, std::size_t count, CUstream) {
+    std::fill_n(reinterpret_cast<unsigned*>(address), count, value);
+    return CUDA_SUCCESS;
+  };
+  d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                std::size_t*) {
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
+  return d;
+}
+
+class CudaKernelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    launched = {};
+    encoded = 0;
+    ASSERT_TRUE(Context::retain(driver_, 0, &shared_->context).ok());
+    shared_->workspaces = std::make_unique<WorkspacePool>(driver_);
+    shared_->processors = 132;
+  }
+
+  Status load(const char* problem, const char* candidate) {
+    EXPECT_TRUE(parse(problem, &call_.problem).ok());
+    EXPECT_TRUE(parse(candidate, &candidate_).ok());
+    with_maps = candidate_.skeleton == Skeleton::kWarpgroup;
+    Binary binary;
+    binary.cubin = "not looked at";
+    return CudaKernel::load(shared_, call_.problem, candidate_, binary, &kernel_);
+  }
+
+  // A call on tensors at made-up addresses.
+  void launch(const char* problem, const char* candidate) {
+    ASSERT_TRUE(load(problem, candidate).ok());
+    call_.q = reinterpret_cast<void*>(0x1000);
+    call_.k = reinterpret_cast<void*>(0x2000);
+    call_.v = reinterpret_cast<void*>(0x3000);
+    call_.out = reinterpret_cast<void*>(0x4000);
+    const Status status = kernel_->launch(call_);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  Driver driver_ = recording_driver();
+  std::shared_ptr<CudaShared> shared_ = std::make_shared<CudaShared>();
+  Call call_;
+  Candidate candidate_;
+  std::unique_ptr<Kernel> kernel_;
+};
+
+#define GQA_TILE "warpgroup m=128 n=80 warps=8 stages=2 overlap=0 pingpong=1 queries=1 out=1 lazy=1 poly=0 "
+
+TEST_F(CudaKernelTest, OneTileACta) {
+  launch("b=2,hq=32,hk=8,sq=4096,d=128", GQA_TILE "pack=1 schedule=0 order=3");
+  EXPECT_EQ(launched.grid, 2U * 32 * 32);
+  EXPECT_EQ(launched.threads, 384U);
+  EXPECT_EQ(launched.shared_memory, plan(call_.problem, candidate_).shared_memory);
+  EXPECT_EQ(launched.params.counters, nullptr);
+  EXPECT_EQ(launched.params.order, 3);
+}
+
+TEST_F(CudaKernelTest, APersistentGridFillsTheDeviceOnce) {
+  for (const char* schedule : {"schedule=1", "schedule=2"}) {
+    launch("b=2,hq=32,hk=8,sq=4096,d=128", (std::string(GQA_TILE "pack=1 ") + schedule).c_str());
+    EXPECT_EQ(launched.grid, 132U) << schedule;
+    launch("b=1,hq=4,hk=4,sq=1000,d=128", (std::string(GQA_TILE "pack=1 ") + schedule).c_str());
+    EXPECT_EQ(launched.grid, 4U * 8) << schedule;  // fewer tiles than processors: none is left without one
+  }
+}
+
+TEST_F(CudaKernelTest, OnlyADynamicScheduleGetsACounterAndItIsZero) {
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 schedule=1");
+  EXPECT_EQ(launched.params.counters, nullptr);
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 schedule=2");
+  ASSERT_NE(launched.params.counters, nullptr);
+  EXPECT_EQ(*launched.params.counters, 0U);
+}
+
+TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
+  launch("b=3,hq=8,hk=2,sq=300,d=64", GQA_TILE "pack=4 schedule=2");
+  EXPECT_EQ(launched.params.q, call_.q);
+  const TensorMap* maps[] = {&launched.maps.q, &launched.maps.k, &launched.maps.v, &launched.maps.out};
+  const unsigned long long expected[][2] = {{0x1000, 128 / 4}, {0x2000, 80}, {0x3000, 80}, {0x4000, 64 / 4}};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(maps[i]->opaque[0], expected[i][0]) << i;
+    EXPECT_EQ(maps[i]->opaque[1], expected[i][1]) << i;
+  }
+  const int before = encoded;
+  ASSERT_TRUE(kernel_->launch(call_).ok());
+  EXPECT_EQ(encoded, before);  // kept
+}
+
+TEST_F(CudaKernelTest, OtherSkeletonsNeedNoMaps) {
+  driver_.cuTensorMapEncodeTiled = nullptr;
+  launch("b=2,hq=32,hk=8,sq=4096,d=128", "flash m=128 n=64 warps=4 stages=2 pack=1");
+  EXPECT_EQ(launched.grid, 2U * 32 * 32);
+  EXPECT_EQ(launched.threads, 128U);
+  launch("b=2,hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=8");
+  EXPECT_EQ(launched.grid, 2U * 8 * 8);
+  EXPECT_NE(launched.params.partials, nullptr);
+  EXPECT_NE(launched.params.counters, nullptr);
+  EXPECT_EQ(encoded, 0);
+}
+
+TEST_F(CudaKernelTest, ADriverTooOldForTensorMapsIsRefusedAtLoad) {
+  driver_.cuTensorMapEncodeTiled = nullptr;
+  const Status status = load("hq=4,sq=1000,d=128", GQA_TILE "pack=1 schedule=2");
+  EXPECT_EQ(status.code(), Code::kNoDevice);
+  EXPECT_NE(status.message().find("cuTensorMapEncodeTiled"), std::string::npos) << status.message();
+  EXPECT_EQ(kernel_, nullptr);
+}
+
+}  // namespace
+}  // namespace gqa
