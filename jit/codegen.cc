@@ -42,6 +42,7 @@ void write_warpgroup_config(std::ostream& out, const Candidate& candidate) {
       << "  static constexpr int kLazy = " << candidate.lazy
       << ";       // 1: rescale rarely; 2: seldom look at maxima\n"
       << "  static constexpr int kSchedule = " << candidate.schedule << ";\n"
+      << "  static constexpr int kResident = " << resident_blocks(candidate) << ";     // CTAs a processor holds\n"
       << "  static constexpr int kQueries = " << candidate.queries << ";      // query buffers\n"
       << "  static constexpr bool kOwnOut = " << flag(candidate.own_out) << ";  // else out takes the queries' place\n"
       << "  static constexpr int kPolynomial = " << candidate.poly << ";   // of 16 exponentials\n";

@@ -28,14 +28,14 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
 }
 
 // jit/device/warpgroup_flash.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the
-// rings' barriers and two tickets; swizzled panels start at multiples of 1024 bytes.
+// rings' barriers and two tickets of 20 bytes; swizzled panels start at multiples of 1024 bytes.
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
   const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : 8;
   const std::int64_t rows = 2LL * c.tile_m * c.queries * (c.own_out ? query : std::max(query, value)) + out;
   const std::int64_t stage = 2LL * c.tile_n * (query + value);
-  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 8;
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 40;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
@@ -75,6 +75,11 @@ std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
   return (rows + candidate.tile_m - 1) / candidate.tile_m;
 }
 
+int resident_blocks(const Candidate& candidate) {
+  // One warpgroup alone leaves the tensor cores idle.
+  return candidate.skeleton == Skeleton::kWarpgroup && candidate.tile_m == 64 ? 2 : 1;
+}
+
 LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   LaunchPlan launch;
   const std::int64_t tiles = row_tiles(problem, candidate) * (problem.q_heads / candidate.pack) * problem.batch;
@@ -83,7 +88,7 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   if (candidate.skeleton == Skeleton::kWarpgroup) {
     launch.threads += kProducerThreads;
     launch.persistent = candidate.schedule != kOneTile;
-    launch.resident = candidate.warps == 4 ? 2 : 1;  // one warpgroup alone leaves the tensor cores idle
+    launch.resident = resident_blocks(candidate);
     launch.counters = candidate.schedule == kDynamic ? 1 : 0;
   }
   launch.shared_memory = shared_memory(problem, candidate);

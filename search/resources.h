@@ -27,11 +27,14 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 // addressing.
 int registers(const Problem& problem, const Candidate& candidate);
 
+// CTAs a processor is asked to hold at once; more may fit.
+int resident_blocks(const Candidate& candidate);
+
 struct LaunchPlan {
   std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles
   bool persistent = false;          // CTAs walk tiles: no more are launched than run at once
   int threads = 0;                  // threads a CTA
-  int resident = 1;                 // CTAs a processor is asked to hold at once
+  int resident = 1;                 // resident_blocks
   std::int64_t shared_memory = 0;   // dynamic, bytes
   std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements
   std::int64_t counters = 0;        // workspace counters, uint32; zero before the first launch and left zero

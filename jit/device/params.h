@@ -4,6 +4,8 @@
 // Threads: plain data, read-only on the device.
 #pragma once
 
+#include "divisor.h"
+
 namespace gqa {
 
 struct TensorStrides {
@@ -20,12 +22,16 @@ struct AttentionParams {
   unsigned int* counters;  // split: one a row tile, zero before and after
   TensorStrides q_strides, k_strides, v_strides, out_strides, lse_strides;
   int q_heads, kv_heads, batch, q_len, kv_len;
-  int splits, order;
+  int splits;
+  int tiles;         // row tiles * head groups * batch
   int row_tiles;     // ceil(q_len * pack / tile_m)
   int head_groups;   // q_heads / pack
+  int section;       // head groups (of any batch) that are walked together; divides head_groups * batch
   float scale_log2;  // scale * log2(e): softmax runs on exp2
+  int unused;
+  Divisor by_splits, by_row_tiles, by_section_tiles, by_section, by_head_groups, by_group;
 };
 
-static_assert(sizeof(AttentionParams) == 216, "host and device must agree on AttentionParams");
+static_assert(sizeof(AttentionParams) == 272, "host and device must agree on AttentionParams");
 
 }  // namespace gqa

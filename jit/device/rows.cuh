@@ -17,30 +17,25 @@ struct Place {
   int first_row;             // of the tile, in packed rows
 };
 
+// `other`: which head group of which batch.
 template <typename Config>
-__device__ inline Place place_of(const AttentionParams& p, int tile, int heads_and_batch) {
+__device__ inline Place place_of(const AttentionParams& p, int tile, int other) {
   Place place;
-  const int head_group = heads_and_batch % p.head_groups;
-  place.batch = heads_and_batch / p.head_groups;
-  place.head = head_group * Config::kPack;
-  place.kv_head = place.head / (p.q_heads / p.kv_heads);
+  place.batch = quotient(other, p.by_head_groups);
+  place.head = (other - place.batch * p.head_groups) * Config::kPack;
+  place.kv_head = quotient(place.head, p.by_group);
   place.first_row = tile * Config::kTileM;
   return place;
 }
 
-// Longest tiles first (causal). Heads are walked in sections of p.order head groups (0: all), whose keys stay in L2
-// while every row tile of the section passes.
+// Longest tiles first (causal). Head groups are walked in sections, whose keys stay in L2 while every row tile of the
+// section passes.
 template <typename Config>
 __device__ inline Place tile_place(const AttentionParams& p, int number) {
-  const int others = p.head_groups * p.batch;
-  int first = 0, width = others;
-  if (p.order != 0) {
-    const int section = number / (p.order * p.row_tiles);
-    number -= section * p.order * p.row_tiles;
-    first = section * p.order;
-    width = min(p.order, others - first);
-  }
-  return place_of<Config>(p, p.row_tiles - 1 - number / width, first + number % width);
+  const int section = quotient(number, p.by_section_tiles);
+  const int inside = number - section * p.section * p.row_tiles;
+  const int round = quotient(inside, p.by_section);
+  return place_of<Config>(p, p.row_tiles - 1 - round, section * p.section + inside - round * p.section);
 }
 
 // Keys that packed row `row` may see: those below the limit. Causal masks are aligned bottom-right.
@@ -65,6 +60,11 @@ template <typename Config>
 __device__ inline long long row_offset(const TensorStrides& s, int row) {
   const long long offset = row / Config::kPack * s.row;
   return Config::kPack == 1 ? offset : offset + row % Config::kPack * s.head;
+}
+
+// A score becomes -inf where its key, `column` past this lane's first, is at or past the limit.
+__device__ inline void mask_score(float& score, int column, int limit) {
+  if (column + static_cast<int>(threadIdx.x) % 4 * 2 >= limit) score = negative_infinity();
 }
 
 // Masks one fragment row of scores: keys first_key .. at or past the limit become -inf. `half` 0: row g, 1: row g + 8.

@@ -1,7 +1,7 @@
 // schedule.cuh: which tiles a CTA works on, one after the other.
 // Owns: the three ways to hand out tile numbers: one a CTA, every gridDim-th, or the next one free, drawn from a
 // counter in the workspace. Never: touches tensors. Threads: one producer thread draws; consumers read what it drew
-// through a ring of tickets.
+// from a ring of tickets.
 #pragma once
 
 #include "pipeline.cuh"
@@ -11,19 +11,30 @@ namespace gqa {
 
 enum Schedule { kOneTile = 0, kStatic = 1, kDynamic = 2 };
 
-__device__ inline int tile_count(const AttentionParams& p) { return p.row_tiles * p.head_groups * p.batch; }
-
-// kStatic: round by round, every other round backwards, so that who began with a long tile ends with a short one.
-__device__ inline int static_tile(int round) {
-  const int first = blockIdx.x, stride = gridDim.x;
-  return round * stride + (round % 2 == 0 ? first : stride - 1 - first);
+// kStatic: round by round over the processors, every other round backwards, so that who began with a long tile ends
+// with a short one. The kResident CTAs of a processor, which start one grid's share apart, take its rounds in turn.
+template <typename Config>
+__device__ inline int static_tile(int turn) {
+  const int processors = gridDim.x / Config::kResident, first = blockIdx.x % processors;
+  const int round = blockIdx.x / processors + turn * Config::kResident;
+  return round * processors + (round % 2 == 0 ? first : processors - 1 - first);
 }
 
-// A drawn number on its way from the producer to the consumers.
+template <typename Config>
+__device__ inline int first_tile() {
+  return Config::kSchedule == kStatic ? static_tile<Config>(0) : blockIdx.x;
+}
+
+// A tile on its way from the producer to the consumers, who have no time for the arithmetic.
+struct Ticket {
+  Place place;
+  int blocks;  // of keys; 0: there are no more tiles
+};
+
 constexpr int kTickets = 2;
 struct Tickets {
   Ring<kTickets> ring;
-  int number[kTickets];
+  Ticket ticket[kTickets];
 };
 
 // The producer's walk over its CTA's tiles. The next number is reserved while the current tile loads: a draw takes as
@@ -33,56 +44,52 @@ struct ProducerWalk {
   const AttentionParams& p;
   Tickets& tickets;
   RingCursor<kTickets> cursor;
-  int number = blockIdx.x;
-  int round = 0;  // kStatic
+  int number = first_tile<Config>();
+  int turn = 0;  // kStatic
   int reserved = 0;
 
   __device__ ProducerWalk(const AttentionParams& params, Tickets& shared) : p(params), tickets(shared) {}
 
-  __device__ bool more() const { return number < tile_count(p); }
+  __device__ bool more() const { return number < p.tiles; }
 
   __device__ void reserve() {
-    if constexpr (Config::kSchedule == kOneTile) reserved = tile_count(p);
-    if constexpr (Config::kSchedule == kStatic) reserved = static_tile(++round);
+    if constexpr (Config::kSchedule == kOneTile) reserved = p.tiles;
+    if constexpr (Config::kSchedule == kStatic) reserved = static_tile<Config>(++turn);
     if constexpr (Config::kSchedule == kDynamic) reserved = atomicAdd(p.counters, 1u);
   }
 
   // Every CTA draws until it draws past the end, once: the last of those draws puts the counter back to zero.
-  __device__ void announce() {
-    if constexpr (Config::kSchedule != kDynamic) return;
-    if (reserved == tile_count(p) - 1) *p.counters = 0;
-    reserved += gridDim.x;
+  __device__ void next() {
+    if constexpr (Config::kSchedule == kDynamic) {
+      if (reserved == p.tiles - 1) *p.counters = 0;
+      reserved += gridDim.x;
+    }
+    number = reserved;
+  }
+
+  __device__ void announce(const Ticket& ticket) {
     cursor.wait_empty(tickets.ring);
-    tickets.number[cursor.at()] = reserved;
+    tickets.ticket[cursor.at()] = ticket;
     barrier_arrive(cursor.full(tickets.ring));
     cursor.next();
   }
-
-  __device__ void next() { number = reserved; }
 };
 
-// A consumer's: it takes the same numbers.
-template <typename Config>
+// A consumer's: it reads the tickets as they come.
 struct ConsumerWalk {
-  const AttentionParams& p;
   Tickets& tickets;
   RingCursor<kTickets> cursor;
-  int number = blockIdx.x;
-  int round = 0;  // kStatic
 
-  __device__ ConsumerWalk(const AttentionParams& params, Tickets& shared) : p(params), tickets(shared) {}
+  __device__ explicit ConsumerWalk(Tickets& shared) : tickets(shared) {}
 
-  __device__ bool more() const { return number < tile_count(p); }
-
+  __device__ const volatile Ticket& ticket() const { return tickets.ticket[cursor.at()]; }
+  __device__ bool more() const {
+    cursor.wait_full(tickets.ring);
+    return ticket().blocks > 0;
+  }
   __device__ void next() {
-    if constexpr (Config::kSchedule == kOneTile) number = tile_count(p);
-    if constexpr (Config::kSchedule == kStatic) number = static_tile(++round);
-    if constexpr (Config::kSchedule == kDynamic) {
-      cursor.wait_full(tickets.ring);
-      number = *static_cast<volatile int*>(&tickets.number[cursor.at()]);
-      release(tickets.ring, cursor.at());
-      cursor.next();
-    }
+    release(tickets.ring, cursor.at());
+    cursor.next();
   }
 };
 

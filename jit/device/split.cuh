@@ -51,16 +51,17 @@ struct Split {
   int warp, lane;
 
   __device__ Split(const AttentionParams& params, Smem& memory) : p(params), smem(memory) {
-    split = blockIdx.x % p.splits;
-    tile = blockIdx.x / p.splits;
+    tile = quotient(blockIdx.x, p.by_splits);
+    split = blockIdx.x - tile * p.splits;
     warp = threadIdx.x / 32;
     lane = threadIdx.x % 32;
-    place = place_of<Config>(p, tile % p.row_tiles, tile / p.row_tiles);
+    const int other = quotient(tile, p.by_row_tiles);
+    place = place_of<Config>(p, tile - other * p.row_tiles, other);
     k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
     v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
     const int keys = key_limit<Config>(p, min(place.first_row + kRows, p.q_len * Config::kPack) - 1);
     const int total = (keys + Config::kTileN - 1) / Config::kTileN;
-    const int share = (total + p.splits - 1) / p.splits;
+    const int share = quotient(total + p.splits - 1, p.by_splits);
     first_block = min(split * share, total);
     blocks = min(share, total - first_block);
   }

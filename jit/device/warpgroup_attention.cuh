@@ -70,11 +70,18 @@ struct WarpgroupAttention {
     pin(out);
   }
 
-  // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on.
+  // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on. Only the
+  // fragments that the causal edge crosses are looked at one by one.
   __device__ void mask(const AttentionParams& p, int row, int first_key) {
     const int lane_row = row + lane_index() / 4;
+    const int least = key_limit<Config>(p, row) - first_key;
+    const int limit[2] = {key_limit<Config>(p, lane_row) - first_key, key_limit<Config>(p, lane_row + 8) - first_key};
 #pragma unroll
-    for (int h = 0; h < 2; ++h) mask_row(scores, h, first_key, key_limit<Config>(p, lane_row + h * 8));
+    for (int n = 0; n < kScores; n += 2) {
+      if (n * 8 + 16 <= least) continue;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) mask_score(scores[n + i / 4][i % 4], n * 8 + i / 4 * 8 + i % 2, limit[i / 2 % 2]);
+    }
   }
 
   // Takes the scores into the running maxima; what that asks of out is left to rescale().

@@ -41,12 +41,6 @@ struct WarpgroupFlash {
   const TensorMaps& maps;
   Smem& smem;
 
-  // Where the tile is: computed at each end of its walk, not kept, since the walk has no register to spare.
-  __device__ Place place(int number) const {
-    asm volatile("" : "+r"(number));
-    return tile_place<Config>(p, number);
-  }
-
   // Blocks of keys that the tile's last row, which sees most, needs. One at least: rows that see no key mask it all.
   __device__ int block_count(const Place& place) const {
     const int last = min(place.first_row + Config::kTileM, p.q_len * Config::kPack) - 1;
@@ -93,40 +87,39 @@ struct WarpgroupFlash {
     // In the order the consumers ask: the keys of the next block before the values of this one.
     template <typename Walk>
     __device__ void load_tile(Walk& walk) {
-      const Place place = kernel.place(walk.number);
+      const Place place = tile_place<Config>(kernel.p, walk.number);
       const int blocks = kernel.block_count(place);
+      walk.announce({place, blocks});
       walk.reserve();
       load_keys(place, blocks - 1);
       load_queries(place);
-      walk.announce();
       for (int block = blocks - 1; block >= 0; --block) {
         if (block > 0) load_keys(place, block - 1);
         load_values(place, block);
       }
+      walk.next();
     }
   };
 
   struct Consumer {
     WarpgroupFlash& kernel;
     const int group;  // this warpgroup's number
-    // With two query buffers a tile's first scores are computed under the end of the tile before.
-    static constexpr bool kEarly = Config::kQueries == 2;
-    // What is read next. Of queries and keys the buffer before may still be held; of values, this one.
+    // What is read next. Of the keys, the buffer before may still be held.
     RingCursor<Config::kQueries> q;
     RingCursor<Config::kStages> k, v;
     Core core;
 
     __device__ Consumer(WarpgroupFlash& owner, int number) : kernel(owner), group(number) {}
 
-    __device__ u32 query_rows(int buffer) const {
-      return shared_address(kernel.smem.q) + buffer * Smem::kTileBytes + group * 64 * kPanelRowBytes;
+    __device__ u32 query_rows() const {
+      return shared_address(kernel.smem.q) + q.at() * Smem::kTileBytes + group * 64 * kPanelRowBytes;
     }
 
-    __device__ u32 key_rows() const { return shared_address(kernel.smem.k) + k.at() * Smem::kKeyBytes; }
+    __device__ u32 key_rows(int buffer) const { return shared_address(kernel.smem.k) + buffer * Smem::kKeyBytes; }
 
     __device__ void begin_scores() {
       k.wait_full(kernel.smem.k_ring);
-      core.begin_scores(query_rows(q.before()), key_rows());
+      core.begin_scores(query_rows(), key_rows(k.at()));
       k.next();
     }
     __device__ void begin_values(bool fresh) {
@@ -134,6 +127,10 @@ struct WarpgroupFlash {
       core.begin_values(shared_address(kernel.smem.v) + v.at() * Smem::kValueBytes, fresh);
     }
     __device__ void release_keys() { release(kernel.smem.k_ring, k.before()); }
+    __device__ void release_queries() {
+      release(kernel.smem.q_ring, q.at());
+      q.next();
+    }
     __device__ void release_values() {
       release(kernel.smem.v_ring, v.at());
       v.next();
@@ -158,8 +155,8 @@ struct WarpgroupFlash {
       core.template softmax<kMasked>(kernel.p.scale_log2);
     }
 
-    // The softmax of a block seen whole, at first without a look at its maxima; the keys are kept until that is known
-    // to do.
+    // The softmax of a block seen whole, at first without a look at its maxima. Where that does not do, its scores are
+    // computed again; the keys are kept until then.
     __device__ void softmax_unseen() {
       const float scale_log2 = kernel.p.scale_log2;
       float sum[2];
@@ -167,7 +164,7 @@ struct WarpgroupFlash {
       if (named_all(1 + group, kWarpgroup, fine)) {
         core.accept_unseen(sum);
       } else {
-        core.begin_scores(query_rows(q.before()), shared_address(kernel.smem.k) + k.before() * Smem::kKeyBytes);
+        core.begin_scores(query_rows(), key_rows(k.before()));
         core.template wait_scores<0>();
         core.template softmax<false>(scale_log2);
       }
@@ -194,25 +191,16 @@ struct WarpgroupFlash {
       core.pack_weights();
     }
 
-    // A tile's first scores. Where there is no tile (!more) they are computed all the same, from whatever the buffers
-    // hold: the assembler runs products one by one if only some paths begin them.
-    __device__ void begin_tile(bool more) {
-      const int buffer = q.at();
-      if (more) {
-        q.wait_full(kernel.smem.q_ring);
-        k.wait_full(kernel.smem.k_ring);
-      }
-      core.begin_scores(query_rows(buffer), key_rows());
-      q.next();
-      k.next();
-    }
-
-    // Everything of a tile but the last block's values; its first scores are there.
-    __device__ bool walk(const Place& place) {
-      const int first_row = place.first_row, blocks = kernel.block_count(place);
+    // A tile's out and state, not yet normalised.
+    __device__ void walk(int first_row, int blocks) {
       // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
       const int unmasked = key_limit<Config>(kernel.p, first_row + group * 64) / Config::kTileN;
       core.state = RowState();
+      q.wait_full(kernel.smem.q_ring);
+      take_turn();
+      begin_scores();
+      pass_turn();
+      core.template wait_scores<0>();
       release_keys();
       softmax<true>(first_row, blocks - 1);
       core.pack_weights();
@@ -220,29 +208,21 @@ struct WarpgroupFlash {
       int block = blocks - 2;
       for (; block >= unmasked; --block, fresh = false) step<true>(first_row, block, fresh);
       for (; block >= 0; --block, fresh = false) step<false>(first_row, block, fresh);
-      if constexpr (Config::kOwnOut) release(kernel.smem.q_ring, q.before());
-      return fresh;
-    }
-
-    // The last values, and under the tile's end the first scores of the next one, where its queries have a buffer.
-    __device__ void end_tile(bool fresh, bool more) {
-      take_turn();
+      if constexpr (Config::kOwnOut) release_queries();
       begin_values(fresh);
-      if constexpr (kEarly) begin_tile(more);
-      pass_turn();
-      core.template wait_values<kEarly ? 1 : 0>();
+      core.template wait_values<0>();
       release_values();
     }
 
     // The thread that sends rows out for its warpgroup.
     __device__ bool leader() const { return thread_index() % kWarpgroup == 0; }
 
-    // `buffer`: of the tile's queries.
-    __device__ void store(const Place& place, int buffer) {
+    // The place is read where it is needed, not kept through the walk.
+    __device__ void store(const volatile Place& at) {
+      const Place place = {at.batch, at.head, at.kv_head, at.first_row};
       core.state.finish();
       store_lse<Config>(kernel.p, place, core.state, warp_row(place.first_row));
-      const u32 rows =
-          Config::kOwnOut ? shared_address(kernel.smem.out) + group * 64 * kPanelRowBytes : query_rows(buffer);
+      const u32 rows = Config::kOwnOut ? shared_address(kernel.smem.out) + group * 64 * kPanelRowBytes : query_rows();
       if constexpr (Config::kOwnOut) {
         // The last store may still read.
         if (leader()) wait_stores_read();
@@ -256,32 +236,25 @@ struct WarpgroupFlash {
         // Only the leader knows when the store has read.
         if (leader()) wait_stores_read();
         __syncwarp();
-        release(kernel.smem.q_ring, buffer);
+        release_queries();
       }
     }
   };
 
   __device__ void produce() {
     Producer producer{*this};
-    for (ProducerWalk<Config> walk(p, smem.tickets); walk.more(); walk.next()) producer.load_tile(walk);
+    ProducerWalk<Config> walk(p, smem.tickets);
+    while (walk.more()) producer.load_tile(walk);
+    walk.announce({Place{}, 0});
   }
 
   __device__ void consume(int group) {
     Consumer consumer(*this, group);
     if (group == kConsumers - 1) consumer.pass_turn();  // the first warpgroup begins
-    ConsumerWalk<Config> walk(p, smem.tickets);
-    if constexpr (Consumer::kEarly) consumer.begin_tile(true);
-    while (walk.more()) {
-      if constexpr (!Consumer::kEarly) consumer.begin_tile(true);
-      consumer.core.template wait_scores<0>();
-      const int number = walk.number;
-      const bool fresh = consumer.walk(place(number));
-      const int buffer = consumer.q.before();
-      walk.next();
-      consumer.end_tile(fresh, walk.more());
-      consumer.store(place(number), buffer);
+    for (ConsumerWalk walk(smem.tickets); walk.more(); walk.next()) {
+      consumer.walk(walk.ticket().place.first_row, walk.ticket().blocks);
+      consumer.store(walk.ticket().place);
     }
-    if constexpr (Consumer::kEarly) consumer.core.template wait_scores<0>();
     wait_stores();
   }
 

@@ -13,6 +13,17 @@ namespace {
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr std::int64_t kMaxGrid = 2147483647;  // blocks in x, every compute capability
 
+// launch() refuses more blocks than fit; nothing else reads the number then.
+int whole(std::int64_t number) { return static_cast<int>(std::min<std::int64_t>(number, kMaxGrid)); }
+
+// The largest number of head groups, at most as many as the candidate wants, that divides all of them.
+int section_of(int order, int groups) {
+  if (order == 0 || order >= groups) return groups;
+  int section = order;
+  while (groups % section != 0) --section;
+  return section;
+}
+
 TensorStrides strides_of(const Strides& s) { return {s.batch, s.row, s.head}; }
 
 }  // namespace
@@ -35,9 +46,16 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
   p.q_len = call.problem.q_len;
   p.kv_len = call.problem.kv_len;
   p.splits = candidate.splits;
-  p.order = candidate.order;
   p.row_tiles = static_cast<int>(row_tiles(call.problem, candidate));
   p.head_groups = call.problem.q_heads / candidate.pack;
+  p.tiles = whole(std::int64_t{p.row_tiles} * p.head_groups * p.batch);
+  p.section = section_of(candidate.order, p.head_groups * p.batch);
+  p.by_splits = divisor_of(p.splits);
+  p.by_row_tiles = divisor_of(p.row_tiles);
+  p.by_section_tiles = divisor_of(whole(std::int64_t{p.section} * p.row_tiles));
+  p.by_section = divisor_of(p.section);
+  p.by_head_groups = divisor_of(p.head_groups);
+  p.by_group = divisor_of(call.problem.group());
   p.scale_log2 = call.scale * kLog2E;
   return p;
 }
