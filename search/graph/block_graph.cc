@@ -21,35 +21,6 @@ Status in_node(const BlockNode& node, const Status& status) {
 
 Status node_error(const BlockNode& node, const std::string& what) { return in_node(node, Status(Code::kOption, what)); }
 
-// Cuts dims by a map. Dimensions of size 1 stay whole: every block sees them.
-Status cut(const Dims& dims, const TileMap& map, std::size_t grid_rank, Axes* axes) {
-  if (map.grid.size() != grid_rank) {
-    return Status(Code::kShape, "a map of " + std::to_string(map.grid.size()) + " grid dimensions: expected " +
-                                    std::to_string(grid_rank) + ", as the grid has");
-  }
-  *axes = whole_axes(dims);
-  for (std::size_t at = 0; at <= grid_rank; ++at) {
-    const bool is_loop = at == grid_rank;
-    const Slice& slice = is_loop ? map.loop : map.grid[at];
-    if (slice.dim < 0) continue;
-    if (slice.dim >= static_cast<std::int64_t>(dims.size()))
-      return Status(Code::kRank, "a map to dimension " + std::to_string(slice.dim) + " of " + to_text(dims));
-    Axis& axis = (*axes)[static_cast<std::size_t>(slice.dim)];
-    if (slice.tile < 1 || slice.tile > axis.share || (!is_loop && axis.grid >= 0)) {
-      return Status(Code::kShape, "tiles of " + std::to_string(slice.tile) + " of dimension " +
-                                      std::to_string(slice.dim) + " of " + to_text(dims) + ": expected 1 to " +
-                                      std::to_string(axis.share) + ", cut by one grid dimension at most");
-    }
-    if (axis.full == 1) continue;
-    axis.tile = slice.tile;
-    axis.loop = is_loop;
-    if (is_loop) continue;
-    axis.share = slice.tile;
-    axis.grid = static_cast<int>(at);
-  }
-  return {};
-}
-
 // Whether a node of `phase` may read `input`.
 bool visible(const BlockNode& input, Phase phase) {
   if (input.phase == Phase::kBefore) return true;
@@ -67,7 +38,7 @@ Status check_load(const std::vector<TensorSpec>& operands, const BlockGraph& blo
   if (node->map.loop.dim >= 0 && node->phase != Phase::kLoop)
     return Status(Code::kOption,
                   "a load that the loop cuts stands " + std::string(name(node->phase)) + " it: expected in it");
-  return cut(operands[static_cast<std::size_t>(node->operand)].dims, node->map, block.grid.size(), &node->axes);
+  return cut_axes(operands[static_cast<std::size_t>(node->operand)].dims, node->map, block.grid.size(), &node->axes);
 }
 
 Status check_operation(const BlockGraph& block, std::size_t at, BlockNode* node) {
@@ -139,7 +110,7 @@ Status check_store(const BlockGraph& block, BlockStore* store) {
                                      "a map that the loop cuts");
   }
   Axes target;
-  Status status = cut(store->result.dims, store->map, block.grid.size(), &target);
+  Status status = cut_axes(store->result.dims, store->map, block.grid.size(), &target);
   if (!status.ok()) return status;
   bool fits = target.size() == value.axes.size();
   for (std::size_t at = 0; fits && at < target.size(); ++at) fits = fills(block, value.axes[at], target[at]);
@@ -173,6 +144,34 @@ Status check_grid(const BlockGraph& block) {
 std::string_view name(Phase phase) {
   constexpr std::string_view kNames[] = {"before", "loop", "after"};
   return kNames[static_cast<int>(phase)];
+}
+
+Status cut_axes(const Dims& dims, const TileMap& map, std::size_t grid_rank, Axes* axes) {
+  if (map.grid.size() != grid_rank) {
+    return Status(Code::kShape, "a map of " + std::to_string(map.grid.size()) + " grid dimensions: expected " +
+                                    std::to_string(grid_rank) + ", as the grid has");
+  }
+  *axes = whole_axes(dims);
+  for (std::size_t at = 0; at <= grid_rank; ++at) {
+    const bool is_loop = at == grid_rank;
+    const Slice& slice = is_loop ? map.loop : map.grid[at];
+    if (slice.dim < 0) continue;
+    if (slice.dim >= static_cast<std::int64_t>(dims.size()))
+      return Status(Code::kRank, "a map to dimension " + std::to_string(slice.dim) + " of " + to_text(dims));
+    Axis& axis = (*axes)[static_cast<std::size_t>(slice.dim)];
+    if (slice.tile < 1 || slice.tile > axis.share || (!is_loop && axis.grid >= 0)) {
+      return Status(Code::kShape, "tiles of " + std::to_string(slice.tile) + " of dimension " +
+                                      std::to_string(slice.dim) + " of " + to_text(dims) + ": expected 1 to " +
+                                      std::to_string(axis.share) + ", cut by one grid dimension at most");
+    }
+    if (axis.full == 1) continue;
+    axis.tile = slice.tile;
+    axis.loop = is_loop;
+    if (is_loop) continue;
+    axis.share = slice.tile;
+    axis.grid = static_cast<int>(at);
+  }
+  return {};
 }
 
 std::int64_t blocks(const BlockGraph& block) { return elements(block.grid); }

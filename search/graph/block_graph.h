@@ -67,6 +67,10 @@ struct BlockGraph {
 
 std::int64_t blocks(const BlockGraph& block);
 
+// The axes of a tensor under a map; fails where the map does not fit. Dimensions of size 1 stay whole: all blocks see
+// them.
+Status cut_axes(const Dims& dims, const TileMap& map, std::size_t grid_rank, Axes* axes);
+
 // All rules: known operands; tiles that fit their dimensions; operands of earlier nodes and of the right phase (an
 // accumulator's value is seen after the loop, a running maximum's also in it); shapes; every element of every result
 // written once. Fills in each node's axes and counts dims from the start. That loads see everything they should is for
@@ -86,6 +90,7 @@ class BlockBuilder {
   void store(int value, TileMap map, TensorSpec result, std::string name = "");
   void threads(ThreadPlan plan) { block_.threads = std::move(plan); }
   std::size_t results() const { return block_.stores.size(); }
+  const Status& status() const { return status_; }
   const Axes& axes(int node) const { return block_.nodes[static_cast<std::size_t>(node)].axes; }
   Status finish(BlockGraph* block);
 

@@ -64,7 +64,11 @@ Status check(TensorSpec* tensor) {
     return Status(Code::kStride, "strides " + to_text(tensor->strides) + " of dimensions " + to_text(dims) +
                                      ": expected one for each dimension, in elements, none negative");
   }
-  if (tensor->strides == row_major_strides(dims)) tensor->strides.clear();
+  const Dims row_major = row_major_strides(dims);
+  for (std::size_t at = 0; at < dims.size(); ++at) {
+    if (dims[at] == 1) tensor->strides[at] = row_major[at];  // never stepped over
+  }
+  if (tensor->strides == row_major) tensor->strides.clear();
   return {};
 }
 
