@@ -82,6 +82,13 @@ TEST(BlockGraph, Refusals) {
          b->add(Op::kAdd, {x, y});
        },
        "are cut differently (grid dimension 0 of 256; grid dimension 1 of 256)"},
+      {"inner dimensions that do not meet",
+       [](BlockBuilder* b) {
+         b->loop();
+         const int x = b->load(0, cut({{0, 64}, {}}, {1, 32})), w = b->load(1, cut({{}, {0, 32}}));
+         b->add(Op::kMatmul, {x, w});
+       },
+       "the inner dimensions are cut differently (the loop of 64; grid dimension 1 of 64)"},
       {"softmax of a part",
        [](BlockBuilder* b) {
          b->loop();

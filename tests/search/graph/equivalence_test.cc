@@ -95,6 +95,8 @@ const Mutant kMutants[] = {
     {"window off by one", kMasked, kMaskedFlash, "left=100", "left=101"},
     {"window one short", kMasked, kMaskedFlash, "left=100", "left=99"},
     {"window left out", kMasked, kMaskedFlash, "left=100 ", ""},
+    {"window off by one, nothing cut", kWindow, kWindow, "left=30", "left=31"},
+    {"window off by one the other way, nothing cut", kWindow, kWindow, "right=4", "right=3"},
     {"mask left out", kMasked, kMaskedFlash, "s = mask(a) left=100 right=0", "s = scale(a)"},
     {"cap after the softmax's scale", kSoftcap, kSoftcapFlash, "t = tanh(b)", "t = tanh(a)"},
     {"another function", kSoftcap, kSoftcapFlash, "tanh(b)", "silu(b)"},

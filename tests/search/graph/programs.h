@@ -250,6 +250,12 @@ inline const std::string kLoraFused = kLoraInputs + R"(custom(x, w, a, b) grid=[
 end
 )";
 
+inline const std::string kWindow = R"(graph 1
+x = input f16[64,64]
+m = mask(x) left=30 right=4
+y = softmax(m) dim=1
+)";
+
 inline const std::string kSquare = R"(graph 1
 x = input f16[64,64]
 w = input f16[64,64]

@@ -1,6 +1,8 @@
 // shrink_test.cc: small twins keep what makes a graph right or wrong.
 #include "search/graph/shrink.h"
 
+#include <sstream>
+
 #include "graphs.h"
 #include "programs.h"
 
@@ -24,6 +26,27 @@ const BlockNode& node_of(const BlockGraph& block, std::string_view name) {
   }
   ADD_FAILURE() << "no node " << name;
   return block.nodes[0];
+}
+
+// "2->2 64->5": each small size larger than the one before, and no larger than its original.
+void expect_in_order(const std::string& sizes) {
+  std::istringstream words(sizes);
+  std::int64_t full = 0, small = 0, last = 0;
+  for (char arrow[2]; words >> full >> arrow[0] >> arrow[1] >> small; last = small) {
+    EXPECT_GT(small, last) << sizes;
+    EXPECT_LE(small, full) << sizes;
+  }
+  EXPECT_GT(last, 0) << sizes;
+}
+
+TEST(Shrink, EverySizeStaysInItsPlace) {
+  for (const int variant : {0, 1}) {
+    expect_in_order(shrunk(kNaive, kSplit, variant).sizes);
+    expect_in_order(shrunk(kFlash, kSplit, variant).sizes);
+    expect_in_order(shrunk(kMasked, kMaskedFlash, variant).sizes);
+    expect_in_order(shrunk(kNormLinear, kNormLinearFused, variant).sizes);
+    expect_in_order(shrunk(kGated, kGatedFused, variant).sizes);
+  }
 }
 
 TEST(Shrink, SizesStayApartAndInOrder) {
@@ -77,6 +100,8 @@ TEST(Shrink, WindowsStayApartAndInside) {
   EXPECT_LT(user, program);
   EXPECT_GT(pair.a.spec(0).dims[1], program + 1);
   EXPECT_GT(user, 1);
+  const ShrunkPair plain = shrunk(kWindow, kWindow);  // nothing cuts its dimensions
+  EXPECT_GT(plain.a.spec(0).dims[0], plain.a.nodes()[0].attributes.left + 1);
 }
 
 TEST(Shrink, CountsFollowTheirDimension) {
