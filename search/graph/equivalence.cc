@@ -12,7 +12,7 @@ namespace {
 using Tensor = DenseTensor<FieldValue>;
 
 constexpr int kRounds = 2;
-constexpr double kMostWork = 5e7;  // field operations a graph, some seconds
+constexpr double kMostWork = 1e7;  // field operations of a graph in a round: about a second
 
 Status check_pairs(const char* what, const KernelGraph& a, const std::vector<int>& of_a, const KernelGraph& b,
                    const std::vector<int>& of_b) {
@@ -49,6 +49,7 @@ double work_of(const BlockGraph& block) {
 
 double work_of(const KernelGraph& graph) {
   double work = 0;
+  for (const int input : graph.inputs()) work += static_cast<double>(elements(graph.spec(input).dims));
   for (const KernelNode& node : graph.nodes()) {
     std::vector<Dims> operands;
     for (const int input : node.inputs) operands.push_back(graph.spec(input).dims);

@@ -12,6 +12,8 @@
 namespace gqa {
 namespace {
 
+constexpr std::int64_t kMostUnit = 48;  // elements of a dimension that all its cuts divide
+
 // A dimension as one load or store cuts it.
 struct Cut {
   std::int64_t full, share, tile;
@@ -136,13 +138,15 @@ class Plan {
 
   std::int64_t choose(std::int64_t size, const std::vector<Cut>& cuts, std::int64_t last) const {
     if (size == 1) return 1;
-    std::int64_t base = 1, least = cuts.empty() ? 3 + 2 * variant_ : 2 + variant_;
+    std::int64_t base = 1, largest = 1, least = cuts.empty() ? 3 + 2 * variant_ : 2 + variant_;
     bool ragged = false;
     for (const Cut& cut : cuts) {
       if (cut.one_each()) continue;
       base = std::lcm(base, unit(cut));
+      largest = std::max(largest, unit(cut));
       ragged = ragged || (cut.ragged() && !cut.misses_full() && !cut.misses_share());
     }
+    if (base > kMostUnit) base = largest;  // the other cuts get a short last tile
     if (survey_.masked.count(size)) least = std::max(least, longest_window_ + 2);
     least = std::max(least, last + 1) + (ragged ? 1 : 0);
     return std::min(size, ceil_div(least, base) * base - (ragged ? 1 : 0));

@@ -1,6 +1,8 @@
 // equivalence_test.cc: what is equal is proved equal, and no seeded mistake passes.
 #include "search/graph/equivalence.h"
 
+#include <fstream>
+
 #include "graphs.h"
 #include "programs.h"
 #include "search/graph/attention_program.h"
@@ -132,6 +134,23 @@ TEST(Equivalence, CatchesEveryMutant) {
       EXPECT_FALSE(report.difference.empty()) << mutant.what;
     }
   }
+}
+
+// The µGraph that docs/mugraph.md shows, without its remarks.
+std::string documented() {
+  std::ifstream file(GQA_DOCS "/mugraph.md");
+  std::string line, text;
+  while (std::getline(file, line) && line != "graph 1") {
+  }
+  do {
+    text += line.substr(0, line.find('#')) + "\n";
+  } while (std::getline(file, line) && line != "```");
+  return text;
+}
+
+TEST(Equivalence, TheDocumentedProgramIsAttention) {
+  const Status status = prove_equal(graph_of(kNaive), graph_of(documented()), 1, nullptr);
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 // Every candidate of the attention search is the user's graph, or is not tried.
