@@ -2,7 +2,7 @@
 // Owns: Op and what every part of the search asks about one: its name, operands, attributes, class, in what it is
 // linear, and the levels it may stand at; Attributes, the parameters of one use of it, as text.
 // Never: computes or infers shapes (shape.h does). A new operator is one line here, its shape rule in shape.cc and its
-// value in algebra.h and field.cc.
+// value in evaluate.cc and field.cc (in operators.h where it is not elementwise).
 // Threads: constants and values.
 #pragma once
 

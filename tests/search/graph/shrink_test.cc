@@ -29,23 +29,23 @@ const BlockNode& node_of(const BlockGraph& block, std::string_view name) {
 }
 
 // "2->2 64->5": each small size larger than the one before, and no larger than its original.
-void expect_in_order(const std::string& sizes) {
+bool in_order(const std::string& sizes) {
   std::istringstream words(sizes);
   std::int64_t full = 0, small = 0, last = 0;
   for (char arrow[2]; words >> full >> arrow[0] >> arrow[1] >> small; last = small) {
-    EXPECT_GT(small, last) << sizes;
-    EXPECT_LE(small, full) << sizes;
+    if (small <= last || small > full) return false;
   }
-  EXPECT_GT(last, 0) << sizes;
+  return last > 0;
 }
 
 TEST(Shrink, EverySizeStaysInItsPlace) {
   for (const int variant : {0, 1}) {
-    expect_in_order(shrunk(kNaive, kSplit, variant).sizes);
-    expect_in_order(shrunk(kFlash, kSplit, variant).sizes);
-    expect_in_order(shrunk(kMasked, kMaskedFlash, variant).sizes);
-    expect_in_order(shrunk(kNormLinear, kNormLinearFused, variant).sizes);
-    expect_in_order(shrunk(kGated, kGatedFused, variant).sizes);
+    const std::pair<const std::string&, const std::string&> pairs[] = {{kNaive, kSplit},
+                                                                       {kFlash, kSplit},
+                                                                       {kMasked, kMaskedFlash},
+                                                                       {kNormLinear, kNormLinearFused},
+                                                                       {kGated, kGatedFused}};
+    for (const auto& [a, b] : pairs) EXPECT_TRUE(in_order(shrunk(a, b, variant).sizes)) << shrunk(a, b, variant).sizes;
   }
 }
 
