@@ -1,0 +1,27 @@
+// evaluate.h: the value of a graph, in double: the reference that everything later is judged against.
+// Owns: evaluate(), at kernel level and, for custom operators, block by block and step by step as the µGraph says.
+// Never: is fast for its own sake, or knows a device.
+// Threads: pure functions.
+#pragma once
+
+#include <vector>
+
+#include "search/graph/kernel_graph.h"
+#include "search/status.h"
+
+namespace gqa {
+
+enum class Rounding : std::uint8_t {
+  kNone,     // double throughout: the reference
+  kResults,  // each operator's result is rounded to its tensor's type: what a naive run in that type gives
+};
+
+// Tensors are dense and row-major, in the order of graph.inputs() and graph.outputs(). Not-a-number and infinities
+// are as IEEE 754 has them, but for sub_max and normalize (op.h), and so for softmax.
+Status evaluate(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
+                std::vector<std::vector<double>>* outputs, Rounding rounding = Rounding::kNone);
+
+// The nearest value of a type, ties to even.
+double round_to(double value, ElementType type);
+
+}  // namespace gqa
