@@ -37,15 +37,9 @@ void write_warpgroup_config(std::ostream& out, const Candidate& candidate) {
   const auto flag = [](int value) { return value != 0 ? "true" : "false"; };
   out << "  using Scores = ::Scores;\n"
       << "  using Values = ::Values;\n"
-      << "  static constexpr bool kPingPong = " << flag(candidate.pingpong)
-      << ";  // warpgroups begin products in turn\n"
-      << "  static constexpr int kLazy = " << candidate.lazy
-      << ";       // 1: rescale rarely; 2: seldom look at maxima\n"
-      << "  static constexpr int kSchedule = " << candidate.schedule << ";\n"
-      << "  static constexpr int kResident = " << resident_blocks(candidate) << ";     // CTAs a processor holds\n"
-      << "  static constexpr int kQueries = " << candidate.queries << ";      // query buffers\n"
-      << "  static constexpr bool kOwnOut = " << flag(candidate.own_out) << ";  // else out takes the queries' place\n"
-      << "  static constexpr int kPolynomial = " << candidate.poly << ";   // of 16 exponentials\n";
+      << "  static constexpr bool kDraw = " << flag(candidate.draw) << ";  // CTAs draw the next tile\n"
+      << "  static constexpr int kResident = " << resident_blocks(candidate) << ";  // CTAs a processor holds\n"
+      << "  static constexpr bool kOwnOut = " << flag(candidate.own_out) << ";  // else out takes the queries' place\n";
 }
 
 void write_config(std::ostream& out, const Problem& problem, const Candidate& candidate) {

@@ -80,7 +80,7 @@ bool View::mappable() const {
   constexpr std::int64_t kReach = std::int64_t{1} << 40;
   for (int i = 0; i + 1 < rank; ++i) {
     // read() showed that the products fit.
-    if (size[i] > 1 && (stride[i] <= 0 || (size[i] - 1) * stride[i] >= kReach / element)) return false;
+    if (size[i] > 1 && (stride[i] < 0 || (size[i] - 1) * stride[i] >= kReach / element)) return false;
   }
   return true;
 }

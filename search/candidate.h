@@ -20,27 +20,23 @@ enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 
 // order (flash, warpgroup): how many head groups are walked together, longest query tile first. 0: all of them (best
 // balance); 1: head by head (best L2 reuse); more: as many as have their keys in L2.
-// schedule (warpgroup): 0: a CTA a tile; 1: every CTA takes each grid-th tile; 2: CTAs draw the next one.
+// draw (warpgroup): 0: CTAs take tiles in rounds, every other round backwards; 1: each draws the next one that is free.
 
 // What a field shapes.
 enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kLaunch };
 
 // X(field, text key, default, use): kCode and kWarpgroupCode shape the generated code, kLaunch only the launch;
 // kWarpgroupCode has its default in all other skeletons, whose text leaves it out.
-#define GQA_CANDIDATE_FIELDS(X)                                                                \
-  X(tile_m, "m", 64, kCode)                  /* query rows a CTA owns (packed heads count) */  \
-  X(tile_n, "n", 64, kCode)                  /* keys a step (split: keys a warp's step) */     \
-  X(warps, "warps", 4, kCode)                /* warps a CTA (warpgroup: that multiply) */      \
-  X(stages, "stages", 2, kCode)              /* KV buffers in flight */                        \
-  X(pack, "pack", 1, kCode)                  /* query heads of a group in a tile's rows */     \
-  X(pingpong, "pingpong", 0, kWarpgroupCode) /* 1: warpgroups begin products in turn */        \
-  X(schedule, "schedule", 0, kWarpgroupCode) /* of tiles, above */                             \
-  X(queries, "queries", 1, kWarpgroupCode)   /* query buffers */                               \
-  X(own_out, "out", 0, kWarpgroupCode)       /* 1: out has a buffer of its own */              \
-  X(lazy, "lazy", 0, kWarpgroupCode)         /* 1: rescale rarely; 2: seldom look at maxima */ \
-  X(poly, "poly", 0, kWarpgroupCode)         /* of 16 exponentials, on the FMA units */        \
-  X(splits, "splits", 1, kLaunch)            /* CTAs that share one row tile's keys */         \
-  X(order, "order", 0, kLaunch)              /* of tiles, above */
+#define GQA_CANDIDATE_FIELDS(X)                                                         \
+  X(tile_m, "m", 64, kCode)            /* query rows a CTA owns (packed heads count) */ \
+  X(tile_n, "n", 64, kCode)            /* keys a step (split: keys a warp's step) */    \
+  X(warps, "warps", 4, kCode)          /* warps a CTA (warpgroup: that multiply) */     \
+  X(stages, "stages", 2, kCode)        /* KV buffers in flight */                       \
+  X(pack, "pack", 1, kCode)            /* query heads of a group in a tile's rows */    \
+  X(draw, "draw", 0, kWarpgroupCode)   /* 1: CTAs draw the next tile, above */          \
+  X(own_out, "out", 0, kWarpgroupCode) /* 1: out has a buffer of its own */             \
+  X(splits, "splits", 1, kLaunch)      /* CTAs that share one row tile's keys */        \
+  X(order, "order", 0, kLaunch)        /* of tiles, above */
 
 struct Candidate {
   Skeleton skeleton = Skeleton::kFlash;

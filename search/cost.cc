@@ -178,7 +178,7 @@ double warpgroup_step(const Model& m) {
 // Tiles of equal work run in rounds; under a causal mask the longest start first and the short ones fill the gaps.
 double warpgroup_seconds(const Model& m) {
   const double step = warpgroup_step(m);
-  const double turn = kTileTurn + (m.launch.persistent ? 0 : kStoreHidden) - (m.c.own_out != 0 ? kStoreHidden : 0);
+  const double turn = kTileTurn - (m.c.own_out != 0 ? kStoreHidden : 0);
   const double each = m.blocks() / m.processors(), average = m.steps.average * step + turn;
   const double longest_tile = m.steps.most * step + turn;
   const double tail = (m.c.order == 0 ? 0.25 : 0.5) * m.steps.average * step;

@@ -17,6 +17,8 @@ constexpr int kMostSplitRows = 64;
 constexpr int kTilesThatNeedNoPacking = 16;
 constexpr int kWarpgroupRows = 64;      // of a wgmma
 constexpr int kMostWgmmaColumns = 256;  // of a wgmma
+constexpr int kWgmmaOperands = 30;      // registers beside a wgmma's accumulators
+constexpr int kBlockReserve = 1024;     // bytes of shared memory the driver takes for each block
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
 std::string number(std::int64_t value) { return grouped(value); }
@@ -58,11 +60,7 @@ struct FieldRange {
   int least, most;
 };
 constexpr FieldRange kWarpgroupRanges[] = {
-    {"stages", &Candidate::stages, 1, 4},     {"overlap", &Candidate::overlap, 0, 1},
-    {"pingpong", &Candidate::pingpong, 0, 1}, {"schedule", &Candidate::schedule, 0, 2},
-    {"queries", &Candidate::queries, 1, 2},   {"out", &Candidate::own_out, 0, 1},
-    {"lazy", &Candidate::lazy, 0, 1},         {"poly", &Candidate::poly, 0, 16},
-};
+    {"stages", &Candidate::stages, 1, 4}, {"draw", &Candidate::draw, 0, 1}, {"out", &Candidate::own_out, 0, 1}};
 
 std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192) {
@@ -80,8 +78,6 @@ std::string wrong_for_warpgroup(const Candidate& c) {
     return std::string(range.what) + "=" + number(given) + ": warpgroup has " + number(range.least) + " to " +
            number(range.most);
   }
-  if (c.pingpong != 0 && consumers(c) == 1)
-    return "pingpong=1: 64 rows are one warpgroup's, which has no other to wait for";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";
@@ -145,7 +141,7 @@ std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
     return "warpgroup needs wgmma, which only " + std::string(kWgmmaArch) + " has; the device is " + device.arch;
   }
   if (p.align != 16) return "rows aligned to " + number(p.align) + " bytes: the copy engine needs 16";
-  if (!p.tma) return "strides that no tensor map can express: the copy engine needs them positive and below 2^40 bytes";
+  if (!p.tma) return "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes";
   return "";
 }
 
@@ -155,13 +151,28 @@ std::string over_shared_memory(const LaunchPlan& launch, const DeviceSpec& devic
          number(device.smem_per_block);
 }
 
-// The producer gives most of its registers to the consumers; three share what two have.
+// jit/device/warpgroup_flash.cuh: the producer gives most of its registers to the consumers; three share what two have.
+constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
+
 std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
-  if (std::string reason = over_shared_memory(plan(p, c), device); !reason.empty()) return reason;
-  const int needed = registers(p, c), most = consumers(c) == 3 ? 160 : 240;
-  if (needed <= most) return "";
-  return "needs about " + number(needed) + " registers a consumer thread, " + number(consumers(c)) +
-         " consumer warpgroups leave it " + number(most);
+  const LaunchPlan launch = plan(p, c);
+  if (std::string reason = over_shared_memory(launch, device); !reason.empty()) return reason;
+  const std::int64_t together = launch.resident * (launch.shared_memory + kBlockReserve);
+  if (together > device.smem_per_processor) {
+    return number(launch.resident) + " blocks a processor need " + number(together) +
+           " bytes of shared memory, it has " + number(device.smem_per_processor);
+  }
+  const int needed = registers(p, c), most = consumer_registers(consumers(c));
+  if (needed > most) {
+    return "needs about " + number(needed) + " registers a consumer thread, " + number(consumers(c)) +
+           " consumer warpgroups leave it " + number(most);
+  }
+  // The accumulators of one wgmma must fit what a thread is launched with.
+  const int launched = device.registers_per_processor / (launch.threads * launch.resident);
+  if (const int least = std::max(p.head_dim_v, c.tile_n) / 2 + kWgmmaOperands; least > launched) {
+    return "a wgmma needs about " + number(least) + " registers, a thread is launched with " + number(launched);
+  }
+  return "";
 }
 
 std::string over_cuda_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {

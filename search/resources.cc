@@ -7,7 +7,6 @@ namespace gqa {
 namespace {
 
 constexpr int kProducerThreads = 128;
-constexpr int kOneTile = 0, kDynamic = 2;  // Candidate::schedule
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -33,16 +32,16 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
   const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : 8;
-  const std::int64_t rows = 2LL * c.tile_m * c.queries * (c.own_out ? query : std::max(query, value)) + out;
+  const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? query : std::max(query, value)) + out;
   const std::int64_t stage = 2LL * c.tile_n * (query + value);
-  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 40;
+  const std::int64_t barriers = 16LL * (1 + 2 * c.stages + 2) + 40;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
 // jit/device/warpgroup_attention.cuh: a consumer thread's share of 64 rows of out and scores as float32, the weights
 // packed by two, and running state, addresses, loop counters.
 int warpgroup_registers(const Problem& p, const Candidate& c) {
-  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 30;
+  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28;
 }
 
 }  // namespace
@@ -87,9 +86,9 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   launch.threads = candidate.warps * 32;
   if (candidate.skeleton == Skeleton::kWarpgroup) {
     launch.threads += kProducerThreads;
-    launch.persistent = candidate.schedule != kOneTile;
+    launch.persistent = true;
     launch.resident = resident_blocks(candidate);
-    launch.counters = candidate.schedule == kDynamic ? 1 : 0;
+    launch.counters = candidate.draw;
   }
   launch.shared_memory = shared_memory(problem, candidate);
   if (candidate.skeleton == Skeleton::kSplit && candidate.splits > 1) {

@@ -75,14 +75,16 @@ constexpr Tile kSplitTiles[] = {
 };
 
 struct WarpgroupTile {
-  int m, n, stages, pingpong, schedule, queries, own_out, lazy, poly;
+  int m, n, stages, own_out;
 };
 
-// A producer warp and m / 64 consumer warpgroups, a CTA a processor.
+// m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
+// no head dim wins with is not here (docs/performance.md).
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {128, 128, 2, 1, 2, 1, 1, 1, 0}, {128, 128, 2, 1, 0, 1, 1, 1, 0}, {192, 80, 2, 1, 2, 1, 1, 1, 0},
-    {192, 128, 2, 1, 2, 1, 1, 1, 0}, {128, 80, 2, 1, 2, 1, 0, 1, 0},  {128, 64, 2, 1, 2, 1, 0, 1, 0},
-    {64, 128, 2, 0, 0, 1, 1, 1, 0},
+    {192, 128, 3, 1}, {192, 128, 2, 1}, {192, 112, 2, 1}, {192, 96, 2, 1},  {192, 80, 2, 1},  {192, 64, 3, 1},
+    {128, 192, 2, 1}, {128, 128, 3, 1}, {128, 128, 2, 1}, {128, 112, 2, 1}, {128, 112, 2, 0}, {128, 96, 2, 1},
+    {128, 80, 2, 1},  {128, 80, 2, 0},  {128, 64, 2, 1},  {128, 64, 2, 0},  {64, 128, 2, 0},  {64, 96, 3, 0},
+    {64, 80, 2, 0},   {64, 64, 3, 0},   {64, 64, 2, 0},
 };
 
 // The host: one thread a tile, no pipeline.
@@ -135,14 +137,10 @@ void add_flash(const Problem& p, const Tile& tile, const DeviceSpec& device, std
   }
 }
 
-Candidate candidate_of(const WarpgroupTile& tile, int pack) {
-  Candidate c = candidate_of(Skeleton::kWarpgroup, {tile.m, tile.n, tile.m / 16, tile.stages}, pack);
-  c.pingpong = tile.pingpong;
-  c.schedule = tile.schedule;
-  c.queries = tile.queries;
+Candidate candidate_of(const WarpgroupTile& tile, int pack, int draw) {
+  Candidate c = candidate_of(Skeleton::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16, tile.stages}, pack);
+  c.draw = draw;
   c.own_out = tile.own_out;
-  c.lazy = tile.lazy;
-  c.poly = tile.poly;
   return c;
 }
 
@@ -160,11 +158,13 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
                    std::vector<Candidate>* found) {
   const bool few_rows = p.q_len < 4 * tile.m && p.group() > 1 && 64 % p.group() == 0;
   for (const int pack : {1, few_rows ? p.group() : 0}) {
-    if (pack == 0) continue;
-    Candidate c = candidate_of(tile, pack);
-    found->push_back(c);
-    c.order = heads_in_l2(p, c, device);
-    if (c.order != 0) found->push_back(c);
+    for (const int draw : {0, 1}) {
+      if (pack == 0) continue;
+      Candidate c = candidate_of(tile, pack, draw);
+      found->push_back(c);
+      c.order = heads_in_l2(p, c, device);
+      if (c.order != 0) found->push_back(c);
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 // schedule.cuh: which tiles a CTA works on, one after the other.
-// Owns: the three ways to hand out tile numbers: one a CTA, every gridDim-th, or the next one free, drawn from a
-// counter in the workspace. Never: touches tensors. Threads: one producer thread draws; consumers read what it drew
+// Owns: the two ways to hand out tile numbers: rounds over the grid, or (kDraw) the next one free, drawn from a counter
+// in the workspace. Never: touches tensors. Threads: one producer thread draws; consumers read what it drew
 // from a ring of tickets.
 #pragma once
 
@@ -9,12 +9,10 @@
 
 namespace gqa {
 
-enum Schedule { kOneTile = 0, kStatic = 1, kDynamic = 2 };
-
-// kStatic: round by round over the processors, every other round backwards, so that who began with a long tile ends
+// Round by round over the processors, every other round backwards, so that who began with a long tile ends
 // with a short one. The kResident CTAs of a processor, which start one grid's share apart, take its rounds in turn.
 template <typename Config>
-__device__ inline int static_tile(int turn) {
+__device__ inline int round_tile(int turn) {
   const int processors = gridDim.x / Config::kResident, first = blockIdx.x % processors;
   const int round = blockIdx.x / processors + turn * Config::kResident;
   return round * processors + (round % 2 == 0 ? first : processors - 1 - first);
@@ -22,7 +20,7 @@ __device__ inline int static_tile(int turn) {
 
 template <typename Config>
 __device__ inline int first_tile() {
-  return Config::kSchedule == kStatic ? static_tile<Config>(0) : blockIdx.x;
+  return Config::kDraw ? blockIdx.x : round_tile<Config>(0);
 }
 
 // A tile on its way from the producer to the consumers, who have no time for the arithmetic.
@@ -45,7 +43,7 @@ struct ProducerWalk {
   Tickets& tickets;
   RingCursor<kTickets> cursor;
   int number = first_tile<Config>();
-  int turn = 0;  // kStatic
+  int turn = 0;
   int reserved = 0;
 
   __device__ ProducerWalk(const AttentionParams& params, Tickets& shared) : p(params), tickets(shared) {}
@@ -53,14 +51,15 @@ struct ProducerWalk {
   __device__ bool more() const { return number < p.tiles; }
 
   __device__ void reserve() {
-    if constexpr (Config::kSchedule == kOneTile) reserved = p.tiles;
-    if constexpr (Config::kSchedule == kStatic) reserved = static_tile<Config>(++turn);
-    if constexpr (Config::kSchedule == kDynamic) reserved = atomicAdd(p.counters, 1u);
+    if constexpr (Config::kDraw)
+      reserved = atomicAdd(p.counters, 1u);
+    else
+      reserved = round_tile<Config>(++turn);
   }
 
   // Every CTA draws until it draws past the end, once: the last of those draws puts the counter back to zero.
   __device__ void next() {
-    if constexpr (Config::kSchedule == kDynamic) {
+    if constexpr (Config::kDraw) {
       if (reserved == p.tiles - 1) *p.counters = 0;
       reserved += gridDim.x;
     }

@@ -1,14 +1,13 @@
 // warpgroup_attention.cuh: the attention core of one warpgroup: 64 query rows against kTileN keys a step, by wgmma.
 // Owns: the accumulators, and the pieces of a step: scores, softmax, weights, second product. The products run
 // asynchronously; who calls decides what runs under what. Rabe & Staats 2021; Shah et al., "FlashAttention-3", 2024.
-// Never: waits for memory; warpgroup_flash.cuh does.
+// Never: waits for memory; warpgroup_consumer.cuh does.
 // Threads: the 128 threads of a warpgroup; a quad of lanes holds a row, as in warp_attention.cuh.
 #pragma once
 
-#include "exponent.cuh"
 #include "rows.cuh"
 #include "softmax.cuh"
-#include "wgmma.cuh"
+#include "warpgroup_smem.cuh"
 
 namespace gqa {
 
@@ -23,8 +22,7 @@ template <typename Config>
 struct WarpgroupAttention {
   static constexpr int kScores = Config::kTileN / 8;
   static constexpr int kOuts = Config::kHeadDimV / 8;
-  static constexpr int kQueryPanel = Config::kTileM * kPanelRowBytes;  // bytes between panels
-  static constexpr int kKeyPanel = Config::kTileN * kPanelRowBytes;
+  using Smem = WarpgroupSmem<Config>;
 
   float scores[kScores][4];
   float out[kOuts][4];
@@ -41,15 +39,15 @@ struct WarpgroupAttention {
 #pragma unroll
     for (int d = 0; d < Config::kHeadDim / 16; ++d) {
       const int panel = d / 4, inside = d % 4 * 32;
-      Config::Scores::multiply(scores, advance(q, panel * kQueryPanel + inside), advance(k, panel * kKeyPanel + inside),
-                               d != 0);
+      Config::Scores::multiply(scores, advance(q, panel * Smem::kQueryPanel + inside),
+                               advance(k, panel * Smem::kKeyPanel + inside), d != 0);
     }
     wgmma_commit();
   }
 
   // out += weights v, begun; `fresh`: out = weights v.
   __device__ void begin_values(u32 values, bool fresh) {
-    const u64 v = operand(values, kKeyPanel);
+    const u64 v = operand(values, Smem::kKeyPanel);
     pin(out);
     wgmma_fence();
 #pragma unroll
@@ -84,24 +82,39 @@ struct WarpgroupAttention {
     }
   }
 
-  // Takes the scores into the running maxima; what that asks of out is left to rescale().
-  __device__ void raise_maxima(float scale_log2) {
+  // The softmax of a block under its own maxima. Where no maximum of the warp's grew by kSlack, the old ones serve and
+  // out needs no rescaling.
+  __device__ void softmax(float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
-    rescaling = true;
-    if constexpr (Config::kLazy > 0) {
-      const float limit = kSlack / scale_log2;
-      rescaling =
-          __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
-    }
+    const float limit = kSlack / scale_log2;
+    rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
     factor[0] = factor[1] = 1;
     if (rescaling) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) factor[h] = state.raise(highest[h], h, scale_log2);
     }
+    const float shift[2] = {state.shift(0, scale_log2), state.shift(1, scale_log2)};
+    float sum[2];
+    exponentiate(shift, scale_log2, sum);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) state.sum[h] = state.sum[h] * factor[h] + sum[h];
   }
 
-  // Scores to exponentials relative to the shifts; their sums.
-  template <bool kMasked>
+  // The same under the maxima of the blocks before, without a look at the scores. In a lane where that does not do (a
+  // weight near float16's end, or a row that has seen no key: its shift is -inf) the answer is false: the scores are
+  // lost and must be computed again, by the whole warpgroup.
+  __device__ bool exponentiate_unseen(float scale_log2, float (&sum)[2]) {
+    const float shift[2] = {state.maximum[0] * scale_log2, state.maximum[1] * scale_log2};
+    exponentiate(shift, scale_log2, sum);
+    return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
+  }
+  __device__ void accept_unseen(const float (&sum)[2]) {
+    state.sum[0] += sum[0];
+    state.sum[1] += sum[1];
+    rescaling = false;
+  }
+
+  // Scores to exponentials relative to the shifts; their sums, each in two chains, since one would wait for itself.
   __device__ void exponentiate(const float (&shift)[2], float scale_log2, float (&sum)[2]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -109,41 +122,15 @@ struct WarpgroupAttention {
 #pragma unroll
       for (int n = 0; n < kScores; ++n) {
 #pragma unroll
-        for (int c = 2 * h; c < 2 * h + 2; ++c) {
-          const float x = fmaf(scores[n][c], scale_log2, -shift[h]);
-          const bool by_polynomial = !kMasked && (2 * n + c % 2) % 16 < Config::kPolynomial;
-          scores[n][c] = by_polynomial ? exp2_polynomial(x) : exp2_approx(x);
-          part[c % 2] += scores[n][c];
+        for (int c = 0; c < 2; ++c) {
+          float& score = scores[n][2 * h + c];
+          score = exp2_approx(fmaf(score, scale_log2, -shift[h]));
+          part[c] += score;
         }
       }
       sum[h] = part[0] + part[1];
     }
     finish_before_waiting(sum[0] + sum[1]);
-  }
-
-  // Scores to exponentials under their own maxima.
-  template <bool kMasked>
-  __device__ void softmax(float scale_log2) {
-    raise_maxima(scale_log2);
-    const float shift[2] = {state.shift(0, scale_log2), state.shift(1, scale_log2)};
-    float sum[2];
-    exponentiate<kMasked>(shift, scale_log2, sum);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) state.sum[h] = state.sum[h] * factor[h] + sum[h];
-  }
-
-  // Scores to exponentials under the maxima of the blocks before, without a look at the scores. In a lane where that
-  // does not do (a weight near float16's end, or a row that has seen no key: its shift is -inf) the answer is false:
-  // the scores are lost and must be computed again, by the whole warpgroup.
-  __device__ bool exponentiate_unseen(float scale_log2, float (&sum)[2]) {
-    const float shift[2] = {state.maximum[0] * scale_log2, state.maximum[1] * scale_log2};
-    exponentiate<false>(shift, scale_log2, sum);
-    return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
-  }
-  __device__ void accept_unseen(const float (&sum)[2]) {
-    state.sum[0] += sum[0];
-    state.sum[1] += sum[1];
-    rescaling = false;
   }
 
   // The accumulators' layout is the A operand's.

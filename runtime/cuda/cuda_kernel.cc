@@ -103,8 +103,9 @@ Status CudaKernel::launch(const Call& call) const {
 
 // A persistent kernel's CTAs fill the device once and walk the tiles.
 unsigned CudaKernel::grid(const LaunchPlan& plan) const {
-  const std::int64_t most = plan.persistent ? shared_->processors : plan.blocks;
-  return static_cast<unsigned>(std::min(plan.blocks, most));
+  if (!plan.persistent) return static_cast<unsigned>(plan.blocks);
+  const std::int64_t processors = (plan.blocks + plan.resident - 1) / plan.resident;
+  return static_cast<unsigned>(std::min<std::int64_t>(processors, shared_->processors) * plan.resident);
 }
 
 Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const {

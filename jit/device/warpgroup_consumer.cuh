@@ -1,0 +1,133 @@
+// warpgroup_consumer.cuh: a warpgroup's walk over the keys of its 64 query rows.
+// Owns: its side of the rings, and what runs under what: the values of one block under the softmax of the next, the
+// store of a tile under the walk of the next.
+// Never: computes (warpgroup_attention.cuh does) or loads.
+// Threads: the 128 threads of a warpgroup.
+#pragma once
+
+#include "epilogue.cuh"
+#include "warpgroup_attention.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct WarpgroupConsumer {
+  using Smem = WarpgroupSmem<Config>;
+
+  const AttentionParams& p;
+  const TensorMaps& maps;
+  Smem& smem;
+  const int group;  // this warpgroup's number
+  RingCursor<1> q;
+  RingCursor<Config::kStages> k, v;  // what is read next; of the keys, the buffer before may still be held
+  WarpgroupAttention<Config> core;
+
+  __device__ u32 query_rows() const { return shared_address(smem.q) + group * 64 * kPanelRowBytes; }
+  __device__ u32 key_rows(int buffer) const { return shared_address(smem.k) + buffer * Smem::kKeyBytes; }
+  __device__ int warp_row(int first_row) const {
+    return first_row + group * 64 + thread_index() % kWarpgroup / 32 * 16;
+  }
+
+  __device__ void begin_scores() {
+    k.wait_full(smem.k_ring);
+    core.begin_scores(query_rows(), key_rows(k.at()));
+    k.next();
+  }
+  __device__ void begin_values(bool fresh) {
+    v.wait_full(smem.v_ring);
+    core.begin_values(shared_address(smem.v) + v.at() * Smem::kValueBytes, fresh);
+  }
+  __device__ void release_keys() { release(smem.k_ring, k.before()); }
+  __device__ void release_values() {
+    release(smem.v_ring, v.at());
+    v.next();
+  }
+  __device__ void release_queries() {
+    release(smem.q_ring, 0);
+    q.next();
+  }
+
+  __device__ void softmax_masked(int first_row, int block) {
+    core.mask(p, warp_row(first_row), block * Config::kTileN);
+    core.softmax(p.scale_log2);
+  }
+
+  // The softmax of a block seen whole, at first without a look at its maxima. Where that does not do, its scores are
+  // computed again; the keys are kept until then.
+  __device__ void softmax_unseen() {
+    float sum[2];
+    const bool fine = core.exponentiate_unseen(p.scale_log2, sum);
+    if (named_all(1 + group, kWarpgroup, fine)) {
+      core.accept_unseen(sum);
+    } else {
+      core.begin_scores(query_rows(), key_rows(k.before()));
+      core.template wait_scores<0>();
+      core.softmax(p.scale_log2);
+    }
+    release_keys();
+  }
+
+  // This block's scores and the values of the block before, begun together; the values run under the softmax. Then out
+  // and weights are up to date. `fresh`: nothing is in out yet.
+  template <bool kMasked>
+  __device__ void step(int first_row, int block, bool fresh) {
+    begin_scores();
+    begin_values(fresh);
+    core.template wait_scores<1>();
+    if constexpr (kMasked) {
+      release_keys();
+      softmax_masked(first_row, block);
+    } else {
+      softmax_unseen();
+    }
+    core.template wait_values<0>();
+    release_values();
+    core.rescale();
+    core.pack_weights();
+  }
+
+  // A tile's out and state, not yet normalised.
+  __device__ void walk(int first_row, int blocks) {
+    // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
+    const int unmasked = key_limit<Config>(p, first_row + group * 64) / Config::kTileN;
+    core.state = RowState();
+    q.wait_full(smem.q_ring);
+    begin_scores();
+    core.template wait_scores<0>();
+    release_keys();
+    softmax_masked(first_row, blocks - 1);
+    core.pack_weights();
+    bool fresh = true;
+    int block = blocks - 2;
+    for (; block >= unmasked; --block, fresh = false) step<true>(first_row, block, fresh);
+    for (; block >= 0; --block, fresh = false) step<false>(first_row, block, fresh);
+    if constexpr (Config::kOwnOut) release_queries();
+    begin_values(fresh);
+    core.template wait_values<0>();
+    release_values();
+  }
+
+  // The place is read only here, not kept through the walk.
+  __device__ void store(const volatile Place& at) {
+    const Place place = {at.batch, at.head, at.kv_head, at.first_row};
+    const bool leader = thread_index() % kWarpgroup == 0;
+    core.state.finish();
+    store_lse<Config>(p, place, core.state, warp_row(place.first_row));
+    const u32 rows = Config::kOwnOut ? shared_address(smem.out) + group * 64 * kPanelRowBytes : query_rows();
+    if constexpr (Config::kOwnOut) {
+      if (leader) wait_stores_read();  // of the tile before
+      named_sync(1 + group, kWarpgroup);
+    }
+    write_out<Config>(core.out, core.state, rows);
+    fence_async();
+    named_sync(1 + group, kWarpgroup);
+    if (leader) send_out<Config>(rows, maps.out, place, place.first_row + group * 64);
+    if constexpr (!Config::kOwnOut) {
+      if (leader) wait_stores_read();
+      __syncwarp();
+      release_queries();
+    }
+  }
+};
+
+}  // namespace gqa

@@ -1,0 +1,75 @@
+// warpgroup_producer.cuh: the thread that keeps the copy engine busy.
+// Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for.
+// Never: touches what it loads.
+// Threads: one.
+#pragma once
+
+#include "tma.cuh"
+#include "warpgroup_smem.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct WarpgroupProducer {
+  using Smem = WarpgroupSmem<Config>;
+
+  const AttentionParams& p;
+  const TensorMaps& maps;
+  Smem& smem;
+  RingCursor<1> q;
+  RingCursor<Config::kStages> k, v;
+
+  __device__ void load_queries(const Place& place) {
+    q.wait_empty(smem.q_ring);
+    barrier_arrive_expect(q.full(smem.q_ring), Smem::kQueryBytes);
+#pragma unroll
+    for (int panel = 0; panel < panels(Config::kHeadDim); ++panel)
+      load_box(shared_address(smem.q) + panel * Smem::kQueryPanel, maps.q, q.full(smem.q_ring), panel * kPanelColumns,
+               0, place.first_row / Config::kPack, place.head / Config::kPack, place.batch);
+    q.next();
+  }
+
+  template <int kColumns>
+  __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block) {
+    barrier_arrive_expect(full, panels(kColumns) * Smem::kKeyPanel);
+#pragma unroll
+    for (int panel = 0; panel < panels(kColumns); ++panel)
+      load_box(shared_address(buffer) + panel * Smem::kKeyPanel, map, full, panel * kPanelColumns,
+               block * Config::kTileN, place.kv_head, place.batch);
+  }
+
+  __device__ void load_keys(const Place& place, int block) {
+    k.wait_empty(smem.k_ring);
+    load_block<Config::kHeadDim>(smem.k[k.at()], maps.k, k.full(smem.k_ring), place, block);
+    k.next();
+  }
+
+  __device__ void load_values(const Place& place, int block) {
+    v.wait_empty(smem.v_ring);
+    load_block<Config::kHeadDimV>(smem.v[v.at()], maps.v, v.full(smem.v_ring), place, block);
+    v.next();
+  }
+
+  // Blocks of keys that the tile's last row, which sees most, needs. One at least: rows that see no key mask it all.
+  __device__ int block_count(const Place& place) const {
+    const int last = min(place.first_row + Config::kTileM, p.q_len * Config::kPack) - 1;
+    return max(1, (key_limit<Config>(p, last) + Config::kTileN - 1) / Config::kTileN);
+  }
+
+  // In the order the consumers ask: the keys of the next block before the values of this one.
+  __device__ void load_tile(ProducerWalk<Config>& walk) {
+    const Place place = tile_place<Config>(p, walk.number);
+    const int blocks = block_count(place);
+    walk.announce({place, blocks});
+    walk.reserve();
+    load_keys(place, blocks - 1);
+    load_queries(place);
+    for (int block = blocks - 1; block >= 0; --block) {
+      if (block > 0) load_keys(place, block - 1);
+      load_values(place, block);
+    }
+    walk.next();
+  }
+};
+
+}  // namespace gqa

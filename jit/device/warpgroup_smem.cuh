@@ -1,0 +1,35 @@
+// warpgroup_smem.cuh: the shared-memory plan of the warpgroup skeleton; search/resources.cc counts the same bytes.
+// Owns: WarpgroupSmem: swizzled panels of 64 columns for queries, keys, values and finished rows, and the rings that
+// hand them over.
+// Never: moves anything.
+// Threads: shared by a CTA; who may touch what is the rings' business.
+#pragma once
+
+#include "schedule.cuh"
+#include "wgmma.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct WarpgroupSmem {
+  // Bytes from one panel of a tile to the next.
+  static constexpr int kQueryPanel = Config::kTileM * kPanelRowBytes;
+  static constexpr int kKeyPanel = Config::kTileN * kPanelRowBytes;
+
+  static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
+  static constexpr int kOutBytes = panels(Config::kHeadDimV) * kQueryPanel;
+  static constexpr int kKeyBytes = panels(Config::kHeadDim) * kKeyPanel;
+  static constexpr int kValueBytes = panels(Config::kHeadDimV) * kKeyPanel;
+  // Without a buffer of its own, finished rows of out take the place of the queries.
+  static constexpr int kTileBytes = Config::kOwnOut || kQueryBytes > kOutBytes ? kQueryBytes : kOutBytes;
+
+  alignas(1024) char q[kTileBytes];
+  alignas(1024) char k[Config::kStages][kKeyBytes];
+  alignas(1024) char v[Config::kStages][kValueBytes];
+  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes : 8];
+  Ring<1> q_ring;
+  Ring<Config::kStages> k_ring, v_ring;
+  Tickets tickets;
+};
+
+}  // namespace gqa
