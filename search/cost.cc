@@ -21,13 +21,23 @@ constexpr double kMemoryLatency = 0.46e-6;     // s
 constexpr double kLaunch = 2.2e-6;             // s
 constexpr double kProlog = 3.4e-6;             // s: queries and the first keys arrive, the last rows leave
 constexpr double kArrive = 4.4e-6;             // s: fence, counter, first partials
-// Warpgroup, from published figures of kernels of its kind until its own are fitted.
-constexpr double kExponentialsAClock = 16;  // of a processor
-constexpr double kSoftmaxExposed = 0.6;  // share of the shorter of softmax and products that the longer does not hide
-constexpr double kSoftmaxExposedAlone = 0.9;  // with a single consumer
-constexpr double kTileTurn = 1.5e-6;          // s between a CTA's tiles that the next one's loads do not hide
-constexpr double kStoreHidden = 0.5e-6;       // s less where out has a buffer of its own
-constexpr int kBlockReserve = 1024;           // bytes of shared memory the driver takes for each block
+// Warpgroup, fitted to 819 timed candidates of 30 shapes on an H200; clocks of a processor.
+constexpr double kWarpgroupClock = 1.75e9;        // Hz
+constexpr double kProductsShare = 0.92;           // of the time that the data sheet's rate gives
+constexpr double kClocksAnExponential = 0.071;    // its share of the special-function units
+constexpr double kExposed[] = {1.0, 0.41, 0.33};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
+constexpr double kStep = 255, kStepAWarpgroup = 35;
+constexpr double kThirdStage = 0.987;  // of a step, where there is one
+constexpr double kTurn = 1670;         // from tile to tile: first scores, last values, out
+constexpr double kTurnAKey = 0.0316;   // times the widths of a key and a value
+constexpr double kTurnAnOutput = 6.3;  // times head_dim_v and warpgroups
+constexpr double kTurnInPlace = 734;   // without a buffer for out
+constexpr double kDraw = 495;
+constexpr double kBesideAnother = 0.70;      // of its time a CTA takes that shares its processor
+constexpr double kTail = 0.043;              // of an average tile, at the end
+constexpr double kL2BytesAClock = 42;        // of a processor
+constexpr double kWarpgroupLaunch = 2.7e-6;  // s
+constexpr int kBlockReserve = 1024;          // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
 // What a tile's keys cost. Steps differ between tiles only under a causal mask.
@@ -166,27 +176,35 @@ double flash_seconds(const Model& m) {
   return kLaunch + longest + kProlog * (1 + (waves - 1) / m.resident);
 }
 
-// A step of all consumers: the exponentials of one run under the products of another, but not wholly.
+// A step of all a CTA's warpgroups, clocks: the exponentials of one run under the products of another, but not wholly.
 double warpgroup_step(const Model& m) {
   const double scores = double{1} * m.c.tile_m * m.c.tile_n;
-  const double products = 2 * scores * m.width() / (m.device.wgmma_flops / m.processors() / kClock);
-  const double softmax = scores / kExponentialsAClock;
-  const double exposed = m.c.tile_m == 64 ? kSoftmaxExposedAlone : kSoftmaxExposed;
-  return (std::max(products, softmax) + exposed * std::min(products, softmax)) / kClock;
+  const int warpgroups = m.c.tile_m / 64;
+  const double rate = m.device.wgmma_flops / m.processors() / kWarpgroupClock;
+  const double products = kProductsShare * 2 * scores * m.width() / rate, softmax = scores * kClocksAnExponential;
+  const double busy = std::max(products, softmax) + kExposed[warpgroups - 1] * std::min(products, softmax);
+  return (busy + kStep + kStepAWarpgroup * warpgroups) * (m.c.stages > 2 ? kThirdStage : 1);
 }
 
-// Tiles of equal work run in rounds; under a causal mask the longest start first and the short ones fill the gaps.
+// From a tile's last step to the first of the next.
+double warpgroup_turn(const Model& m) {
+  const double keys = kTurnAKey * m.c.tile_n * m.width();
+  const double outputs = kTurnAnOutput * m.p.head_dim_v * (m.c.tile_m / 64);
+  return kTurn + keys + outputs + (m.c.own_out != 0 ? 0 : kTurnInPlace);
+}
+
+// Tiles of equal work run in rounds; under a causal mask long and short ones even out.
 double warpgroup_seconds(const Model& m) {
-  const double step = warpgroup_step(m);
-  const double turn = kTileTurn - (m.c.own_out != 0 ? kStoreHidden : 0);
-  const double each = m.blocks() / m.processors(), average = m.steps.average * step + turn;
-  const double longest_tile = m.steps.most * step + turn;
-  const double tail = (m.c.order == 0 ? 0.25 : 0.5) * m.steps.average * step;
-  const double compute = m.p.causal() ? std::max(each * average + tail, longest_tile) : std::ceil(each) * longest_tile;
-  const double l2 = m.blocks() * m.steps.average * 2 * m.c.tile_n * m.width() /
-                    (std::min(m.blocks(), m.processors()) * kL2BytesAProcessor);
-  const double memory = memory_seconds(m, bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes());
-  return kLaunch + kProlog + std::max({compute, l2, memory});
+  const double step = warpgroup_step(m), turn = warpgroup_turn(m);
+  const double share = m.launch.resident > 1 ? kBesideAnother : 1;
+  const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
+  const double work = m.p.causal() ? share * each * (m.steps.average * step + turn) + kTail * m.steps.average * step
+                                   : share * std::ceil(each) * longest;
+  const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
+  const double kv_tile = 2.0 * m.c.tile_n * (padded_columns(m.p.head_dim) + padded_columns(m.p.head_dim_v));
+  const double l2 = m.blocks() * m.steps.average * kv_tile / std::min(m.blocks(), m.processors()) / kL2BytesAClock;
+  const double memory = (bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
+  return kWarpgroupLaunch + std::max(std::max(compute, l2) / kWarpgroupClock, memory);
 }
 
 // Across the block's warps in shared memory, then across blocks through L2 by the last to arrive.

@@ -42,7 +42,7 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m gqa.bench", description="gqa beside PyTorch's attention, in one run")
     spec = "such as b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"
     parser.add_argument("--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}")
-    parser.add_argument("--grid", choices=("prefill", "decode", "all"), default="all", help="else this grid (all)")
+    parser.add_argument("--grid", choices=("prefill", "decode", "all", "hopper", "sweep"), default="all", help="else this grid (all)")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
     parser.add_argument("--json", metavar="FILE", help="also write every sample there")
     parser.add_argument("--rounds", type=_positive, default=_ROUNDS, help=f"rounds to time ({_ROUNDS})")

@@ -89,8 +89,51 @@ def _llama_8b(batch: int, q_len: int, kv_len: int, causal: bool) -> Shape:
     return Shape(batch, 32, 8, q_len, kv_len, 128, 128, "bfloat16", causal)
 
 
+def _hopper() -> List[Shape]:
+    """Prefill where Hopper's own kernels count: lengths, head dims, masks and groups of today's models."""
+
+    def shape(batch: int, heads: str, q_len: int, head_dim: int, mask: str = "causal", kv_len: int = 0) -> Shape:
+        q_heads, kv_heads = (int(count) for count in heads.split("/"))
+        kv_len = kv_len or q_len
+        return Shape(batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim, "bfloat16", mask == "causal")
+
+    return [
+        shape(1, "32/8", 512, 128),
+        shape(1, "32/8", 4096, 128),
+        shape(1, "64/8", 8192, 128),
+        shape(1, "16/2", 16384, 128),
+        shape(1, "16/16", 16384, 128),
+        shape(1, "16/16", 16384, 128, "full"),
+        shape(4, "32/8", 2048, 128),
+        shape(16, "32/8", 1024, 128),
+        shape(1, "32/32", 16384, 64),
+        shape(1, "32/32", 16384, 64, "full"),
+        shape(1, "8/8", 16384, 256),
+        shape(1, "8/8", 16384, 256, "full"),
+        shape(1, "32/8", 512, 128, kv_len=16384),
+    ]
+
+
+_SWEEP_TOKENS = 16384
+_SWEEP_HEADS = {64: 32, 96: 16, 128: 16, 192: 8, 256: 8}
+
+
+def _sweep() -> List[Shape]:
+    """Every head dim, length, mask and group, 16k tokens in all (one sequence where it is longer)."""
+    return [
+        Shape(max(1, _SWEEP_TOKENS // n), heads, heads // group, n, n, head_dim, head_dim, "bfloat16", causal)
+        for head_dim, heads in _SWEEP_HEADS.items()
+        for n in (512, 1024, 2048, 4096, 8192, 16384, 32768)
+        for causal in (True, False)
+        for group in (1, 4, 8)
+    ]
+
+
 def grid(name: str, device: str) -> List[Shape]:
-    """Llama-8B's heads: prefill of one prompt, decode of a batch. A CPU gets shapes that it answers in seconds."""
+    """prefill, decode, all: Llama-8B's heads: prefill of one prompt, decode of a batch; a CPU gets shapes that it
+    answers in seconds. hopper: prefill of many models. sweep: 210 shapes of prefill."""
+    if name in ("hopper", "sweep"):
+        return _hopper() if name == "hopper" else _sweep()
     if device == "cpu":
         prefill = [_llama_8b(1, n, n, True) for n in (512, 1024)]
         decode = [_llama_8b(batch, 1, 4096, False) for batch in (1, 8)]
