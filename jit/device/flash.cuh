@@ -4,6 +4,7 @@
 // Threads: kWarps warps; barriers only where a buffer changes hands.
 #pragma once
 
+#include "grid_dependency.cuh"
 #include "warp_attention.cuh"
 
 namespace gqa {
@@ -153,6 +154,8 @@ struct Flash {
   }
 
   __device__ void run() {
+    let_next_grid_begin();
+    wait_for_grids_before();
     // The tile's last row sees most.
     const int keys = key_limit<Config>(p, min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1);
     const int blocks = (keys + Config::kTileN - 1) / Config::kTileN;

@@ -6,6 +6,7 @@
 // Threads: no barrier in the main loop; barriers around the merges.
 #pragma once
 
+#include "grid_dependency.cuh"
 #include "warp_attention.cuh"
 
 namespace gqa {
@@ -254,6 +255,8 @@ struct Split {
   }
 
   __device__ void run() {
+    let_next_grid_begin();
+    wait_for_grids_before();
     {
       Core core;
       walk(core);

@@ -5,6 +5,7 @@
 // Threads: consumers first, then a producer warpgroup of which one thread works; roles meet at the rings' barriers.
 #pragma once
 
+#include "grid_dependency.cuh"
 #include "warpgroup_consumer.cuh"
 #include "warpgroup_producer.cuh"
 
@@ -55,7 +56,9 @@ struct WarpgroupFlash {
   }
 
   __device__ void run() {
+    let_next_grid_begin();
     init();
+    wait_for_grids_before();
     const int group = warpgroup_index();
     if (group == kConsumers) {
       give_up_registers<kProducerRegisters>();

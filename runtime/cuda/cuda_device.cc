@@ -170,6 +170,7 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   if (Status s = Context::retain(*driver, cu_device, &shared->context); !s.ok()) return s;
   shared->workspaces = std::make_unique<WorkspacePool>(*driver);
   shared->processors = spec.processors;
+  shared->early_start = spec.compute_capability >= 90;
   *device = std::make_unique<CudaDevice>(ordinal, spec, std::move(shared), nvrtc_path);
   return {};
 }

@@ -120,10 +120,20 @@ Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Worksp
   if (candidate_.skeleton == Skeleton::kWarpgroup)
     if (Status s = tensor_maps(driver, call, candidate_, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
-  const CUresult result = driver.cuLaunchKernel(function_, grid(plan), 1, 1, static_cast<unsigned>(plan.threads), 1, 1,
-                                                static_cast<unsigned>(plan.shared_memory),
-                                                static_cast<CUstream>(call.stream), arguments, nullptr);
+  const CUresult result = launch(plan, static_cast<CUstream>(call.stream), arguments);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
+}
+
+CUresult CudaKernel::launch(const LaunchPlan& plan, CUstream stream, void** arguments) const {
+  const Driver& driver = shared_->context.driver();
+  const auto threads = static_cast<unsigned>(plan.threads), bytes = static_cast<unsigned>(plan.shared_memory);
+  if (!shared_->early_start || driver.cuLaunchKernelEx == nullptr)
+    return driver.cuLaunchKernel(function_, grid(plan), 1, 1, threads, 1, 1, bytes, stream, arguments, nullptr);
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  const CUlaunchConfig config = {grid(plan), 1, 1, threads, 1, 1, bytes, stream, &early, 1};
+  return driver.cuLaunchKernelEx(&config, function_, arguments, nullptr);
 }
 
 }  // namespace gqa

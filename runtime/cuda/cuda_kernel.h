@@ -20,7 +20,8 @@ struct CudaShared {
   ~CudaShared();
   Context context;
   std::unique_ptr<WorkspacePool> workspaces;
-  int processors = 0;  // as many CTAs a persistent kernel gets at most
+  bool early_start = false;  // grids may begin under the end of the one before (jit/device/grid_dependency.cuh)
+  int processors = 0;        // as many CTAs a persistent kernel gets at most
 };
 
 class CudaKernel : public Kernel {
@@ -39,6 +40,7 @@ class CudaKernel : public Kernel {
 
  private:
   CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate);
+  CUresult launch(const LaunchPlan& plan, CUstream stream, void** arguments) const;
   unsigned grid(const LaunchPlan& plan) const;
 
   std::shared_ptr<CudaShared> shared_;

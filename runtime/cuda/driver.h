@@ -59,7 +59,9 @@
   X(cuGetErrorString, "cuGetErrorString")
 
 // The same, null where the driver is too old; who calls one looks first.
-#define GQA_OPTIONAL_DRIVER_SYMBOLS(X) X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")
+#define GQA_OPTIONAL_DRIVER_SYMBOLS(X)                \
+  X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled") \
+  X(cuLaunchKernelEx, "cuLaunchKernelEx")
 
 namespace gqa {
 
