@@ -15,8 +15,9 @@ struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kTileM / 64;
   // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds.
-  static constexpr int kProducerRegisters = kConsumers == 1 ? 24 : kConsumers == 2 ? 40 : 32;
-  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 232;
+  // With fewer than 32 a producer that draws its tiles spills.
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 2 ? 232 : 160;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
 
   const AttentionParams& p;

@@ -279,6 +279,9 @@ TEST(Prune, WarpgroupsThatShareAProcessor) {
   EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=208", "hq=8,sq=4096,d=32"),
             "a wgmma needs about 134 registers, a thread is launched with 128");
   EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=192", "hq=8,sq=4096,d=32"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=144", "hq=8,sq=4096,d=32,dv=192"),
+            "needs about 232 registers a consumer thread, 1 consumer warpgroups leave it 224");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=128", "hq=8,sq=4096,d=32,dv=192"), "");
   EXPECT_EQ(warpgroup("m=128 stages=1 out=0 n=64", "hq=8,sq=4096,d=256"), "");  // one block: 170 registers
 }
 
