@@ -243,8 +243,8 @@ void set_climb(AttentionCase* attention, Grows grows) {
 
 // The softmax that takes a block's exponentials unseen must be taken again, in every block and by every row.
 TEST_F(WarpgroupGpu, EveryBlockOutgrowsTheMaxima) {
-  for (const char* features : {"d=128", "d=128,dtype=f16", "d=64,causal", "d=64,causal,dtype=f16"}) {
-    AttentionCase attention(problem_of(std::string("b=1,hq=2,hk=1,sq=140,sk=900,") + features));
+  for (const char* features : {"d=128,causal", "d=64,dtype=f16"}) {
+    AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=900,") + features));
     set_climb(&attention, [](int) { return true; });
     EXPECT_TRUE(right(kernels_for(features), &attention));
   }
@@ -255,7 +255,7 @@ TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
   for (const char* features : {"d=64", "d=64,dtype=f16"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const int row : {0, 29, 63, 64, 139}) {
-      AttentionCase attention(problem_of(std::string("b=1,hq=2,hk=1,sq=140,sk=500,") + features));
+      AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=500,") + features));
       set_climb(&attention, [&](int i) { return i == row; });
       EXPECT_TRUE(right(kernels, &attention)) << "row " + std::to_string(row);
     }
@@ -338,7 +338,7 @@ TEST_F(CopyEngineGpu, ServesExpandedTensors) {
       [](Call* c) { c->q_strides.row = c->k_strides.row = 0; },
   };
   for (std::size_t at = 0; at < std::size(expansions); ++at) {
-    AttentionCase attention(problem_of("b=3,hq=4,hk=2,sq=200,sk=300,d=128,causal"));
+    AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=100,sk=200,d=128,causal"));
     expansions[at](&attention.call);
     EXPECT_TRUE(described(attention.call).problem.tma) << "expansion " << at;
     EXPECT_TRUE(right(kernels, &attention)) << "expansion " << at;
