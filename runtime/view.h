@@ -33,7 +33,7 @@ struct View {
   bool distinct() const;
   // True if every row (all but the last dimension) starts on a multiple of `bytes`.
   bool rows_aligned(std::uintptr_t bytes) const;
-  // True if a tensor map can hold the strides of a tensor whose rows are 16-byte aligned: they step forward, and no
+  // True if a tensor map can hold the strides of a tensor whose rows are 16-byte aligned: none steps backwards, and no
   // dimension reaches 2^40 bytes.
   bool mappable() const;
 

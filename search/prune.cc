@@ -141,7 +141,8 @@ std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
     return "warpgroup needs wgmma, which only " + std::string(kWgmmaArch) + " has; the device is " + device.arch;
   }
   if (p.align != 16) return "rows aligned to " + number(p.align) + " bytes: the copy engine needs 16";
-  if (!p.tma) return "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes";
+  if (!p.tma)
+    return "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes";
   return "";
 }
 
@@ -152,7 +153,7 @@ std::string over_shared_memory(const LaunchPlan& launch, const DeviceSpec& devic
 }
 
 // jit/device/warpgroup_flash.cuh: the producer gives most of its registers to the consumers; three share what two have.
-constexpr int consumer_registers(int consumers) { return consumers == 3 ? 160 : 232; }
+constexpr int consumer_registers(int consumers) { return consumers == 1 ? 224 : consumers == 2 ? 232 : 160; }
 
 std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   const LaunchPlan launch = plan(p, c);

@@ -26,7 +26,7 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
-// jit/device/warpgroup_flash.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the
+// jit/device/warpgroup_smem.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the
 // rings' barriers and two tickets of 20 bytes; swizzled panels start at multiples of 1024 bytes.
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;

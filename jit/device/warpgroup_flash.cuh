@@ -16,8 +16,8 @@ struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kTileM / 64;
   // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds.
-  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : kConsumers == 3 ? 32 : 24;
-  static constexpr int kConsumerRegisters = kConsumers == 4 ? 112 : kConsumers == 3 ? 160 : 232;
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 2 ? 232 : 160;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
 
   const AttentionParams& p;

@@ -53,8 +53,7 @@ TEST(Codegen, SplitText) {
 TEST(Codegen, WarpgroupText) {
   const std::string text =
       attention_source(problem_of("hq=32,hk=8,sq=4096,sk=4096,d=64,dtype=bf16,causal"),
-                       candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 overlap=0 pingpong=1 schedule=2 "
-                                    "queries=1 out=1 lazy=1 poly=4 splits=1 order=0"));
+                       candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1 splits=1 order=0"));
   EXPECT_EQ(golden("warpgroup_bf16_d64_causal.cu", text), text);
 }
 

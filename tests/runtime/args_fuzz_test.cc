@@ -182,11 +182,11 @@ std::uint16_t naive_align(Tensors& t) {
   return 16;
 }
 
-// True if every element lies past those of smaller indices, 16-byte rows and all (nothing here is 2^40 bytes long).
+// True if no element lies before one of a smaller index, 16-byte rows and all (nothing here is 2^40 bytes long).
 bool naive_tma(Tensors& t) {
   for (TestTensor* tensor : t.all()) {
     for (int i = 0; i < 3; ++i) {
-      if (tensor->shape[i] > 1 && tensor->strides[i] < 1) return false;
+      if (tensor->shape[i] > 1 && tensor->strides[i] < 0) return false;
     }
   }
   return naive_align(t) == 16;

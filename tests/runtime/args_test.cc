@@ -296,8 +296,9 @@ TEST(Args, StridesThatNoTensorMapCanExpressAreSaidSo) {
   EXPECT_TRUE(tma([](Args& a) { a.v.strides[0] += 8; }));
   EXPECT_TRUE(tma([](Args& a) { a.k.data = kFar, a.k.strides[0] = kReach / 2 - 8; }));
   EXPECT_FALSE(tma([](Args& a) { a.k.data = kFar, a.k.strides[0] = kReach / 2; }));
-  EXPECT_FALSE(tma([](Args& a) { a.k.strides[0] = 0; }));                                       // shared by a batch
-  EXPECT_FALSE(tma([](Args& a) { a.v.strides[2] = 0; }));                                       // by heads
+  EXPECT_TRUE(tma([](Args& a) { a.k.strides[0] = 0; }));                                        // shared by a batch
+  EXPECT_TRUE(tma([](Args& a) { a.v.strides[2] = 0; }));                                        // by heads
+  EXPECT_TRUE(tma([](Args& a) { a.q.strides[1] = 0; }));                                        // by rows
   EXPECT_FALSE(tma([](Args& a) { a.k.strides[1] *= -1, a.k.byte_offset = 2 * 2 * 64 * 15; }));  // backwards
   EXPECT_TRUE(tma([](Args& a) {
     a.k.shape[0] = a.v.shape[0] = a.q.shape[0] = a.out.shape[0] = 1,  // means nothing
@@ -305,13 +306,13 @@ TEST(Args, StridesThatNoTensorMapCanExpressAreSaidSo) {
   }));
   // Rows off 16 bytes are one kind of call, whatever their strides.
   EXPECT_FALSE(tma([](Args& a) { a.q.data += 2; }));
-  Args aligned_strides, zero_stride;
+  Args aligned_strides, backwards;
   aligned_strides.q.data += 2;
-  zero_stride.q.data += 2;
-  zero_stride.k.strides[0] = 0;
+  backwards.q.data += 2;
+  backwards.k.strides[1] *= -1, backwards.k.byte_offset = 2 * 2 * 64 * 15;
   ASSERT_TRUE(aligned_strides.make().ok());
-  ASSERT_TRUE(zero_stride.make().ok());
-  EXPECT_EQ(aligned_strides.call.problem, zero_stride.call.problem);
+  ASSERT_TRUE(backwards.make().ok());
+  EXPECT_EQ(aligned_strides.call.problem, backwards.call.problem);
 }
 
 TEST(Args, ALargerStructIsFineWhileWhatIsUnknownIsZero) {

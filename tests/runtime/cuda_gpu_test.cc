@@ -270,7 +270,6 @@ TEST_F(CudaStrides, BroadcastKeysAndValues) {
   test::AttentionCase attention(problem_of("b=3,hq=4,hk=2,sq=40,sk=130,d=64,causal"));
   attention.call.k_strides.batch = attention.call.v_strides.batch = 0;
   attention.call.k_strides.head = 0;
-  attention.call.problem.tma = false;
   run_on_gpu(&attention);
   EXPECT_TRUE(test::matches_float64(attention));
 }
@@ -331,7 +330,7 @@ TEST_F(CudaSession, CaptureWithNothingLoadedFailsAndLeavesTheCaptureValid) {
   driver_->cuStreamDestroy(s);
 }
 
-// Split kernels meet in partials and counters; persistent ones draw their tiles from a counter.
+// Split kernels meet in partials and counters; warpgroup ones may draw their tiles from a counter.
 TEST_F(CudaSession, CallsOnSeveralStreamsAndThreadsKeepTheirWorkspacesApart) {
   for (const char* text : {"b=2,hq=8,hk=1,sq=1,sk=6000,d=128", "b=2,hq=8,hk=8,sq=1500,sk=1500,d=128,causal"}) {
     const Problem p = problem_of(text);

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "jit/device/tensor_maps.h"
 
@@ -123,36 +124,84 @@ class CudaKernelTest : public ::testing::Test {
   std::unique_ptr<Kernel> kernel_;
 };
 
-#define GQA_TILE "warpgroup m=128 n=80 warps=8 stages=2 overlap=0 pingpong=1 queries=1 out=1 lazy=1 poly=0 "
+#define GQA_TILE "warpgroup m=128 n=80 warps=8 stages=2 out=1 "
+#define GQA_SMALL_TILE "warpgroup m=64 n=64 warps=4 stages=2 out=0 "
 
-TEST_F(CudaKernelTest, OneTileACta) {
-  launch("b=2,hq=32,hk=8,sq=4096,d=128", GQA_TILE "pack=1 schedule=0 order=3");
-  EXPECT_EQ(launched.grid, 2U * 32 * 32);
-  EXPECT_EQ(launched.threads, 384U);
-  EXPECT_EQ(launched.shared_memory, plan(call_.problem, candidate_).shared_memory);
-  EXPECT_EQ(launched.params.counters, nullptr);
-  EXPECT_EQ(launched.params.order, 3);
-}
-
-TEST_F(CudaKernelTest, APersistentGridFillsTheDeviceOnce) {
-  for (const char* schedule : {"schedule=1", "schedule=2"}) {
-    launch("b=2,hq=32,hk=8,sq=4096,d=128", (std::string(GQA_TILE "pack=1 ") + schedule).c_str());
-    EXPECT_EQ(launched.grid, 132U) << schedule;
-    launch("b=1,hq=4,hk=4,sq=1000,d=128", (std::string(GQA_TILE "pack=1 ") + schedule).c_str());
-    EXPECT_EQ(launched.grid, 4U * 8) << schedule;  // fewer tiles than processors: none is left without one
+TEST_F(CudaKernelTest, AWarpgroupGridFillsTheDeviceOnce) {
+  for (const char* draw : {"draw=0", "draw=1"}) {
+    launch("b=2,hq=32,hk=8,sq=4096,d=128", (std::string(GQA_TILE "pack=1 ") + draw).c_str());
+    EXPECT_EQ(launched.grid, 132U) << draw;
+    EXPECT_EQ(launched.threads, 384U);
+    EXPECT_EQ(launched.shared_memory, plan(call_.problem, candidate_).shared_memory);
+    EXPECT_EQ(launched.params.tiles, 2 * 32 * 32);
+    launch("b=1,hq=4,hk=4,sq=1000,d=128", (std::string(GQA_TILE "pack=1 ") + draw).c_str());
+    EXPECT_EQ(launched.grid, 4U * 8) << draw;  // fewer tiles than processors: none is left without one
   }
 }
 
-TEST_F(CudaKernelTest, OnlyADynamicScheduleGetsACounterAndItIsZero) {
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 schedule=1");
+// Processors are filled in pairs of CTAs, and an odd tile takes a pair as well.
+TEST_F(CudaKernelTest, SmallTilesShareAProcessorByTwo) {
+  launch("b=2,hq=32,hk=8,sq=4096,d=64", GQA_SMALL_TILE "pack=1 draw=0");
+  EXPECT_EQ(launched.grid, 2U * 132);
+  EXPECT_EQ(launched.threads, 256U);
+  const std::pair<const char*, unsigned> few[] = {{"hq=1,sq=20,d=64", 2},     {"hq=3,sq=128,d=64", 6},
+                                                  {"hq=3,sq=700,d=64", 34},   {"hq=263,sq=64,d=64", 264},
+                                                  {"hq=264,sq=64,d=64", 264}, {"hq=265,sq=64,d=64", 264}};
+  for (const auto& [problem, grid] : few) {
+    launch(problem, GQA_SMALL_TILE "pack=1 draw=1");
+    EXPECT_EQ(launched.grid, grid) << problem;
+  }
+}
+
+TEST_F(CudaKernelTest, OnlyDrawsGetACounterAndItIsZero) {
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
   EXPECT_EQ(launched.params.counters, nullptr);
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 schedule=2");
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=1");
   ASSERT_NE(launched.params.counters, nullptr);
   EXPECT_EQ(*launched.params.counters, 0U);
 }
 
+// Head groups are walked in equal sections: the largest divisor of their number that the order does not exceed.
+TEST_F(CudaKernelTest, SectionsDivideTheHeadGroups) {
+  const std::pair<int, int> sections[] = {{0, 12}, {1, 1}, {2, 2},  {3, 3},   {4, 4},   {5, 4},
+                                          {6, 6},  {7, 6}, {11, 6}, {12, 12}, {13, 12}, {1 << 20, 12}};
+  for (const auto& [order, section] : sections) {
+    launch("b=2,hq=12,hk=3,sq=1000,d=128", (GQA_TILE "pack=2 draw=1 order=" + std::to_string(order)).c_str());
+    EXPECT_EQ(launched.params.head_groups, 6);
+    EXPECT_EQ(launched.params.section, section) << order;
+  }
+  launch("b=7,hq=1,sq=1000,d=128", "flash m=128 n=64 warps=4 stages=2 pack=1 order=6");
+  EXPECT_EQ(launched.params.section, 1);  // a prime number of them
+}
+
+TEST_F(CudaKernelTest, DivisorsAreOfTheNumbersBesideThem) {
+  const std::pair<const char*, const char*> launches[] = {
+      {"b=2,hq=12,hk=3,sq=1000,d=128", GQA_TILE "pack=2 draw=1 order=4"},
+      {"b=3,hq=10,hk=2,sq=999,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1"},
+      {"b=5,hq=28,hk=4,sq=3,sk=4096,d=128", "split m=16 n=32 warps=4 stages=3 pack=7 splits=6"}};
+  for (const auto& [problem, candidate] : launches) {
+    launch(problem, candidate);
+    const AttentionParams& p = launched.params;
+    const std::pair<Divisor, int> divisors[] = {
+        {p.by_splits, p.splits},   {p.by_row_tiles, p.row_tiles},     {p.by_section_tiles, p.section * p.row_tiles},
+        {p.by_section, p.section}, {p.by_head_groups, p.head_groups}, {p.by_group, call_.problem.group()}};
+    EXPECT_EQ(p.row_tiles, row_tiles(call_.problem, candidate_));
+    EXPECT_EQ(p.tiles, p.row_tiles * p.head_groups * p.batch);
+    for (const auto& [divisor, value] : divisors)
+      for (int number = 0; number < 10000; ++number) ASSERT_EQ(quotient(number, divisor), number / value) << candidate;
+  }
+}
+
+TEST_F(CudaKernelTest, MoreBlocksThanAGridHoldsAreRefused) {
+  ASSERT_TRUE(load("b=65536,hq=256,sq=16384,d=32", "flash m=16 n=32 warps=1 stages=2 pack=1").ok());
+  const Status status = kernel_->launch(call_);
+  EXPECT_EQ(status.code(), Code::kSize);
+  EXPECT_NE(status.message().find("17179869184 thread blocks"), std::string::npos) << status.message();
+  EXPECT_EQ(launched.threads, 0U);
+}
+
 TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
-  launch("b=3,hq=8,hk=2,sq=300,d=64", GQA_TILE "pack=4 schedule=2");
+  launch("b=3,hq=8,hk=2,sq=300,d=64", GQA_TILE "pack=4 draw=1");
   EXPECT_EQ(launched.params.q, call_.q);
   const TensorMap* maps[] = {&launched.maps.q, &launched.maps.k, &launched.maps.v, &launched.maps.out};
   const unsigned long long expected[][2] = {{0x1000, 128 / 4}, {0x2000, 80}, {0x3000, 80}, {0x4000, 64 / 4}};
@@ -179,7 +228,7 @@ TEST_F(CudaKernelTest, OtherSkeletonsNeedNoMaps) {
 
 TEST_F(CudaKernelTest, ADriverTooOldForTensorMapsIsRefusedAtLoad) {
   driver_.cuTensorMapEncodeTiled = nullptr;
-  const Status status = load("hq=4,sq=1000,d=128", GQA_TILE "pack=1 schedule=2");
+  const Status status = load("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=1");
   EXPECT_EQ(status.code(), Code::kNoDevice);
   EXPECT_NE(status.message().find("cuTensorMapEncodeTiled"), std::string::npos) << status.message();
   EXPECT_EQ(kernel_, nullptr);

@@ -139,7 +139,7 @@ TEST_F(TensorMapTest, SwizzlePromotionFillAndType) {
   }
 }
 
-// make_call() gives a dimension of size 1 the stride 0, which the driver would refuse.
+// Nothing is stepped along it, so any stride may come with it; not all are ones that the driver takes.
 TEST_F(TensorMapTest, ADimensionOfOneGetsALegalStride) {
   Call c = call_of("hq=4,hk=1,sq=1,sk=1,d=64");
   c.q_strides = {0, 0, 64};
@@ -153,6 +153,15 @@ TEST_F(TensorMapTest, ADimensionOfOneGetsALegalStride) {
       EXPECT_LT(stride, cuuint64_t{1} << 40);
     }
   }
+}
+
+TEST_F(TensorMapTest, ExpandedDimensionsKeepTheirStrideOfZero) {
+  Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64");
+  c.q_strides.head = c.k_strides.batch = c.v_strides.head = 0;
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 80, 4), &maps_).ok());
+  EXPECT_EQ(encoded[0].strides, (Sizes{0, 2 * 8 * 64, 0, 2 * 100 * 8 * 64}));  // heads are two dimensions of q
+  EXPECT_EQ(encoded[1].strides, (Sizes{2 * 2 * 64, 2 * 64, 0}));
+  EXPECT_EQ(encoded[2].strides, (Sizes{2 * 2 * 64, 0, 2 * 300 * 2 * 64}));
 }
 
 TEST_F(TensorMapTest, MapsAreKeptWhileNothingChanges) {

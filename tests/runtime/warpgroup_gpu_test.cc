@@ -1,6 +1,6 @@
 // The warpgroup skeleton on a Hopper GPU: every tile of the space over ragged lengths, layouts, packed heads and inputs
-// made to break it, against float64; calls that the copy engine cannot serve; the same bits twice; many launches in a
-// row. Skipped by name where there is no such GPU.
+// made to break it, against float64; calls that the copy engine can and cannot serve; the same bits twice; many
+// launches in a row. Skipped by name where there is no such GPU.
 
 #include <gtest/gtest.h>
 
@@ -205,7 +205,7 @@ TEST_F(WarpgroupGpu, EqualScores) {
   }
 }
 
-// Blocks are walked last first: maxima that grow at each, by little (no rescale when lazy), by much, or never.
+// Blocks are walked last first: maxima that grow at each, by little (the old ones serve), by much, or never.
 TEST_F(WarpgroupGpu, MaximaThatGrowFromBlockToBlock) {
   const std::vector<Loaded> kernels = kernels_for("d=128");
   for (const float growth : {0.0005F, 0.002F, 0.02F, -0.002F, -0.02F}) {
@@ -213,6 +213,52 @@ TEST_F(WarpgroupGpu, MaximaThatGrowFromBlockToBlock) {
     set_queries(&attention, 1);
     set_keys(&attention, [&](std::int64_t j) { return growth * static_cast<float>(900 - j); });
     EXPECT_TRUE(right(kernels, &attention)) << "growth " + std::to_string(growth);
+  }
+}
+
+// A score grows by this much, in natural units, every 64 keys towards the first ones: no tile has fewer keys a step, so
+// each block's weights under the maxima of those before are 2^34 and more, far past float16.
+constexpr float kGrowth = 24;
+
+// Random keys and queries, but dimension 0 makes the scores of the rows that `grows` picks climb from step to step.
+template <typename Grows>
+void set_climb(AttentionCase* attention, Grows grows) {
+  const Problem& p = attention->call.problem;
+  const float query = std::sqrt(static_cast<float>(p.head_dim));
+  for (int b = 0; b < p.batch; ++b) {
+    for (int i = 0; i < p.q_len; ++i)
+      for (int h = 0; h < p.q_heads; ++h) {
+        const Strides& s = attention->call.q_strides;
+        attention->q[b * s.batch + i * s.row + h * s.head] = store(p.dtype, grows(i) ? query : 0);
+      }
+    for (int j = 0; j < p.kv_len; ++j)
+      for (int h = 0; h < p.kv_heads; ++h) {
+        const Strides& s = attention->call.k_strides;
+        const int step = (p.kv_len - 1 - j) / 64;
+        attention->k[b * s.batch + j * s.row + h * s.head] = store(p.dtype, kGrowth * static_cast<float>(step));
+      }
+  }
+  attention->slack += 1e-3;  // float32's error in scores of some hundreds
+}
+
+// The softmax that takes a block's exponentials unseen must be taken again, in every block and by every row.
+TEST_F(WarpgroupGpu, EveryBlockOutgrowsTheMaxima) {
+  for (const char* features : {"d=128,causal", "d=64,dtype=f16"}) {
+    AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=900,") + features));
+    set_climb(&attention, [](int) { return true; });
+    EXPECT_TRUE(right(kernels_for(features), &attention));
+  }
+}
+
+// One lane asks for it; what the others had was right, and stays so.
+TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
+  for (const char* features : {"d=64", "d=64,dtype=f16"}) {
+    const std::vector<Loaded> kernels = kernels_for(features);
+    for (const int row : {0, 29, 63, 64, 139}) {
+      AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=500,") + features));
+      set_climb(&attention, [&](int i) { return i == row; });
+      EXPECT_TRUE(right(kernels, &attention)) << "row " + std::to_string(row);
+    }
   }
 }
 
@@ -238,9 +284,9 @@ TEST_F(WarpgroupGpu, TheSameInputsGiveTheSameBits) {
   }
 }
 
-// ---- what the copy engine cannot serve
+// ---- what the copy engine can and cannot serve
 
-class FallbackGpu : public WarpgroupGpu {
+class CopyEngineGpu : public WarpgroupGpu {
  protected:
   // The call as make_call() reads it from tensors.
   Call described(const Call& c) {
@@ -283,21 +329,36 @@ class FallbackGpu : public WarpgroupGpu {
   }
 };
 
-TEST_F(FallbackGpu, ExpandedKeysAndValues) {
-  AttentionCase by_batch(problem_of("b=3,hq=4,hk=2,sq=200,sk=300,d=128,causal"));
-  by_batch.call.k_strides.batch = by_batch.call.v_strides.batch = 0;
-  EXPECT_TRUE(falls_back(&by_batch));
-  AttentionCase by_head(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=64"));
-  by_head.call.v_strides.head = 0;
-  EXPECT_TRUE(falls_back(&by_head));
+// Strides of 0, of every input and every dimension that one may be expanded along.
+TEST_F(CopyEngineGpu, ServesExpandedTensors) {
+  const std::vector<Loaded> kernels = kernels_for("d=128,causal");
+  void (*const expansions[])(Call*) = {
+      [](Call* c) { c->k_strides.batch = c->v_strides.batch = 0; }, [](Call* c) { c->v_strides.head = 0; },
+      [](Call* c) { c->k_strides.head = c->k_strides.batch = 0; },  [](Call* c) { c->q_strides.head = 0; },
+      [](Call* c) { c->q_strides.row = c->k_strides.row = 0; },
+  };
+  for (std::size_t at = 0; at < std::size(expansions); ++at) {
+    AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=100,sk=200,d=128,causal"));
+    expansions[at](&attention.call);
+    EXPECT_TRUE(described(attention.call).problem.tma) << "expansion " << at;
+    EXPECT_TRUE(right(kernels, &attention)) << "expansion " << at;
+  }
 }
 
-TEST_F(FallbackGpu, RowsOffSixteenBytes) {
+TEST_F(CopyEngineGpu, LeavesRowsThatStepBackwards) {
+  AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=128,causal"));
+  Call& call = attention.call;
+  call.k = static_cast<const std::uint16_t*>(call.k) + 299 * call.k_strides.row;
+  call.k_strides.row *= -1;
+  EXPECT_TRUE(falls_back(&attention));
+}
+
+TEST_F(CopyEngineGpu, LeavesRowsOffSixteenBytes) {
   AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=128,causal,align=2"));
   EXPECT_TRUE(falls_back(&attention));
 }
 
-TEST_F(FallbackGpu, AlignedCallsHaveWarpgroupKernels) {
+TEST_F(CopyEngineGpu, ServesAlignedCalls) {
   AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=128,causal"));
   test::GpuCopy copy(*driver_, &attention);
   const Call call = described(copy.call());

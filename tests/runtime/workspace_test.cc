@@ -74,18 +74,18 @@ LaunchPlan plan_of(std::int64_t partials, std::int64_t counters) {
   return launch;
 }
 
-TEST(Workspace, DynamicSchedulesNeedACounterAndNoPartials) {
+TEST(Workspace, DrawsNeedACounterAndNoPartials) {
   Problem p;
   Candidate c;
   ASSERT_TRUE(parse("hq=8,sq=1000,d=64", &p).ok());
   c.skeleton = Skeleton::kWarpgroup;
-  for (const int schedule : {0, 1, 2}) {
-    c.schedule = schedule;
+  for (const int draw : {0, 1}) {
+    c.draw = draw;
     const LaunchPlan launch = plan(p, c);
     EXPECT_EQ(launch.partial_floats, 0);
-    EXPECT_EQ(launch.counters, schedule == 2 ? 1 : 0);
-    EXPECT_EQ(launch.needs_workspace(), schedule == 2);
-    EXPECT_EQ(launch.persistent, schedule != 0);
+    EXPECT_EQ(launch.counters, draw);
+    EXPECT_EQ(launch.needs_workspace(), draw == 1);
+    EXPECT_TRUE(launch.persistent);
   }
   c = Candidate();
   EXPECT_FALSE(plan(p, c).needs_workspace());

@@ -56,15 +56,13 @@ out = output(normalised) [tile=1 head=2 batch=0]
 }
 
 TEST(MuGraph, WarpgroupText) {
-  const MuGraph graph = attention_mugraph(
-      problem_of("b=2,hq=32,hk=8,sq=300,sk=4000,d=128,dtype=f16"),
-      candidate_of(
-          "warpgroup m=192 n=80 warps=12 stages=2 pack=4 overlap=0 pingpong=1 schedule=2 queries=1 out=1 lazy=1 "
-          "poly=4 order=12"));
+  const MuGraph graph =
+      attention_mugraph(problem_of("b=2,hq=32,hk=8,sq=300,sk=4000,d=128,dtype=f16"),
+                        candidate_of("warpgroup m=192 n=80 warps=12 stages=2 pack=4 draw=1 out=1 order=12"));
   const std::string text = to_text(graph);
   EXPECT_EQ(text, R"(mugraph 1
 problem b=2,hq=32,hk=8,sq=300,sk=4000,d=128,dtype=f16
-candidate warpgroup m=192 n=80 warps=12 stages=2 pack=4 overlap=0 pingpong=1 schedule=2 queries=1 out=1 lazy=1 poly=4 splits=1 order=12
+candidate warpgroup m=192 n=80 warps=12 stages=2 pack=4 draw=1 out=1 splits=1 order=12
 grid tiles=7 heads=8 batch=2 splits=1
 loop steps=50
 q = input() [tile=1 head=2 batch=0]

@@ -160,8 +160,7 @@ TEST(Equivalence, AttentionProgramsAreAttention) {
       {"b=3,hq=32,hk=8,sq=7,sk=100,d=128,dv=64,causal", "flash m=64 n=48 warps=4 stages=2 pack=4"},
       {"b=2,hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=16"},
       {"b=2,hq=32,hk=8,sq=1,sk=5000,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=7"},
-      {"hq=16,hk=16,sq=1024,d=64",
-       "warpgroup m=128 n=128 warps=2 stages=2 pack=1 overlap=1 pingpong=1 schedule=0 queries=1 out=0 lazy=0 poly=0"},
+      {"hq=16,hk=16,sq=1024,d=64", "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=0"},
       {"hq=4,hk=2,sq=300,sk=20,d=64,causal", "flash m=64 n=32 warps=4 stages=2 pack=1"},
   };
   for (const auto& [problem, candidate] : cases) {
