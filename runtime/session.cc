@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 
+#include "runtime/model_error.h"
 #include "runtime/table.h"
 #include "runtime/workshop.h"
 #include "search/space.h"
@@ -239,9 +240,10 @@ Status Session::tune_here(const Problem& wanted, std::unique_ptr<Kernel>* kernel
     return status;
   }
   if (!policy.guess) keep(&tuned);
+  const std::string model = to_text(model_error(tuned.attempts));
   log(false, (policy.guess ? "guessed " : "tuned ") + to_text(wanted) + ": " + to_text(tuned.candidate) + ", " +
                  (policy.guess ? "untimed" : microseconds(tuned.winner.median_us)) + ", after " +
-                 seconds(total(tuned.times)));
+                 seconds(total(tuned.times)) + (model.empty() ? "" : "; cost model: " + model));
   *kernel = std::move(tuned.kernel);
   if (readied != nullptr) {
     readied->candidate = tuned.candidate;

@@ -15,7 +15,8 @@ template <typename Config>
 struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kTileM / 64;
-  // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds.
+  // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
+  // than 32 a producer that draws its tiles spills.
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 2 ? 232 : 160;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
@@ -44,6 +45,7 @@ struct WarpgroupFlash {
     ProducerWalk<Config> walk(p, smem.tickets);
     while (walk.more()) producer.load_tile(walk);
     walk.announce({Place{}, 0});
+    let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
   }
 
   __device__ void consume(int group) {
@@ -56,7 +58,6 @@ struct WarpgroupFlash {
   }
 
   __device__ void run() {
-    let_next_grid_begin();
     init();
     wait_for_grids_before();
     const int group = warpgroup_index();

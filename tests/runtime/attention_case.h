@@ -25,7 +25,7 @@ struct AttentionCase {
                  // probabilities are rounded to the dtype, that rounding of values of this magnitude
 
   explicit AttentionCase(const Problem& p, bool heads_first = false, float magnitude = 1)
-      : slack(2e-5 * magnitude * magnitude + magnitude / (p.dtype == DType::kBF16 ? 256 : 8192)) {
+      : slack(2e-5 * magnitude * magnitude + magnitude / (p.dtype == DType::kBF16 ? 256 : 2048)) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal(0, magnitude);
     const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim) {

@@ -40,7 +40,7 @@ class WarmArch(CacheTest):
 
     def test_a_line_a_shape_and_a_summary(self):
         shape, summary = self.warmed.stdout.splitlines()
-        self.assertRegex(shape, r"^sm_90a  b=1,hq=4,hk=2,sq=64.* \d+ compiled.* in .* most promising (flash|split) m=")
+        self.assertRegex(shape, r"^sm_90a  b=1,hq=4,hk=2,sq=64.* \d+ compiled.* in .* most promising (flash|split|warpgroup) m=")
         self.assertRegex(summary, r"^1 shape in \d.*: 1 compiled$")
         self.assertNotIn("\033", self.warmed.stdout + self.warmed.stderr)
 

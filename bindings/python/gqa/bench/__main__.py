@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import gqa
 
@@ -64,7 +64,10 @@ def _run(shapes: List[Shape], device: str, options: argparse.Namespace) -> int:
     torch.set_num_threads(options.threads)
     name = "host" if device == "cpu" else device
     threads = options.threads if device == "cpu" else None
-    handle = gqa.Handle(name, cache_path=options.cache, tuning_budget=options.budget, threads=threads)
+    models: List[str] = []  # what gqa says of its cost model, a line a tuning
+    handle = gqa.Handle(
+        name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
+    )
     others, absent = peers.contestants(device)
     machine = _machine(device, options)
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
@@ -75,12 +78,25 @@ def _run(shapes: List[Shape], device: str, options: argparse.Namespace) -> int:
         for shape in shapes:
             results.append(_measure(shape, device, [peers.gqa_peer(handle)] + others, options.rounds))
             print(report.summary(results[-1]), flush=True)
+            while models:
+                print(f"  {models.pop(0)}", flush=True)
     print("\n" + report.table(results))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": machine, "results": [result.as_json() for result in results]}, file, indent=1)
     handle.close()
     return 1 if any("gqa" in result.failures for result in results) else 0
+
+
+def _model_lines(lines: List[str]) -> Callable[[str, str], None]:
+    """A log that keeps how the cost model ranked what was timed; shapes found in the cache have no such line."""
+
+    def log(level: str, message: str) -> None:
+        mark = message.find("cost model: ")
+        if mark >= 0:
+            lines.append(message[mark:])
+
+    return log
 
 
 def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
