@@ -140,8 +140,12 @@ TEST_F(WarpgroupGpu, PackedHeads) {
 TEST_F(WarpgroupGpu, EveryOrder) {
   const Problem problem = problem_of("b=2,hq=6,hk=3,sq=500,sk=500,d=64,causal");
   for (const int order : {0, 1, 2, 5, 12, 100}) {
-    std::vector<Candidate> ordered = tiles(problem);
-    for (Candidate& c : ordered) c.order = order;
+    std::vector<Candidate> ordered;
+    std::set<int> rows;  // the order does not shape code: a tile of each height will do
+    for (Candidate c : tiles(problem)) {
+      c.order = order;
+      if (rows.insert(c.tile_m).second) ordered.push_back(c);
+    }
     AttentionCase attention(problem);
     EXPECT_TRUE(right(load_all(problem, ordered), &attention));
   }
