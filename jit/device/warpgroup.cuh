@@ -24,13 +24,9 @@ __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// barrier.sync: among `threads` threads, arrivals included. Number 0 is __syncthreads.
+// barrier.sync: among `threads` threads. Number 0 is __syncthreads.
 __device__ inline void named_sync(int barrier, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-__device__ inline void named_arrive(int barrier, int threads) {
-  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 // barrier.red.and: whether `mine` holds in all of them.

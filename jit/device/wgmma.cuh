@@ -36,8 +36,8 @@ __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Whatever `x`, which is never negative, depends on is computed here. The assembler moves arithmetic past a wait_group
-// freely; a branch it does not.
+// Whatever `x`, which is never negative, depends on is computed here: a store that never happens asks for it. The
+// assembler moves arithmetic past a wait_group freely, but no store.
 __device__ inline void finish_before_waiting(float x) {
   asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}" ::"f"(x), "r"(0)
                : "memory");
