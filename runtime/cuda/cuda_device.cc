@@ -11,6 +11,9 @@
 namespace gqa {
 namespace {
 
+// The first driver (1000 * major + 10 * minor) whose stream capture takes programmatic launches.
+constexpr int kEarlyStartInGraphs = 12030;
+
 int attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
   int value = 0;
   driver.cuDeviceGetAttribute(&value, which, device);
@@ -170,7 +173,7 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   if (Status s = Context::retain(*driver, cu_device, &shared->context); !s.ok()) return s;
   shared->workspaces = std::make_unique<WorkspacePool>(*driver);
   shared->processors = spec.processors;
-  shared->early_start = spec.compute_capability >= 90;
+  shared->early_start = spec.compute_capability >= 90 && driver->version >= kEarlyStartInGraphs;
   *device = std::make_unique<CudaDevice>(ordinal, spec, std::move(shared), nvrtc_path);
   return {};
 }

@@ -16,6 +16,7 @@ namespace {
 
 struct Launched {
   unsigned grid = 0, threads = 0, shared_memory = 0;
+  bool early = false;  // it may begin under the end of the grid before
   AttentionParams params{};
   TensorMaps maps{};
 };
@@ -33,6 +34,17 @@ CUresult record_launch(CUfunction, unsigned x, unsigned y, unsigned z, unsigned 
   std::memcpy(&launched.params, arguments[0], sizeof launched.params);
   if (with_maps) std::memcpy(static_cast<void*>(&launched.maps), arguments[1], sizeof launched.maps);
   return CUDA_SUCCESS;
+}
+
+CUresult record_extended_launch(const CUlaunchConfig* config, CUfunction function, void** arguments, void** extra) {
+  const CUresult result =
+      record_launch(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                    config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, arguments, extra);
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    launched.early |= config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                      config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+  }
+  return result;
 }
 
 // A map is the address of its tensor and the rows of its box.
@@ -198,6 +210,20 @@ TEST_F(CudaKernelTest, MoreBlocksThanAGridHoldsAreRefused) {
   EXPECT_EQ(status.code(), Code::kSize);
   EXPECT_NE(status.message().find("17179869184 thread blocks"), std::string::npos) << status.message();
   EXPECT_EQ(launched.threads, 0U);
+}
+
+TEST_F(CudaKernelTest, GridsBeginEarlyWhereDeviceAndDriverCan) {
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+  EXPECT_FALSE(launched.early);
+  shared_->early_start = true;  // a driver without the call launches as before
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+  EXPECT_FALSE(launched.early);
+  driver_.cuLaunchKernelEx = record_extended_launch;
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+  EXPECT_TRUE(launched.early);
+  EXPECT_EQ(launched.grid, 4U * 8);
+  EXPECT_EQ(launched.threads, 384U);
+  EXPECT_EQ(launched.params.q, call_.q);
 }
 
 TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
