@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kMostGroups = 192, kMostCovers = 8, kMostSteps = 20000;
 
 const SearchConfig kConfigs[] = {
-    {"", {16, 64, 128}, {32, 64, 128}, {32, 64, 128}, {2, 4, 8}, {1, 2, 4, 8, 16, 32}, 256, 48},
-    {"attention", {16, 64, 128}, {}, {64, 128}, {2, 4, 8, 16}, {1, 2, 4, 8, 16, 32, 64}, 512, 48},
+    {"", {16, 64, 128}, {16, 32, 64, 128}, {32, 64, 128}, {2, 4, 8}, {1, 2, 4, 8, 16, 32}, 256, 32},
+    {"attention", {16, 64, 128}, {128}, {64, 128}, {2, 4, 8, 16}, {1, 2, 4, 8, 16, 32, 64}, 512, 32},
 };
 
 // What a section is, whatever its tensors are called.
@@ -76,23 +76,29 @@ bool all_fuse(const KernelGraph& part) {
   return std::all_of(part.nodes().begin(), part.nodes().end(), [](const KernelNode& node) { return can_fuse(node.op); });
 }
 
-// Copies a part's nodes; inputs: the tensors that its inputs are.
-std::vector<int> splice(const KernelGraph& part, const std::vector<int>& inputs, KernelGraph* graph) {
+// Copies a part's nodes; inputs: the tensors that its inputs are; names: what its outputs are called, where they are.
+std::vector<int> splice(const KernelGraph& part, const std::vector<int>& inputs, const std::vector<std::string>& names,
+                        KernelGraph* graph) {
+  const std::vector<int> outputs = part.outputs();
+  const auto name_of = [&](int tensor) {
+    const auto at = static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), tensor) - outputs.begin());
+    return at < names.size() && graph->find(names[at]) < 0 ? names[at] : std::string();
+  };
   std::vector<int> made(part.tensors().size(), -1);
   for (std::size_t at = 0; at < inputs.size(); ++at) made[static_cast<std::size_t>(part.inputs()[at])] = inputs[at];
   for (const KernelNode& node : part.nodes()) {
     std::vector<int> operands, results(1, -1);
     for (const int input : node.inputs) operands.push_back(made[static_cast<std::size_t>(input)]);
     BlockGraph block = node.block ? *node.block : BlockGraph();
-    for (BlockStore& store : block.stores) store.name.clear();
+    for (std::size_t at = 0; at < block.stores.size(); ++at) block.stores[at].name = name_of(node.outputs[at]);
     const Status status = node.block ? graph->add_custom(operands, block, &results)
-                                     : graph->add(node.op, operands, node.attributes, &results[0]);
+                                     : graph->add(node.op, operands, node.attributes, &results[0], name_of(node.outputs[0]));
     if (!status.ok()) return {};
     for (std::size_t at = 0; at < results.size(); ++at) made[static_cast<std::size_t>(node.outputs[at])] = results[at];
   }
-  std::vector<int> outputs;
-  for (const int output : part.outputs()) outputs.push_back(made[static_cast<std::size_t>(output)]);
-  return outputs;
+  std::vector<int> copies;
+  for (const int output : outputs) copies.push_back(made[static_cast<std::size_t>(output)]);
+  return copies;
 }
 
 }  // namespace
@@ -180,14 +186,26 @@ void Enumerator::add_drafts(const Rewritten& rewritten, const std::vector<std::v
     for (std::size_t at = 0; at < parts.size(); ++at) {
       draft.parts.push_back(parts[at][at == place ? choice : 0]);
       draft.seconds += draft.parts.back().choice->seconds;
-      draft.kind += (at == 0 ? "" : ", ") + draft.parts.back().choice->kind;
     }
+    draft.kind = kind_of(draft);
     drafts_.push_back(std::move(draft));
   };
   add_one(0, 0);
   for (std::size_t place = 0; place < parts.size(); ++place) {
     for (std::size_t choice = 1; choice < parts[place].size(); ++choice) add_one(place, choice);
   }
+}
+
+// Of the part that reads or writes the most tensors inside: the rest of a program follows from it.
+std::string Enumerator::kind_of(const Draft& draft) {
+  const auto size = [](const Part& part) {
+    std::size_t nodes = 0;
+    for (const KernelNode& node : part.choice->graph.nodes()) nodes += node.block ? node.block->nodes.size() : 1;
+    return nodes;
+  };
+  return std::max_element(draft.parts.begin(), draft.parts.end(),
+                          [&](const Part& a, const Part& b) { return size(a) < size(b); })
+      ->choice->kind;
 }
 
 // Best first; one of each kind ahead of the rest.
@@ -221,7 +239,9 @@ std::optional<Program> Enumerator::assemble(const Draft& draft) const {
     if (ready == left.end()) return std::nullopt;
     std::vector<int> inputs;
     for (const int input : (*ready)->inputs) inputs.push_back(made[static_cast<std::size_t>(input)]);
-    const std::vector<int> results = splice((*ready)->choice->graph, inputs, &program.graph);
+    std::vector<std::string> names;
+    for (const int output : (*ready)->outputs) names.push_back(from.tensor(output).name);
+    const std::vector<int> results = splice((*ready)->choice->graph, inputs, names, &program.graph);
     for (std::size_t at = 0; at < results.size(); ++at)
       made[static_cast<std::size_t>((*ready)->outputs[at])] = results[at];
     if (results.empty()) return std::nullopt;

@@ -35,7 +35,7 @@ struct Program {
   KernelGraph graph;
   double seconds = 0;              // predicted
   bool safe = true;                // see safe_exponents()
-  std::string kind;                // its kernels without their tile sizes: "loop+running_maximum+splits, plain"
+  std::string kind;                // its largest part without tile sizes: "loop+running_maximum+splits", "plain"
   std::vector<std::string> rules;  // that led to its graph
 };
 
@@ -77,6 +77,7 @@ class Enumerator {
   const std::vector<Choice>& choices_of(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs, bool unit);
   std::vector<Choice> make_choices(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs, bool unit);
   void add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe);
+  static std::string kind_of(const Draft& draft);
   std::vector<const Draft*> ordered() const;
   std::optional<Program> assemble(const Draft& draft) const;
 

@@ -16,6 +16,7 @@ constexpr double kSimpleFlops = 1.0 / 24;    // elementwise operations a second,
 constexpr double kFunctionFlops = 1.0 / 160;  // exponentials and the like
 constexpr double kRegisterShare = 0.9;
 constexpr std::int64_t kRegisterBytes = 4, kInstruction = 16, kColumns = 8;
+constexpr std::int64_t kPlainTile = 64;  // of a product that is a kernel of its own
 constexpr std::int64_t kLeastTile = 16 * 16 * 2 * 2 * 2;  // two operands in two stages: what a plain product needs
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -113,11 +114,26 @@ double custom_seconds(const KernelGraph& graph, const KernelNode& node, const De
   return std::max(std::ceil(all / processors) * block + waits, memory_seconds(graph, node, device));
 }
 
+// A product as the general kernel has it: square tiles, a loop along the inner dimension, nothing split.
+double product_seconds(const KernelGraph& graph, const KernelNode& node, const DeviceSpec& device) {
+  const Dims &a = graph.spec(node.inputs[0]).dims, &result = graph.spec(node.outputs[0]).dims;
+  const std::int64_t rows = round_up(from_end(result, 1), kPlainTile) / kPlainTile;
+  const std::int64_t columns = round_up(from_end(result, 0), kPlainTile) / kPlainTile;
+  const std::int64_t inner = from_end(a, node.attributes.transpose_a ? 1 : 0);
+  const double processors = std::max(1, device.processors);
+  const double rounds = std::ceil(static_cast<double>(rows * columns * batch_of(result)) / processors);
+  const double reads = static_cast<double>(2 * kPlainTile * inner * element_bytes(graph.spec(node.inputs[0]).type));
+  const double steps = std::ceil(static_cast<double>(inner) / kPlainTile) + 2;
+  return rounds * reads * processors / (kSharedBandwidth * device.memory_bandwidth) +
+         std::ceil(rounds / 4) * steps * kStepSeconds;
+}
+
 double plain_seconds(const KernelGraph& graph, const KernelNode& node, const DeviceSpec& device) {
   std::vector<Dims> operands;
   for (const int input : node.inputs) operands.push_back(graph.spec(input).dims);
   const double work = work_of(node.op, node.attributes, operands, graph.spec(node.outputs[0]).dims);
-  return std::max(work / device.tensor_flops, memory_seconds(graph, node, device)) + 4 * kStepSeconds;
+  const double least = std::max(work / device.tensor_flops, memory_seconds(graph, node, device));
+  return node.op == Op::kMatmul ? std::max(least, product_seconds(graph, node, device)) : least + 4 * kStepSeconds;
 }
 
 std::optional<Reason> misfit(const KernelGraph& graph, const KernelNode& node, const DeviceSpec& device) {

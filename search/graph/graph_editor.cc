@@ -36,7 +36,9 @@ int GraphEditor::keep(int tensor) {
   if (made >= 0 || from_.tensor(tensor).node < 0) return made;
   const KernelNode& node = from_.nodes()[static_cast<std::size_t>(from_.tensor(tensor).node)];
   const std::vector<int> inputs = keep(node.inputs);
-  if (!node.block) return made = add(node.op, inputs, node.attributes);
+  const auto named = names_.find(tensor);
+  const std::string& name = named == names_.end() ? from_.tensor(tensor).name : named->second;
+  if (!node.block) return made = add(node.op, inputs, node.attributes, name);
   const std::vector<int> results = add_custom(inputs, *node.block);
   for (std::size_t at = 0; at < results.size(); ++at) replace(node.outputs[at], results[at]);
   return made;
@@ -48,10 +50,11 @@ std::vector<int> GraphEditor::keep(const std::vector<int>& tensors) {
   return kept;
 }
 
-int GraphEditor::add(Op op, const std::vector<int>& inputs, const Attributes& attributes) {
+int GraphEditor::add(Op op, const std::vector<int>& inputs, const Attributes& attributes, const std::string& wanted) {
   if (std::count(inputs.begin(), inputs.end(), -1) > 0) return -1;
   const auto [known, fresh] = known_.emplace(key_of(op, inputs, attributes), -1);
-  if (fresh && !graph_.add(op, inputs, attributes, &known->second).ok()) known->second = -1;
+  const std::string name = graph_.find(wanted) < 0 ? wanted : "";
+  if (fresh && !graph_.add(op, inputs, attributes, &known->second, name).ok()) known->second = -1;
   return known->second;
 }
 
@@ -64,16 +67,23 @@ std::vector<int> GraphEditor::add_custom(const std::vector<int>& inputs, const B
   return results;
 }
 
+bool GraphEditor::mark_outputs() {
+  for (const int output : from_.outputs()) {
+    const int made = keep(output);
+    if (made < 0 || spec(made).dims != from_.spec(output).dims || spec(made).type != from_.spec(output).type) return false;
+    if (!graph_.mark_output(made).ok()) return false;
+  }
+  return true;
+}
+
+// A rule may have kept what nobody reads any more: copying once more leaves it out.
 std::optional<KernelGraph> GraphEditor::finish() {
-  const std::vector<int> outputs = from_.outputs();
-  for (const int output : keep(outputs)) {
-    if (output < 0 || !graph_.mark_output(output).ok()) return std::nullopt;
-  }
-  const auto same = [&](int a, int b) { return from_.spec(a).dims == spec(b).dims && from_.spec(a).type == spec(b).type; };
-  for (const int output : outputs) {
-    if (!same(output, keep(output))) return std::nullopt;
-  }
-  return graph_;
+  if (!mark_outputs()) return std::nullopt;
+  GraphEditor live(graph_);
+  const std::vector<int> outputs = from_.outputs(), made = graph_.outputs();
+  for (std::size_t at = 0; at < outputs.size(); ++at) live.names_[made[at]] = from_.tensor(outputs[at]).name;
+  if (!live.mark_outputs()) return std::nullopt;
+  return std::move(live.graph_);
 }
 
 }  // namespace gqa

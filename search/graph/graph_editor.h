@@ -23,8 +23,9 @@ class GraphEditor {
   // The tensor of `from` in the new graph, its makers copied as needed. -1: something before it failed.
   int keep(int tensor);
   std::vector<int> keep(const std::vector<int>& tensors);
-  // A node of the new graph; an equal one that is there already stands for it. -1 where the operands do not fit.
-  int add(Op op, const std::vector<int>& inputs, const Attributes& attributes = {});
+  // A node of the new graph, called `wanted` where that is free; an equal one that is there already stands for it. -1
+  // where the operands do not fit.
+  int add(Op op, const std::vector<int>& inputs, const Attributes& attributes = {}, const std::string& wanted = "");
   std::vector<int> add_custom(const std::vector<int>& inputs, const BlockGraph& block);
   // Whoever reads `tensor` of `from` reads `made` of the new graph.
   void replace(int tensor, int made) { made_[static_cast<std::size_t>(tensor)] = made; }
@@ -34,10 +35,13 @@ class GraphEditor {
   std::optional<KernelGraph> finish();
 
  private:
+  bool mark_outputs();
+
   const KernelGraph& from_;
   KernelGraph graph_;
   std::vector<int> made_;
   std::map<std::string, int> known_;
+  std::map<int, std::string> names_;  // of tensors of from_ that are to be called otherwise
 };
 
 }  // namespace gqa

@@ -22,10 +22,12 @@ Attributes along(std::int64_t dim) {
 struct Layout {
   Layout(const Section& section, const Fragment& fragment, const Cuts& cuts) : loop(fragment.loop), cuts_(cuts) {
     grid_dim.assign(section.dimensions.size(), -1);
-    for (std::size_t at = 0; at < cuts.tiles.size(); ++at) {
-      if (cuts.tiles[at] == 0) continue;
-      grid_dim[at] = static_cast<int>(grid.size());
-      grid.push_back(ceil_div(section.dimensions[at].size, cuts.tiles[at]));
+    for (const DimensionRole role : {DimensionRole::kRow, DimensionRole::kColumn, DimensionRole::kBatch}) {
+      for (std::size_t at = 0; at < cuts.tiles.size(); ++at) {
+        if (cuts.tiles[at] == 0 || section.dimensions[at].role != role) continue;
+        grid_dim[at] = static_cast<int>(grid.size());
+        grid.push_back(ceil_div(section.dimensions[at].size, cuts.tiles[at]));
+      }
     }
     if (loop == kNoDimension) return;
     const std::int64_t size = section.dimensions[static_cast<std::size_t>(loop)].size;

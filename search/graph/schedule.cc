@@ -2,6 +2,7 @@
 #include "search/graph/schedule.h"
 
 #include <algorithm>
+#include <set>
 
 namespace gqa {
 namespace {
@@ -94,7 +95,33 @@ class Scheduler {
     return text + (packs() ? "+packs" : "");
   }
 
+  // Of the tiles that the section reads: what any way to lower it loads at least, but for tiles that no operator needs.
+  std::int64_t shared_bytes() const {
+    std::set<std::pair<int, DimensionIds>> loads;
+    std::int64_t bytes = 0;
+    for (std::size_t at = 0; at < section_.reads.size(); ++at) {
+      for (std::size_t which = 0; which < section_.reads[at].size(); ++which) {
+        const int tensor = section_.node(at).inputs[which];
+        if (section_.is_input(tensor) && loads.emplace(tensor, section_.reads[at][which]).second)
+          bytes += tile_bytes(section_.graph.spec(tensor).type, section_.reads[at][which]);
+      }
+    }
+    return bytes;
+  }
+
+  std::int64_t tile_bytes(ElementType type, const DimensionIds& ids) const {
+    std::int64_t bytes = element_bytes(type);
+    for (const int id : ids) {
+      if (id == kNoDimension) continue;
+      const auto at = static_cast<std::size_t>(id);
+      const bool loop = id == fragment_->loop;
+      bytes *= loop ? cuts_.loop_tile : cuts_.tiles[at] > 0 ? cuts_.tiles[at] : dimension(at).size;
+    }
+    return bytes;
+  }
+
   void try_cuts() {
+    if (cuts_.splits == 1 && shared_bytes() > device_.smem_per_block) return report_.kernels.prune(Reason::kSharedMemory);
     Reason reason = Reason::kMalformed;
     std::optional<KernelGraph> graph = lower(section_, *fragment_, cuts_, &reason);
     if (graph && misfit(*graph, device_)) reason = *misfit(*graph, device_), graph.reset();

@@ -100,6 +100,36 @@ class Analysis {
       join(node, uses, slots_.back(), &joiner_);
       uses_.push_back(std::move(uses));
     }
+    for (const int input : section_.graph.inputs()) join_uses(input);
+  }
+
+  bool reduced(int slot) const {
+    for (std::size_t at = 0; at < nodes().size(); ++at) {
+      const OpClass kind = info(nodes()[at].op).kind;
+      if (kind != OpClass::kContraction && kind != OpClass::kReduction) continue;
+      if (runs_through(uses_[at][0], slot) && !runs_through(slots_[at], slot)) return true;
+    }
+    return false;
+  }
+
+  bool runs_through(const Slots& slots, int slot) const {
+    return std::any_of(slots.begin(), slots.end(), [&](int each) { return joiner_.root(each) == joiner_.root(slot); });
+  }
+
+  // Two operators that sum over the same dimension of a tensor that both read do so in one loop; likewise where neither
+  // sums. (The rows and the keys of x x^T are different dimensions, though.)
+  void join_uses(int input) {
+    const Slots* first = nullptr;
+    for (std::size_t at = 0; at < nodes().size(); ++at) {
+      for (std::size_t which = 0; which < uses_[at].size(); ++which) {
+        if (nodes()[at].inputs[which] != input) continue;
+        const Slots& use = uses_[at][which];
+        for (std::size_t dim = 0; first && dim < use.size(); ++dim) {
+          if (reduced(use[dim]) == reduced((*first)[dim])) joiner_.join(use[dim], (*first)[dim]);
+        }
+        if (!first) first = &use;
+      }
+    }
   }
 
   DimensionIds ids(const Slots& slots) {
