@@ -196,16 +196,16 @@ void Enumerator::add_drafts(const Rewritten& rewritten, const std::vector<std::v
   }
 }
 
-// Of the part that reads or writes the most tensors inside: the rest of a program follows from it.
+// Of the largest part: the rest of a program follows from it.
 std::string Enumerator::kind_of(const Draft& draft) {
   const auto size = [](const Part& part) {
     std::size_t nodes = 0;
     for (const KernelNode& node : part.choice->graph.nodes()) nodes += node.block ? node.block->nodes.size() : 1;
     return nodes;
   };
-  return std::max_element(draft.parts.begin(), draft.parts.end(),
-                          [&](const Part& a, const Part& b) { return size(a) < size(b); })
-      ->choice->kind;
+  const auto largest = std::max_element(draft.parts.begin(), draft.parts.end(),
+                                        [&](const Part& a, const Part& b) { return size(a) < size(b); });
+  return largest->choice->kind + (draft.parts.size() > 1 ? " among others" : "");
 }
 
 // Best first; one of each kind ahead of the rest.

@@ -35,7 +35,7 @@ struct Program {
   KernelGraph graph;
   double seconds = 0;              // predicted
   bool safe = true;                // see safe_exponents()
-  std::string kind;                // its largest part without tile sizes: "loop+running_maximum+splits", "plain"
+  std::string kind;                // of its largest part: "loop+running_maximum+splits", "plain among others"
   std::vector<std::string> rules;  // that led to its graph
 };
 
