@@ -136,7 +136,8 @@ AbstractSpace::Id AbstractSpace::apply(Op op, const Attributes& attributes, cons
   }
 }
 
-AbstractSpace::Id AbstractSpace::node(const KernelGraph& graph, const KernelNode& node, const std::vector<Id>& operands) {
+AbstractSpace::Id AbstractSpace::node(const KernelGraph& graph, const KernelNode& node,
+                                      const std::vector<Id>& operands) {
   return sum(apply(node.op, node.attributes, operands), inner_size(graph, node));
 }
 

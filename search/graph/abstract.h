@@ -1,9 +1,7 @@
-// abstract.h: what a value is made of, dimensions and order forgotten: abstract expressions (Wu et al., Mirage, OSDI 2025).
-// Owns: AbstractSpace: expressions in a normal form (sums of products of atoms), numbered, so that equal values have
-// equal numbers; whether one can be a part of another.
-// Never: decides that two programs are equal: it forgets broadcasts, constant factors and maxima. What it says is no
-// part of the goal is none.
-// Threads: one space a thread.
+// abstract.h: what a value is made of, dimensions and order forgotten: abstract expressions (Wu et al., Mirage, OSDI
+// 2025). Owns: AbstractSpace: expressions in a normal form (sums of products of atoms), numbered, so that equal values
+// have equal numbers; whether one can be a part of another. Never: decides that two programs are equal: it forgets
+// broadcasts, constant factors and maxima. What it says is no part of the goal is none. Threads: one space a thread.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +34,8 @@ class AbstractSpace {
  private:
   // Of a monomial, what stands above or below the line; the two do not cancel, as E v / E is not v once E is a matrix.
   struct Product {
-    std::uint64_t factor = 1;  // of the sizes summed over, as a number mod a prime
-    int steps = 0;             // power of a loop's number of steps
+    std::uint64_t factor = 1;                      // of the sizes summed over, as a number mod a prime
+    int steps = 0;                                 // power of a loop's number of steps
     std::vector<std::pair<int, int>> powers = {};  // of atoms
     friend auto operator<=>(const Product&, const Product&) = default;
   };

@@ -1,5 +1,5 @@
-// enumerate.cc: see enumerate.h: a graph's groups of operators, each scheduled once, then the cheapest ways to cover the
-// graph with them.
+// enumerate.cc: see enumerate.h: a graph's groups of operators, each scheduled once, then the cheapest ways to cover
+// the graph with them.
 #include "search/graph/enumerate.h"
 
 #include <algorithm>
@@ -73,7 +73,8 @@ class Cover {
 };
 
 bool all_fuse(const KernelGraph& part) {
-  return std::all_of(part.nodes().begin(), part.nodes().end(), [](const KernelNode& node) { return can_fuse(node.op); });
+  return std::all_of(part.nodes().begin(), part.nodes().end(),
+                     [](const KernelNode& node) { return can_fuse(node.op); });
 }
 
 // Copies a part's nodes; inputs: the tensors that its inputs are; names: what its outputs are called, where they are.
@@ -91,8 +92,9 @@ std::vector<int> splice(const KernelGraph& part, const std::vector<int>& inputs,
     for (const int input : node.inputs) operands.push_back(made[static_cast<std::size_t>(input)]);
     BlockGraph block = node.block ? *node.block : BlockGraph();
     for (std::size_t at = 0; at < block.stores.size(); ++at) block.stores[at].name = name_of(node.outputs[at]);
-    const Status status = node.block ? graph->add_custom(operands, block, &results)
-                                     : graph->add(node.op, operands, node.attributes, &results[0], name_of(node.outputs[0]));
+    const Status status = node.block
+                              ? graph->add_custom(operands, block, &results)
+                              : graph->add(node.op, operands, node.attributes, &results[0], name_of(node.outputs[0]));
     if (!status.ok()) return {};
     for (std::size_t at = 0; at < results.size(); ++at) made[static_cast<std::size_t>(node.outputs[at])] = results[at];
   }
@@ -142,7 +144,8 @@ std::vector<Choice> Enumerator::make_choices(const KernelGraph& part, const std:
     report_.kernels.keep();
     choices.push_back({part, seconds(part, device_), "plain"});
   }
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; });
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; });
   return choices;
 }
 
@@ -227,14 +230,16 @@ std::optional<Program> Enumerator::assemble(const Draft& draft) const {
   Program program = {{}, draft.seconds, draft.safe, draft.kind, {}};
   std::vector<int> made(from.tensors().size(), -1);
   for (const int input : from.inputs()) {
-    if (!program.graph.add_input(from.spec(input), &made[static_cast<std::size_t>(input)], from.tensor(input).name).ok())
+    if (!program.graph.add_input(from.spec(input), &made[static_cast<std::size_t>(input)], from.tensor(input).name)
+             .ok())
       return std::nullopt;
   }
   std::vector<const Part*> left;
   for (const Part& part : draft.parts) left.push_back(&part);
   while (!left.empty()) {
     const auto ready = std::find_if(left.begin(), left.end(), [&](const Part* part) {
-      return std::all_of(part->inputs.begin(), part->inputs.end(), [&](int t) { return made[static_cast<std::size_t>(t)] >= 0; });
+      return std::all_of(part->inputs.begin(), part->inputs.end(),
+                         [&](int t) { return made[static_cast<std::size_t>(t)] >= 0; });
     });
     if (ready == left.end()) return std::nullopt;
     std::vector<int> inputs;

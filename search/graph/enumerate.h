@@ -1,9 +1,8 @@
 // enumerate.h: all the programs of a rewritten graph: which operators are one kernel, which dimensions go to the grid,
 // which one the loop walks along, in tiles of how many elements.
-// Owns: SearchConfig and the table of configs; Program; Enumerator, which remembers what it made of a section (schedule.h),
-// so that rewritten graphs that share parts share the work.
-// Never: knows attention or any other graph by name; proves.
-// Threads: one enumerator a thread.
+// Owns: SearchConfig and the table of configs; Program; Enumerator, which remembers what it made of a section
+// (schedule.h), so that rewritten graphs that share parts share the work. Never: knows attention or any other graph by
+// name; proves. Threads: one enumerator a thread.
 #pragma once
 
 #include <map>
@@ -58,7 +57,8 @@ class Enumerator {
   // Divides the graph into kernels in all the ways that pay. `rewritten` must outlive the enumerator.
   void add(const Rewritten& rewritten);
 
-  // The best program of each kind, then the best whatever their kind, `most` in all; best first, safe ones before others.
+  // The best program of each kind, then the best whatever their kind, `most` in all; best first, safe ones before
+  // others.
   std::vector<Program> take(std::size_t most);
 
  private:
@@ -74,7 +74,8 @@ class Enumerator {
     std::string kind;
   };
 
-  const std::vector<Choice>& choices_of(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs, bool unit);
+  const std::vector<Choice>& choices_of(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs,
+                                        bool unit);
   std::vector<Choice> make_choices(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs, bool unit);
   void add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe);
   static std::string kind_of(const Draft& draft);

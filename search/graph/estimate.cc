@@ -8,15 +8,15 @@ namespace gqa {
 namespace {
 
 // Rates of a device, beside those it states.
-constexpr double kLaunchSeconds = 3e-6;      // of a kernel, with what it waits for the one before
-constexpr double kStepSeconds = 0.25e-6;     // of a step of a loop that waits for nothing
-constexpr double kTensorShare = 0.75;        // of the peak that products reach
-constexpr double kSharedBandwidth = 3;       // reads that meet in the L2, against memory
-constexpr double kSimpleFlops = 1.0 / 24;    // elementwise operations a second, against tensor operations
+constexpr double kLaunchSeconds = 3e-6;       // of a kernel, with what it waits for the one before
+constexpr double kStepSeconds = 0.25e-6;      // of a step of a loop that waits for nothing
+constexpr double kTensorShare = 0.75;         // of the peak that products reach
+constexpr double kSharedBandwidth = 3;        // reads that meet in the L2, against memory
+constexpr double kSimpleFlops = 1.0 / 24;     // elementwise operations a second, against tensor operations
 constexpr double kFunctionFlops = 1.0 / 160;  // exponentials and the like
 constexpr double kRegisterShare = 0.9;
 constexpr std::int64_t kRegisterBytes = 4, kInstruction = 16, kColumns = 8;
-constexpr std::int64_t kPlainTile = 64;  // of a product that is a kernel of its own
+constexpr std::int64_t kPlainTile = 64;                   // of a product that is a kernel of its own
 constexpr std::int64_t kLeastTile = 16 * 16 * 2 * 2 * 2;  // two operands in two stages: what a plain product needs
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -95,7 +95,8 @@ double memory_seconds(const KernelGraph& graph, const KernelNode& node, const De
   for (const BlockNode& step : node.block ? node.block->nodes : std::vector<BlockNode>()) {
     if (step.op == Op::kLoad) read[static_cast<std::size_t>(step.operand)] = true;
   }
-  for (std::size_t at = 0; at < node.inputs.size(); ++at) bytes += read[at] ? tensor_bytes(graph.spec(node.inputs[at])) : 0;
+  for (std::size_t at = 0; at < node.inputs.size(); ++at)
+    bytes += read[at] ? tensor_bytes(graph.spec(node.inputs[at])) : 0;
   for (const int output : node.outputs) bytes += tensor_bytes(graph.spec(output));
   return bytes / device.memory_bandwidth;
 }

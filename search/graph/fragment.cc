@@ -26,8 +26,7 @@ class Finder {
       : section_(section), abstract_(*abstract), report_(*report), values_(section.graph.tensors().size()) {
     fragment_.loop = loop;
     fragment_.nodes.resize(section.graph.nodes().size());
-    for (std::size_t at = 0; at < inputs.size(); ++at)
-      value(section.graph.inputs()[at]).abstract = inputs[at];
+    for (std::size_t at = 0; at < inputs.size(); ++at) value(section.graph.inputs()[at]).abstract = inputs[at];
     wholes_ = values_;
     for (const KernelNode& node : section.graph.nodes()) whole_of(node);
   }
@@ -61,7 +60,8 @@ class Finder {
     if (found_.size() >= kMostFragments) return;
     if (at == section_.graph.nodes().size()) return finish();
     std::vector<Value> operands;
-    for (std::size_t which = 0; which < section_.node(at).inputs.size(); ++which) operands.push_back(operand(at, which));
+    for (std::size_t which = 0; which < section_.node(at).inputs.size(); ++which)
+      operands.push_back(operand(at, which));
     Phase phase = Phase::kBefore;
     if (!phase_of(operands, &phase)) return report_.fragments.prune(Reason::kWholeInLoop);
     Value made;

@@ -70,7 +70,8 @@ std::vector<int> GraphEditor::add_custom(const std::vector<int>& inputs, const B
 bool GraphEditor::mark_outputs() {
   for (const int output : from_.outputs()) {
     const int made = keep(output);
-    if (made < 0 || spec(made).dims != from_.spec(output).dims || spec(made).type != from_.spec(output).type) return false;
+    if (made < 0 || spec(made).dims != from_.spec(output).dims || spec(made).type != from_.spec(output).type)
+      return false;
     if (!graph_.mark_output(made).ok()) return false;
   }
   return true;

@@ -97,7 +97,8 @@ class Lowering {
  private:
   // The nodes of the kernel that is being written.
   struct Writer {
-    Writer(const std::vector<TensorSpec>& operands, const std::vector<std::int64_t>& grid, std::int64_t steps, bool cuts)
+    Writer(const std::vector<TensorSpec>& operands, const std::vector<std::int64_t>& grid, std::int64_t steps,
+           bool cuts)
         : block(operands, grid, steps), loops(cuts) {}
     BlockBuilder block;
     bool loops;  // the loop's dimension is cut
@@ -159,7 +160,8 @@ class Lowering {
 
   int carry(Writer* writer, std::size_t at, int made) {
     const auto add = [&](Op op, std::vector<int> inputs) {
-      return writer->block.add(op, std::move(inputs), {}, writer->name(name_of(node(at).outputs[0]), "_" + std::string(name(op))));
+      return writer->block.add(op, std::move(inputs), {},
+                               writer->name(name_of(node(at).outputs[0]), "_" + std::string(name(op))));
     };
     switch (placement(at).carry) {
       case Carry::kSum:
@@ -293,8 +295,8 @@ class Lowering {
       const int tensor = node(at).outputs[0];
       Dims dims = section_.graph.spec(tensor).dims;
       dims.insert(dims.begin(), layout_.splits);
-      const int part = writer.block.add(Op::kUnsqueeze, {writer.values.at(tensor)}, along(0),
-                                         writer.name(name_of(tensor), "_part"));
+      const int part =
+          writer.block.add(Op::kUnsqueeze, {writer.values.at(tensor)}, along(0), writer.name(name_of(tensor), "_part"));
       writer.block.store(part, layout_.partial_map(section_.results[at]), {dims, ElementType::kF32});
     }
     const std::vector<int> results = finish(&writer, editor_.keep(section_.graph.inputs()));

@@ -37,7 +37,8 @@ class Gluer {
     const std::vector<int> outputs = graph.outputs();
     for (std::size_t at = 0; at < parent_.size(); ++at) {
       const int result = graph.nodes()[at].outputs[0];
-      const std::set<int> by(reads[static_cast<std::size_t>(result)].begin(), reads[static_cast<std::size_t>(result)].end());
+      const std::set<int> by(reads[static_cast<std::size_t>(result)].begin(),
+                             reads[static_cast<std::size_t>(result)].end());
       if (by.size() != 1 || std::count(outputs.begin(), outputs.end(), result) > 0) continue;
       if (stay_together(graph.nodes()[at], graph.nodes()[static_cast<std::size_t>(*by.begin())]))
         parent_[at] = static_cast<std::size_t>(*by.begin());  // its last node stands for a unit
@@ -104,7 +105,8 @@ Units units_of(const KernelGraph& graph) {
   }
   for (std::size_t a = 0; a < count; ++a) {
     for (std::size_t b = 0; b < count; ++b) {
-      const bool meet = std::any_of(tensors[a].begin(), tensors[a].end(), [&](int t) { return tensors[b].count(t) > 0; });
+      const bool meet =
+          std::any_of(tensors[a].begin(), tensors[a].end(), [&](int t) { return tensors[b].count(t) > 0; });
       if (a != b && meet) units.beside[a] |= bit(b);
     }
   }
@@ -162,7 +164,8 @@ KernelGraph extract(const KernelGraph& graph, const std::vector<int>& nodes, std
     for (const int input : node.inputs) operands.push_back(made[static_cast<std::size_t>(input)]);
     const int result = node.outputs[0];
     if (status.ok())
-      status = part.add(node.op, operands, node.attributes, &made[static_cast<std::size_t>(result)], graph.tensor(result).name);
+      status = part.add(node.op, operands, node.attributes, &made[static_cast<std::size_t>(result)],
+                        graph.tensor(result).name);
     const std::vector<int>& by = reads[static_cast<std::size_t>(result)];
     const bool leaves = std::any_of(by.begin(), by.end(), [&](int reader) { return !inside.count(reader); });
     if (!leaves && std::count(results.begin(), results.end(), result) == 0) continue;

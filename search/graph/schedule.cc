@@ -7,7 +7,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::size_t kVariants = 3;      // tile sizes kept of a structure
+constexpr std::size_t kVariants = 3;     // tile sizes kept of a structure
 constexpr std::int64_t kFullDevice = 4;  // blocks a processor beyond which splitting gives nothing
 
 using Sizes = std::vector<std::int64_t>;
@@ -27,7 +27,8 @@ class Scheduler {
   std::vector<Choice> take() {
     std::vector<Choice> choices;
     for (auto& [structure, best] : best_) std::move(best.begin(), best.end(), std::back_inserter(choices));
-    std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; });
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; });
     return choices;
   }
 
@@ -121,7 +122,8 @@ class Scheduler {
   }
 
   void try_cuts() {
-    if (cuts_.splits == 1 && shared_bytes() > device_.smem_per_block) return report_.kernels.prune(Reason::kSharedMemory);
+    if (cuts_.splits == 1 && shared_bytes() > device_.smem_per_block)
+      return report_.kernels.prune(Reason::kSharedMemory);
     Reason reason = Reason::kMalformed;
     std::optional<KernelGraph> graph = lower(section_, *fragment_, cuts_, &reason);
     if (graph && misfit(*graph, device_)) reason = *misfit(*graph, device_), graph.reset();

@@ -13,17 +13,17 @@
 namespace gqa {
 
 // X(id, text): why something was dropped.
-#define GQA_REASONS(X)                                                                    \
-  X(kDuplicate, "met before")                                                             \
-  X(kAbstract, "no part of the goal, by its abstract expression")                         \
-  X(kWholeInLoop, "needs in the loop what is whole only after it")                        \
-  X(kMaximum, "the result would depend on a running maximum")                             \
-  X(kSharedPartial, "several blocks would write the same partial result")                 \
-  X(kMalformed, "no well-formed block graph")                                             \
-  X(kSharedMemory, "more shared memory than a block has")                                 \
-  X(kRegisters, "more registers than a block has")                                        \
-  X(kSlower, "predicted slower than another of its kind")                                 \
-  X(kCycle, "kernels would wait for each other")                                          \
+#define GQA_REASONS(X)                                                    \
+  X(kDuplicate, "met before")                                             \
+  X(kAbstract, "no part of the goal, by its abstract expression")         \
+  X(kWholeInLoop, "needs in the loop what is whole only after it")        \
+  X(kMaximum, "the result would depend on a running maximum")             \
+  X(kSharedPartial, "several blocks would write the same partial result") \
+  X(kMalformed, "no well-formed block graph")                             \
+  X(kSharedMemory, "more shared memory than a block has")                 \
+  X(kRegisters, "more registers than a block has")                        \
+  X(kSlower, "predicted slower than another of its kind")                 \
+  X(kCycle, "kernels would wait for each other")                          \
   X(kUnproved, "not proved equal")
 
 enum class Reason : std::uint8_t {
@@ -50,20 +50,20 @@ struct StageCount {
 };
 
 // X(field, text): the stages of a search, in their order.
-#define GQA_SEARCH_STAGES(X)                        \
-  X(rewrites, "rewritten graphs")                   \
-  X(fragments, "ways to carry values over a loop")  \
-  X(kernels, "block graphs")                        \
+#define GQA_SEARCH_STAGES(X)                       \
+  X(rewrites, "rewritten graphs")                  \
+  X(fragments, "ways to carry values over a loop") \
+  X(kernels, "block graphs")                       \
   X(programs, "programs")
 
 struct SearchReport {
 #define GQA_STAGE(field, text) StageCount field;
   GQA_SEARCH_STAGES(GQA_STAGE)
 #undef GQA_STAGE
-  std::map<std::string, std::int64_t> rules;  // how often each rewriting rule gave a graph not met before
-  std::int64_t sections = 0;                  // different parts of graphs tried as one kernel
-  std::int64_t proved = 0, ranked = 0;        // programs
-  bool exhausted = true;                      // false: a bound on the numbers of graphs stopped the rewriting
+  std::map<std::string, std::int64_t> rules;     // how often each rewriting rule gave a graph not met before
+  std::int64_t sections = 0;                     // different parts of graphs tried as one kernel
+  std::int64_t proved = 0, ranked = 0;           // programs
+  bool exhausted = true;                         // false: a bound on the numbers of graphs stopped the rewriting
   double search_seconds = 0, proof_seconds = 0;  // filled in by the caller
 };
 

@@ -1,6 +1,6 @@
 // section.h: a part of a kernel graph that may become one kernel, and the dimensions that its tensors share.
-// Owns: Section: the part as a graph of its own; Dimension: the same index wherever it runs, as matmul's rows run through
-// its first operand and its result; which of them blocks may divide among themselves and a loop may walk along.
+// Owns: Section: the part as a graph of its own; Dimension: the same index wherever it runs, as matmul's rows run
+// through its first operand and its result; which of them blocks may divide among themselves and a loop may walk along.
 // Never: chooses a tile.
 // Threads: a value.
 #pragma once

@@ -52,7 +52,8 @@ std::optional<Shift> shift_of(Op op, const std::vector<Shift>& operands) {
   const Shift &a = operands[0], &b = operands.size() > 1 ? operands[1] : operands[0];
   if (op == Op::kSub || op == Op::kSubMax) return difference(a, b, maximum);
   if (op == Op::kExp) return a.degree == 0 ? settled({maximum, a.added, 0}) : std::nullopt;
-  if (row.kind == OpClass::kView || op == Op::kMask) return op == Op::kMask && a.degree != 0 ? std::nullopt : settled(a);
+  if (row.kind == OpClass::kView || op == Op::kMask)
+    return op == Op::kMask && a.degree != 0 ? std::nullopt : settled(a);
   return linear(row, a, b, maximum);
 }
 

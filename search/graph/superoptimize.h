@@ -34,8 +34,8 @@ struct SearchResult {
   SearchReport report;
 };
 
-// Each program is proved equal to the graph before it is returned. Errors: an unknown config; kNoCandidate where nothing
-// fits the device, with what was tried and why it was dropped; *result has the report then too.
+// Each program is proved equal to the graph before it is returned. Errors: an unknown config; kNoCandidate where
+// nothing fits the device, with what was tried and why it was dropped; *result has the report then too.
 Status superoptimize(const KernelGraph& graph, const DeviceSpec& device, const SearchOptions& options,
                      SearchResult* result);
 

@@ -45,7 +45,8 @@ inline bool loops(const Axes& axes, std::size_t dim) { return axes.size() > dim 
 inline bool on_grid(const Axes& axes, std::size_t dim) { return axes.size() > dim && axes[dim].grid >= 0; }
 
 inline bool all_custom(const KernelGraph& graph) {
-  return std::all_of(graph.nodes().begin(), graph.nodes().end(), [](const KernelNode& node) { return node.block != nullptr; });
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const KernelNode& node) { return node.block != nullptr; });
 }
 
 // One kernel, a loop along the keys, a running maximum that both the sum and the rows follow.

@@ -100,8 +100,9 @@ TEST(Superoptimize, FusesTheGatedMlp) {
 }
 
 TEST(Superoptimize, FusesTheSoftcap) {
-  const Program* flash = find_program(search(graph_of(programs::kSoftcap)),
-                                      [](const KernelGraph& g) { return is_flash(g, 2, 1) && has(*g.nodes()[0].block, Op::kTanh); });
+  const Program* flash = find_program(search(graph_of(programs::kSoftcap)), [](const KernelGraph& g) {
+    return is_flash(g, 2, 1) && has(*g.nodes()[0].block, Op::kTanh);
+  });
   EXPECT_NE(flash, nullptr);
 }
 
