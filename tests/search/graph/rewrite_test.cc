@@ -117,7 +117,8 @@ TEST(Rewrite, MovesTheDivisionPastTheSecondProduct) {
 TEST(Rewrite, LeavesAloneWhatNoLawCovers) {
   const std::string x = "graph 1\nx = input f32[6,8]\n";
   const std::pair<const char*, std::string> not_covered[] = {
-      {"scaling_past_linear", kX + "c = input f32[1,8]\nd = div(x, c)\ny = matmul(d, w)\n"},  // mixed by the product
+      {"scaling_past_linear",
+       x + "u = input f32[8,8]\nc = input f32[1,8]\nd = div(x, c)\ny = matmul(d, u)\n"},  // mixed by the product
       {"scaling_past_linear", kX + "c = input f32[6,1]\nd = div(c, x)\ny = matmul(d, w)\n"},
       {"subtract_maximum", x + "e = exp(x)\ny = sum(e) dim=1\n"},  // not a quotient
       {"subtract_maximum", x + "e = exp(x)\ns = sum(e) dim=1\nt = square(s)\ny = div(e, t)\n"},
