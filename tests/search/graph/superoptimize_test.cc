@@ -47,7 +47,8 @@ bool fuses(const KernelGraph& graph, const std::vector<std::string>& inputs) {
 TEST(Superoptimize, FindsFlashAttentionThoughTheUserWroteNoMaximum) {
   const KernelGraph naive = graph_of(programs::kNaive);
   for (const char* config : {"attention", ""}) {
-    const Program* flash = find_program(search(naive, config), [](const KernelGraph& g) { return is_flash(g, 2, 1); });
+    const auto found_flash = search(naive, config);
+    const Program* flash = find_program(found_flash, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
     EXPECT_NE(flash, nullptr) << config;
   }
 }
@@ -100,23 +101,25 @@ TEST(Superoptimize, FusesTheGatedMlp) {
 }
 
 TEST(Superoptimize, FusesTheSoftcap) {
-  const Program* flash = find_program(search(graph_of(programs::kSoftcap)), [](const KernelGraph& g) {
-    return is_flash(g, 2, 1) && has(*g.nodes()[0].block, Op::kTanh);
-  });
+  const auto found_flash = search(graph_of(programs::kSoftcap));
+  const Program* flash = find_program(
+      found_flash, [](const KernelGraph& g) { return is_flash(g, 2, 1) && has(*g.nodes()[0].block, Op::kTanh); });
   EXPECT_NE(flash, nullptr);
 }
 
 TEST(Superoptimize, FusesTheMaskAndClampOfScores) {
   std::string text = programs::kMasked;
   text.replace(text.find("c = mask(b)"), 11, "f = clamp(b) lo=-50 hi=50\nc = mask(f)");
-  const Program* flash = find_program(search(graph_of(text), "attention"), [](const KernelGraph& g) {
+  const auto found_flash = search(graph_of(text), "attention");
+  const Program* flash = find_program(found_flash, [](const KernelGraph& g) {
     return is_flash(g, 1, 1) && has(*g.nodes()[0].block, Op::kMask) && has(*g.nodes()[0].block, Op::kClamp);
   });
   EXPECT_NE(flash, nullptr);
 }
 
 TEST(Superoptimize, FusesNormalisedQueriesAndKeys) {
-  const Program* flash = find_program(search(graph_of(kNormalisedKeys)), [](const KernelGraph& g) {
+  const auto found_flash = search(graph_of(kNormalisedKeys));
+  const Program* flash = find_program(found_flash, [](const KernelGraph& g) {
     return is_flash(g, 1, 1) && fuses(g, {"q", "k", "v", "gq", "gk"});
   });
   ASSERT_NE(flash, nullptr);
