@@ -22,8 +22,9 @@ namespace gqa {
 struct SearchConfig {
   std::string_view name;
   std::vector<std::int64_t> rows, columns, steps, packs, splits;
-  std::int64_t most_whole_columns;  // a column dimension up to this size may stay whole
-  std::size_t most_graphs;          // rewritten
+  std::vector<std::int64_t> rows_alone;  // of a kernel without a product, which gains nothing by many
+  std::int64_t most_whole_columns;       // a column dimension up to this size may stay whole
+  std::size_t most_graphs;               // rewritten
 };
 
 // "" is for any graph; null: no such config.

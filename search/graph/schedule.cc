@@ -15,7 +15,9 @@ using Sizes = std::vector<std::int64_t>;
 class Scheduler {
  public:
   Scheduler(const Section& section, const SearchConfig& config, const DeviceSpec& device, SearchReport* report)
-      : section_(section), config_(config), device_(device), report_(*report) {}
+      : section_(section), config_(config), device_(device), report_(*report) {
+    for (const KernelNode& node : section.graph.nodes()) multiplies_ = multiplies_ || node.op == Op::kMatmul;
+  }
 
   void add(const Fragment& fragment, const std::string& structure) {
     fragment_ = &fragment;
@@ -39,13 +41,13 @@ class Scheduler {
   Sizes tiles(const Dimension& dimension) const {
     Sizes sizes;
     const bool batch = dimension.role == DimensionRole::kBatch, rows = dimension.role == DimensionRole::kRow;
-    const Sizes& tried = rows ? config_.rows : config_.columns;
+    const Sizes& tried = !rows ? config_.columns : multiplies_ ? config_.rows : config_.rows_alone;
     if (!dimension.may_grid()) return {0};
     if (batch) sizes.push_back(1);
     for (const std::int64_t tile : batch ? dimension.shared ? config_.packs : Sizes() : tried) {
       if (batch ? tile <= dimension.size : tile < dimension.size) sizes.push_back(tile);
     }
-    if (!batch && dimension.size <= (rows ? config_.rows.back() : config_.most_whole_columns)) sizes.push_back(0);
+    if (!batch && dimension.size <= (rows ? tried.back() : config_.most_whole_columns)) sizes.push_back(0);
     return sizes;
   }
 
@@ -147,6 +149,7 @@ class Scheduler {
   const SearchConfig& config_;
   const DeviceSpec& device_;
   SearchReport& report_;
+  bool multiplies_ = false;
   const Fragment* fragment_ = nullptr;
   std::string structure_;
   Cuts cuts_;

@@ -131,6 +131,13 @@ TEST(Superoptimize, FusesTheLowRankUpdate) {
   EXPECT_NE(find_program(result, [](const KernelGraph& g) { return fuses(g, {"x", "w", "a", "b"}); }), nullptr);
 }
 
+TEST(Superoptimize, FusesRowsWithoutAProduct) {
+  const SearchResult result = search(
+      graph_of("graph 1\nx = input bf16[64,4096]\nm = input bf16[64,4096]\ny = softmax(x) dim=-1\nz = add(y, m)\n"));
+  ASSERT_FALSE(result.programs.empty());
+  EXPECT_TRUE(fuses(result.programs[0].program.graph, {"x", "m"})) << to_text(result.programs[0].program.graph);
+}
+
 // Sizes that tiles do not divide.
 const std::string kSmall[] = {
     R"(graph 1
