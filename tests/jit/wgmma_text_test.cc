@@ -5,9 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <regex>
+#include <cctype>
+#include <cstdlib>
 #include <set>
+#include <string>
 
 namespace gqa {
 namespace {
@@ -21,9 +22,8 @@ int count(const std::string& text, const std::string& what) {
 // The numbers after % in the assembly.
 std::set<int> operands(const std::string& text) {
   std::set<int> numbers;
-  const std::regex operand("%([0-9]+)");
-  for (std::sregex_iterator at(text.begin(), text.end(), operand), end; at != end; ++at)
-    numbers.insert(std::stoi((*at)[1]));
+  for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 1))
+    if (std::isdigit(static_cast<unsigned char>(text[at + 1]))) numbers.insert(std::atoi(text.c_str() + at + 1));
   return numbers;
 }
 
