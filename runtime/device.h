@@ -17,6 +17,12 @@
 
 namespace gqa {
 
+class KernelGraph;
+struct KernelPlan;
+struct PlannedKernel;
+class LoadedProgram;
+class ProgramTrial;
+
 // Strides of one tensor in elements; the last dimension is contiguous.
 struct Strides {
   std::int64_t batch = 0, row = 0, head = 0;
@@ -89,6 +95,15 @@ class Device {
   virtual Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
                       std::unique_ptr<Kernel>* kernel) = 0;
   virtual Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) = 0;
+
+  // The same for a user's graph (program.h), kernel by kernel of its plan. A device that has nothing of this runs
+  // attention only, and says so.
+  virtual std::string program_source(const PlannedKernel& kernel) const;
+  virtual Status compile_program(const PlannedKernel& kernel, Binary* binary) const;
+  virtual Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
+                              std::unique_ptr<LoadedProgram>* program);
+  virtual Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial);
+
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
   // True while the stream is being captured into a graph: nothing may be tuned then.
