@@ -10,7 +10,8 @@
 #include "runtime/host/host_kernel.h"
 #include "runtime/host/host_trial.h"
 #include "runtime/host/parallel.h"
-#include "search/mugraph.h"
+#include "search/graph/attention_program.h"
+#include "search/graph/graph_text.h"
 
 namespace gqa {
 namespace {
@@ -48,6 +49,15 @@ DeviceSpec describe(int threads) {
   return spec;
 }
 
+// What the thread plan of an attention program says.
+Status candidate_of(const std::string& program, Candidate* candidate) {
+  KernelGraph graph;
+  if (Status status = parse(program, &graph); !status.ok()) return status;
+  const BlockGraph* block = graph.nodes().empty() ? nullptr : graph.nodes().front().block.get();
+  if (block == nullptr) return {Code::kInternal, "the stored µGraph has no kernel, expected one of attention"};
+  return parse(to_text(block->threads), candidate);
+}
+
 class HostDevice final : public Device {
  public:
   explicit HostDevice(int threads) : spec_(describe(threads)) {}
@@ -57,7 +67,7 @@ class HostDevice final : public Device {
   std::string timing_method() const override { return HostTrial::kMethod; }
 
   std::string source(const Problem& problem, const Candidate& candidate) const override {
-    return to_text(attention_mugraph(problem, candidate));
+    return to_text(attention_program(problem, candidate));
   }
 
   Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const override {
@@ -68,12 +78,12 @@ class HostDevice final : public Device {
   // Launch parameters come from the caller, as on a GPU: one µGraph serves several.
   Status load(const Problem&, const Candidate& candidate, const Binary& binary,
               std::unique_ptr<Kernel>* kernel) override {
-    MuGraph graph;
-    if (Status status = parse(binary.source, &graph); !status.ok()) return status;
-    if (kernel_text(graph.candidate) != kernel_text(candidate))
-      return {Code::kInternal, "the stored µGraph is of '" + kernel_text(graph.candidate) + "', but '" +
-                                   kernel_text(candidate) + "' was to be loaded"};
-    Candidate runs = graph.candidate;
+    Candidate stored;
+    if (Status status = candidate_of(binary.source, &stored); !status.ok()) return status;
+    if (kernel_text(stored) != kernel_text(candidate))
+      return {Code::kInternal, "the stored µGraph is of '" + kernel_text(stored) + "', but '" + kernel_text(candidate) +
+                                   "' was to be loaded"};
+    Candidate runs = stored;
     runs.splits = candidate.splits;
     runs.order = candidate.order;
     *kernel = std::make_unique<HostKernel>(runs, spec_.processors);

@@ -1,10 +1,13 @@
 // graph_text_test.cc: graphs as text, JSON and drawings: both ways where there are two, and what is refused.
 #include "search/graph/graph_text.h"
 
+#include <set>
+
 #include "graphs.h"
 #include "search/graph/attention_program.h"
 #include "search/graph/graph_dot.h"
 #include "search/graph/graph_json.h"
+#include "search/space.h"
 
 namespace gqa {
 namespace {
@@ -57,6 +60,29 @@ TEST(GraphText, IsWrittenAsItIsRead) {
   EXPECT_EQ(to_text(graph_of(kAttention)), kAttention);
   EXPECT_EQ(to_text(graph_of(kFused)), kFused);
   EXPECT_EQ(graph_of(kAttention), softmax_attention(2, 256, 4096, 64));
+}
+
+// What the host device keeps of a kernel: text and back, and no two candidates with one graph.
+TEST(GraphText, RoundTripsForTheWholeAttentionSpace) {
+  std::set<std::string> texts;
+  std::size_t graphs = 0;
+  for (const char* shape : {"hq=32,hk=8,sq=512,d=128,causal", "b=3,hq=7,hk=1,sq=33,sk=2000,d=96,dtype=f16",
+                            "hq=16,hk=2,sq=1,sk=5000,d=192,dv=128,align=2"}) {
+    const Problem problem = problem_of(shape);
+    for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
+      const KernelGraph graph = attention_program(problem, ranked.candidate);
+      ASSERT_FALSE(graph.nodes().empty()) << to_text(ranked.candidate);
+      const std::string text = to_text(graph);
+      ASSERT_EQ(graph_of(text), graph) << text;
+      Candidate candidate;
+      ASSERT_TRUE(parse(to_text(graph.nodes()[0].block->threads), &candidate).ok()) << text;
+      ASSERT_EQ(candidate, ranked.candidate);
+      texts.insert(text);
+      ++graphs;
+    }
+  }
+  EXPECT_GT(graphs, 100U);
+  EXPECT_EQ(texts.size(), graphs);
 }
 
 TEST(GraphText, RoundTrips) {
