@@ -6,6 +6,7 @@
 
 #include "jit/score_chain.h"
 #include "jit/wgmma_text.h"
+#include "search/graph/kernel_plan.h"
 #include "search/resources.h"
 
 namespace gqa {

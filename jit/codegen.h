@@ -7,10 +7,11 @@
 #include <string>
 
 #include "search/candidate.h"
-#include "search/graph/kernel_plan.h"
 #include "search/problem.h"
 
 namespace gqa {
+
+struct FamilyKernel;  // search/graph/kernel_plan.h
 
 // The entry point's name in every generated kernel.
 inline constexpr const char* kEntryPoint = "gqa_attention";

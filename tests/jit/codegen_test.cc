@@ -11,6 +11,7 @@
 
 #include "jit/embedded.h"
 #include "jit/score_chain.h"
+#include "search/graph/kernel_plan.h"
 #include "search/resources.h"
 
 namespace gqa {

@@ -11,6 +11,7 @@
 
 #include "jit/codegen.h"
 #include "search/device_spec.h"
+#include "search/graph/kernel_plan.h"
 #include "search/resources.h"
 
 namespace gqa {
