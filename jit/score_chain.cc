@@ -7,20 +7,20 @@ namespace gqa {
 namespace {
 
 // X(operator, expression of x; $c: its factor, $l and $h: its bounds)
-#define GQA_STEPS(X)                    \
-  X(kScale, "x * $c")                   \
-  X(kAddConstant, "x + $c")             \
-  X(kClamp, "gqa::clamp_of(x, $l, $h)") \
-  X(kTanh, "gqa::tanh_of(x)")           \
-  X(kExp, "gqa::exp_of(x)")             \
-  X(kExp2, "gqa::exp2_approx(x)")       \
-  X(kSquare, "gqa::square_of(x)")       \
-  X(kSqrt, "sqrtf(x)")                  \
-  X(kRsqrt, "rsqrtf(x)")                \
-  X(kReciprocal, "1.0f / x")            \
-  X(kRelu, "gqa::relu_of(x)")           \
-  X(kSilu, "gqa::silu_of(x)")           \
-  X(kGelu, "gqa::gelu_of(x)")
+#define GQA_STEPS(X)                 \
+  X(kScale, "x * $c")                \
+  X(kAddConstant, "x + $c")          \
+  X(kClamp, "gqa::clamp(x, $l, $h)") \
+  X(kTanh, "gqa::fast_tanh(x)")      \
+  X(kExp, "gqa::fast_exp(x)")        \
+  X(kExp2, "gqa::exp2_approx(x)")    \
+  X(kSquare, "gqa::square(x)")       \
+  X(kSqrt, "sqrtf(x)")               \
+  X(kRsqrt, "rsqrtf(x)")             \
+  X(kReciprocal, "1.0f / x")         \
+  X(kRelu, "gqa::relu(x)")           \
+  X(kSilu, "gqa::fast_silu(x)")      \
+  X(kGelu, "gqa::gelu(x)")
 
 struct Row {
   Op op;

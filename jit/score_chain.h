@@ -1,5 +1,5 @@
 // score_chain.h: what becomes of each score before the softmax, as CUDA source.
-// Owns: the text of a function on one float, made of a chain of elementwise operators (device/elementwise.cuh).
+// Owns: the text of a function on one float, made of a chain of elementwise operators (device/fast_math.cuh).
 // Never: decides which steps; search/graph/attention_form.h does.
 // Threads: pure functions.
 #pragma once

@@ -19,8 +19,8 @@ __device__ inline void cp_async_16(u32 destination, const void* source, bool val
                : "memory");
 }
 
-// The first `bytes` of 16, then zeros.
-__device__ inline void cp_async_part(u32 destination, const void* source, int bytes) {
+// The first `bytes` of 16, zero-filled after them; none is read where `bytes` is 0.
+__device__ inline void cp_async_16_bytes(u32 destination, const void* source, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
                : "memory");
 }

@@ -1,10 +1,11 @@
 // features.cuh: what a Config may say beyond what every one does.
 // Owns: keys_transposed() (kKeysTransposed: keys lie as head_dim rows of all keys) and apply_chain() (Chain: what
-// becomes of each score before the mask and the softmax). A Config without them has neither. Never: costs a kernel
-// anything that does not ask for it. Threads: values.
+// becomes of each score before the mask and the softmax). A Config without them has neither.
+// Never: costs a kernel anything that does not ask for it.
+// Threads: values.
 #pragma once
 
-#include "elementwise.cuh"
+#include "fast_math.cuh"
 
 namespace gqa {
 

@@ -68,7 +68,7 @@ __device__ inline void copy_keys(char* tile, int thread, const u16* head, long l
 template <int kAlign>
 __device__ inline void copy_part(char* destination, const u16* source, int count) {
   if constexpr (kAlign >= 16) {
-    cp_async_part(shared_address(destination), source, 2 * max(0, min(8, count)));
+    cp_async_16_bytes(shared_address(destination), source, 2 * max(0, min(8, count)));
   } else {
     u32 words[4] = {0, 0, 0, 0};
 #pragma unroll

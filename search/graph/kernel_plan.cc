@@ -10,13 +10,13 @@
 #include "search/graph/canonical.h"
 #include "search/graph/equivalence.h"
 #include "search/graph/retile.h"
+#include "search/graph/tile_plan.h"
 #include "search/space.h"
 #include "search/text.h"
 
 namespace gqa {
 namespace {
 
-constexpr std::string_view kTile = "tile";
 constexpr std::uint64_t kProofSeed = 1;
 
 // Tensors of the program and, by the same place, of a part.
@@ -129,7 +129,7 @@ Status plan_tile(const KernelGraph& program, std::size_t at, PlannedKernel* kern
 }
 
 bool is_family(const KernelNode& node) {
-  return node.block && !node.block->threads.skeleton.empty() && node.block->threads.skeleton != kTile;
+  return node.block && !node.block->threads.skeleton.empty() && node.block->threads.skeleton != kTileSkeleton;
 }
 
 // Ways to run a part of the program, best first: graphs with thread plans, of the part's inputs and outputs.
@@ -155,10 +155,6 @@ KernelGraph with_plan(const KernelGraph& graph, const ThreadPlan& plan) {
     if (status.ok()) status = made.mark_output(tensors[static_cast<std::size_t>(output)]);
   }
   return made;
-}
-
-std::vector<ThreadPlan> tile_plans(const KernelGraph&, const KernelNode&, const DeviceSpec&) {
-  return {{std::string(kTile), {{"warps", 4}, {"stages", 3}}}};
 }
 
 Choices tile_choices(const KernelGraph& program, std::size_t at, const DeviceSpec& device) {

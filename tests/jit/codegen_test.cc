@@ -106,8 +106,8 @@ TEST(Codegen, EveryStepOfAChainHasItsText) {
   static __device__ float apply(float x) {
     x = x * 20.0f;
     x = x + -0.5f;
-    x = gqa::clamp_of(x, -3.0f, gqa::infinity());
-    x = gqa::tanh_of(x);
+    x = gqa::clamp(x, -3.0f, gqa::infinity());
+    x = gqa::fast_tanh(x);
     return x;
   }
 };

@@ -8,7 +8,7 @@
 struct ScoreChain {
   static __device__ float apply(float x) {
     x = x * 0.05f;
-    x = gqa::tanh_of(x);
+    x = gqa::fast_tanh(x);
     return x;
   }
 };
