@@ -76,6 +76,7 @@ void Emulator::begin_block(Index3 block) {
   shared_.poison();
   ended_ = 0;
   barrier_ = {};
+  hopper_.begin_block(threads_.size());
   for (Warp& warp : warps_) warp = {};
   for (unsigned i = 0; i < threads_.size(); ++i) {
     Thread& t = *threads_[i];
@@ -107,9 +108,11 @@ void Emulator::run_block(Index3 block) {
       moved = run_warp(warp, rounds) || moved;
       if (failed_) return;
     }
-    if (!moved) check_deadlock();
+    if (!moved && !hopper_.go_on(*this)) check_deadlock();
   }
-  if (std::string damage = shared_.damage(); !damage.empty() && !failed_) {
+  std::string damage = shared_.damage();
+  if (damage.empty()) damage = hopper_.unfinished();
+  if (!damage.empty() && !failed_) {
     failed_ = true;
     error_ = "block " + to_text(block) + ": " + damage;
   }
@@ -154,6 +157,13 @@ void Emulator::wait(std::string_view what, Place place) {
   Thread& me = *current_;
   warps_[static_cast<std::size_t>(me.number / 32)].runnable &= ~(1U << me.number % 32);
   Fiber::leave();
+}
+
+void Emulator::wake(int thread) { warps_[static_cast<std::size_t>(thread / 32)].runnable |= 1U << thread % 32; }
+
+std::size_t Emulator::choose(std::size_t count) {
+  if (schedule_.order == Order::kRandom) return random_() % count;
+  return schedule_.order == Order::kAscending ? 0 : count - 1;
 }
 
 // ---- meeting places

@@ -79,6 +79,7 @@ void matrices(Emulator& emulator, const Call& call) {
   // Only so many lanes' addresses are read.
   if (lane < 8 * kTiles)
     mine.row = emulator.shared(call.read(kStore ? 0 : kTiles), 16, kStore ? "stmatrix" : "ldmatrix");
+  if (kStore && lane < 8 * kTiles) emulator.hopper().plain_store(emulator, {call.read(0), call.read(0) + 16});
   emulator.meet({call.instruction.opcode,
                  true,
                  call.place,
