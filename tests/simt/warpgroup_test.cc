@@ -71,5 +71,65 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, true}));
 
+// ---- inputs made to break it
+
+class WarpgroupInputs : public Warpgroup {
+ protected:
+  // Dimension 0 makes the scores of the rows that `grows` picks climb by `growth`, in natural units, every 64 keys
+  // towards the first ones; blocks are walked last first.
+  template <typename Grows>
+  static void set_climb(test::AttentionCase* attention, float growth, Grows grows) {
+    const Problem& p = attention->call.problem;
+    const float query = std::sqrt(static_cast<float>(p.head_dim));
+    for (int i = 0; i < p.q_len; ++i)
+      attention->q[static_cast<std::size_t>(i * p.head_dim)] = store(p.dtype, grows(i) ? query : 0);
+    for (int j = 0; j < p.kv_len; ++j) {
+      const auto step = static_cast<float>((p.kv_len - 1 - j) / 64);
+      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, growth * step);
+    }
+    attention->slack += 1e-3;  // float32's error in scores of some hundreds
+  }
+};
+
+constexpr const char* kOneHead = "b=1,hq=1,hk=1,sq=100,sk=330,d=64,dtype=f16";
+constexpr const char* kPlain = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
+constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1";
+
+// By little (the old maxima serve), by much (each block is computed again), or never.
+TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
+  for (const float growth : {0.5F, 6.0F, 24.0F, -24.0F}) {
+    test::AttentionCase attention(problem_of(kOneHead));
+    set_climb(&attention, growth, [](int) { return true; });
+    EXPECT_TRUE(right(kPlain, 1, &attention)) << growth;
+    EXPECT_TRUE(right(kOwnOut, 1, &attention)) << growth;
+  }
+}
+
+// One lane asks for it; what the others had was right, and stays so.
+TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
+  for (const int row : {29, 63, 99}) {
+    test::AttentionCase attention(problem_of(kOneHead));
+    set_climb(&attention, 24, [&](int i) { return i == row; });
+    EXPECT_TRUE(right(kPlain, 1, &attention)) << row;
+  }
+}
+
+TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
+  for (const char* candidate : {kPlain, kOwnOut}) {
+    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=200,sk=100,d=64,dtype=f16,causal"));
+    EXPECT_TRUE(right(candidate, 1, &attention));
+    EXPECT_EQ(0, attention.out_at(0, 0, 0, 0));
+    EXPECT_EQ(-INFINITY, attention.lse[0]);
+  }
+}
+
+TEST_F(WarpgroupInputs, WithoutLse) {
+  test::AttentionCase with(problem_of(kOneHead)), without(problem_of(kOneHead));
+  EXPECT_TRUE(right(kPlain, 1, &with));
+  without.call.lse = nullptr;
+  EXPECT_FALSE(right(kPlain, 1, &without, {Schedule{}}));  // what lse should hold is poison still
+  EXPECT_TRUE(with.out == without.out);
+}
+
 }  // namespace
 }  // namespace gqa::simt
