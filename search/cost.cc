@@ -33,6 +33,7 @@ constexpr double kTurnAKey = 0.0316;   // times the widths of a key and a value
 constexpr double kTurnAnOutput = 6.3;  // times head_dim_v and warpgroups
 constexpr double kTurnInPlace = 734;   // without a buffer for out
 constexpr double kDraw = 495;
+constexpr double kHandover = 700;            // between warpgroups that share keys
 constexpr double kBesideAnother = 0.70;      // of its time a CTA takes that shares its processor
 constexpr double kTail = 0.043;              // of an average tile, at the end
 constexpr double kL2BytesAClock = 42;        // of a processor
@@ -52,16 +53,19 @@ double keys_of_tile(const Problem& p, const Candidate& c, std::int64_t tile) {
   return static_cast<double>(std::clamp<std::int64_t>(last_row / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
 }
 
+// Keys that a CTA's warpgroups that share them walk side by side.
+int keys_a_step(const Candidate& c) { return c.tile_n * key_shares(c); }
+
 // Sampled where there are many tiles: the work of a tile grows linearly.
 Steps steps_of(const Problem& p, const Candidate& c) {
   constexpr std::int64_t kSamples = 16;
   const std::int64_t tiles = row_tiles(p, c), samples = std::min(tiles, p.causal() ? kSamples : 1);
   Steps steps;
   for (std::int64_t i = 0; i < samples; ++i) {
-    steps.average += std::ceil(keys_of_tile(p, c, (2 * i + 1) * tiles / (2 * samples)) / c.tile_n);
+    steps.average += std::ceil(keys_of_tile(p, c, (2 * i + 1) * tiles / (2 * samples)) / keys_a_step(c));
   }
   steps.average /= static_cast<double>(samples);
-  steps.most = std::ceil(keys_of_tile(p, c, tiles - 1) / c.tile_n);
+  steps.most = std::ceil(keys_of_tile(p, c, tiles - 1) / keys_a_step(c));
   return steps;
 }
 
@@ -178,8 +182,8 @@ double flash_seconds(const Model& m) {
 
 // A step of all a CTA's warpgroups, clocks: the exponentials of one run under the products of another, but not wholly.
 double warpgroup_step(const Model& m) {
-  const double scores = double{1} * m.c.tile_m * m.c.tile_n;
-  const int warpgroups = m.c.tile_m / 64;
+  const double scores = double{1} * m.c.tile_m * keys_a_step(m.c);
+  const int warpgroups = m.c.warps / 4;
   const double rate = m.device.wgmma_flops / m.processors() / kWarpgroupClock;
   const double products = kProductsShare * 2 * scores * m.width() / rate, softmax = scores * kClocksAnExponential;
   const double busy = std::max(products, softmax) + kExposed[warpgroups - 1] * std::min(products, softmax);
@@ -190,7 +194,7 @@ double warpgroup_step(const Model& m) {
 double warpgroup_turn(const Model& m) {
   const double keys = kTurnAKey * m.c.tile_n * m.width();
   const double outputs = kTurnAnOutput * m.p.head_dim_v * (m.c.tile_m / 64);
-  return kTurn + keys + outputs + (m.c.own_out != 0 ? 0 : kTurnInPlace);
+  return kTurn + keys + outputs + (m.c.own_out != 0 ? 0 : kTurnInPlace) + (key_shares(m.c) > 1 ? kHandover : 0);
 }
 
 // Tiles of equal work run in rounds; under a causal mask long and short ones even out.
@@ -202,7 +206,7 @@ double warpgroup_seconds(const Model& m) {
                                    : share * std::ceil(each) * longest;
   const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
   const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
-  const double kv_tile = 2.0 * m.c.tile_n * (key_columns + padded_columns(m.p.head_dim_v));
+  const double kv_tile = 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
   const double l2 = m.blocks() * m.steps.average * kv_tile / std::min(m.blocks(), m.processors()) / kL2BytesAClock;
   const double memory = (bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
   return kWarpgroupLaunch + std::max(std::max(compute, l2) / kWarpgroupClock, memory);

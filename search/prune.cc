@@ -26,7 +26,7 @@ std::string number(std::int64_t value) { return grouped(value); }
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-int consumers(const Candidate& c) { return c.tile_m / kWarpgroupRows; }
+int consumers(const Candidate& c) { return c.warps / 4; }
 
 std::string meaningless(const Candidate& c) {
   if (c.tile_m < 16 || c.tile_m % 16 != 0) return "tile of " + number(c.tile_m) + " rows: expected a multiple of 16";
@@ -70,8 +70,10 @@ std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.tile_n > kMostWgmmaColumns) {
     return "step of " + number(c.tile_n) + " keys: wgmma takes at most " + number(kMostWgmmaColumns);
   }
-  if (c.warps != c.tile_m / 16) {
-    return number(c.warps) + " warps for " + number(c.tile_m) + " rows: warpgroup gives a warp 16";
+  const bool shares_keys = c.tile_m == kWarpgroupRows && c.warps == 2 * c.tile_m / 16;
+  if (c.warps != c.tile_m / 16 && !shares_keys) {
+    return number(c.warps) + " warps for " + number(c.tile_m) +
+           " rows: warpgroup gives a warp 16, or two warpgroups the same 64";
   }
   for (const FieldRange& range : kWarpgroupRanges) {
     const int given = c.*range.field;
@@ -79,6 +81,7 @@ std::string wrong_for_warpgroup(const Candidate& c) {
     return std::string(range.what) + "=" + number(given) + ": warpgroup has " + number(range.least) + " to " +
            number(range.most);
   }
+  if (shares_keys && c.own_out == 0) return "two warpgroups on the same rows without out=1: they hand over beside it";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";

@@ -40,7 +40,8 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
-  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : 8;
+  const std::int64_t handover = key_shares(c) == 1 ? 0 : 256LL * p.head_dim_v + 2048;
+  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value + handover : 8;
   const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? query : std::max(query, value)) + out;
   // Transposed keys are panels of 64 keys, with a row an element of head_dim.
   const std::int64_t keys =
@@ -86,9 +87,13 @@ std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
   return (rows + candidate.tile_m - 1) / candidate.tile_m;
 }
 
+int key_shares(const Candidate& candidate) {
+  return candidate.skeleton == Skeleton::kWarpgroup ? candidate.warps * 16 / candidate.tile_m : 1;
+}
+
 int resident_blocks(const Candidate& candidate) {
   // One warpgroup alone leaves the tensor cores idle.
-  return candidate.skeleton == Skeleton::kWarpgroup && candidate.tile_m == 64 ? 2 : 1;
+  return candidate.skeleton == Skeleton::kWarpgroup && candidate.warps == 4 ? 2 : 1;
 }
 
 LaunchPlan plan(const Problem& problem, const Candidate& candidate) {

@@ -27,6 +27,9 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 // addressing.
 int registers(const Problem& problem, const Candidate& candidate);
 
+// Warpgroups that share the keys of the same query rows (warpgroup), each taking every so-many-th block of them.
+int key_shares(const Candidate& candidate);
+
 // CTAs a processor is asked to hold at once; more may fit.
 int resident_blocks(const Candidate& candidate);
 

@@ -22,14 +22,15 @@ struct Ring {
   }
 };
 
-// Which buffer comes next. One number, since consumers have few registers to spare.
-template <int kDepth>
+// Which buffer comes next; kStep: of consumers that take every kStep-th. One number, since consumers have few registers
+// to spare.
+template <int kDepth, int kStep = 1>
 struct RingCursor {
   u32 passed = 0;  // buffers
 
-  __device__ void next() { ++passed; }
+  __device__ void next() { passed += kStep; }
   __device__ int at() const { return passed % kDepth; }
-  __device__ int before() const { return (passed + kDepth - 1) % kDepth; }
+  __device__ int before() const { return (passed + (kDepth - 1) * kStep) % kDepth; }
   // Of the current round.
   __device__ u32 parity() const { return passed / kDepth & 1; }
 

@@ -29,6 +29,11 @@ __device__ inline void named_sync(int barrier, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// barrier.arrive: what this thread did before is seen by those that sync on the barrier; it does not wait.
+__device__ inline void named_arrive(int barrier, int threads) {
+  asm volatile("barrier.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 // barrier.red.and: whether `mine` holds in all of them.
 __device__ inline bool named_all(int barrier, int threads, bool mine) {
   int all;

@@ -31,6 +31,15 @@ struct WarpgroupAttention {
   float factor[2];  // what out is still to be multiplied by
   bool rescaling;   // whether it is, the same in all lanes of a warp
 
+  // As after no key at all.
+  __device__ void clear() {
+    state = RowState();
+#pragma unroll
+    for (int n = 0; n < kOuts; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) out[n][c] = 0;
+  }
+
   // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys. Transposed keys are
   // read as the second product reads the values: rows of the inner dimension.
   __device__ void begin_scores(u32 queries, u32 keys) {

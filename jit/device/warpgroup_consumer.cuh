@@ -6,26 +6,30 @@
 #pragma once
 
 #include "epilogue.cuh"
-#include "warpgroup_attention.cuh"
+#include "warpgroup_share.cuh"
 
 namespace gqa {
 
 template <typename Config>
 struct WarpgroupConsumer {
   using Smem = WarpgroupSmem<Config>;
+  static constexpr int kShare = Smem::kShare;
 
   const AttentionParams& p;
   const TensorMaps& maps;
   Smem& smem;
   const int group;  // this warpgroup's number
   RingCursor<1> q;
-  RingCursor<Config::kStages> k, v;  // what is read next; of the keys, the buffer before may still be held
+  RingCursor<Config::kStages, kShare> k, v;  // what is read next; of the keys, the buffer before may still be held
   WarpgroupAttention<Config> core;
 
-  __device__ u32 query_rows() const { return shared_address(smem.q) + group * 64 * kPanelRowBytes; }
+  // Which 64 rows of the tile, and which share of their keys.
+  __device__ int rows() const { return group / kShare; }
+  __device__ int part() const { return group % kShare; }
+  __device__ u32 query_rows() const { return shared_address(smem.q) + rows() * 64 * kPanelRowBytes; }
   __device__ u32 key_rows(int buffer) const { return shared_address(smem.k) + buffer * Smem::kKeyBytes; }
   __device__ int warp_row(int first_row) const {
-    return first_row + group * 64 + thread_index() % kWarpgroup / 32 * 16;
+    return first_row + rows() * 64 + thread_index() % kWarpgroup / 32 * 16;
   }
 
   __device__ void begin_scores() {
@@ -86,25 +90,63 @@ struct WarpgroupConsumer {
     core.pack_weights();
   }
 
-  // A tile's out and state, not yet normalised.
+  __device__ void begin() {
+    k.passed = v.passed = part();
+    if (kShare > 1 && part() == 0) KeyShare<Config>(smem).offer();
+  }
+
+  // After a tile of so many blocks: past those of the others.
+  __device__ void skip_to_next_tile(int blocks) {
+    const int skipped = blocks - (blocks + kShare - 1 - part()) / kShare * kShare;
+    k.passed += skipped;
+    v.passed += skipped;
+  }
+
+  // A tile with fewer blocks than parts leaves this one nothing.
+  __device__ void walk_nothing() {
+    core.clear();
+    release_queries();
+  }
+
+  // A tile's out and state, not yet normalised, of this part of its keys.
   __device__ void walk(int first_row, int blocks) {
     // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
-    const int unmasked = key_limit<Config>(p, first_row + group * 64) / Config::kTileN;
+    const int unmasked = key_limit<Config>(p, first_row + rows() * 64) / Config::kTileN;
     core.state = RowState();
     q.wait_full(smem.q_ring);
+    int block = blocks - 1 - part();
+    if (kShare > 1 && block < 0) return walk_nothing();
     begin_scores();
     core.template wait_scores<0>();
     release_keys();
-    softmax_masked(first_row, blocks - 1);
+    softmax_masked(first_row, block);
     core.pack_weights();
     bool fresh = true;
-    int block = blocks - 2;
-    for (; block >= unmasked; --block, fresh = false) step<true>(first_row, block, fresh);
-    for (; block >= 0; --block, fresh = false) step<false>(first_row, block, fresh);
+    block -= kShare;
+    for (; block >= unmasked; block -= kShare, fresh = false) step<true>(first_row, block, fresh);
+    for (; block >= 0; block -= kShare, fresh = false) step<false>(first_row, block, fresh);
     if constexpr (Config::kOwnOut) release_queries();
     begin_values(fresh);
     core.template wait_values<0>();
     release_values();
+  }
+
+  // One warpgroup's rows of out from all parts of the keys. False: they are another's to store.
+  __device__ bool join() {
+    if constexpr (kShare > 1) {
+      const KeyShare<Config> share(smem);
+      if (part() > 0) {
+        share.hand_over(core);
+        return false;
+      }
+      share.take_over(core, p.scale_log2);
+    }
+    return true;
+  }
+
+  __device__ void end() {
+    if (kShare > 1 && part() > 0) KeyShare<Config>(smem).wait_taken();
+    wait_stores();
   }
 
   // The place is read only here, not kept through the walk.
@@ -113,15 +155,15 @@ struct WarpgroupConsumer {
     const bool leader = thread_index() % kWarpgroup == 0;
     core.state.finish();
     store_lse<Config>(p, place, core.state, warp_row(place.first_row));
-    const u32 rows = Config::kOwnOut ? shared_address(smem.out) + group * 64 * kPanelRowBytes : query_rows();
+    const u32 finished = Config::kOwnOut ? shared_address(smem.out) + rows() * 64 * kPanelRowBytes : query_rows();
     if constexpr (Config::kOwnOut) {
       if (leader) wait_stores_read();  // of the tile before
       named_sync(1 + group, kWarpgroup);
     }
-    write_out<Config>(core.out, core.state, rows);
+    write_out<Config>(core.out, core.state, finished);
     fence_async();
     named_sync(1 + group, kWarpgroup);
-    if (leader) send_out<Config>(rows, maps.out, place, place.first_row + group * 64);
+    if (leader) send_out<Config>(finished, maps.out, place, place.first_row + rows() * 64);
     if constexpr (!Config::kOwnOut) {
       if (leader) wait_stores_read();
       __syncwarp();

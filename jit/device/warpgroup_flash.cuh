@@ -1,8 +1,8 @@
-// warpgroup_flash.cuh: the warpgroup skeleton (Hopper): a producer feeds kTileM / 64 consumer warpgroups by TMA; each
-// walks the keys of its 64 query rows, last block first. Shah et al., "FlashAttention-3", 2024, for the two roles.
-// Owns: who does what, and the registers each has. Never: knows how a tile is numbered (schedule.cuh), loaded
-// (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh).
-// Threads: consumers first, then a producer warpgroup of which one thread works; roles meet at the rings' barriers.
+// warpgroup_flash.cuh: the warpgroup skeleton (Hopper): a producer feeds kWarps / 4 consumer warpgroups by TMA; each
+// walks the keys of its 64 query rows, or every other block of them, last block first. Shah et al., "FlashAttention-3",
+// 2024, for the two roles. Owns: who does what, and the registers each has. Never: knows how a tile is numbered
+// (schedule.cuh), loaded (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh). Threads: consumers first, then
+// a producer warpgroup of which one thread works; roles meet at the rings' barriers.
 #pragma once
 
 #include "grid_dependency.cuh"
@@ -14,7 +14,7 @@ namespace gqa {
 template <typename Config>
 struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
-  static constexpr int kConsumers = Config::kTileM / 64;
+  static constexpr int kConsumers = Config::kWarps / 4;
   // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
   // than 32 a producer that draws its tiles spills.
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
@@ -32,8 +32,8 @@ struct WarpgroupFlash {
       prefetch(maps.v);
       prefetch(maps.out);
       smem.q_ring.init(kConsumers * 4);
-      smem.k_ring.init(kConsumers * 4);
-      smem.v_ring.init(kConsumers * 4);
+      smem.k_ring.init(kConsumers / Smem::kShare * 4);
+      smem.v_ring.init(kConsumers / Smem::kShare * 4);
       smem.tickets.ring.init(kConsumers * 4);
       fence_barrier_init();
     }
@@ -50,11 +50,14 @@ struct WarpgroupFlash {
 
   __device__ void consume(int group) {
     WarpgroupConsumer<Config> consumer{p, maps, smem, group};
+    consumer.begin();
     for (ConsumerWalk walk(smem.tickets); walk.more(); walk.next()) {
-      consumer.walk(walk.ticket().place.first_row, walk.ticket().blocks);
-      consumer.store(walk.ticket().place);
+      const int blocks = walk.ticket().blocks;
+      consumer.walk(walk.ticket().place.first_row, blocks);
+      if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
+      if (consumer.join()) consumer.store(walk.ticket().place);
     }
-    wait_stores();
+    consumer.end();
   }
 
   __device__ void run() {

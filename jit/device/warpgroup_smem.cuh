@@ -18,6 +18,11 @@ struct WarpgroupSmem {
   static constexpr int kKeyPanel = (kKeysTransposed ? Config::kHeadDim : Config::kTileN) * kPanelRowBytes;
   static constexpr int kValuePanel = Config::kTileN * kPanelRowBytes;
 
+  // Warpgroups that share the keys of the same rows (warpgroup_share.cuh).
+  static constexpr int kShare = Config::kWarps * 16 / Config::kTileM;
+  static constexpr int kHandoverBytes = kShare == 1 ? 0 : Config::kHeadDimV * 256 + 2048;
+  static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOwnOut), "two share 64 rows");
+
   static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
   static constexpr int kOutBytes = panels(Config::kHeadDimV) * kQueryPanel;
   static constexpr int kKeyPanels = panels(kKeysTransposed ? Config::kTileN : Config::kHeadDim);
@@ -30,7 +35,7 @@ struct WarpgroupSmem {
   alignas(1024) char q[kTileBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
-  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes : 8];
+  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes + kHandoverBytes : 8];  // then the handover
   Ring<1> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;

@@ -1,0 +1,64 @@
+// warpgroup_share.cuh: two warpgroups that share the keys of the same 64 rows become one.
+// Owns: the handover of the second's out and state to the first, through shared memory, and its two named barriers.
+// Never: walks keys or stores rows.
+// Threads: both warpgroups; a thread of the second hands over to the one in its place in the first, whose fragments
+// are of the same rows and columns.
+#pragma once
+
+#include "warpgroup_attention.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct KeyShare {
+  static constexpr int kOuts = Config::kHeadDimV / 8;
+  static constexpr int kHanded = 4, kTaken = 5;  // named barriers; a warpgroup's own are below
+  static constexpr int kThreads = 2 * kWarpgroup;
+  using Core = WarpgroupAttention<Config>;
+
+  float4* out;    // [kOuts][kWarpgroup]
+  float4* state;  // [kWarpgroup]: maxima, sums
+
+  __device__ explicit KeyShare(WarpgroupSmem<Config>& smem)
+      : out(reinterpret_cast<float4*>(smem.out + WarpgroupSmem<Config>::kOutBytes) + thread_index() % kWarpgroup),
+        state(out + kOuts * kWarpgroup) {}
+
+  // The first: the place of the handover is free.
+  __device__ void offer() const { named_arrive(kTaken, kThreads); }
+  // The second: until it is.
+  __device__ void wait_taken() const { named_sync(kTaken, kThreads); }
+
+  __device__ void hand_over(const Core& core) const {
+    wait_taken();
+#pragma unroll
+    for (int n = 0; n < kOuts; ++n)
+      out[n * kWarpgroup] = make_float4(core.out[n][0], core.out[n][1], core.out[n][2], core.out[n][3]);
+    *state = make_float4(core.state.maximum[0], core.state.maximum[1], core.state.sum[0], core.state.sum[1]);
+    named_arrive(kHanded, kThreads);
+  }
+
+  // Both parts under the larger of their maxima.
+  __device__ void take_over(Core& core, float scale_log2) const {
+    named_sync(kHanded, kThreads);
+    const float4 other = *state;
+    const float maximum[2] = {other.x, other.y}, sum[2] = {other.z, other.w};
+    float mine[2], theirs[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      mine[h] = core.state.raise(maximum[h], h, scale_log2);
+      theirs[h] = exp2_approx(maximum[h] * scale_log2 - core.state.shift(h, scale_log2));
+      core.state.sum[h] = core.state.sum[h] * mine[h] + sum[h] * theirs[h];
+    }
+#pragma unroll
+    for (int n = 0; n < kOuts; ++n) {
+      const float4 rows = out[n * kWarpgroup];
+      core.out[n][0] = core.out[n][0] * mine[0] + rows.x * theirs[0];
+      core.out[n][1] = core.out[n][1] * mine[0] + rows.y * theirs[0];
+      core.out[n][2] = core.out[n][2] * mine[1] + rows.z * theirs[1];
+      core.out[n][3] = core.out[n][3] * mine[1] + rows.w * theirs[1];
+    }
+    offer();
+  }
+};
+
+}  // namespace gqa
