@@ -82,6 +82,8 @@ std::string wrong_for_warpgroup(const Candidate& c) {
            number(range.most);
   }
   if (shares_keys && c.own_out == 0) return "two warpgroups on the same rows without out=1: they hand over beside it";
+  if (shares_keys && c.stages % 2 != 0)
+    return number(c.stages) + " stages for two warpgroups on the same rows: expected as many for each";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";

@@ -102,9 +102,17 @@ struct WarpgroupConsumer {
     v.passed += skipped;
   }
 
+  // A full barrier tells a round from the next but one only to who saw the round before: where the number of blocks is
+  // odd, a buffer's values were the first part's. Before this part's first values, all of the tile before have come.
+  __device__ void wait_for_first_part() {
+    if constexpr (kShare > 1)
+      if (part() > 0) KeyShare<Config>(smem).wait_taken();
+  }
+
   // A tile with fewer blocks than parts leaves this one nothing.
   __device__ void walk_nothing() {
     core.clear();
+    wait_for_first_part();
     release_queries();
   }
 
@@ -121,6 +129,7 @@ struct WarpgroupConsumer {
     release_keys();
     softmax_masked(first_row, block);
     core.pack_weights();
+    wait_for_first_part();
     bool fresh = true;
     block -= kShare;
     for (; block >= unmasked; block -= kShare, fresh = false) step<true>(first_row, block, fresh);

@@ -28,8 +28,8 @@ struct KeyShare {
   // The second: until it is.
   __device__ void wait_taken() const { named_sync(kTaken, kThreads); }
 
+  // After wait_taken().
   __device__ void hand_over(const Core& core) const {
-    wait_taken();
 #pragma unroll
     for (int n = 0; n < kOuts; ++n)
       out[n * kWarpgroup] = make_float4(core.out[n][0], core.out[n][1], core.out[n][2], core.out[n][3]);

@@ -22,6 +22,7 @@ struct WarpgroupSmem {
   static constexpr int kShare = Config::kWarps * 16 / Config::kTileM;
   static constexpr int kHandoverBytes = kShare == 1 ? 0 : Config::kHeadDimV * 256 + 2048;
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOwnOut), "two share 64 rows");
+  static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
 
   static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
   static constexpr int kOutBytes = panels(Config::kHeadDimV) * kQueryPanel;
