@@ -8,8 +8,6 @@
 #include <sstream>
 #include <string>
 
-#include "runtime/half.h"
-#include "search/graph/dense.h"
 #include "search/graph/evaluate.h"
 
 namespace gqa {
@@ -24,47 +22,6 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
-}
-
-// ---- elements
-
-float load_element(ElementType type, const std::byte* from) {
-  if (type == ElementType::kF32) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, from, sizeof bits);
-  return type == ElementType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
-}
-
-void store_element(ElementType type, float value, std::byte* to) {
-  if (type == ElementType::kF32) {
-    std::memcpy(to, &value, sizeof value);
-    return;
-  }
-  const std::uint16_t bits = type == ElementType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
-  std::memcpy(to, &bits, sizeof bits);
-}
-
-// Calls visit(row-major index, byte offset) for each element, in order.
-template <typename Visit>
-void visit_elements(const TensorSpec& spec, Visit visit) {
-  const Dims strides = strides_of(spec);
-  const std::int64_t bytes = element_bytes(spec.type), step = strides.back() * bytes;
-  std::int64_t index = 0;
-  walk_rows<1>(spec.dims, {strides}, [&](const auto& at, std::int64_t size) {
-    for (std::int64_t j = 0; j < size; ++j) visit(index++, at[0] * bytes + j * step);
-  });
-}
-
-std::vector<double> read_tensor(const TensorSpec& spec, const std::byte* from) {
-  std::vector<double> values(static_cast<std::size_t>(elements(spec.dims)));
-  visit_elements(spec, [&](std::int64_t index, std::int64_t offset) {
-    values[static_cast<std::size_t>(index)] = static_cast<double>(load_element(spec.type, from + offset));
-  });
-  return values;
 }
 
 // ---- inputs
@@ -278,13 +235,6 @@ class OutputJudge {
 };
 
 }  // namespace
-
-std::int64_t tensor_bytes(const TensorSpec& spec) {
-  const Dims strides = strides_of(spec);
-  std::int64_t last = 0;
-  for (std::size_t at = 0; at < strides.size(); ++at) last += (spec.dims[at] - 1) * strides[at];
-  return (last + 1) * element_bytes(spec.type);
-}
 
 void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, std::byte* to) {
   const std::array<float, kDraws> values = draws(magnitude);

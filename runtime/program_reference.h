@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/tensor_bytes.h"
 #include "search/graph/kernel_graph.h"
 
 namespace gqa {
-
-using TensorBytes = std::vector<std::byte>;
 
 // One output of the graph: row-major, of its dims.
 struct ReferenceOutput {
@@ -35,9 +34,6 @@ struct ProgramReference {
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference);
 
 // ---- inputs
-
-// Bytes from a tensor's first element to its last as its strides have it; gaps between rows count.
-std::int64_t tensor_bytes(const TensorSpec& spec);
 
 // Random elements, exactly representable in the tensor's type, written where its strides say; gaps stay as they are.
 // Cheap (some ns an element): it serves the sets of inputs that timing rotates, whose results nobody reads.
