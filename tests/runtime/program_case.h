@@ -1,5 +1,5 @@
 // program_case.h: a user's graph run on the host, for tests.
-// Owns: plans made by hand (one kernel an operator), inputs rounded to their types, a run with an instruction set and
+// Owns: plans of a kernel an operator, inputs rounded to their types, a run with an instruction set and
 // a number of threads.
 // Never: asserts more than that what it built loads and runs.
 // Threads: pure functions.
@@ -7,41 +7,25 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
-
 #include "runtime/host/host_program.h"
 #include "runtime/tensor_bytes.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {
 
-// One operator as a graph of its own.
-inline PlannedKernel kernel_of(const KernelGraph& graph, const KernelNode& node) {
-  PlannedKernel kernel;
-  std::map<int, int> own;
-  std::vector<int> inputs, results;
-  for (const int input : node.inputs) {
-    if (!own.count(input)) {
-      EXPECT_TRUE(kernel.graph.add_input(graph.spec(input), &own[input]).ok());
-      kernel.inputs.push_back(input);
-    }
-    inputs.push_back(own[input]);
-  }
-  Status status;
-  if (node.block) {
-    status = kernel.graph.add_custom(inputs, *node.block, &results);
-  } else {
-    status = kernel.graph.add(node.op, inputs, node.attributes, &results.emplace_back());
-  }
-  EXPECT_TRUE(status.ok()) << status.message();
-  kernel.outputs = node.outputs;
-  return kernel;
+inline DeviceSpec host_spec(int threads = 2) {
+  std::unique_ptr<Device> device;
+  EXPECT_TRUE(open_host_device(threads, &device).ok());
+  return device->spec();
 }
 
 inline KernelPlan plan_of(const KernelGraph& graph) {
-  KernelPlan plan = {graph, {}};
-  for (const KernelNode& node : graph.nodes()) plan.kernels.push_back(kernel_of(graph, node));
+  KernelPlan plan;
+  const std::vector<KernelGraph> planned = thread_plans(graph, host_spec(), 1);
+  EXPECT_EQ(planned.size(), 1U) << to_text(graph);
+  if (planned.empty()) return plan;
+  const Status status = plan_kernels(planned[0], &plan);
+  EXPECT_TRUE(status.ok()) << status.message();
   return plan;
 }
 
