@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <sstream>
 #include <string>
 
@@ -60,35 +61,35 @@ std::vector<std::vector<double>> input_values(const KernelGraph& graph, const Pr
 
 // ---- the reference
 
-std::int64_t count_nonfinite(const std::vector<std::vector<double>>& outputs) {
-  std::int64_t count = 0;
-  for (const std::vector<double>& values : outputs)
-    count += std::count_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
-  return count;
-}
+// One magnitude's runs.
+struct Attempt {
+  std::vector<std::vector<double>> outputs;
+  std::int64_t nonfinite = 0;  // elements on the way to them
+};
 
-Status naive_run(const KernelGraph& graph, std::uint64_t seed, int halvings, ProgramReference* reference,
-                 std::vector<std::vector<double>>* naive) {
-  reference->magnitude = std::ldexp(1, -halvings);
-  fill_inputs(graph, seed, reference);
-  return evaluate(graph, input_values(graph, *reference), naive, Rounding::kResults);
-}
-
-// The largest magnitude at which the yardstick has the fewest infinities and NaNs.
-Status choose_magnitude(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference,
-                        std::vector<std::vector<double>>* naive) {
-  int best = 0;
-  std::int64_t fewest = kMostElements;
-  for (int halvings = 0; halvings <= kMostHalvings; ++halvings) {
-    if (Status status = naive_run(graph, seed, halvings, reference, naive); !status.ok()) return status;
-    const std::int64_t nonfinite = count_nonfinite(*naive);
-    if (nonfinite == 0) return {};
-    if (nonfinite < fewest) {
-      best = halvings;
-      fewest = nonfinite;
-    }
+Status attempt(const KernelGraph& graph, std::uint64_t seed, double magnitude, Rounding rounding,
+               ProgramReference* reference, Attempt* made) {
+  if (reference->inputs.empty() || reference->magnitude != magnitude) {
+    reference->magnitude = magnitude;
+    fill_inputs(graph, seed, reference);
   }
-  return naive_run(graph, seed, best, reference, naive);
+  return evaluate(graph, input_values(graph, *reference), &made->outputs, rounding, &made->nonfinite);
+}
+
+// The largest magnitude at which the yardstick has no more infinities and NaNs than the reference, or the fewest.
+Status choose_magnitude(const KernelGraph& graph, std::uint64_t seed, std::int64_t allowed, ProgramReference* reference,
+                        Attempt* naive) {
+  double best = 1;
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (int halvings = 0; halvings <= kMostHalvings; ++halvings) {
+    const double magnitude = std::ldexp(1, -halvings);
+    Status status = attempt(graph, seed, magnitude, Rounding::kResults, reference, naive);
+    if (!status.ok() || naive->nonfinite <= allowed) return status;
+    if (naive->nonfinite >= fewest) continue;
+    best = magnitude;
+    fewest = naive->nonfinite;
+  }
+  return attempt(graph, seed, best, Rounding::kResults, reference, naive);
 }
 
 ReferenceOutput compare(std::vector<double> values, const std::vector<double>& naive) {
@@ -264,10 +265,13 @@ int rotated_sets(const KernelGraph& graph, std::int64_t cache_bytes) {
 
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference) {
   ProgramReference made;
-  std::vector<std::vector<double>> naive, exact;
-  if (Status status = choose_magnitude(graph, seed, &made, &naive); !status.ok()) return status;
-  if (Status status = evaluate(graph, input_values(graph, made), &exact); !status.ok()) return status;
-  for (std::size_t at = 0; at < exact.size(); ++at) made.outputs.push_back(compare(std::move(exact[at]), naive[at]));
+  Attempt exact, naive;
+  Status status = attempt(graph, seed, 1, Rounding::kNone, &made, &exact);
+  if (status.ok()) status = choose_magnitude(graph, seed, exact.nonfinite, &made, &naive);
+  if (status.ok() && made.magnitude != 1) status = attempt(graph, seed, made.magnitude, Rounding::kNone, &made, &exact);
+  if (!status.ok()) return status;
+  for (std::size_t at = 0; at < exact.outputs.size(); ++at)
+    made.outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at]));
   *reference = std::move(made);
   return {};
 }
