@@ -242,7 +242,7 @@ class Placer {
     if (info(node(at).op).kind != OpClass::kElementwise) return;
     for (const int input : node(at).inputs) {
       if (tile_dims(node(input).axes) != tile_dims(node(whole).axes)) continue;
-      if (value(input).place == TilePlace::kShared) found->push_back(input);
+      if (value(input).place == TilePlace::kShared && value(input).buffer >= 0) found->push_back(input);
       if (is_inline_step(input)) find_own_elements(whole, input, found);
     }
   }

@@ -44,9 +44,11 @@ class Choice {
     std::vector<int> chosen;
     std::size_t mark = 0;
     int most = 0;
-    for (int stages = block_.steps == 1 ? 1 : 2; stages <= (block_.steps == 1 ? 1 : kMostStages); ++stages) {
+    const bool loops = block_.steps > 1;
+    for (int stages = loops ? 2 : 1; stages <= (loops ? kMostStages : 1); ++stages) {
       TilePlan plan;
       if (!try_plan(warps, stages, &plan)) break;
+      if (loops && stages == 2 && try_plan(warps, 3, &plan)) continue;  // two do not hide a step
       most = stages;
       const std::int64_t bytes = bytes_in_flight(plan, device_);
       if (mark == std::size(kInFlight) || bytes < kInFlight[mark]) continue;
