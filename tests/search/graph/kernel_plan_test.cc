@@ -76,15 +76,15 @@ std::string with_threads(std::string text, const std::string& plan) {
   return text;
 }
 
-// Of all programs that the search finds for a graph.
+// Of all programs that the search finds for a graph. A program may have none: of tiles that no tile kernel takes.
 std::vector<KernelGraph> all_plans(const std::string& text, std::size_t most, std::size_t programs = 12) {
   std::vector<KernelGraph> found;
   for (const RankedProgram& ranked : search(graph_of(text), "attention", programs).programs) {
     const auto plans = thread_plans(ranked.program.graph, hopper(), most);
-    EXPECT_FALSE(plans.empty());
     EXPECT_LE(plans.size(), most);
     found.insert(found.end(), plans.begin(), plans.end());
   }
+  EXPECT_FALSE(found.empty());
   return found;
 }
 
