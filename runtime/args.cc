@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "runtime/dtype.h"
 #include "runtime/view.h"
 
 namespace gqa {
@@ -58,14 +59,6 @@ Status check_struct(const Struct& given, const char* name) {
 }
 
 // ---- what a tensor is
-
-std::string dtype_text(DLDataType type) {
-  const char* kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  const std::string kind = type.code < 7 ? kinds[type.code] : "dtype code " + text(type.code) + ", bits ";
-  return kind + text(type.bits) + (type.lanes == 1 ? "" : "x" + text(type.lanes));
-}
-
-bool same(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
 
 bool half(DLDataType type, DType* dtype) {
   *dtype = type.code == kDLBfloat ? DType::kBF16 : DType::kF16;
