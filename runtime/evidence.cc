@@ -16,8 +16,6 @@ constexpr std::size_t kListed = 64;  // of those pruned, named one by one
 // Whole nanoseconds: more digits are noise and bytes.
 double rounded(double microseconds) { return std::round(microseconds * 1000) / 1000; }
 
-bool tried(const Fate& attempt) { return attempt.outcome != "pruned" && attempt.outcome != "not tried"; }
-
 // "needs 245,760 bytes of shared memory" and "needs 98,304 bytes ..." are one reason: "needs # bytes ...".
 std::string without_numbers(const std::string& reason) {
   std::string general;
@@ -68,6 +66,8 @@ Json untried_json(const std::vector<NamedFate>& fates, const char* outcome) {
 }
 
 }  // namespace
+
+bool tried(const Fate& fate) { return fate.outcome != "pruned" && fate.outcome != "not tried"; }
 
 void record(const Runner& runner, Fate* fate) {
   fate->samples = static_cast<int>(runner.samples.size());

@@ -22,6 +22,7 @@ constexpr double kCompileShare = 0.6, kVerifyShare = 0.8;
 
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+bool tried(const Fate& fate);
 void record(const Runner& runner, Fate* fate);
 // False: it did not pass.
 bool record(const Verdict& verdict, Fate* fate);

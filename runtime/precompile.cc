@@ -53,7 +53,7 @@ Status precompile(const Device& device, cache::Store& store, const Problem& prob
   const int kernels = std::max(1, policy.max_candidates);
   const Shortlist list = shortlist(space.ranked, kernels, kernels);
   Progress shown;
-  shown.phase = Phase::kCompile;
+  shown.phase = TunePhase::kCompile;
   shown.pruned = static_cast<int>(space.rejected.size());
   shown.enumerated = static_cast<int>(space.rejected.size() + space.ranked.size());
   shown.selected = static_cast<int>(list.kernels.size());

@@ -89,7 +89,7 @@ class Miss {
     }
     shown_.pruned = static_cast<int>(space.rejected.size());
     shown_.enumerated = static_cast<int>(space.rejected.size() + space.ranked.size());
-    report(Phase::kSearch);
+    report(TunePhase::kSearch);
   }
 
   // ---- compile and verify, side by side
@@ -126,7 +126,7 @@ class Miss {
     Group& group = groups_[made.index];
     group.made = std::move(made);
     ++shown_.compiled;
-    report(Phase::kCompile);
+    report(TunePhase::kCompile);
     if (!group.made.status.ok()) {
       if (group.made.status.code() == Code::kNoCompiler) no_compiler_ = group.made.status;
       mark(&group, "compile failed", first_line(group.made.status.message()));
@@ -198,7 +198,7 @@ class Miss {
     }
     ++shown_.verified;
     if (!any_verified_.exchange(true)) times_.first_correct = watch_.seconds();
-    report(Phase::kVerify);
+    report(TunePhase::kVerify);
   }
 
   // A stored kernel that the driver refuses is made anew.
@@ -248,7 +248,7 @@ class Miss {
       ++shown_.timed;
       if (shown_.best_us == 0 || runner.summary.median < shown_.best_us) shown_.best_us = runner.summary.median;
     }
-    report(Phase::kTime);
+    report(TunePhase::kTime);
   }
 
   // ---- the result
@@ -305,7 +305,7 @@ class Miss {
     return {Code::kNoCandidate, message};
   }
 
-  void report(Phase phase) {
+  void report(TunePhase phase) {
     if (!report_) return;
     shown_.phase = phase;
     shown_.seconds = watch_.seconds();

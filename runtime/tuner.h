@@ -25,10 +25,10 @@ struct TunePolicy {
   bool guess = false;       // the model's best that verifies, untimed
 };
 
-enum class Phase { kSearch, kCompile, kVerify, kTime, kPersist };
+enum class TunePhase { kSearch, kCompile, kVerify, kTime, kPersist };
 
 struct Progress {
-  Phase phase = Phase::kSearch;
+  TunePhase phase = TunePhase::kSearch;
   int enumerated = 0, pruned = 0, selected = 0, compiled = 0, verified = 0, timed = 0;
   double best_us = 0;       // 0: none yet
   double seconds = 0;       // since the miss

@@ -2,12 +2,11 @@
 #include "runtime/workshop.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <system_error>
 
 #include "jit/embedded.h"
 #include "runtime/tuner.h"
+#include "runtime/without_exceptions.h"
 #include "search/graph/kernel_plan.h"
 #include "search/graph/superoptimize.h"
 
@@ -32,18 +31,6 @@ cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& 
   return row;
 }
 
-// No exception may leave a compile thread: what a device throws becomes the kernel's status.
-template <typename Work>
-Status guarded(const Work& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return {Code::kOutOfMemory, "host memory ran out while compiling"};
-  } catch (const std::exception& error) {
-    return {Code::kInternal, std::string("compiling threw: ") + error.what()};
-  }
-}
-
 }  // namespace
 
 Binary binary_of(cache::KernelRow row) {
@@ -58,8 +45,7 @@ Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& 
 }
 
 Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key) {
-  return {[key] { return key; },
-          [&device, &kernel](Binary* binary) { return device.compile_program(kernel, binary); },
+  return {[key] { return key; }, [&device, &kernel](Binary* binary) { return device.compile_program(kernel, binary); },
           kernel.family ? to_text(kernel.family->form.problem) : "graph: " + describe(kernel.graph),
           thread_text(kernel.graph)};
 }
@@ -116,7 +102,7 @@ void Workshop::work() {
   while (const std::optional<std::size_t> job = take_job()) {
     Made made;
     made.index = *job;
-    const Status status = guarded([&] {
+    const Status status = without_exceptions("compiling", [&] {  // none may leave a compile thread
       made = find_or_make(*job);
       return made.status;
     });
