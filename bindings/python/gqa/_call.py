@@ -81,4 +81,4 @@ def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
     try:
         return kind.export(tensor) if own is kind else own.export_to(tensor, stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as cause:
-        raise notexported(tensor, name, cause)
+        raise not_exported(tensor, name, cause)

@@ -45,7 +45,8 @@ def dtype_of(given: Any) -> DType:
     known = _BY_NAME.get(str(name or given).replace("torch.", ""))
     if known is None:
         raise error_for(
-            Status.ERROR_DTYPE, f"dtype is {given!r}; expected gqa.float16, gqa.bfloat16 or gqa.float32, or a name of one"
+            Status.ERROR_DTYPE,
+            f"dtype is {given!r}; expected gqa.float16, gqa.bfloat16 or gqa.float32, or a name of one",
         )
     return known
 

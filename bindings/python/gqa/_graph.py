@@ -123,9 +123,7 @@ class KernelGraph:
 
     def matmul(self, a: Value, b: Value, transpose_a: bool = False, transpose_b: bool = False) -> Value:
         """(.., m, k) x (.., k, n) -> (.., m, n); transpose_a, transpose_b: an operand's last two are given swapped."""
-        return self._value(
-            self._core.matmul(_core_of("a", a), _core_of("b", b), bool(transpose_a), bool(transpose_b))
-        )
+        return self._value(self._core.matmul(_core_of("a", a), _core_of("b", b), bool(transpose_a), bool(transpose_b)))
 
     def add(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
@@ -144,7 +142,7 @@ class KernelGraph:
 
     def div(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
-            inverse = self.reciprocal(b)
+            inverse = self._value(self._core.reciprocal(_core_of("b", b)))
             return inverse if a == 1 else self.scale(inverse, a)
         if not _is_number(b):
             return self._binary(self._core.div, a, b)

@@ -154,7 +154,9 @@ def search(
     if isinstance(device, Handle):
         return Optimized(asked, device, any_device=False)
     if not isinstance(device, str):
-        raise TypeError(f"device is a {type(device).__name__}; expected 'auto', 'cuda', 'cuda:N', 'host' or a gqa.Handle")
+        raise TypeError(
+            f"device is a {type(device).__name__}; expected 'auto', 'cuda', 'cuda:N', 'host' or a gqa.Handle"
+        )
     return Optimized(asked, _defaults.of(device), any_device=device == "auto")
 
 
