@@ -27,13 +27,13 @@ class SearchProgress(NamedTuple):
 
     def __str__(self) -> str:
         words = {
-            "search": f"{self.explored:,} explored, {self.pruned:,} pruned, {self.proved:,} proved",
-            "compile": f"{self.compiled:,} of {self.kernels:,} kernels",
-            "verify": f"{self.verified:,} of {self.programs:,} programs",
-            "time": f"{self.timed:,} of {self.programs:,} programs",
-        }
-        best = f", best {self.best_us:,.1f} us" if self.best_us > 0 else ""
-        return f"{self.phase}: {words.get(self.phase, '')}{best}, {self.seconds:.1f} s"
+            "search": [f"{self.explored:,} explored, {self.pruned:,} pruned, {self.proved:,} proved"],
+            "compile": [f"{self.compiled:,} of {self.kernels:,} kernels"],
+            "verify": [f"{self.verified:,} of {self.programs:,} programs"],
+            "time": [f"{self.timed:,} of {self.programs:,} programs"],
+        }.get(self.phase, [])
+        best = [f"best {self.best_us:,.1f} us"] if self.best_us > 0 else []
+        return f"{self.phase}: {', '.join([*words, *best, f'{self.seconds:.1f} s'])}"
 
 
 class ProgressLine:
