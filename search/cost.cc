@@ -201,7 +201,8 @@ double warpgroup_seconds(const Model& m) {
   const double work = m.p.causal() ? share * each * (m.steps.average * step + turn) + kTail * m.steps.average * step
                                    : share * std::ceil(each) * longest;
   const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
-  const double kv_tile = 2.0 * m.c.tile_n * (padded_columns(m.p.head_dim) + padded_columns(m.p.head_dim_v));
+  const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
+  const double kv_tile = 2.0 * m.c.tile_n * (key_columns + padded_columns(m.p.head_dim_v));
   const double l2 = m.blocks() * m.steps.average * kv_tile / std::min(m.blocks(), m.processors()) / kL2BytesAClock;
   const double memory = (bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
   return kWarpgroupLaunch + std::max(std::max(compute, l2) / kWarpgroupClock, memory);

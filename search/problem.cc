@@ -116,6 +116,8 @@ Status parse_notma(std::string_view text, bool* tma) {
   return status;
 }
 
+bool stands_alone(std::string_view key) { return key == "causal" || key == "notma" || key == "ktrans"; }
+
 Status parse_align(std::string_view text, std::uint16_t* align) {
   if (text != "2" && text != "16") return text_error("align=" + quote(text) + ": expected 16 or 2");
   *align = text == "2" ? 2 : 16;
@@ -135,6 +137,7 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
   if (key == "causal") return parse_causal(value, &problem->mask);
   if (key == "align") return parse_align(value, &problem->align);
   if (key == "notma") return parse_notma(value, &problem->tma);
+  if (key == "ktrans") return parse_flag("ktrans", value, &problem->keys_transposed);
   for (const SizeKey& size : kSizeKeys) {
     if (size.key != key) continue;
     std::int64_t number = 0;
@@ -142,10 +145,11 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
     problem->*size.field = static_cast<std::int32_t>(number);
     return status;
   }
-  return text_error("unknown key " + quote(key) + ": expected b, hq, hk, sq, sk, d, dv, dtype, causal, align or notma");
+  return text_error("unknown key " + quote(key) +
+                    ": expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma or ktrans");
 }
 
-// "key=value", or the bare "causal" or "notma".
+// "key=value", or a bare "causal", "notma" or "ktrans".
 Status split_item(std::string_view item, std::string_view* key, std::string_view* value) {
   const auto equals = item.find('=');
   *key = trim(item.substr(0, equals));
@@ -154,10 +158,11 @@ Status split_item(std::string_view item, std::string_view* key, std::string_view
     return {};
   }
   *value = "1";
-  if (*key == "causal" || *key == "notma") return {};
+  if (stands_alone(*key)) return {};
   if (key->empty())
     return text_error("an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
-  return text_error(quote(*key) + " has no value: expected KEY=VALUE (only 'causal' and 'notma' stand alone)");
+  return text_error(quote(*key) +
+                    " has no value: expected KEY=VALUE (only 'causal', 'notma' and 'ktrans' stand alone)");
 }
 
 Status fill_defaults(Problem* problem) {
@@ -182,7 +187,7 @@ std::uint64_t hash(const Problem& p) {
   const std::array<std::int32_t, 11> packed = {static_cast<std::int32_t>(p.dtype),
                                                static_cast<std::int32_t>(p.mask),
                                                p.align,
-                                               p.tma,
+                                               p.tma | p.keys_transposed << 1,
                                                p.head_dim,
                                                p.head_dim_v,
                                                p.batch,
@@ -220,6 +225,7 @@ std::string to_text(const Problem& p) {
   if (p.causal()) text += ",causal";
   if (p.align != 16) text += ",align=" + std::to_string(p.align);
   if (p.align == 16 && !p.tma) text += ",notma";
+  if (p.keys_transposed) text += ",ktrans";
   return text;
 }
 

@@ -23,6 +23,8 @@ struct Problem {
   std::uint16_t align = 16;
   // Strides that a tensor map can express, so that the copy engine may load and store. False wherever align is 2.
   bool tma = true;
+  // k lies as (head_dim, keys): a row of it holds one column of all keys, which are contiguous.
+  bool keys_transposed = false;
   std::int32_t head_dim = 0;    // of q and k
   std::int32_t head_dim_v = 0;  // of v and out
   std::int32_t batch = 0;
@@ -46,8 +48,9 @@ std::uint64_t hash(const Problem& problem);
 Problem signature(const Problem& problem);
 std::int32_t bucket(std::int32_t length);
 
-// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma". dv and align are left out at their
-// defaults (d and 16), causal where there is no mask, notma where tma is true or align=2 says it already.
+// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma,ktrans". dv and align are left out at
+// their defaults (d and 16), causal where there is no mask, notma where tma is true or align=2 says it already, ktrans
+// where keys are not transposed.
 std::string to_text(const Problem& problem);
 
 // Reads to_text's form, in any order; hq, sq and d are required (b defaults to 1, hk to hq, sk to sq, dv to d, dtype to

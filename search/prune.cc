@@ -18,6 +18,7 @@ constexpr int kTilesThatNeedNoPacking = 16;
 constexpr int kWarpgroupRows = 64;      // of a wgmma
 constexpr int kMostWgmmaColumns = 256;  // of a wgmma
 constexpr int kWgmmaOperands = 30;      // registers beside a wgmma's accumulators
+constexpr int kPanelKeys = 64;          // of transposed keys: a swizzled row of shared memory
 constexpr int kBlockReserve = 1024;     // bytes of shared memory the driver takes for each block
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
@@ -135,6 +136,15 @@ std::string useless_pack(const Problem& p, const Candidate& c) {
   return "";
 }
 
+std::string wrong_for_transposed_keys(const Problem& p, const Candidate& c, bool host) {
+  if (!p.keys_transposed) return "";
+  if (host) return "keys given as (head_dim, keys): the host reads a key's elements side by side";
+  if (c.skeleton == Skeleton::kWarpgroup && c.tile_n % kPanelKeys != 0) {
+    return "step of " + number(c.tile_n) + " keys: transposed keys come in panels of " + number(kPanelKeys);
+  }
+  return "";
+}
+
 // The copy engine reads and writes whole 16-byte pieces, through maps of the tensors.
 std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
   if (device.arch != kWgmmaArch) {
@@ -230,6 +240,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   const bool host = device.kind == DeviceKind::kHost;
   const bool warpgroup = candidate.skeleton == Skeleton::kWarpgroup;
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_transposed_keys(problem, candidate, host); !reason.empty()) return reason;
   if (warpgroup) {
     if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;
   }

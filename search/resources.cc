@@ -10,17 +10,26 @@ constexpr int kProducerThreads = 128;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// jit/device/tile.cuh, key_tile_bytes: a padded row a key, or where keys are transposed a row an element of head_dim.
+std::int64_t key_tile(const Problem& p, const Candidate& c) {
+  return p.keys_transposed ? static_cast<std::int64_t>(p.head_dim) * row_pitch(c.tile_n)
+                           : static_cast<std::int64_t>(c.tile_n) * row_pitch(p.head_dim);
+}
+
+// Keys and values of a step.
+std::int64_t stage_bytes(const Problem& p, const Candidate& c) {
+  return key_tile(p, c) + static_cast<std::int64_t>(c.tile_n) * row_pitch(p.head_dim_v);
+}
+
 // jit/device/flash.cuh, FlashSmem: query rows (finished rows take their place), then the KV buffers.
 std::int64_t flash_smem(const Problem& p, const Candidate& c) {
   const int row = row_pitch(std::max(p.head_dim, p.head_dim_v));
-  const std::int64_t stage = static_cast<std::int64_t>(c.tile_n) * (row_pitch(p.head_dim) + row_pitch(p.head_dim_v));
-  return static_cast<std::int64_t>(c.tile_m) * row + c.stages * stage;
+  return static_cast<std::int64_t>(c.tile_m) * row + c.stages * stage_bytes(p, c);
 }
 
 // jit/device/split.cuh, SplitSmem: query rows, then the warps' stages or the merge, then two floats a row and a flag.
 std::int64_t split_smem(const Problem& p, const Candidate& c) {
-  const std::int64_t stage = static_cast<std::int64_t>(c.tile_n) * (row_pitch(p.head_dim) + row_pitch(p.head_dim_v));
-  const std::int64_t stages = stage * c.warps * c.stages;
+  const std::int64_t stages = stage_bytes(p, c) * c.warps * c.stages;
   const std::int64_t merge = 4LL * c.warps * c.tile_m * (p.head_dim_v + 2);
   const std::int64_t query = static_cast<std::int64_t>(c.tile_m) * row_pitch(p.head_dim);
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
@@ -33,7 +42,10 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
   const std::int64_t out = c.own_out ? 2LL * c.tile_m * value : 8;
   const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? query : std::max(query, value)) + out;
-  const std::int64_t stage = 2LL * c.tile_n * (query + value);
+  // Transposed keys are panels of 64 keys, with a row an element of head_dim.
+  const std::int64_t keys =
+      p.keys_transposed ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
+  const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
   const std::int64_t barriers = 16LL * (1 + 2 * c.stages + 2) + 40;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }

@@ -22,7 +22,8 @@ struct ScoreStep {
 };
 
 // Where an operand of attention lies in a tensor: strides in elements of the batch, head, row (query or key) and column
-// (head_dim) of each; 0 where there is no such dimension.
+// (head_dim) of each; 0 where there is no such dimension, or one element serves all of it. column is 1, but for keys
+// that lie transposed (Problem::keys_transposed), whose row is 1.
 struct AttentionView {
   int tensor = -1;  // of the graph: an input's or an output's tensor
   std::int64_t batch = 0, head = 0, row = 0, column = 1;
@@ -30,7 +31,8 @@ struct AttentionView {
 };
 
 struct AttentionForm {
-  Problem problem;               // batch, heads, lengths, head dims, dtype, mask
+  // Its align and tma follow from the strides, for tensors whose first elements are aligned to 16 bytes.
+  Problem problem;
   double scale = 1;              // of the scores, before the chain (where the chain begins with a scale, it is here)
   std::vector<ScoreStep> chain;  // then, in order
   AttentionView q, k, v, out;
@@ -40,5 +42,14 @@ struct AttentionForm {
 // The whole graph as one attention call: one flash kernel, or parts over keys and the kernel that merges them. Nothing
 // where it is anything else, or what no family runs (a head dim, a stride, a window).
 std::optional<AttentionForm> attention_form(const KernelGraph& graph);
+
+// A family's kernel takes each score through device_steps(), in its code, and its softmax multiplies what comes by
+// softmax_scale(), positive and given with the launch (Call::scale). Without a chain there are no steps, and the scale
+// is the form's own.
+std::vector<ScoreStep> device_steps(const AttentionForm& form);
+double softmax_scale(const AttentionForm& form);
+
+// What a scale step multiplies by.
+double factor_of(const ScoreStep& scale);
 
 }  // namespace gqa

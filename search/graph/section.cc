@@ -172,10 +172,22 @@ class Analysis {
       for (std::size_t each = 0; each < section_.dimensions.size(); ++each) {
         if (std::count(of.begin(), of.end(), static_cast<int>(each)) == 0) section_.dimensions[each].in_outputs = false;
       }
-      for (std::size_t back = 0; at == 0 && back < std::min<std::size_t>(2, of.size()); ++back) {
-        const int which = of[of.size() - 1 - back];
-        if (which != kNoDimension) dimension(which).role = back == 0 ? DimensionRole::kColumn : DimensionRole::kRow;
-      }
+      if (at == 0) mark_roles(last_product(of));
+    }
+  }
+
+  // Views after the last product may have moved its rows and columns.
+  const DimensionIds& last_product(const DimensionIds& otherwise) const {
+    for (std::size_t at = nodes().size(); at-- > 0;) {
+      if (nodes()[at].op == Op::kMatmul) return section_.results[at];
+    }
+    return otherwise;
+  }
+
+  void mark_roles(const DimensionIds& of) {
+    for (std::size_t back = 0; back < std::min<std::size_t>(2, of.size()); ++back) {
+      const int which = of[of.size() - 1 - back];
+      if (which != kNoDimension) dimension(which).role = back == 0 ? DimensionRole::kColumn : DimensionRole::kRow;
     }
   }
 

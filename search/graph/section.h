@@ -12,7 +12,7 @@
 
 namespace gqa {
 
-enum class DimensionRole : std::uint8_t { kBatch, kRow, kColumn };  // of the first output
+enum class DimensionRole : std::uint8_t { kBatch, kRow, kColumn };  // of the last product, else of the first output
 
 struct Dimension {
   std::int64_t size = 1;

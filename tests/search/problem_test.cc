@@ -75,6 +75,18 @@ TEST(Problem, TextRoundTrips) {
   }
 }
 
+TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) {
+  const Problem plain = read("hq=4,sq=7,d=64"), transposed = read("hq=4,sq=7,d=64,ktrans");
+  EXPECT_FALSE(plain.keys_transposed);
+  EXPECT_TRUE(transposed.keys_transposed);
+  EXPECT_NE(plain, transposed);
+  EXPECT_NE(hash(plain), hash(transposed));
+  EXPECT_TRUE(signature(transposed).keys_transposed);
+  EXPECT_EQ(to_text(transposed), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,ktrans");
+  EXPECT_EQ(read("hq=4,sq=7,d=64,ktrans=1"), transposed);
+  EXPECT_EQ(read("hq=4,sq=7,d=64,ktrans=0"), plain);
+}
+
 TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {
   const Problem plain = read("hq=4,sq=7,d=64"), without = read("hq=4,sq=7,d=64,notma");
   EXPECT_TRUE(plain.tma);
@@ -106,12 +118,13 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,heads=4"),
-            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align or notma");
+            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma or ktrans");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
-  EXPECT_EQ(error_of("hq=4,sq,d=64"), "'sq' has no value: expected KEY=VALUE (only 'causal' and 'notma' stand alone)");
+  EXPECT_EQ(error_of("hq=4,sq,d=64"),
+            "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma' and 'ktrans' stand alone)");
   EXPECT_EQ(error_of("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   EXPECT_EQ(error_of("hq=4,d=64"), "sq is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");

@@ -230,6 +230,23 @@ TEST(Prune, WarpgroupNeedsHopperAndTensorMaps) {
             "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes");
 }
 
+TEST(Prune, TransposedKeysComeInPanelsAndNotToTheHost) {
+  const char* transposed = "hq=32,hk=8,sq=4096,d=128,ktrans";
+  EXPECT_EQ(warpgroup("", transposed), "");
+  EXPECT_EQ(warpgroup("n=80", transposed), "step of 80 keys: transposed keys come in panels of 64");
+  EXPECT_EQ(reason(transposed, "flash m=128 n=80 warps=4 stages=2 pack=1"), "");
+  EXPECT_EQ(reason(transposed, "flash m=128 n=64 warps=1 stages=1 pack=1", host()),
+            "keys given as (head_dim, keys): the host reads a key's elements side by side");
+  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {
+    bool warpgroup = false, flash = false;
+    for (const Ranked& ranked : enumerate(problem_of("hq=8,sq=4096,ktrans,d=" + std::to_string(d)), h200()).ranked) {
+      warpgroup = warpgroup || ranked.candidate.skeleton == Skeleton::kWarpgroup;
+      flash = flash || ranked.candidate.skeleton == Skeleton::kFlash;
+    }
+    EXPECT_TRUE(warpgroup && flash) << d;
+  }
+}
+
 TEST(Prune, WarpgroupFields) {
   EXPECT_EQ(warpgroup("m=96"), "tile of 96 rows: warpgroup has 64, 128 or 192");
   EXPECT_EQ(warpgroup("m=256"), "tile of 256 rows: warpgroup has 64, 128 or 192");
