@@ -252,6 +252,7 @@ GQA_BINARY(div, Op::kDiv)
   }
 GQA_UNARY(exp, Op::kExp)
 GQA_UNARY(sqrt, Op::kSqrt)
+GQA_UNARY(reciprocal, Op::kReciprocal)
 GQA_UNARY(square, Op::kSquare)
 GQA_UNARY(relu, Op::kRelu)
 GQA_UNARY(silu, Op::kSilu)

@@ -77,6 +77,7 @@ GQA_API gqa_status gqa_graph_div(gqa_graph graph, gqa_value a, gqa_value b, gqa_
 
 GQA_API gqa_status gqa_graph_exp(gqa_graph graph, gqa_value x, gqa_value* result);
 GQA_API gqa_status gqa_graph_sqrt(gqa_graph graph, gqa_value x, gqa_value* result);
+GQA_API gqa_status gqa_graph_reciprocal(gqa_graph graph, gqa_value x, gqa_value* result); /* 1 / x */
 GQA_API gqa_status gqa_graph_square(gqa_graph graph, gqa_value x, gqa_value* result);
 GQA_API gqa_status gqa_graph_relu(gqa_graph graph, gqa_value x, gqa_value* result);
 GQA_API gqa_status gqa_graph_silu(gqa_graph graph, gqa_value x, gqa_value* result);

@@ -5,11 +5,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <sstream>
 #include <string>
 
-#include "runtime/half.h"
-#include "search/graph/dense.h"
 #include "search/graph/evaluate.h"
 
 namespace gqa {
@@ -24,47 +23,6 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
-}
-
-// ---- elements
-
-float load_element(ElementType type, const std::byte* from) {
-  if (type == ElementType::kF32) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, from, sizeof bits);
-  return type == ElementType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
-}
-
-void store_element(ElementType type, float value, std::byte* to) {
-  if (type == ElementType::kF32) {
-    std::memcpy(to, &value, sizeof value);
-    return;
-  }
-  const std::uint16_t bits = type == ElementType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
-  std::memcpy(to, &bits, sizeof bits);
-}
-
-// Calls visit(row-major index, byte offset) for each element, in order.
-template <typename Visit>
-void visit_elements(const TensorSpec& spec, Visit visit) {
-  const Dims strides = strides_of(spec);
-  const std::int64_t bytes = element_bytes(spec.type), step = strides.back() * bytes;
-  std::int64_t index = 0;
-  walk_rows<1>(spec.dims, {strides}, [&](const auto& at, std::int64_t size) {
-    for (std::int64_t j = 0; j < size; ++j) visit(index++, at[0] * bytes + j * step);
-  });
-}
-
-std::vector<double> read_tensor(const TensorSpec& spec, const std::byte* from) {
-  std::vector<double> values(static_cast<std::size_t>(elements(spec.dims)));
-  visit_elements(spec, [&](std::int64_t index, std::int64_t offset) {
-    values[static_cast<std::size_t>(index)] = static_cast<double>(load_element(spec.type, from + offset));
-  });
-  return values;
 }
 
 // ---- inputs
@@ -103,35 +61,35 @@ std::vector<std::vector<double>> input_values(const KernelGraph& graph, const Pr
 
 // ---- the reference
 
-std::int64_t count_nonfinite(const std::vector<std::vector<double>>& outputs) {
-  std::int64_t count = 0;
-  for (const std::vector<double>& values : outputs)
-    count += std::count_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
-  return count;
-}
+// One magnitude's runs.
+struct Attempt {
+  std::vector<std::vector<double>> outputs;
+  std::int64_t nonfinite = 0;  // elements on the way to them
+};
 
-Status naive_run(const KernelGraph& graph, std::uint64_t seed, int halvings, ProgramReference* reference,
-                 std::vector<std::vector<double>>* naive) {
-  reference->magnitude = std::ldexp(1, -halvings);
-  fill_inputs(graph, seed, reference);
-  return evaluate(graph, input_values(graph, *reference), naive, Rounding::kResults);
-}
-
-// The largest magnitude at which the yardstick has the fewest infinities and NaNs.
-Status choose_magnitude(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference,
-                        std::vector<std::vector<double>>* naive) {
-  int best = 0;
-  std::int64_t fewest = kMostElements;
-  for (int halvings = 0; halvings <= kMostHalvings; ++halvings) {
-    if (Status status = naive_run(graph, seed, halvings, reference, naive); !status.ok()) return status;
-    const std::int64_t nonfinite = count_nonfinite(*naive);
-    if (nonfinite == 0) return {};
-    if (nonfinite < fewest) {
-      best = halvings;
-      fewest = nonfinite;
-    }
+Status attempt(const KernelGraph& graph, std::uint64_t seed, double magnitude, Rounding rounding,
+               ProgramReference* reference, Attempt* made) {
+  if (reference->inputs.empty() || reference->magnitude != magnitude) {
+    reference->magnitude = magnitude;
+    fill_inputs(graph, seed, reference);
   }
-  return naive_run(graph, seed, best, reference, naive);
+  return evaluate(graph, input_values(graph, *reference), &made->outputs, rounding, &made->nonfinite);
+}
+
+// The largest magnitude at which the yardstick has no more infinities and NaNs than the reference, or the fewest.
+Status choose_magnitude(const KernelGraph& graph, std::uint64_t seed, std::int64_t allowed, ProgramReference* reference,
+                        Attempt* naive) {
+  double best = 1;
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (int halvings = 0; halvings <= kMostHalvings; ++halvings) {
+    const double magnitude = std::ldexp(1, -halvings);
+    Status status = attempt(graph, seed, magnitude, Rounding::kResults, reference, naive);
+    if (!status.ok() || naive->nonfinite <= allowed) return status;
+    if (naive->nonfinite >= fewest) continue;
+    best = magnitude;
+    fewest = naive->nonfinite;
+  }
+  return attempt(graph, seed, best, Rounding::kResults, reference, naive);
 }
 
 ReferenceOutput compare(std::vector<double> values, const std::vector<double>& naive) {
@@ -279,13 +237,6 @@ class OutputJudge {
 
 }  // namespace
 
-std::int64_t tensor_bytes(const TensorSpec& spec) {
-  const Dims strides = strides_of(spec);
-  std::int64_t last = 0;
-  for (std::size_t at = 0; at < strides.size(); ++at) last += (spec.dims[at] - 1) * strides[at];
-  return (last + 1) * element_bytes(spec.type);
-}
-
 void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, std::byte* to) {
   const std::array<float, kDraws> values = draws(magnitude);
   std::array<std::array<std::byte, 4>, kDraws> bytes;
@@ -314,10 +265,13 @@ int rotated_sets(const KernelGraph& graph, std::int64_t cache_bytes) {
 
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference) {
   ProgramReference made;
-  std::vector<std::vector<double>> naive, exact;
-  if (Status status = choose_magnitude(graph, seed, &made, &naive); !status.ok()) return status;
-  if (Status status = evaluate(graph, input_values(graph, made), &exact); !status.ok()) return status;
-  for (std::size_t at = 0; at < exact.size(); ++at) made.outputs.push_back(compare(std::move(exact[at]), naive[at]));
+  Attempt exact, naive;
+  Status status = attempt(graph, seed, 1, Rounding::kNone, &made, &exact);
+  if (status.ok()) status = choose_magnitude(graph, seed, exact.nonfinite, &made, &naive);
+  if (status.ok() && made.magnitude != 1) status = attempt(graph, seed, made.magnitude, Rounding::kNone, &made, &exact);
+  if (!status.ok()) return status;
+  for (std::size_t at = 0; at < exact.outputs.size(); ++at)
+    made.outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at]));
   *reference = std::move(made);
   return {};
 }

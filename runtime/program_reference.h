@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/tensor_bytes.h"
 #include "search/graph/kernel_graph.h"
 
 namespace gqa {
-
-using TensorBytes = std::vector<std::byte>;
 
 // One output of the graph: row-major, of its dims.
 struct ReferenceOutput {
@@ -29,15 +28,13 @@ struct ProgramReference {
   std::vector<ReferenceOutput> outputs;  // in the order of graph.outputs()
 };
 
-// Programs as users write them overflow in float16 (exp without a maximum, sums of thousands). So inputs are near
-// normal with a deviation of 1, then 1/2, 1/4, .. 1/64, until the yardstick has no infinity and no NaN; where that
-// never comes (the root of a negative number), of those tried the one with the fewest.
+// Programs as users write them overflow in float16 (exp without a maximum, sums of thousands), and then bound nothing:
+// x / inf is a fine 0. So inputs are near normal with a deviation of 1, then 1/2, 1/4, .. 1/64, until no operator of
+// the yardstick gives an infinity or a NaN where the reference gives none; where that never comes, of those tried the
+// one with the fewest.
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference);
 
 // ---- inputs
-
-// Bytes from a tensor's first element to its last as its strides have it; gaps between rows count.
-std::int64_t tensor_bytes(const TensorSpec& spec);
 
 // Random elements, exactly representable in the tensor's type, written where its strides say; gaps stay as they are.
 // Cheap (some ns an element): it serves the sets of inputs that timing rotates, whose results nobody reads.

@@ -43,10 +43,14 @@ struct Reals {
   Real running_max(Real before, Real x) const { return max(before, x); }
   Real unary(Op op, const Attributes& attributes, Real x) const;
   Real binary(Op op, Real a, Real b) const;
-  Real settle(Real x, ElementType type) const {
-    if (std::is_same_v<Real, double> || type == ElementType::kF32) return x;
-    return type == ElementType::kBF16 ? round_to_bf16(static_cast<float>(x)) : round_to_f16(static_cast<float>(x));
+  Real settle(Real x, ElementType type) {
+    if (std::is_same_v<Real, float> && type != ElementType::kF32)
+      x = type == ElementType::kBF16 ? round_to_bf16(static_cast<float>(x)) : round_to_f16(static_cast<float>(x));
+    nonfinite += !std::isfinite(x);
+    return x;
   }
+
+  std::int64_t nonfinite = 0;  // of those settled
 };
 
 template <typename Real>
@@ -126,13 +130,14 @@ Status fill(const KernelGraph& graph, const std::vector<std::vector<double>>& in
 
 template <typename Real>
 Status run(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
-           std::vector<std::vector<double>>* outputs) {
+           std::vector<std::vector<double>>* outputs, std::int64_t* nonfinite) {
   std::vector<DenseTensor<Real>> tensors;
   if (Status status = fill(graph, inputs, &tensors); !status.ok()) return status;
   Reals<Real> reals;
   outputs->clear();
   for (const DenseTensor<Real>& output : interpret(graph, reals, std::move(tensors)))
     outputs->emplace_back(output.data.begin(), output.data.end());
+  if (nonfinite != nullptr) *nonfinite = reals.nonfinite;
   return {};
 }
 
@@ -153,8 +158,9 @@ double round_to(double value, ElementType type) {
 }
 
 Status evaluate(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
-                std::vector<std::vector<double>>* outputs, Rounding rounding) {
-  return rounding == Rounding::kNone ? run<double>(graph, inputs, outputs) : run<float>(graph, inputs, outputs);
+                std::vector<std::vector<double>>* outputs, Rounding rounding, std::int64_t* nonfinite) {
+  return rounding == Rounding::kNone ? run<double>(graph, inputs, outputs, nonfinite)
+                                     : run<float>(graph, inputs, outputs, nonfinite);
 }
 
 }  // namespace gqa
