@@ -120,9 +120,16 @@ inline std::vector<std::vector<double>> rounded_inputs(const KernelGraph& graph,
   return inputs;
 }
 
-// How far a result in this type may be from the exact one, against the largest of the tensor.
+// How far a result in this type may be from the exact one, against it, or against the tensor's largest where all are
+// small.
 inline double tolerance_of(ElementType type) {
-  return type == ElementType::kF32 ? 2e-5 : type == ElementType::kF16 ? 2e-3 : 1.6e-2;
+  return type == ElementType::kF32 ? 2e-5 : type == ElementType::kF16 ? 3e-3 : 2.4e-2;
+}
+
+inline double worst(const std::vector<double>& expected, const std::vector<double>& actual) {
+  double error = 0;
+  for (std::size_t at = 0; at < expected.size(); ++at) error = std::max(error, std::abs(expected[at] - actual[at]));
+  return error;
 }
 
 inline void expect_close(const std::vector<double>& expected, const std::vector<double>& actual, double tolerance,
@@ -134,9 +141,33 @@ inline void expect_close(const std::vector<double>& expected, const std::vector<
   ASSERT_EQ(expected.size(), actual.size());
   for (std::size_t at = 0; at < expected.size(); ++at) {
     if (expected[at] == actual[at] || (std::isnan(expected[at]) && std::isnan(actual[at]))) continue;
-    ASSERT_LE(std::abs(expected[at] - actual[at]), tolerance * largest)
+    ASSERT_LE(std::abs(expected[at] - actual[at]), tolerance * std::min(largest, std::max(1.0, std::abs(expected[at]))))
         << name << "[" << at << "]: " << actual[at] << ", expected " << expected[at];
   }
+}
+
+// Equal, numbers that are none included.
+inline bool same_bits(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                      [](double one, double other) { return one == other || (std::isnan(one) && std::isnan(other)); });
+  });
+}
+
+// The rule by which a device's programs are judged: at most twice the error of running the user's graph, operator after
+// operator, in its own types.
+inline void expect_passes(const KernelGraph& program, const std::vector<TileKernel>& kernels, const KernelGraph& user) {
+  SCOPED_TRACE(to_text(program));
+  ASSERT_FALSE(kernels.empty());
+  const std::vector<std::vector<double>> inputs = rounded_inputs(user, 7), expected = values_of(user, inputs);
+  std::vector<std::vector<double>> naive, outputs;
+  ASSERT_TRUE(evaluate(user, inputs, &naive, Rounding::kResults).ok());
+  TileProgram tiles(program, kernels);
+  ASSERT_TRUE(tiles.compiled());
+  const Status status = tiles.run(inputs, {Order::kRandom, Copies::kLate, 5}, &outputs);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (std::size_t at = 0; at < outputs.size(); ++at)
+    EXPECT_LE(worst(expected[at], outputs[at]), 2 * worst(expected[at], naive[at])) << "output " << at;
 }
 
 // The program's results under every schedule: the same bits, and near what `meaning` evaluates to.
@@ -153,7 +184,7 @@ inline void expect_equals(const KernelGraph& program, const std::vector<TileKern
     const Status status = tiles.run(inputs, schedule, &outputs);
     ASSERT_TRUE(status.ok()) << to_text(schedule) << ": " << status.message();
     if (first.empty()) first = outputs;
-    EXPECT_EQ(first, outputs) << to_text(schedule);
+    EXPECT_TRUE(same_bits(first, outputs)) << "a race: other results under " << to_text(schedule);
     for (std::size_t at = 0; at < outputs.size(); ++at) {
       const KernelTensor& tensor = program.tensor(program.outputs()[at]);
       expect_close(expected[at], outputs[at], tolerance_of(tensor.spec.type), tensor.name);

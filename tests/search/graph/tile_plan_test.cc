@@ -109,7 +109,8 @@ TEST(TilePlan, SumsOfProductsStayInRegistersAndAStepHasOneBarrier) {
   EXPECT_EQ(0, barriers(plan, Phase::kLoop));  // but the one that a step begins with
   EXPECT_EQ(3U, plan.ring.size());
   EXPECT_EQ(3, plan.ahead());
-  for (const int load : plan.ring) EXPECT_EQ(4, buffer(plan, plan.values[static_cast<std::size_t>(load)].buffer).copies);
+  for (const int load : plan.ring)
+    EXPECT_EQ(4, buffer(plan, plan.values[static_cast<std::size_t>(load)].buffer).copies);
 }
 
 TEST(TilePlan, BothProductsOfALoraAddIntoOneAccumulator) {
@@ -153,7 +154,8 @@ TEST(TilePlan, DecodeKeepsThirtyTwoKilobytesOnTheirWayToAProcessor) {
   ASSERT_FALSE(plans.empty());
   const TilePlan plan = plan_of(kernel_of(graph, graph.nodes()[0], plans[0]).graph);
   std::int64_t bytes = 0;
-  for (const int load : plan.ring) bytes += buffer(plan, plan.values[static_cast<std::size_t>(load)].buffer).copy_bytes();
+  for (const int load : plan.ring)
+    bytes += buffer(plan, plan.values[static_cast<std::size_t>(load)].buffer).copy_bytes();
   EXPECT_GE(bytes * plan.ahead(), 32768);  // one block a processor here
 }
 
