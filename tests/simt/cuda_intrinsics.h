@@ -79,6 +79,8 @@ GQA_SIMT_UNARY(__log2f, __builtin_log2f)
 GQA_SIMT_UNARY(tanhf, __builtin_tanhf)
 GQA_SIMT_UNARY(erff, __builtin_erff)
 GQA_SIMT_UNARY(erfcf, __builtin_erfcf)
+GQA_SIMT_UNARY(expm1f, __builtin_expm1f)
+GQA_SIMT_UNARY(log1pf, __builtin_log1pf)
 #undef GQA_SIMT_UNARY
 inline float rsqrtf(float x) { return static_cast<float>(1 / __builtin_sqrt(x)); }
 inline float __frsqrt_rn(float x) { return rsqrtf(x); }
