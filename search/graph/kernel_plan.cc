@@ -185,6 +185,7 @@ std::vector<Candidate> promising(const Problem& problem, bool split, const Devic
   chosen.resize(std::min(chosen.size(), most));
   std::sort(chosen.begin(), chosen.end());
   std::vector<Candidate> found;
+  found.reserve(chosen.size());
   for (const std::size_t at : chosen) found.push_back(all[at]);
   return found;
 }

@@ -152,7 +152,8 @@ TEST(KernelPlan, RetiledBlocksHaveTheCandidatesTiles) {
 }
 
 TEST(KernelPlan, RetiledBlocksAreThoseOfTheAttentionSearch) {
-  for (const char* text : {"b=2,hq=8,hk=2,sq=100,sk=300,d=64,dtype=f16,causal", "hq=8,hk=1,sq=3,sk=512,d=128"}) {
+  for (const char* text : {"b=2,hq=8,hk=2,sq=100,sk=300,d=64,dtype=f16,causal", "hq=8,hk=1,sq=3,sk=512,d=128",
+                           "hq=8,hk=2,sq=70,sk=300,d=64,causal,ktrans"}) {
     const Problem problem = problem_of(text);
     for (const char* plan :
          {"flash m=64 n=64 warps=4 stages=2 pack=2", "split m=32 n=32 warps=1 stages=2 pack=4 splits=3"}) {
