@@ -5,10 +5,12 @@
 #pragma once
 
 #include "runtime/gqa.h"
+#include "runtime/graph_session.h"
 #include "runtime/session.h"
 
 struct gqa_handle_s {
   gqa::Session session;
+  gqa::GraphSession graphs{session};
 };
 
 namespace gqa {

@@ -43,53 +43,59 @@ std::array<float, kDraws> draws(double magnitude) {
   return values;
 }
 
-void fill_inputs(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference) {
-  reference->inputs.clear();
-  for (const int input : graph.inputs()) {
-    const TensorSpec& spec = graph.spec(input);
-    reference->inputs.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
-    fill_input(spec, mix(seed + reference->inputs.size()), reference->magnitude, reference->inputs.back().data());
-  }
-}
-
-std::vector<std::vector<double>> input_values(const KernelGraph& graph, const ProgramReference& reference) {
-  std::vector<std::vector<double>> values;
-  for (std::size_t at = 0; at < reference.inputs.size(); ++at)
-    values.push_back(read_tensor(graph.spec(graph.inputs()[at]), reference.inputs[at].data()));
-  return values;
-}
-
 // ---- the reference
 
-// One magnitude's runs.
 struct Attempt {
   std::vector<std::vector<double>> outputs;
   std::int64_t nonfinite = 0;  // elements on the way to them
 };
 
-Status attempt(const KernelGraph& graph, std::uint64_t seed, double magnitude, Rounding rounding,
-               ProgramReference* reference, Attempt* made) {
-  if (reference->inputs.empty() || reference->magnitude != magnitude) {
-    reference->magnitude = magnitude;
-    fill_inputs(graph, seed, reference);
+// Inputs of one magnitude, as bytes and as numbers.
+class Inputs {
+ public:
+  Inputs(const KernelGraph& graph, std::uint64_t seed) : graph_(graph), seed_(seed) {}
+
+  Status run(double magnitude, Rounding rounding, Attempt* made) {
+    if (magnitude != magnitude_) draw(magnitude);
+    return evaluate(graph_, values_, &made->outputs, rounding, &made->nonfinite);
   }
-  return evaluate(graph, input_values(graph, *reference), &made->outputs, rounding, &made->nonfinite);
-}
+
+  double magnitude() const { return magnitude_; }
+  std::vector<TensorBytes> take_bytes() { return std::move(bytes_); }
+
+ private:
+  void draw(double magnitude) {
+    magnitude_ = magnitude;
+    bytes_.clear();
+    values_.clear();
+    for (const int input : graph_.inputs()) {
+      const TensorSpec& spec = graph_.spec(input);
+      bytes_.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
+      fill_input(spec, mix(seed_ + bytes_.size()), magnitude, bytes_.back().data());
+      values_.push_back(read_tensor(spec, bytes_.back().data()));
+    }
+  }
+
+  const KernelGraph& graph_;
+  const std::uint64_t seed_;
+  double magnitude_ = 0;  // none drawn yet
+  std::vector<TensorBytes> bytes_;
+  std::vector<std::vector<double>> values_;
+};
 
 // The largest magnitude at which the yardstick has no more infinities and NaNs than the reference, or the fewest.
-Status choose_magnitude(const KernelGraph& graph, std::uint64_t seed, std::int64_t allowed, ProgramReference* reference,
-                        Attempt* naive) {
+Status choose_magnitude(std::int64_t allowed, Inputs* inputs, Attempt* naive) {
   double best = 1;
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (int halvings = 0; halvings <= kMostHalvings; ++halvings) {
     const double magnitude = std::ldexp(1, -halvings);
-    Status status = attempt(graph, seed, magnitude, Rounding::kResults, reference, naive);
+    Status status = inputs->run(magnitude, Rounding::kResults, naive);
     if (!status.ok() || naive->nonfinite <= allowed) return status;
     if (naive->nonfinite >= fewest) continue;
     best = magnitude;
     fewest = naive->nonfinite;
   }
-  return attempt(graph, seed, best, Rounding::kResults, reference, naive);
+  return inputs->run(best, Rounding::kResults, naive);
 }
 
 ReferenceOutput compare(std::vector<double> values, const std::vector<double>& naive) {
@@ -264,12 +270,15 @@ int rotated_sets(const KernelGraph& graph, std::int64_t cache_bytes) {
 }
 
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference) {
-  ProgramReference made;
+  Inputs inputs(graph, seed);
   Attempt exact, naive;
-  Status status = attempt(graph, seed, 1, Rounding::kNone, &made, &exact);
-  if (status.ok()) status = choose_magnitude(graph, seed, exact.nonfinite, &made, &naive);
-  if (status.ok() && made.magnitude != 1) status = attempt(graph, seed, made.magnitude, Rounding::kNone, &made, &exact);
+  Status status = inputs.run(1, Rounding::kNone, &exact);
+  if (status.ok()) status = choose_magnitude(exact.nonfinite, &inputs, &naive);
+  if (status.ok() && inputs.magnitude() != 1) status = inputs.run(inputs.magnitude(), Rounding::kNone, &exact);
   if (!status.ok()) return status;
+  ProgramReference made;
+  made.magnitude = inputs.magnitude();
+  made.inputs = inputs.take_bytes();
   for (std::size_t at = 0; at < exact.outputs.size(); ++at)
     made.outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at]));
   *reference = std::move(made);
