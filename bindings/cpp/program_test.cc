@@ -22,7 +22,8 @@ gqa_options host() {
 // relu(x w), float32: x is 3 x 40, w 40 x 24.
 struct Layer {
   Layer() : x(120), w(960), y(72, NAN) {
-    graph.output(relu(matmul(graph.input({3, 40}, gqa::float32), graph.input({40, 24}, gqa::float32))));
+    const gqa::Value a = graph.input({3, 40}, gqa::float32), b = graph.input({40, 24}, gqa::float32);
+    graph.output(relu(matmul(a, b)));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.125f * static_cast<float>(static_cast<int>(i % 7) - 3);
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = 0.25f * static_cast<float>(static_cast<int>(i % 5) - 2);
   }
