@@ -38,11 +38,12 @@ void write_product(std::ostream& out, DType dtype, int columns, const std::strin
 
 }  // namespace
 
-std::string shared_product(const std::string& name, DType dtype, int columns) {
+std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b) {
   const int first = columns / 2;
   std::ostringstream out;
   out << "struct " << name << " {\n";
-  write_product(out, dtype, columns, "gqa::u64 a", "%" + std::to_string(first), first + 1, "1, 1, 0, 0", "\"l\"(a)");
+  write_product(out, dtype, columns, "gqa::u64 a", "%" + std::to_string(first), first + 1,
+                b == BLayout::kRows ? "1, 1, 0, 1" : "1, 1, 0, 0", "\"l\"(a)");
   out << "};\n";
   return out.str();
 }

@@ -5,15 +5,19 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "search/problem.h"
 
 namespace gqa {
 
+// How b (16 x columns) lies in shared memory: contiguous along the inner dimension, or along its rows.
+enum class BLayout : std::uint8_t { kColumns, kRows };
+
 // struct `name` with static multiply(float (&d)[columns / 8][4], u64 a, u64 b, bool accumulate): d (64 x columns) = or
-// += a (64 x 16, rows) * b (16 x columns, columns contiguous along the inner dimension), both in shared memory.
-std::string shared_product(const std::string& name, DType dtype, int columns);
+// += a (64 x 16, rows) * b, both in shared memory.
+std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b);
 
 // The same with a in registers, const u32 (&a)[4], and b's rows contiguous.
 std::string register_product(const std::string& name, DType dtype, int columns);

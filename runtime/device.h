@@ -28,7 +28,8 @@ struct Strides {
   std::int64_t batch = 0, row = 0, head = 0;
 };
 
-// One call, ready to launch: plain data, filled on the stack of the hot path.
+// One call, ready to launch: plain data, filled on the stack of the hot path. Where problem.keys_transposed, a row of k
+// is one element of every key: k_strides.row steps along head_dim, and keys are contiguous.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;

@@ -19,6 +19,12 @@ __device__ inline void cp_async_16(u32 destination, const void* source, bool val
                : "memory");
 }
 
+// The first `bytes` of 16, zero-filled after them; none is read where `bytes` is 0.
+__device__ inline void cp_async_16_bytes(u32 destination, const void* source, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(bytes)
+               : "memory");
+}
+
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Until at most `kPending` of this thread's groups are in flight.

@@ -16,7 +16,7 @@ struct FlashSmem {
                                        ? row_pitch(Config::kHeadDim)
                                        : row_pitch(Config::kHeadDimV);
   alignas(16) char q[Config::kTileM * kRowPitch];
-  alignas(16) char k[Config::kStages][Config::kTileN * row_pitch(Config::kHeadDim)];
+  alignas(16) char k[Config::kStages][KeyTile<Config>::kBytes];
   alignas(16) char v[Config::kStages][Config::kTileN * row_pitch(Config::kHeadDimV)];
 };
 
@@ -60,8 +60,8 @@ struct Flash {
 
   __device__ void load_k(int block) {
     if (block < 0) return;
-    copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(
-        smem.k[block % Config::kStages], thread_index(), k_head, p.k_strides.row, block * Config::kTileN, p.kv_len);
+    KeyTile<Config>::template copy<kThreads>(smem.k[block % Config::kStages], thread_index(), k_head, p.k_strides.row,
+                                             block * Config::kTileN, p.kv_len);
   }
 
   __device__ void load_v(int block) {

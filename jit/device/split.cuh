@@ -15,7 +15,7 @@ template <typename Config>
 struct SplitSmem {
   // What one warp's pipeline holds, and, when all keys are walked, the merge takes its place.
   struct Stage {
-    alignas(16) char k[Config::kTileN * row_pitch(Config::kHeadDim)];
+    alignas(16) char k[KeyTile<Config>::kBytes];
     alignas(16) char v[Config::kTileN * row_pitch(Config::kHeadDimV)];
   };
   struct Merge {
@@ -81,8 +81,7 @@ struct Split {
     if (block >= blocks) return;
     auto& stage = smem.stages[warp][i % Config::kStages];
     const int first_key = (first_block + block) * Config::kTileN;
-    copy_keys<Config::kTileN, Config::kHeadDim, 32, Config::kAlign>(stage.k, lane, k_head, p.k_strides.row, first_key,
-                                                                    p.kv_len);
+    KeyTile<Config>::template copy<32>(stage.k, lane, k_head, p.k_strides.row, first_key, p.kv_len);
     copy_keys<Config::kTileN, Config::kHeadDimV, 32, Config::kAlign>(stage.v, lane, v_head, p.v_strides.row, first_key,
                                                                      p.kv_len);
   }

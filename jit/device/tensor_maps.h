@@ -12,7 +12,8 @@ struct alignas(64) TensorMap {
 };
 
 // k, v: (column, row, head, batch); q, out: (column, head in group, row, head group, batch), so that the packed heads
-// of a group are rows of one box. Boxes: 64 columns of q: tile_m rows, of k and v: tile_n, of out: 64.
+// of a group are rows of one box. Boxes: 64 columns of q: tile_m rows, of k and v: tile_n, of out: 64. k where it lies
+// transposed: (key, column, head, batch), boxes of 64 keys and all columns.
 struct TensorMaps {
   TensorMap q, k, v, out;
 };

@@ -64,6 +64,50 @@ __device__ inline void copy_keys(char* tile, int thread, const u16* head, long l
   }
 }
 
+// The first `count` of eight elements, then zeros; none where count is not positive.
+template <int kAlign>
+__device__ inline void copy_part(char* destination, const u16* source, int count) {
+  if constexpr (kAlign >= 16) {
+    cp_async_16_bytes(shared_address(destination), source, 2 * max(0, min(8, count)));
+  } else {
+    u32 words[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i < count) words[i / 2] |= static_cast<u32>(source[i]) << (i % 2 * 16);
+    }
+    *reinterpret_cast<uint4*>(destination) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
+// Keys first .. first + kKeys of one head that lies transposed: kHeadDim rows at a constant stride, keys valid below
+// kv_len.
+template <int kKeys, int kHeadDim, int kThreads, int kAlign>
+__device__ inline void copy_transposed_keys(char* tile, int thread, const u16* head, long long stride, int first,
+                                            int kv_len) {
+  constexpr int kPieces = kKeys / 8;
+  constexpr int kTotal = kHeadDim * kPieces;
+  if constexpr (kThreads % kPieces == 0 && kHeadDim % (kThreads / kPieces) == 0) {
+    // Every thread keeps its keys: one running pointer, and one count of them.
+    constexpr int kStep = kThreads / kPieces;
+    const int row = thread / kPieces, key = first + thread % kPieces * 8;
+    const u16* source = head + row * stride + key;
+    char* destination = tile + row * row_pitch(kKeys) + thread % kPieces * 16;
+#pragma unroll
+    for (int r = 0; r < kHeadDim; r += kStep) {
+      copy_part<kAlign>(destination + r * row_pitch(kKeys), source, kv_len - key);
+      source += kStep * stride;
+    }
+  } else {
+#pragma unroll
+    for (int start = 0; start < kTotal; start += kThreads) {
+      const int i = start + thread;
+      if (kTotal % kThreads != 0 && i >= kTotal) break;
+      const int r = i / kPieces, key = first + i % kPieces * 8;
+      copy_part<kAlign>(tile + r * row_pitch(kKeys) + i % kPieces * 16, head + r * stride + key, kv_len - key);
+    }
+  }
+}
+
 // Stores one 16-byte piece of a finished row.
 template <int kAlign>
 __device__ inline void store_piece(u16* destination, uint4 value) {

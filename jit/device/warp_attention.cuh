@@ -4,10 +4,9 @@
 // Threads: one warp; nothing is shared between warps.
 #pragma once
 
-#include "mma.cuh"
+#include "keys.cuh"
 #include "rows.cuh"
 #include "softmax.cuh"
-#include "tile.cuh"
 
 namespace gqa {
 
@@ -31,10 +30,11 @@ struct WarpAttention {
         for (int c = 0; c < 4; ++c) out[m][n][c] = 0;
   }
 
-  // scores = q k^T. q_rows: shared address of this warp's first query row; keys: of the tile's first key.
+  // scores = q k^T, through the chain where there is one. q_rows: shared address of this warp's first query row; keys:
+  // of the tile.
   __device__ void multiply_keys(u32 q_rows, u32 keys) {
     const u32 q_lane = q_rows + lane_offset_rows_first(kQPitch);
-    const u32 k_lane = keys + lane_offset_columns_first(kQPitch);
+    const u32 k_lane = KeyTile<Config>::lane(keys);
 #pragma unroll
     for (int m = 0; m < kFragments; ++m)
 #pragma unroll
@@ -48,7 +48,7 @@ struct WarpAttention {
       for (int m = 0; m < kFragments; ++m) q[m] = ldmatrix(q_lane + m * 16 * kQPitch + d * 32);
 #pragma unroll
       for (int n = 0; n < kScores / 2; ++n) {
-        const Fragment k = ldmatrix(k_lane + n * 16 * kQPitch + d * 32);
+        const Fragment k = KeyTile<Config>::fragment(k_lane, n, d);
 #pragma unroll
         for (int m = 0; m < kFragments; ++m) {
           mma<typename Config::Element>(scores[m][2 * n], q[m], k.r[0], k.r[1]);
@@ -56,6 +56,8 @@ struct WarpAttention {
         }
       }
     }
+#pragma unroll
+    for (int m = 0; m < kFragments; ++m) apply_chain<Config>(scores[m]);
   }
 
   // Masks what this warp's rows, starting at packed row `row`, may not see of the keys from first_key on.

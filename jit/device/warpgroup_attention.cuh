@@ -31,23 +31,25 @@ struct WarpgroupAttention {
   float factor[2];  // what out is still to be multiplied by
   bool rescaling;   // whether it is, the same in all lanes of a warp
 
-  // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile's first key.
+  // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys. Transposed keys are
+  // read as the second product reads the values: rows of the inner dimension.
   __device__ void begin_scores(u32 queries, u32 keys) {
-    const u64 q = operand(queries, 0), k = operand(keys, 0);
+    const u64 q = operand(queries, 0), k = operand(keys, Smem::kKeysTransposed ? Smem::kKeyPanel : 0);
     pin(scores);
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < Config::kHeadDim / 16; ++d) {
       const int panel = d / 4, inside = d % 4 * 32;
-      Config::Scores::multiply(scores, advance(q, panel * Smem::kQueryPanel + inside),
-                               advance(k, panel * Smem::kKeyPanel + inside), d != 0);
+      Config::Scores::multiply(
+          scores, advance(q, panel * Smem::kQueryPanel + inside),
+          advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : panel * Smem::kKeyPanel + inside), d != 0);
     }
     wgmma_commit();
   }
 
   // out += weights v, begun; `fresh`: out = weights v.
   __device__ void begin_values(u32 values, bool fresh) {
-    const u64 v = operand(values, Smem::kKeyPanel);
+    const u64 v = operand(values, Smem::kValuePanel);
     pin(out);
     wgmma_fence();
 #pragma unroll
@@ -56,11 +58,13 @@ struct WarpgroupAttention {
     wgmma_commit();
   }
 
-  // Until at most kPending of the products begun are still running.
+  // Until at most kPending of the products begun are still running. Scores have been through the chain then, where
+  // there is one.
   template <int kPending>
   __device__ void wait_scores() {
     wgmma_wait<kPending>();
     pin(scores);
+    apply_chain<Config>(scores);
   }
   template <int kPending>
   __device__ void wait_values() {

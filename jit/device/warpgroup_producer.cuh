@@ -29,24 +29,29 @@ struct WarpgroupProducer {
     q.next();
   }
 
-  template <int kColumns>
+  // Panels of a block's rows; of transposed keys the panels lie side by side along the keys.
+  template <int kPanels, int kPanelBytes, bool kTransposed>
   __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block) {
-    barrier_arrive_expect(full, panels(kColumns) * Smem::kKeyPanel);
+    const int first_key = block * Config::kTileN;
+    barrier_arrive_expect(full, kPanels * kPanelBytes);
 #pragma unroll
-    for (int panel = 0; panel < panels(kColumns); ++panel)
-      load_box(shared_address(buffer) + panel * Smem::kKeyPanel, map, full, panel * kPanelColumns,
-               block * Config::kTileN, place.kv_head, place.batch);
+    for (int panel = 0; panel < kPanels; ++panel)
+      load_box(shared_address(buffer) + panel * kPanelBytes, map, full,
+               panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place.kv_head,
+               place.batch);
   }
 
   __device__ void load_keys(const Place& place, int block) {
     k.wait_empty(smem.k_ring);
-    load_block<Config::kHeadDim>(smem.k[k.at()], maps.k, k.full(smem.k_ring), place, block);
+    load_block<Smem::kKeyPanels, Smem::kKeyPanel, Smem::kKeysTransposed>(smem.k[k.at()], maps.k, k.full(smem.k_ring),
+                                                                         place, block);
     k.next();
   }
 
   __device__ void load_values(const Place& place, int block) {
     v.wait_empty(smem.v_ring);
-    load_block<Config::kHeadDimV>(smem.v[v.at()], maps.v, v.full(smem.v_ring), place, block);
+    load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, v.full(smem.v_ring), place,
+                                                                    block);
     v.next();
   }
 

@@ -130,6 +130,10 @@ Status CudaDevice::checker(std::shared_ptr<const Checker>* checker) {
 }
 
 Status CudaDevice::make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) {
+  if (problem.keys_transposed)
+    return {Code::kOption, "a trial of " + to_text(problem) +
+                               ": keys given as (head_dim, keys) come in programs only, " +
+                               "which have trials of their own; expected a shape without ktrans"};
   const Current current(shared_->context);
   std::shared_ptr<const Checker> check;
   if (Status s = checker(&check); !s.ok()) return s;

@@ -25,7 +25,7 @@ struct MapKey {
   const void *q, *k, *v, *out;
   Strides q_strides, k_strides, v_strides, out_strides;
   std::int32_t batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, dtype;
-  std::int32_t tile_m, tile_n, pack, unused;
+  std::int32_t tile_m, tile_n, pack, keys_transposed;
 
   bool operator==(const MapKey& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };
@@ -37,7 +37,7 @@ MapKey key_of(const Call& call, const Candidate& c) {
           call.q_strides, call.k_strides, call.v_strides, call.out_strides,
           p.batch,        p.q_heads,      p.kv_heads,     p.q_len,
           p.kv_len,       p.head_dim,     p.head_dim_v,   static_cast<std::int32_t>(p.dtype),
-          c.tile_m,       c.tile_n,       c.pack,         0};
+          c.tile_m,       c.tile_n,       c.pack,         p.keys_transposed};
 }
 
 // A few calls alternate in a graph or a layer; more than that and encoding is cheap enough.
@@ -105,6 +105,15 @@ CUresult encode_keys(const Driver& driver, const Call& call, const void* data, c
   return encode(driver, p.dtype, data, dimensions, map);
 }
 
+// k where it lies transposed: boxes of 64 keys, all of head_dim.
+CUresult encode_transposed_keys(const Driver& driver, const Call& call, TensorMap* map) {
+  const Problem& p = call.problem;
+  const Strides& s = call.k_strides;
+  const Dimension dimensions[] = {
+      {p.kv_len, 1, kPanel}, {p.head_dim, s.row, p.head_dim}, {p.kv_heads, s.head, 1}, {p.batch, s.batch, 1}};
+  return encode(driver, p.dtype, call.k, dimensions, map);
+}
+
 Status refused(const Driver& driver, const char* tensor, const Call& call, CUresult result) {
   const Status status = driver.error("cuTensorMapEncodeTiled", result);
   return {status.code(), std::string("the driver refused the tensor map of ") + tensor + " for " +
@@ -115,7 +124,8 @@ Status encode_all(const Driver& driver, const Call& call, const Candidate& c, Te
   const int d = call.problem.head_dim, dv = call.problem.head_dim_v;
   CUresult r = encode_rows(driver, call, c.pack, call.q, call.q_strides, d, c.tile_m, &maps->q);
   if (r != CUDA_SUCCESS) return refused(driver, "q", call, r);
-  r = encode_keys(driver, call, call.k, call.k_strides, d, c.tile_n, &maps->k);
+  r = call.problem.keys_transposed ? encode_transposed_keys(driver, call, &maps->k)
+                                   : encode_keys(driver, call, call.k, call.k_strides, d, c.tile_n, &maps->k);
   if (r != CUDA_SUCCESS) return refused(driver, "k", call, r);
   r = encode_keys(driver, call, call.v, call.v_strides, dv, c.tile_n, &maps->v);
   if (r != CUDA_SUCCESS) return refused(driver, "v", call, r);

@@ -10,13 +10,13 @@
 #include "search/graph/canonical.h"
 #include "search/graph/equivalence.h"
 #include "search/graph/retile.h"
+#include "search/graph/tile_plan.h"
 #include "search/space.h"
 #include "search/text.h"
 
 namespace gqa {
 namespace {
 
-constexpr std::string_view kTile = "tile";
 constexpr std::uint64_t kProofSeed = 1;
 
 // Tensors of the program and, by the same place, of a part.
@@ -129,7 +129,7 @@ Status plan_tile(const KernelGraph& program, std::size_t at, PlannedKernel* kern
 }
 
 bool is_family(const KernelNode& node) {
-  return node.block && !node.block->threads.skeleton.empty() && node.block->threads.skeleton != kTile;
+  return node.block && !node.block->threads.skeleton.empty() && node.block->threads.skeleton != kTileSkeleton;
 }
 
 // Ways to run a part of the program, best first: graphs with thread plans, of the part's inputs and outputs.
@@ -155,10 +155,6 @@ KernelGraph with_plan(const KernelGraph& graph, const ThreadPlan& plan) {
     if (status.ok()) status = made.mark_output(tensors[static_cast<std::size_t>(output)]);
   }
   return made;
-}
-
-std::vector<ThreadPlan> tile_plans(const KernelGraph&, const KernelNode&, const DeviceSpec&) {
-  return {{std::string(kTile), {{"warps", 4}, {"stages", 3}}}};
 }
 
 Choices tile_choices(const KernelGraph& program, std::size_t at, const DeviceSpec& device) {
@@ -196,12 +192,14 @@ std::vector<Candidate> promising(const Problem& problem, bool split, const Devic
 std::vector<KernelGraph> family_graphs(const KernelGraph& attention, const DeviceSpec& device, std::size_t most) {
   std::vector<KernelGraph> found;
   const auto form = attention_form(attention);
+  const auto plain = plain_attention(attention);  // what proofs are quickest against
+  if (!plain || !prove_equal(attention, *plain, kProofSeed, nullptr).ok()) return {};
   std::map<std::array<std::int32_t, 4>, bool> proved;  // by what of a candidate is in its block graph
   for (const Candidate& c : promising(form->problem, attention.nodes().size() == 2, device, most)) {
     auto graph = retile(attention, c);
     if (!graph || attention_form(*graph) != form) continue;
     const auto [equal, fresh] = proved.emplace(std::array{c.tile_m, c.tile_n, c.pack, c.splits}, false);
-    if (fresh) equal->second = prove_equal(attention, *graph, kProofSeed, nullptr).ok();
+    if (fresh) equal->second = prove_equal(*plain, *graph, kProofSeed, nullptr).ok();
     if (equal->second) found.push_back(std::move(*graph));
   }
   return found;

@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "jit/embedded.h"
+#include "jit/score_chain.h"
+#include "search/graph/kernel_plan.h"
 #include "search/resources.h"
 
 namespace gqa {
@@ -57,6 +59,66 @@ TEST(Codegen, WarpgroupText) {
   EXPECT_EQ(golden("warpgroup_bf16_d64_causal.cu", text), text);
 }
 
+FamilyKernel family_of(const char* problem, const char* candidate, double scale, std::vector<ScoreStep> chain) {
+  FamilyKernel kernel;
+  kernel.form.problem = problem_of(problem);
+  kernel.form.scale = scale;
+  kernel.form.chain = std::move(chain);
+  kernel.candidate = candidate_of(candidate);
+  return kernel;
+}
+
+ScoreStep step(Op op, double factor = 1) {
+  ScoreStep made = {op, {}};
+  made.attributes.factor = factor;
+  return made;
+}
+
+TEST(Codegen, FamilyText) {
+  const std::string text = family_source(family_of("hq=8,hk=2,sq=100,sk=4096,d=64,dtype=f16,ktrans",
+                                                   "flash m=64 n=64 warps=4 stages=2 pack=4 splits=1 order=0", 0.05,
+                                                   {step(Op::kTanh), step(Op::kScale, 20)}));
+  EXPECT_EQ(golden("family_flash_f16_d64_ktrans_softcap.cu", text), text);
+}
+
+TEST(Codegen, AFamilysKernelWithoutAChainIsTheAttentionKernel) {
+  const FamilyKernel kernel =
+      family_of("hq=8,sq=100,sk=4096,d=64", "flash m=64 n=64 warps=4 stages=2 pack=1", 0.05, {});
+  EXPECT_EQ(family_source(kernel), attention_source(kernel.form.problem, kernel.candidate));
+}
+
+TEST(Codegen, TheScaleAfterAChainGoesWithTheLaunchTheOthersIntoTheCode) {
+  const char* problem = "hq=8,sq=100,sk=4096,d=64";
+  const char* candidate = "flash m=64 n=64 warps=4 stages=2 pack=1";
+  const auto source = [&](double scale, double last) {
+    return family_source(family_of(problem, candidate, scale, {step(Op::kTanh), step(Op::kScale, last)}));
+  };
+  EXPECT_EQ(source(0.05, 20), source(0.05, 30));
+  EXPECT_NE(source(0.05, 20), source(0.04, 20));
+  EXPECT_NE(source(0.05, 20), source(0.05, -20));  // the order of scores turns around: not for the softmax
+}
+
+TEST(Codegen, EveryStepOfAChainHasItsText) {
+  ScoreStep clamp = step(Op::kClamp);
+  clamp.attributes.low = -3;
+  EXPECT_EQ(score_chain("C", {step(Op::kScale, 20), step(Op::kAddConstant, -0.5), clamp, step(Op::kTanh)}),
+            R"(struct C {
+  static __device__ float apply(float x) {
+    x = x * 20.0f;
+    x = x + -0.5f;
+    x = gqa::clamp(x, -3.0f, gqa::infinity());
+    x = gqa::fast_tanh(x);
+    return x;
+  }
+};
+)");
+  for (int op = 0; op <= static_cast<int>(Op::kCustom); ++op) {
+    const OpInfo& row = info(static_cast<Op>(op));
+    if (row.kind != OpClass::kElementwise || row.most != 1) continue;
+    EXPECT_EQ(score_chain("C", {step(row.op)}).find("x = x;"), std::string::npos) << row.name;
+  }
+}
+
 TEST(Codegen, LengthsAndLaunchParametersDoNotShapeTheCode) {
   const Problem a = problem_of("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal");
   const Problem b = problem_of("b=7,hq=40,hk=8,sq=33,sk=777,d=128,causal");
@@ -86,8 +148,9 @@ TEST(Codegen, EveryCompiledFieldShapesTheCode) {
 TEST(Codegen, FeaturesOfTheProblemShapeTheCode) {
   const Candidate c = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
   const std::string base = attention_source(problem_of("hq=8,sq=64,sk=64,d=128"), c);
-  for (const char* other : {"hq=8,sq=64,sk=64,d=128,causal", "hq=8,sq=64,sk=64,d=128,dtype=f16",
-                            "hq=8,sq=64,sk=64,d=64", "hq=8,sq=64,sk=64,d=128,dv=64", "hq=8,sq=64,sk=64,d=128,align=2"})
+  for (const char* other :
+       {"hq=8,sq=64,sk=64,d=128,causal", "hq=8,sq=64,sk=64,d=128,dtype=f16", "hq=8,sq=64,sk=64,d=64",
+        "hq=8,sq=64,sk=64,d=128,dv=64", "hq=8,sq=64,sk=64,d=128,align=2", "hq=8,sq=64,sk=64,d=128,ktrans"})
     EXPECT_NE(base, attention_source(problem_of(other), c)) << other;
   // Strides that no tensor map can express rule kernels out; they change none.
   EXPECT_EQ(base, attention_source(problem_of("hq=8,sq=64,sk=64,d=128,notma"), c));

@@ -11,6 +11,7 @@
 
 #include "jit/codegen.h"
 #include "search/device_spec.h"
+#include "search/graph/kernel_plan.h"
 #include "search/resources.h"
 
 namespace gqa {
@@ -71,6 +72,41 @@ TEST_P(NvrtcSpread, CompilesFitsAndDoesNotSpill) {
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcSpread,
                          ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"),
                          [](const auto& arch) { return std::string(arch.param); });
+
+// Softcap, mask and transposed keys.
+FamilyKernel softcap(const Spread& one) {
+  FamilyKernel kernel;
+  EXPECT_TRUE(parse(one.problem, &kernel.form.problem).ok());
+  EXPECT_TRUE(parse(one.candidate, &kernel.candidate).ok());
+  kernel.form.scale = 0.05;
+  kernel.form.chain = {{Op::kTanh, {}}, {Op::kScale, {}}};
+  kernel.form.chain[1].attributes.factor = 20;
+  return kernel;
+}
+
+struct OnArch {
+  const char* arch;
+  Spread what;
+};
+
+const OnArch kSoftcaps[] = {
+    {"sm_80", {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal", "flash m=128 n=64 warps=8 stages=2 pack=1"}},
+    {"sm_80", {"hq=8,hk=2,sq=1,sk=4096,d=128,ktrans,align=2", "split m=16 n=16 warps=4 stages=3 pack=4 splits=4"}},
+    {"sm_90a",
+     {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal", "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=1"}},
+};
+
+TEST(Nvrtc, ChainsAndTransposedKeysCompileWithoutSpilling) {
+  REQUIRE_NVRTC(nvrtc);
+  for (const OnArch& one : kSoftcaps) {
+    if (!nvrtc->supports(one.arch)) continue;
+    Compiled compiled;
+    const Status status = nvrtc->compile(family_source(softcap(one.what)), one.arch, &compiled);
+    ASSERT_TRUE(status.ok()) << one.what.candidate << ": " << status.message();
+    EXPECT_EQ(0, compiled.spill_bytes) << one.what.candidate;
+    EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << one.what.candidate << compiled.log;
+  }
+}
 
 TEST(Nvrtc, VerificationKernelsCompile) {
   REQUIRE_NVRTC(nvrtc);

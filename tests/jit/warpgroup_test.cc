@@ -41,6 +41,12 @@ std::vector<Piece> pieces(int head_dim) {
       found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
     }
   }
+  // Transposed keys: the most promising.
+  Problem transposed;
+  EXPECT_TRUE(parse("hq=8,hk=2,sq=4096,causal,ktrans,d=" + std::to_string(head_dim), &transposed).ok());
+  const Candidate best = enumerate(transposed, *DeviceSpec::for_arch("sm_90a")).ranked.at(0).candidate;
+  EXPECT_EQ(best.skeleton, Skeleton::kWarpgroup);
+  found.insert({attention_source(transposed, best), {transposed, best}});
   std::vector<Piece> all;
   for (const auto& [source, piece] : found) all.push_back(piece);
   return all;

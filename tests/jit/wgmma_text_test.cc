@@ -28,7 +28,7 @@ std::set<int> operands(const std::string& text) {
 }
 
 TEST(WgmmaText, SmallestSharedProduct) {
-  EXPECT_EQ(shared_product("P", DType::kBF16, 16), R"(struct P {
+  EXPECT_EQ(shared_product("P", DType::kBF16, 16, BLayout::kColumns), R"(struct P {
   static __device__ void multiply(float (&d)[2][4], gqa::u64 a, gqa::u64 b, bool accumulate) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
@@ -42,10 +42,17 @@ TEST(WgmmaText, SmallestSharedProduct) {
 )");
 }
 
+TEST(WgmmaText, RowsOfBAreTransposedByTheProduct) {
+  std::string columns = shared_product("P", DType::kF16, 128, BLayout::kColumns);
+  const auto at = columns.find("p, 1, 1, 0, 0;");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(columns.replace(at, 14, "p, 1, 1, 0, 1;"), shared_product("P", DType::kF16, 128, BLayout::kRows));
+}
+
 TEST(WgmmaText, SharedProductsOfEverySize) {
   for (const DType dtype : {DType::kF16, DType::kBF16})
     for (int columns = 16; columns <= 256; columns += 16) {
-      const std::string text = shared_product("Scores", dtype, columns);
+      const std::string text = shared_product("Scores", dtype, columns, BLayout::kColumns);
       const std::string type(name(dtype));
       EXPECT_NE(text.find("m64n" + std::to_string(columns) + "k16.f32." + type + "." + type + " {"), std::string::npos);
       EXPECT_EQ(count(text, "\"+f\"(d["), columns / 2) << columns;
@@ -72,9 +79,11 @@ TEST(WgmmaText, RegisterProductsOfEverySize) {
 }
 
 TEST(WgmmaText, NameAndDtypeShapeTheText) {
-  EXPECT_NE(shared_product("A", DType::kF16, 64), shared_product("B", DType::kF16, 64));
-  EXPECT_NE(shared_product("A", DType::kF16, 64), shared_product("A", DType::kBF16, 64));
-  EXPECT_NE(shared_product("A", DType::kF16, 64), register_product("A", DType::kF16, 64));
+  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
+            shared_product("B", DType::kF16, 64, BLayout::kColumns));
+  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
+            shared_product("A", DType::kBF16, 64, BLayout::kColumns));
+  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns), register_product("A", DType::kF16, 64));
 }
 
 }  // namespace

@@ -126,6 +126,21 @@ TEST_F(TensorMapTest, DimensionsStridesAndBoxes) {
   EXPECT_EQ(out.boxes, (Boxes{64, 4, 16, 1, 1}));
 }
 
+TEST_F(TensorMapTest, TransposedKeysAreBoxesOf64KeysAndAllColumns) {
+  Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=192,dv=128,ktrans");
+  c.k_strides = {2 * 192 * 304, 304, 192 * 304};
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 128, 4), &maps_).ok());
+  ASSERT_EQ(encoded.size(), 4U);
+  const Encoded& k = encoded[1];
+  EXPECT_EQ(k.data, c.k);  // key, column, head, batch
+  EXPECT_EQ(k.sizes, (Sizes{300, 192, 2, 3}));
+  EXPECT_EQ(k.strides, (Sizes{2 * 304, 2 * 192 * 304, 2 * 2 * 192 * 304}));
+  EXPECT_EQ(k.boxes, (Boxes{64, 192, 1, 1}));
+  c.problem.keys_transposed = false;  // the same bytes are other keys then: not the maps that are kept
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 128, 4), &maps_).ok());
+  EXPECT_EQ(encoded.size(), 8U);
+}
+
 TEST_F(TensorMapTest, SwizzlePromotionFillAndType) {
   ASSERT_TRUE(tensor_maps(driver_, call_of("hq=2,sq=100,d=64"), tile(64, 128, 1), &maps_).ok());
   ASSERT_TRUE(tensor_maps(driver_, call_of("hq=2,sq=100,d=64,dtype=f16"), tile(64, 128, 1), &maps_).ok());

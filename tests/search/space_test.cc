@@ -234,7 +234,7 @@ TEST(Prune, TransposedKeysComeInPanelsAndNotToTheHost) {
   const char* transposed = "hq=32,hk=8,sq=4096,d=128,ktrans";
   EXPECT_EQ(warpgroup("", transposed), "");
   EXPECT_EQ(warpgroup("n=80", transposed), "step of 80 keys: transposed keys come in panels of 64");
-  EXPECT_EQ(reason(transposed, "flash m=128 n=80 warps=4 stages=2 pack=1"), "");
+  EXPECT_EQ(reason(transposed, "flash m=128 n=48 warps=4 stages=2 pack=1"), "");
   EXPECT_EQ(reason(transposed, "flash m=128 n=64 warps=1 stages=1 pack=1", host()),
             "keys given as (head_dim, keys): the host reads a key's elements side by side");
   for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {

@@ -1,0 +1,52 @@
+// features.cuh: what a Config may say beyond what every one does.
+// Owns: keys_transposed() (kKeysTransposed: keys lie as head_dim rows of all keys) and apply_chain() (Chain: what
+// becomes of each score before the mask and the softmax). A Config without them has neither.
+// Never: costs a kernel anything that does not ask for it.
+// Threads: values.
+#pragma once
+
+#include "fast_math.cuh"
+
+namespace gqa {
+
+template <typename Type>
+struct AsVoid {
+  using Result = void;
+};
+
+template <typename Config, typename = void>
+struct KeyLayout {
+  static constexpr bool kTransposed = false;
+};
+template <typename Config>
+struct KeyLayout<Config, decltype(static_cast<void>(Config::kKeysTransposed))> {
+  static constexpr bool kTransposed = Config::kKeysTransposed;
+};
+
+template <typename Config>
+__host__ __device__ constexpr bool keys_transposed() {
+  return KeyLayout<Config>::kTransposed;
+}
+
+template <typename Config, typename = void>
+struct ChainOf {
+  template <int kFragments>
+  static __device__ void apply(float (&)[kFragments][4]) {}
+};
+template <typename Config>
+struct ChainOf<Config, typename AsVoid<typename Config::Chain>::Result> {
+  template <int kFragments>
+  static __device__ void apply(float (&scores)[kFragments][4]) {
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) scores[n][c] = Config::Chain::apply(scores[n][c]);
+  }
+};
+
+template <typename Config, int kFragments>
+__device__ inline void apply_chain(float (&scores)[kFragments][4]) {
+  ChainOf<Config>::apply(scores);
+}
+
+}  // namespace gqa

@@ -1,0 +1,89 @@
+// tile_writer.h: a planned block graph as the text of its kernel.
+// Owns: TileWriter: the buffers, extents, loads, passes and the loop; how an element of a value is said where it is
+// read.
+// Never: plans (search/graph/tile_plan.h has).
+// Threads: one writer a text.
+#pragma once
+
+#include <sstream>
+#include <string>
+
+#include "jit/tile_text.h"
+#include "search/graph/tile_plan.h"
+
+namespace gqa {
+
+class TileWriter {
+ public:
+  TileWriter(const KernelGraph& graph, const TilePlan& plan);
+
+  std::string constants() const;  // before the entry point
+  std::string body();             // of the entry point
+
+ private:
+  using Kind = TilePass::Kind;
+
+  const BlockNode& node(int at) const { return plan_.block.nodes[static_cast<std::size_t>(at)]; }
+  const TileValue& value(int at) const { return plan_.values[static_cast<std::size_t>(at)]; }
+  const TileBuffer& buffer(int at) const { return plan_.buffers[static_cast<std::size_t>(at)]; }
+  const TensorSpec& operand(const BlockNode& load) const;
+  std::string argument(const BlockNode& load) const;
+
+  // Names in the source.
+  std::string name_of(int node) const;
+  std::string buffer_name(int buffer) const;
+  std::string buffer_type(int buffer) const;
+  std::string extent_name(const Axis& axis) const;
+
+  // One element of a value.
+  std::string element(int node, const TileIndex& index) const;
+  std::string computed(int node, const TileIndex& index) const;
+  std::string in_buffer(int node, const TileIndex& index) const;
+  std::string dot(int node, const TileIndex& index) const;
+  std::string masked(int node, const TileIndex& index) const;
+  std::string inside(const Axes& axes, const TileIndex& index) const;  // "": everywhere
+  std::string offset(const Axes& axes, const TileIndex& index, const Dims& strides) const;
+  std::string end_of(const Axis& axis) const;
+  std::string folded(int node, const std::string& fold, const TileIndex& index, int width) const;
+
+  void line(const std::string& text);
+  void open(const std::string& text);
+  void close(const std::string& text);
+  void split(const std::string& from, const Dims& dims, TileIndex* index);
+
+  void declare_extents(bool loop);
+  void declare_buffers();
+  void load(int node, const std::string& tile);
+  void load_pieces(int node, const std::string& tile);
+  void load_elements(int node, const std::string& tile);
+  bool lies_in_pieces(int node) const;
+  void begin_loads();
+  void begin_accumulators();
+  void write_loop();
+  void write_passes(Phase phase);
+
+  void write(const TilePass& pass);
+  void write_map(int node);
+  void write_reduce(int node);
+  void write_carry(int node, Phase phase);
+  void write_product(int node);
+  void write_accumulate(int node);
+  void write_flush(int node);
+  void write_total(int node);
+  void write_store(int store);
+  void multiply(const std::string& sums, int term, const TileProduct& product);
+  void flush_products(const std::string& sums, int node);
+  std::string products_type(const TileProduct& product) const;
+  std::string lanes_type(int node) const;
+  std::string batch_text(int term, std::size_t which, const TileProduct& product) const;
+  void carry(int node, const TileIndex& index, const std::string& x);
+
+  const KernelGraph& graph_;
+  const KernelNode& kernel_;
+  const TilePlan& plan_;
+  std::vector<Axis> extents_;
+  std::ostringstream out_;
+  int depth_ = 1;
+};
+
+}  // namespace gqa

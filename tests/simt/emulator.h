@@ -1,0 +1,134 @@
+// emulator.h: one launch of a kernel on the CPU.
+// Owns: the blocks, one after the other; a block's threads as fibers, their order, the places where they meet (warp
+// functions, barriers), and what goes wrong there: divergence, deadlock, faults.
+// Never: compiles (kernel.h) or knows what an instruction does (ptx.h).
+// Threads: one thread of the system; one launch at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "search/status.h"
+#include "tests/simt/buffer.h"
+#include "tests/simt/fiber.h"
+#include "tests/simt/machine.h"
+
+namespace gqa::simt {
+
+// A GPU promises no order. What a launch computes may depend neither on which thread runs ahead nor on when, between
+// issue and wait, an asynchronous copy happens.
+enum class Order { kAscending, kDescending, kRandom };
+enum class Copies { kLate, kEarly };
+struct Schedule {
+  Order order = Order::kAscending;
+  Copies copies = Copies::kLate;
+  unsigned seed = 1;  // of kRandom
+};
+std::string to_text(const Schedule& schedule);
+
+struct Launch {
+  Index3 grid, block;
+  std::size_t dynamic_shared = 0;
+  void** arguments = nullptr;
+};
+
+// A copy that was issued and has not happened.
+struct Copy {
+  char* to;
+  const char* from;
+  std::size_t bytes, zeros;
+};
+
+struct Thread {
+  Fiber fiber;
+  Self self{};
+  int number = 0;
+  bool done = false;
+  Place place{"the kernel's begin", 0};   // where it met others last
+  std::string_view waits_for;             // empty: it can go on
+  std::vector<Copy> open;                 // copies of no group yet
+  std::vector<std::vector<Copy>> groups;  // oldest first
+};
+
+// Lanes of a warp that come to the same function or instruction.
+struct Meeting {
+  std::string_view name;
+  bool aligned;  // all of the mask's lanes, at the same place; else ended lanes are not waited for
+  Place place;
+  unsigned mask = 0, arrived = 0;
+  std::array<const void*, 32> payloads{};              // what each lane brought
+  void (*complete)(const Meeting& meeting) = nullptr;  // run by the last to arrive
+};
+
+class Emulator final : public Machine {
+ public:
+  Emulator(const Binding& binding, const Launch& launch, const Schedule& schedule);
+  ~Emulator();
+
+  Status run();
+
+  // ---- for kernels
+  const Instruction* decode(const char* text) override;
+  void execute(const Instruction* instruction, const Operand* operands, Place place) override;
+  int sync_block(const char* function, bool vote, Place place) override;
+  void gather(const char* function, unsigned mask, unsigned long long value, unsigned long long (&values)[32],
+              Place place) override;
+  char* dynamic_shared() override { return shared_.as<char>(); }
+  unsigned shared_address(const void* pointer) override;
+  unsigned long long clock() override { return ++ticks_; }
+  void trap(const char* what, Place place) override;
+
+  // ---- for instructions
+  Thread& thread() { return *current_; }
+  const Schedule& schedule() const { return schedule_; }
+  // The current thread waits until all lanes of the mask came; the last runs `complete`.
+  void meet(Meeting meeting, const void* payload);
+  // Shared memory at an address of its window, checked.
+  char* shared(std::uint64_t address, std::size_t bytes, const char* what);
+  // Ends the launch. Never returns to the thread.
+  [[noreturn]] void fail(const std::string& message);
+
+ private:
+  struct Warp {
+    unsigned there = 0, runnable = 0, ended = 0;
+    std::vector<Meeting> meetings;
+  };
+  struct Barrier {
+    std::string_view name;
+    Place place{};
+    int arrived = 0, votes = 0, last_votes = 0;
+  };
+
+  void run_block(Index3 block);
+  void begin_block(Index3 block);
+  bool run_warp(std::size_t warp, unsigned rounds);
+  bool go_on(std::size_t thread);
+  void end_thread();
+  void wait(std::string_view what, Place place);
+  void finish(Warp& warp, std::size_t meeting);
+  void check_deadlock();
+  void explain_fault();
+  std::string where() const;
+  std::vector<unsigned> order_of(unsigned count);
+
+  Binding binding_;
+  Launch launch_;
+  Schedule schedule_;
+  Buffer shared_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<Warp> warps_;
+  Barrier barrier_;
+  Thread* current_ = nullptr;
+  std::mt19937 random_;
+  unsigned long long ticks_ = 0;
+  int ended_ = 0;
+  bool failed_ = false;
+  std::string error_;
+};
+
+}  // namespace gqa::simt

@@ -1,0 +1,60 @@
+// kernel.h: a generated CUDA kernel, compiled for the CPU and run there: its numbers, its bounds and its barriers
+// judged without a GPU. Owns: the compilation of a source's text with the host's compiler, against the embedded device
+// headers, and launches. Never: times anything: the numbers are a GPU's, the speed is not. Threads: one launch at a
+// time, on the calling thread.
+//
+//   if (const char* why = simt::unavailable()) GTEST_SKIP() << why;
+//   std::string why;
+//   const auto kernel = simt::Kernel::compile(source, "gqa_attention", &why);
+//   ASSERT_NE(nullptr, kernel) << why;
+//   simt::Buffer in("in", values), out("out", bytes);      // pages that fault around them; out begins as NaN
+//   Params params = {in.data(), out.data()};
+//   void* arguments[] = {&params};                         // as for cuLaunchKernel
+//   for (const simt::Schedule& schedule : simt::schedules()) {
+//     const Status status = kernel->launch({{grid, 1, 1}, {threads, 1, 1}, dynamic_shared, arguments}, schedule);
+//     ASSERT_TRUE(status.ok()) << status.message();        // what went wrong, in which thread, at which line
+//     ... compare out.values<float>(), the same bits under every schedule; out.poison() before the next
+//   }
+//
+// An error of launch() is one of: a fault (memory outside every Buffer, misaligned vectors, an index outside an array),
+// a guard overwritten, a divergent barrier or warp function, a deadlock, an instruction that the emulator does not know
+// (give it a line in ptx_*.cc), shared memory outside the launch's dynamic_shared. Copies by cp.async happen at the
+// wait that covers them (Copies::kLate) or at once (kEarly): a result that differs between the schedules is a race.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/embedded.h"
+#include "search/status.h"
+#include "tests/simt/buffer.h"
+#include "tests/simt/emulator.h"
+
+namespace gqa::simt {
+
+// Why no kernel can run here (no compiler, a sanitizer that knows no fibers), or null.
+const char* unavailable();
+
+// Different enough that races show.
+const std::vector<Schedule>& schedules();
+
+class Kernel {
+ public:
+  // `entry`: the extern "C" __global__ function. Null and the compiler's words, where it does not compile.
+  static std::unique_ptr<Kernel> compile(const std::string& source, const std::string& entry, std::string* why,
+                                         const std::vector<EmbeddedHeader>& headers = embedded_headers());
+  ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  Status launch(const Launch& launch, const Schedule& schedule = {}) const;
+
+ private:
+  Kernel() = default;
+
+  void* library_ = nullptr;
+  Binding binding_{};
+};
+
+}  // namespace gqa::simt

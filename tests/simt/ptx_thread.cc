@@ -1,0 +1,75 @@
+// ptx_thread.cc: instructions of one thread: conversions, functions, special registers.
+#include <cmath>
+
+#include "runtime/half.h"
+#include "tests/simt/ptx.h"
+
+namespace gqa::simt {
+namespace {
+
+void nothing(Emulator&, const Call&) {}
+
+// cvt.rn.f16x2.f32 d, a, b: a lands in the upper half.
+template <DType kType>
+void pack(Emulator&, const Call& call) {
+  const std::uint32_t upper = store(kType, call.read_float(1)), lower = store(kType, call.read_float(2));
+  call.write(0, upper << 16 | lower);
+}
+
+template <DType kType>
+void round(Emulator&, const Call& call) {
+  call.write(0, store(kType, call.read_float(1)));
+}
+
+template <DType kType>
+void widen(Emulator&, const Call& call) {
+  call.write_float(0, load(kType, static_cast<std::uint16_t>(call.read(1))));
+}
+
+void move(Emulator&, const Call& call) { call.write(0, call.read(1)); }
+
+// .ftz: subnormals, given or to be returned, are zero.
+float flushed(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.F, x) : x; }
+
+template <float (*kFunction)(float)>
+void function(Emulator&, const Call& call) {
+  call.write_float(0, kFunction(call.read_float(1)));
+}
+template <float (*kFunction)(float)>
+void function_ftz(Emulator&, const Call& call) {
+  call.write_float(0, flushed(kFunction(flushed(call.read_float(1)))));
+}
+float reciprocal(float x) { return 1 / x; }
+float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
+
+}  // namespace
+
+const std::vector<Known>& thread_instructions() {
+  static const std::vector<Known> known = {
+      {"", nothing},  // a barrier for the compiler alone
+      {"griddepcontrol.wait", nothing},
+      {"griddepcontrol.launch_dependents", nothing},
+      {"mov.u32", move},
+      {"mov.b32", move},
+      {"cvt.rn.f16x2.f32", pack<DType::kF16>},
+      {"cvt.rn.bf16x2.f32", pack<DType::kBF16>},
+      {"cvt.rn.f16.f32", round<DType::kF16>},
+      {"cvt.rn.bf16.f32", round<DType::kBF16>},
+      {"cvt.f32.f16", widen<DType::kF16>},
+      {"cvt.f32.bf16", widen<DType::kBF16>},
+      {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
+      {"ex2.approx.f32", function<std::exp2>},
+      {"lg2.approx.ftz.f32", function_ftz<std::log2>},
+      {"lg2.approx.f32", function<std::log2>},
+      {"tanh.approx.f32", function<std::tanh>},
+      {"sqrt.approx.f32", function<std::sqrt>},
+      {"sqrt.approx.ftz.f32", function_ftz<std::sqrt>},
+      {"rcp.approx.f32", function<reciprocal>},
+      {"rcp.approx.ftz.f32", function_ftz<reciprocal>},
+      {"rsqrt.approx.f32", function<inverse_root>},
+      {"rsqrt.approx.ftz.f32", function_ftz<inverse_root>},
+  };
+  return known;
+}
+
+}  // namespace gqa::simt
