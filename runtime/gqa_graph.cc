@@ -137,12 +137,14 @@ Status named(const gqa_graph_s& graph, const char* name, gqa_value* value) {
 
 // ---- texts
 
+using Texts = gqa_graph_s::Texts;
+
 template <typename Write>
-const char* text_of(gqa_graph graph, const Write& write) {
+const char* text_of(gqa_graph graph, std::string Texts::*kind, const Write& write) {
   return guarded_or<const char*>(nullptr, [&](const char** result) -> Status {
     if (graph == nullptr) return null_graph();
-    graph->text = write(graph->graph);
-    *result = graph->text.c_str();
+    graph->texts.*kind = write(graph->graph);
+    *result = (graph->texts.*kind).c_str();
     return {};
   });
 }
@@ -158,7 +160,7 @@ Status read_graph(const char* text, gqa_graph* graph) {
   if (text == nullptr) return null_argument("text", "a graph's text or JSON form");
   KernelGraph read;
   if (Status status = is_json(text) ? parse_json(text, &read) : parse(text, &read); !status.ok()) return status;
-  *graph = new gqa_graph_s{std::move(read), next_serial(), {}};
+  *graph = new gqa_graph_s{std::move(read), next_serial()};
   return {};
 }
 
@@ -177,7 +179,7 @@ gqa_status gqa_graph_create(gqa_graph* graph) {
   return guarded([&]() -> Status {
     if (graph == nullptr) return gqa::null_argument("graph", "where to put the new graph");
     *graph = nullptr;
-    *graph = new gqa_graph_s{{}, gqa::next_serial(), {}};
+    *graph = new gqa_graph_s{{}, gqa::next_serial()};
     return {};
   });
 }
@@ -320,15 +322,16 @@ gqa_status gqa_graph_transpose(gqa_graph graph, gqa_value x, const int* order, g
 }
 
 const char* gqa_graph_text(gqa_graph graph) {
-  return gqa::text_of(graph, [](const gqa::KernelGraph& made) { return gqa::to_text(made); });
+  return gqa::text_of(graph, &gqa::Texts::text, [](const gqa::KernelGraph& made) { return gqa::to_text(made); });
 }
 
-const char* gqa_graph_json(gqa_graph graph) { return gqa::text_of(graph, gqa::to_json); }
+const char* gqa_graph_json(gqa_graph graph) { return gqa::text_of(graph, &gqa::Texts::json, gqa::to_json); }
 
-const char* gqa_graph_dot(gqa_graph graph) { return gqa::text_of(graph, gqa::to_dot); }
+const char* gqa_graph_dot(gqa_graph graph) { return gqa::text_of(graph, &gqa::Texts::dot, gqa::to_dot); }
 
 const char* gqa_graph_hash(gqa_graph graph) {
-  return gqa::text_of(graph, [](const gqa::KernelGraph& made) { return gqa::to_text(gqa::canonical(made).digest); });
+  return gqa::text_of(graph, &gqa::Texts::hash,
+                      [](const gqa::KernelGraph& made) { return gqa::to_text(gqa::canonical(made).digest); });
 }
 
 gqa_status gqa_graph_parse(const char* text, gqa_graph* graph) {

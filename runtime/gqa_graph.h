@@ -107,7 +107,8 @@ GQA_API gqa_status gqa_graph_broadcast(gqa_graph graph, gqa_value x, int rank, c
 /* Dimension i of the result is dimension order[i] of x; rank entries. */
 GQA_API gqa_status gqa_graph_transpose(gqa_graph graph, gqa_value x, const int* order, gqa_value* result);
 
-/* Texts of the graph, valid until the graph's next call or end; NULL on an error (gqa_last_error). */
+/* Texts of the graph, each valid until the next call of the same function for the same graph, or its end; NULL on an
+ * error (gqa_last_error). */
 GQA_API const char* gqa_graph_text(gqa_graph graph); /* what gqa_graph_parse reads; see docs/mugraph.md */
 GQA_API const char* gqa_graph_json(gqa_graph graph);
 GQA_API const char* gqa_graph_dot(gqa_graph graph); /* Graphviz */

@@ -12,7 +12,9 @@
 struct gqa_graph_s {
   gqa::KernelGraph graph;
   std::uint32_t serial;  // never 0
-  std::string text;      // of the last call that returned one
+  struct Texts {
+    std::string text, json, dot, hash;
+  } texts = {};  // last handed out, one of each kind, so that two kinds may be held at once
 };
 
 namespace gqa {

@@ -248,7 +248,8 @@ class Graph {
     return Graph(made);
   }
 
-  // strides in elements; empty: row-major without gaps.
+  // strides in elements; empty: row-major without gaps. A program takes its inputs in the order they were declared:
+  // declare each in a statement of its own, as C++ leaves open which argument of a call is evaluated first.
   Value input(const Dims& dims, DLDataType dtype, const Dims& strides = {}) {
     if (!strides.empty() && strides.size() != dims.size())
       throw Error(GQA_ERROR_STRIDE, std::to_string(strides.size()) + " strides for " + std::to_string(dims.size()) +

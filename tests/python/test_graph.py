@@ -321,7 +321,7 @@ def test_the_example_as_written_numpy():
 
 def test_the_example_as_written_torch():
     torch = pytest.importorskip("torch", reason="test_the_example_as_written_torch needs PyTorch")
-    optimized = attention_graph().superoptimize(config="attention", budget=BUDGET, device="host")
+    optimized = attention_graph().superoptimize(config="attention")  # on a GPU too, where there is one
     given = attention_inputs()
     out = optimized([torch.from_numpy(x) for x in given])
     assert type(out) is torch.Tensor and out.dtype == torch.float16 and tuple(out.shape) == (2, 256, 64)

@@ -41,7 +41,7 @@ class GraphC : public testing::Test {
 
   // The call was refused with this status, says each of the words, and left the graph as it was.
   template <typename Call>
-  void refused(gqa_status expected, const std::vector<std::string>& words, const Call& call) {
+  void expect_refused(gqa_status expected, const std::vector<std::string>& words, const Call& call) {
     const std::string before = text();
     gqa_value result = {77, 77};
     EXPECT_EQ(gqa_status_string(call(&result)), std::string(gqa_status_string(expected))) << error();
@@ -147,9 +147,9 @@ TEST_F(GraphC, StridesAndNamesAreKept) {
   ASSERT_EQ(gqa_graph_find(graph_, "keys", &found), GQA_OK);
   EXPECT_EQ(found.index, x.index);
   const gqa_value y = input({2});
-  refused(GQA_ERROR_OPTION, {"keys", "taken"}, [&](gqa_value*) { return gqa_graph_rename(graph_, y, "keys"); });
-  refused(GQA_ERROR_OPTION, {"'2 x'", "letter"}, [&](gqa_value*) { return gqa_graph_rename(graph_, y, "2 x"); });
-  refused(GQA_ERROR_OPTION, {"'gone'"}, [&](gqa_value* r) { return gqa_graph_find(graph_, "gone", r); });
+  expect_refused(GQA_ERROR_OPTION, {"keys", "taken"}, [&](gqa_value*) { return gqa_graph_rename(graph_, y, "keys"); });
+  expect_refused(GQA_ERROR_OPTION, {"'2 x'", "letter"}, [&](gqa_value*) { return gqa_graph_rename(graph_, y, "2 x"); });
+  expect_refused(GQA_ERROR_OPTION, {"'gone'"}, [&](gqa_value* r) { return gqa_graph_find(graph_, "gone", r); });
 }
 
 TEST_F(GraphC, OutputsAreMarkedInOrder) {
@@ -160,8 +160,8 @@ TEST_F(GraphC, OutputsAreMarkedInOrder) {
   ASSERT_EQ(gqa_graph_output(graph_, r), GQA_OK);
   ASSERT_EQ(gqa_graph_output(graph_, e), GQA_OK);
   EXPECT_NE(text().find("outputs t2, t1\n"), std::string::npos);
-  refused(GQA_ERROR_OPTION, {"t2", "twice"}, [&](gqa_value*) { return gqa_graph_output(graph_, r); });
-  refused(GQA_ERROR_OPTION, {"t0", "result"}, [&](gqa_value*) { return gqa_graph_output(graph_, x); });
+  expect_refused(GQA_ERROR_OPTION, {"t2", "twice"}, [&](gqa_value*) { return gqa_graph_output(graph_, r); });
+  expect_refused(GQA_ERROR_OPTION, {"t0", "result"}, [&](gqa_value*) { return gqa_graph_output(graph_, x); });
 }
 
 TEST_F(GraphC, InputsThatCannotBeAreRefused) {
@@ -170,63 +170,69 @@ TEST_F(GraphC, InputsThatCannotBeAreRefused) {
     return [=, this](gqa_value* r) { return gqa_graph_input(graph_, rank, sizes, strides, dtype, r); };
   };
   const Dims two = {4, 6}, zero = {4, 0}, negative = {-4, 6}, vast = {1 << 30, 1 << 30}, back = {6, -1};
-  refused(GQA_ERROR_RANK, {"9", "1 to 8"}, put(9, nine.data(), nullptr, kF16));
-  refused(GQA_ERROR_RANK, {"rank is 0"}, put(0, two.data(), nullptr, kF16));
-  refused(GQA_ERROR_RANK, {"rank is -3"}, put(-3, two.data(), nullptr, kF16));
-  refused(GQA_ERROR_NULL_ARGUMENT, {"dims is NULL"}, put(2, nullptr, nullptr, kF16));
-  refused(GQA_ERROR_SIZE, {"[4,0]", "positive"}, put(2, zero.data(), nullptr, kF16));
-  refused(GQA_ERROR_SIZE, {"[-4,6]", "positive"}, put(2, negative.data(), nullptr, kF16));
-  refused(GQA_ERROR_SIZE, {"1073741824", "at most"}, put(2, vast.data(), nullptr, kF16));
-  refused(GQA_ERROR_STRIDE, {"[6,-1]", "negative"}, put(2, two.data(), back.data(), kF16));
-  refused(GQA_ERROR_DTYPE, {"float64", "float16, bfloat16 or float32"}, put(2, two.data(), nullptr, {kDLFloat, 64, 1}));
-  refused(GQA_ERROR_DTYPE, {"int8"}, put(2, two.data(), nullptr, {kDLInt, 8, 1}));
-  refused(GQA_ERROR_DTYPE, {"float16x2"}, put(2, two.data(), nullptr, {kDLFloat, 16, 2}));
+  expect_refused(GQA_ERROR_RANK, {"9", "1 to 8"}, put(9, nine.data(), nullptr, kF16));
+  expect_refused(GQA_ERROR_RANK, {"rank is 0"}, put(0, two.data(), nullptr, kF16));
+  expect_refused(GQA_ERROR_RANK, {"rank is -3"}, put(-3, two.data(), nullptr, kF16));
+  expect_refused(GQA_ERROR_NULL_ARGUMENT, {"dims is NULL"}, put(2, nullptr, nullptr, kF16));
+  expect_refused(GQA_ERROR_SIZE, {"[4,0]", "positive"}, put(2, zero.data(), nullptr, kF16));
+  expect_refused(GQA_ERROR_SIZE, {"[-4,6]", "positive"}, put(2, negative.data(), nullptr, kF16));
+  expect_refused(GQA_ERROR_SIZE, {"1073741824", "at most"}, put(2, vast.data(), nullptr, kF16));
+  expect_refused(GQA_ERROR_STRIDE, {"[6,-1]", "negative"}, put(2, two.data(), back.data(), kF16));
+  expect_refused(GQA_ERROR_DTYPE, {"float64", "float16, bfloat16 or float32"},
+                 put(2, two.data(), nullptr, {kDLFloat, 64, 1}));
+  expect_refused(GQA_ERROR_DTYPE, {"int8"}, put(2, two.data(), nullptr, {kDLInt, 8, 1}));
+  expect_refused(GQA_ERROR_DTYPE, {"float16x2"}, put(2, two.data(), nullptr, {kDLFloat, 16, 2}));
   EXPECT_EQ(gqa_graph_input(graph_, 2, two.data(), nullptr, kF16, nullptr), GQA_ERROR_NULL_ARGUMENT);
   EXPECT_EQ(gqa_graph_input(nullptr, 2, two.data(), nullptr, kF16, nullptr), GQA_ERROR_NULL_ARGUMENT);
 }
 
 TEST_F(GraphC, OperandsThatDoNotFitAreRefused) {
   const gqa_value x = input({4, 6}), y = input({5, 6}), line = input({6}), other = input({4, 6}, kBF16);
-  refused(GQA_ERROR_SHAPE, {"add of [4,6] and [5,6]", "4 and 5"},
-          [&](gqa_value* r) { return gqa_graph_add(graph_, x, y, r); });
-  refused(GQA_ERROR_SHAPE, {"matmul of [4,6] and [5,6]", "inner dimensions are 6 and 5"},
-          [&](gqa_value* r) { return gqa_graph_matmul(graph_, x, y, 0, 0, r); });
-  refused(GQA_ERROR_RANK, {"matmul", "rank 2"},
-          [&](gqa_value* r) { return gqa_graph_matmul(graph_, x, line, 0, 0, r); });
-  refused(GQA_ERROR_DTYPE, {"f16 and bf16", "float32"},
-          [&](gqa_value* r) { return gqa_graph_mul(graph_, x, other, r); });
+  expect_refused(GQA_ERROR_SHAPE, {"add of [4,6] and [5,6]", "4 and 5"},
+                 [&](gqa_value* r) { return gqa_graph_add(graph_, x, y, r); });
+  expect_refused(GQA_ERROR_SHAPE, {"matmul of [4,6] and [5,6]", "inner dimensions are 6 and 5"},
+                 [&](gqa_value* r) { return gqa_graph_matmul(graph_, x, y, 0, 0, r); });
+  expect_refused(GQA_ERROR_RANK, {"matmul", "rank 2"},
+                 [&](gqa_value* r) { return gqa_graph_matmul(graph_, x, line, 0, 0, r); });
+  expect_refused(GQA_ERROR_DTYPE, {"f16 and bf16", "float32"},
+                 [&](gqa_value* r) { return gqa_graph_mul(graph_, x, other, r); });
   for (const int dim : {2, -3, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
-    refused(GQA_ERROR_RANK, {"from -2 to 1", std::to_string(dim)},
-            [&](gqa_value* r) { return gqa_graph_sum(graph_, x, dim, r); });
+    expect_refused(GQA_ERROR_RANK, {"from -2 to 1", std::to_string(dim)},
+                   [&](gqa_value* r) { return gqa_graph_sum(graph_, x, dim, r); });
   }
-  refused(GQA_ERROR_RANK, {"mask", "rank 2"}, [&](gqa_value* r) { return gqa_graph_mask(graph_, line, -1, 0, r); });
-  refused(GQA_ERROR_SHAPE, {"broadcast of [4,6]", "6 and 7"}, [&](gqa_value* r) {
+  expect_refused(GQA_ERROR_RANK, {"mask", "rank 2"},
+                 [&](gqa_value* r) { return gqa_graph_mask(graph_, line, -1, 0, r); });
+  expect_refused(GQA_ERROR_SHAPE, {"broadcast of [4,6]", "6 and 7"}, [&](gqa_value* r) {
     return gqa_graph_broadcast(graph_, x, 2, Dims{4, 7}.data(), r);
   });
-  refused(GQA_ERROR_RANK, {"rank is 9"},
-          [&](gqa_value* r) { return gqa_graph_broadcast(graph_, x, 9, Dims(9, 1).data(), r); });
-  refused(GQA_ERROR_NULL_ARGUMENT, {"dims"},
-          [&](gqa_value* r) { return gqa_graph_broadcast(graph_, x, 2, nullptr, r); });
+  expect_refused(GQA_ERROR_RANK, {"rank is 9"},
+                 [&](gqa_value* r) { return gqa_graph_broadcast(graph_, x, 9, Dims(9, 1).data(), r); });
+  expect_refused(GQA_ERROR_NULL_ARGUMENT, {"dims"},
+                 [&](gqa_value* r) { return gqa_graph_broadcast(graph_, x, 2, nullptr, r); });
   const int twice[] = {0, 0};
-  refused(GQA_ERROR_SHAPE, {"[0,0]", "an order"},
-          [&](gqa_value* r) { return gqa_graph_transpose(graph_, x, twice, r); });
-  refused(GQA_ERROR_NULL_ARGUMENT, {"order"}, [&](gqa_value* r) { return gqa_graph_transpose(graph_, x, nullptr, r); });
-  refused(GQA_ERROR_SHAPE, {"rms_norm", "[4,6] and [5,6]"},
-          [&](gqa_value* r) { return gqa_graph_rms_norm(graph_, x, &y, 0, r); });
+  expect_refused(GQA_ERROR_SHAPE, {"[0,0]", "an order"},
+                 [&](gqa_value* r) { return gqa_graph_transpose(graph_, x, twice, r); });
+  expect_refused(GQA_ERROR_NULL_ARGUMENT, {"order"},
+                 [&](gqa_value* r) { return gqa_graph_transpose(graph_, x, nullptr, r); });
+  expect_refused(GQA_ERROR_SHAPE, {"rms_norm", "[4,6] and [5,6]"},
+                 [&](gqa_value* r) { return gqa_graph_rms_norm(graph_, x, &y, 0, r); });
 }
 
 TEST_F(GraphC, ConstantsThatMeanNothingAreRefused) {
   const gqa_value x = input({4, 6});
   for (const double wild : {double(NAN), double(INFINITY)}) {
-    refused(GQA_ERROR_OPTION, {"scale", "finite"}, [&](gqa_value* r) { return gqa_graph_scale(graph_, x, wild, r); });
-    refused(GQA_ERROR_OPTION, {"finite"}, [&](gqa_value* r) { return gqa_graph_add_constant(graph_, x, wild, r); });
-    refused(GQA_ERROR_OPTION, {"finite"},
-            [&](gqa_value* r) { return gqa_graph_rms_norm(graph_, x, nullptr, wild, r); });
+    expect_refused(GQA_ERROR_OPTION, {"scale", "finite"},
+                   [&](gqa_value* r) { return gqa_graph_scale(graph_, x, wild, r); });
+    expect_refused(GQA_ERROR_OPTION, {"finite"},
+                   [&](gqa_value* r) { return gqa_graph_add_constant(graph_, x, wild, r); });
+    expect_refused(GQA_ERROR_OPTION, {"finite"},
+                   [&](gqa_value* r) { return gqa_graph_rms_norm(graph_, x, nullptr, wild, r); });
   }
-  refused(GQA_ERROR_OPTION, {"rms_norm", "-1"},
-          [&](gqa_value* r) { return gqa_graph_rms_norm(graph_, x, nullptr, -1, r); });
-  refused(GQA_ERROR_OPTION, {"clamp", "lo <= hi"}, [&](gqa_value* r) { return gqa_graph_clamp(graph_, x, 2, 1, r); });
-  refused(GQA_ERROR_OPTION, {"clamp"}, [&](gqa_value* r) { return gqa_graph_clamp(graph_, x, NAN, 1, r); });
+  expect_refused(GQA_ERROR_OPTION, {"rms_norm", "-1"},
+                 [&](gqa_value* r) { return gqa_graph_rms_norm(graph_, x, nullptr, -1, r); });
+  expect_refused(GQA_ERROR_OPTION, {"clamp", "lo <= hi"},
+                 [&](gqa_value* r) { return gqa_graph_clamp(graph_, x, 2, 1, r); });
+  expect_refused(GQA_ERROR_OPTION, {"clamp"}, [&](gqa_value* r) { return gqa_graph_clamp(graph_, x, NAN, 1, r); });
 }
 
 TEST_F(GraphC, ValuesOfElsewhereAreRefused) {
@@ -236,24 +242,25 @@ TEST_F(GraphC, ValuesOfElsewhereAreRefused) {
   gqa_value y = {};
   ASSERT_EQ(gqa_graph_input(second, 2, Dims{4, 6}.data(), nullptr, kF16, &y), GQA_OK);
   EXPECT_NE(x.graph, y.graph);
-  refused(GQA_ERROR_OPTION, {"operand 2 of add", "graph " + std::to_string(y.graph)},
-          [&](gqa_value* r) { return gqa_graph_add(graph_, x, y, r); });
-  refused(GQA_ERROR_OPTION, {"of no graph", "status"}, [&](gqa_value* r) { return gqa_graph_exp(graph_, {}, r); });
+  expect_refused(GQA_ERROR_OPTION, {"operand 2 of add", "graph " + std::to_string(y.graph)},
+                 [&](gqa_value* r) { return gqa_graph_add(graph_, x, y, r); });
+  expect_refused(GQA_ERROR_OPTION, {"of no graph", "status"},
+                 [&](gqa_value* r) { return gqa_graph_exp(graph_, {}, r); });
   for (const int index : {-1, 1, 1 << 30}) {
-    refused(GQA_ERROR_OPTION, {std::to_string(index), "the graph has 1"}, [&](gqa_value* r) {
+    expect_refused(GQA_ERROR_OPTION, {std::to_string(index), "the graph has 1"}, [&](gqa_value* r) {
       return gqa_graph_exp(graph_, {x.graph, index}, r);
     });
   }
-  refused(GQA_ERROR_OPTION, {"this is graph"}, [&](gqa_value*) { return gqa_graph_output(graph_, y); });
+  expect_refused(GQA_ERROR_OPTION, {"this is graph"}, [&](gqa_value*) { return gqa_graph_output(graph_, y); });
   gqa_graph_destroy(second);
-  refused(GQA_ERROR_OPTION, {"this is graph"}, [&](gqa_value* r) { return gqa_graph_exp(graph_, y, r); });
+  expect_refused(GQA_ERROR_OPTION, {"this is graph"}, [&](gqa_value* r) { return gqa_graph_exp(graph_, y, r); });
 }
 
 TEST_F(GraphC, ARefusedCallGivesAValueThatIsRefused) {
   const gqa_value x = input({4, 6}), y = input({5, 6});
   gqa_value sum = x;
   ASSERT_EQ(gqa_graph_add(graph_, x, y, &sum), GQA_ERROR_SHAPE);
-  refused(GQA_ERROR_OPTION, {"of no graph"}, [&](gqa_value* r) { return gqa_graph_exp(graph_, sum, r); });
+  expect_refused(GQA_ERROR_OPTION, {"of no graph"}, [&](gqa_value* r) { return gqa_graph_exp(graph_, sum, r); });
 }
 
 TEST_F(GraphC, NullsAreRefused) {
@@ -318,7 +325,10 @@ TEST_F(GraphC, TextAndJsonReadBack) {
     EXPECT_EQ(gqa_graph_exp(parsed, found, &found), GQA_OK) << "a graph that was read can grow";
     gqa_graph_destroy(parsed);
   }
+  const char* text_kept = gqa_graph_text(graph_);  // outlives the calls for the other forms
   const std::string dot = gqa_graph_dot(graph_);
+  EXPECT_EQ(gqa_graph_hash(graph_), std::string(gqa_graph_hash(graph_)));
+  EXPECT_EQ(text_kept, given);
   EXPECT_EQ(dot.rfind("digraph", 0), 0u);
   EXPECT_NE(dot.find("softmax"), std::string::npos);
 }
