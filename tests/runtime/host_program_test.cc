@@ -156,7 +156,7 @@ TEST_P(Operators, GiveWhatEvaluateGives) {
     const KernelGraph graph = graph_of(of_type(GetParam(), type));
     for (const HostOps* ops : usable_host_ops()) {
       SCOPED_TRACE(std::string(ops->name) + " " + std::string(name(type)));
-      expect_values_of(graph, 5, 1, 2, *ops);
+      ASSERT_NO_FATAL_FAILURE(expect_values_of(graph, 5, 1, 2, *ops));
     }
   }
 }
@@ -208,7 +208,7 @@ l = reciprocal(x)
       SCOPED_TRACE(std::string(ops->name) + " output " + std::to_string(at));
       std::vector<double> rounded = expected[at];
       for (double& value : rounded) value = round_to(value, ElementType::kF32);
-      expect_same(found[at], rounded, 2e-5);
+      ASSERT_NO_FATAL_FAILURE(expect_same(found[at], rounded, 2e-5));
     }
   }
 }
@@ -331,7 +331,7 @@ outputs r, t
 // A result that is no output and that nobody reads.
 TEST(HostProgram, LeavesOutWhatNobodyReads) {
   const KernelGraph graph = graph_of("graph 1\nx = input f32[5,7]\na = exp(x)\nb = square(x)\noutputs b\n");
-  expect_values_of(graph, 3, 1, 2, host_ops());
+  ASSERT_NO_FATAL_FAILURE(expect_values_of(graph, 3, 1, 2, host_ops()));
 }
 
 TEST(HostProgram, ThreadsChangeNothing) {
