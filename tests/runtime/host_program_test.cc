@@ -226,18 +226,17 @@ TEST(HostProgram, ConversionsAreThoseOfHalf) {
         ops->narrow(type, wide.data(), back.data(), count);
         for (std::ptrdiff_t at = 0; at < count; ++at) {
           const auto bits = all[static_cast<std::size_t>(at)];
-          const float expected =
-              load_element(type, reinterpret_cast<const std::byte*>(all.data() + static_cast<std::size_t>(at)));
+          const float expected = type == ElementType::kF16 ? half_to_float(bits) : bfloat16_to_float(bits);
           const float found = wide[static_cast<std::size_t>(at)];
           ASSERT_TRUE(found == expected || (found != found && expected != expected)) << ops->name << " " << at;
           ASSERT_TRUE(expected != expected || back[static_cast<std::size_t>(at)] == bits) << ops->name << " " << at;
         }
       }
       for (const float value : {1.00049F, 65519.9F, 65520.F, 3e-8F, 2.9e-8F, -0.F, 3.4e38F, 1.0039F, 6.1e-5F}) {
-        std::uint16_t found[2] = {}, expected[2] = {};  // as wide as a store of any type
-        ops->narrow(type, &value, found, 1);
-        store_element(type, value, reinterpret_cast<std::byte*>(expected));
-        EXPECT_EQ(found[0], expected[0]) << ops->name << " " << value;
+        std::uint16_t found = 0;
+        ops->narrow(type, &value, &found, 1);
+        const std::uint16_t expected = type == ElementType::kF16 ? float_to_half(value) : float_to_bfloat16(value);
+        EXPECT_EQ(found, expected) << ops->name << " " << value;
       }
     }
   }
