@@ -121,8 +121,8 @@ void TileWriter::write_carry(int at, Phase phase) {
   open("lanes.each([&](int i, int lane, float& part) {");
   split("i", dims, &index);
   const std::string there = inside(own.axes, index);
-  line((there.empty() ? "" : "if (" + there + ") ") + "part = " +
-       folded(own.inputs[0], "gqa::Largest", index, value(at).width) + ";");
+  line((there.empty() ? "" : "if (" + there + ") ") +
+       "part = " + folded(own.inputs[0], "gqa::Largest", index, value(at).width) + ";");
   close("});");
   open("lanes.finish([&](int i, float whole) {");
   split("i", dims, &index);
@@ -151,13 +151,14 @@ void TileWriter::multiply(const std::string& sums, int term, const TileProduct& 
   const auto flag = [](bool is) { return is ? "true" : "false"; };
   line(sums + ".multiply<" + type_text(buffer(value(left).buffer).type) + ", " + std::to_string(inner) + ", " +
        flag(own.attributes.transpose_a) + ", " + flag(own.attributes.transpose_b) + ", " + flag(one) + ">(" +
-       buffer_name(value(left).buffer) + ", " + buffer_name(value(right).buffer) + ", " +
-       batch_text(term, 0, product) + ", " + batch_text(term, 1, product) + ");");
+       buffer_name(value(left).buffer) + ", " + buffer_name(value(right).buffer) + ", " + batch_text(term, 0, product) +
+       ", " + batch_text(term, 1, product) + ");");
 }
 
 void TileWriter::flush_products(const std::string& sums, int at) {
   const TileValue& own = value(at);
-  const std::string to = own.parts < 0 ? buffer_name(own.buffer) : buffer_name(own.parts) + ".copy(" + sums + ".share())";
+  const std::string to =
+      own.parts < 0 ? buffer_name(own.buffer) : buffer_name(own.parts) + ".copy(" + sums + ".share())";
   line(sums + ".each([&](int row, int column, float sum) { " + to + ".put(row, column, sum); });");
 }
 

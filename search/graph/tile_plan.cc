@@ -38,7 +38,8 @@ struct ProductSizes {
 
 class Placer {
  public:
-  Placer(const KernelGraph& graph, const KernelNode& node, TilePlan* plan) : graph_(graph), kernel_(node), plan_(*plan) {}
+  Placer(const KernelGraph& graph, const KernelNode& node, TilePlan* plan)
+      : graph_(graph), kernel_(node), plan_(*plan) {}
 
   void run() {
     plan_.values.resize(nodes().size());
@@ -142,7 +143,8 @@ class Placer {
       return true;
     }
     return node(x).op == Op::kAdd && node(x).inputs[0] != node(x).inputs[1] &&
-           are_products(sum, node(x).inputs[0], terms, absorbed) && are_products(sum, node(x).inputs[1], terms, absorbed);
+           are_products(sum, node(x).inputs[0], terms, absorbed) &&
+           are_products(sum, node(x).inputs[1], terms, absorbed);
   }
 
   // Lanes that share one result: no more than it has elements, nor than there are threads.
@@ -234,7 +236,8 @@ class Placer {
   }
 
   bool is_inline_step(int at) const {
-    return plan_.values[static_cast<std::size_t>(at)].place == TilePlace::kInline && info(node(at).op).kind == OpClass::kElementwise;
+    return plan_.values[static_cast<std::size_t>(at)].place == TilePlace::kInline &&
+           info(node(at).op).kind == OpClass::kElementwise;
   }
 
   // Kept values whose element at a place is all that `whole` reads of them there.
@@ -300,7 +303,8 @@ class Placer {
     }
     own.place = TilePlace::kShared;
     const bool rings = phase(at) == Phase::kLoop;
-    own.buffer = add_buffer(node(at).name, own.type, tile_rows(node(at)), tile_columns(node(at)), rings ? plan_.stages : 1);
+    own.buffer =
+        add_buffer(node(at).name, own.type, tile_rows(node(at)), tile_columns(node(at)), rings ? plan_.stages : 1);
     if (phase(at) != Phase::kAfter) (rings ? plan_.ring : plan_.early).push_back(at);
   }
 
@@ -324,7 +328,8 @@ class Placer {
       const bool lanes = node(at).op != Op::kRunningMax;
       if (lanes) own.place = TilePlace::kLanes;
       if (node(at).op == Op::kRunningMax && is_rescaled_by(at))
-        own.change = add_buffer(node(at).name + "_change", ElementType::kF32, tile_rows(node(at)), tile_columns(node(at)), 1);
+        own.change =
+            add_buffer(node(at).name + "_change", ElementType::kF32, tile_rows(node(at)), tile_columns(node(at)), 1);
     }
   }
 
@@ -345,7 +350,8 @@ class Placer {
     const std::int64_t rows = tile_rows(node(at)), columns = tile_columns(node(at));
     own.type = kept_type(at);
     const bool shared = own.product.warps_inner > 1;
-    if (shared) own.parts = add_buffer(node(at).name + "_parts", ElementType::kF32, rows, columns, own.product.warps_inner);
+    if (shared)
+      own.parts = add_buffer(node(at).name + "_parts", ElementType::kF32, rows, columns, own.product.warps_inner);
     if (!shared || own.type != ElementType::kF32) own.buffer = add_buffer(node(at).name, own.type, rows, columns, 1);
   }
 

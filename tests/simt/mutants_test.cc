@@ -53,8 +53,7 @@ TEST_F(Mutants, NothingPlanted) {
 }
 
 TEST_F(Mutants, AWrongLdmatrixOffset) {
-  EXPECT_FALSE(
-      passes(kFlash, "warp_attention.cuh", "k_lane + n * 16 * kQPitch + d * 32", "k_lane + n * 16 * kQPitch + d * 16"));
+  EXPECT_FALSE(passes(kFlash, "keys.cuh", "lane + n * 16 * kPitch + d * 32", "lane + n * 16 * kPitch + d * 16"));
 }
 
 TEST_F(Mutants, AMissingTranspose) {
