@@ -170,7 +170,8 @@ custom(x, w, c) grid=[2,2] steps=3
   ct = load(2) grid=[-,0/16]
   y = add(ps, ct)
   z = sub(y, tops)
-  v = mul(z, big)
+  u = mul(z, big)
+  v = add(u, ct)
   store(v) -> o f32[2,5,24] grid=[0/1,2/16]
 end
 )";
