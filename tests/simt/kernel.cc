@@ -84,8 +84,7 @@ const char* unavailable() {
 const std::vector<Schedule>& schedules() {
   static const std::vector<Schedule> all = {{Order::kAscending, Copies::kLate, 1},
                                             {Order::kDescending, Copies::kEarly, 1},
-                                            {Order::kRandom, Copies::kLate, 1},
-                                            {Order::kRandom, Copies::kEarly, 2}};
+                                            {Order::kRandom, Copies::kLate, 1}};
   return all;
 }
 
