@@ -78,6 +78,8 @@ TEST_F(Mutants, AMissingBlockBarrier) {
 }
 
 TEST_F(Mutants, AMissingWarpBarrier) {
+  EXPECT_FALSE(passes(kSplit, "split.cuh", "cp_async_wait<Config::kStages - 1>();\n      __syncwarp();",
+                      "cp_async_wait<Config::kStages - 1>();"));
   EXPECT_FALSE(passes(kFlash, "flash.cuh", "__syncwarp();\n    constexpr int kPieces", "constexpr int kPieces"));
 }
 
