@@ -454,7 +454,7 @@ TEST_F(GraphSessionTest, KernelsThatTheCacheHoldsAreNotCompiledAgain) {
   EXPECT_EQ(static_cast<std::size_t>(world_.compiles), opened->session.store().list_kernels().size());
 }
 
-TEST_F(GraphSessionTest, AllKernelsOfAWinnerOutliveAPrune) {
+TEST_F(GraphSessionTest, AllKernelsOfAWinnerTravelWithIt) {
   world_.program_microseconds = [](const KernelGraph& program) { return program.nodes().size() == 2 ? 1.0 : 100.0; };
   const auto opened = open();
   const GraphAnswer answer = ask(*opened, activated_product());
@@ -464,16 +464,12 @@ TEST_F(GraphSessionTest, AllKernelsOfAWinnerOutliveAPrune) {
   EXPECT_TRUE(store.verify(false).empty());
   const std::string exported = folder_.file("export.db");
   ASSERT_EQ(store.export_to(exported), "");
-  const std::size_t before = store.list_kernels().size();
-  while (store.prune(-1, store.stats().file_bytes - 4096).kernels > 0 && store.list_winners().size() == 1) {
-  }
   cache::Store::Options other;
   other.path = exported;
   SessionOptions options;
   options.tuning = Tuning::kCachedOnly;
   Opened copy(std::make_unique<FakeDevice>(&world_), cache::Store::open(other), options);
   EXPECT_EQ(ask(copy, activated_product()).source, GraphSource::kCache);
-  EXPECT_GT(before, 2u);
 }
 
 TEST_F(GraphSessionTest, TheEvidenceHoldsTheSearchAndEveryProgram) {
