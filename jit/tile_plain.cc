@@ -79,8 +79,8 @@ class PlainWriter {
   void each() {
     TileIndex index;
     const std::string split = split_index("i", result_.dims, &index, true);
-    out_ << "  for (long long i = blockIdx.x * " << kPlainThreads << "LL + threadIdx.x; i < "
-         << elements(result_.dims) << "LL; i += gridDim.x * " << kPlainThreads << "LL) {\n"
+    out_ << "  for (long long i = blockIdx.x * " << kPlainThreads << "LL + threadIdx.x; i < " << elements(result_.dims)
+         << "LL; i += gridDim.x * " << kPlainThreads << "LL) {\n"
          << "    " << split << "\n"
          << "    " << write(index, value(index)) << "  }\n";
   }

@@ -6,8 +6,8 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kReserved = 1024;                // shared memory that each block costs beside its own
-constexpr std::int64_t kInFlight[] = {32768, 65536};    // bytes on their way to a processor that keep memory busy
+constexpr std::int64_t kReserved = 1024;              // shared memory that each block costs beside its own
+constexpr std::int64_t kInFlight[] = {32768, 65536};  // bytes on their way to a processor that keep memory busy
 constexpr int kMostStages = 8, kWarps[] = {4, 8, 16, 2, 1};
 constexpr std::size_t kMostPlans = 6;
 
@@ -17,8 +17,8 @@ ThreadPlan thread_plan(int warps, int stages) {
 
 std::int64_t blocks_together(const TilePlan& plan, const DeviceSpec& device) {
   const std::int64_t processors = std::max(1, device.processors);
-  const std::int64_t by_memory = std::max<std::int64_t>(device.smem_per_processor, device.smem_per_block) /
-                                 (plan.shared_memory + kReserved);
+  const std::int64_t by_memory =
+      std::max<std::int64_t>(device.smem_per_processor, device.smem_per_block) / (plan.shared_memory + kReserved);
   const std::int64_t by_threads = std::max(device.threads_per_processor, plan.threads()) / plan.threads();
   const std::int64_t there = (plan.blocks() + processors - 1) / processors;
   return std::max<std::int64_t>(1, std::min({by_memory, by_threads, there}));
