@@ -16,6 +16,7 @@
 #include "search/status.h"
 #include "tests/simt/buffer.h"
 #include "tests/simt/fiber.h"
+#include "tests/simt/hopper.h"
 #include "tests/simt/machine.h"
 #include "tests/simt/race.h"
 
@@ -88,6 +89,12 @@ class Emulator final : public Machine {
   // ---- for instructions
   Thread& thread() { return *current_; }
   const Schedule& schedule() const { return schedule_; }
+  Hopper& hopper() { return hopper_; }
+  // The current thread sleeps until one wakes it.
+  void sleep(std::string_view what) { wait(what, current_->place); }
+  void wake(int thread);
+  // One of so many things that may happen next, by the schedule's order.
+  std::size_t choose(std::size_t count);
   // The current thread waits until all lanes of the mask came; the last runs `complete`.
   void meet(Meeting meeting, const void* payload);
   // Shared memory at an address of its window, checked.
@@ -129,6 +136,7 @@ class Emulator final : public Machine {
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<Warp> warps_;
   Barrier barrier_;
+  Hopper hopper_;
   Thread* current_ = nullptr;
   std::mt19937 random_;
   RaceDetector races_;

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 
+#include "tests/simt/ptx_block.h"
+
 namespace gqa::simt {
 namespace {
 
@@ -37,7 +39,8 @@ std::vector<Argument> arguments_of(const std::string& text) {
 }
 
 Handler handler_of(const std::string& opcode) {
-  for (const auto* known : {&thread_instructions(), &copy_instructions(), &warp_instructions()})
+  for (const auto* known : {&thread_instructions(), &copy_instructions(), &warp_instructions(), &block_instructions(),
+                            &barrier_instructions(), &bulk_instructions(), &wgmma_instructions()})
     for (const Known& each : *known)
       if (opcode == each.opcode) return each.handler;
   return nullptr;
@@ -46,6 +49,10 @@ Handler handler_of(const std::string& opcode) {
 Instruction read(const std::string& text) {
   Instruction instruction;
   instruction.text = text;
+  if (is_block(text)) {
+    instruction.handler = block_handler();
+    return instruction;
+  }
   const std::size_t semicolon = text.find(';');
   const std::string statement = text.substr(0, semicolon);
   const std::size_t space = std::min(statement.find(' '), statement.size());

@@ -51,8 +51,12 @@ struct Known {
   const char* opcode;
   Handler handler;
 };
-const std::vector<Known>& thread_instructions();  // one thread's: conversions, special registers
-const std::vector<Known>& copy_instructions();    // cp.async
-const std::vector<Known>& warp_instructions();    // ldmatrix, mma
+const std::vector<Known>& thread_instructions();   // one thread's: conversions, special registers
+const std::vector<Known>& copy_instructions();     // cp.async
+const std::vector<Known>& warp_instructions();     // ldmatrix, mma
+const std::vector<Known>& block_instructions();    // what stands in braces with others: predicates
+const std::vector<Known>& barrier_instructions();  // mbarrier, barrier, fences
+const std::vector<Known>& bulk_instructions();     // cp.async.bulk
+const std::vector<Known>& wgmma_instructions();
 
 }  // namespace gqa::simt

@@ -80,6 +80,7 @@ void matrices(Emulator& emulator, const Call& call) {
   if (lane < 8 * kTiles) {
     mine.row = emulator.shared(call.read(kStore ? 0 : kTiles), 16, kStore ? "stmatrix" : "ldmatrix");
     emulator.check_race(kStore ? Emulator::Access::kWrite : Emulator::Access::kReadOfWarp, mine.row, 16);
+    if (kStore) emulator.hopper().plain_store(emulator, {call.read(0), call.read(0) + 16});
   }
   emulator.meet({call.instruction.opcode,
                  true,

@@ -1,0 +1,124 @@
+// hopper.cc: see hopper.h.
+#include "tests/simt/hopper.h"
+
+#include <algorithm>
+
+#include "tests/simt/emulator.h"
+
+namespace gqa::simt {
+namespace {
+
+std::string at(Place place) {
+  const std::string file = place.file;
+  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(place.line);
+}
+
+template <typename Groups, typename Open, typename Use>
+void each_pending(const Groups& groups, const Open& open, Use use) {
+  for (const auto& group : groups)
+    for (const auto& one : group) use(one);
+  for (const auto& one : open) use(one);
+}
+
+}  // namespace
+
+void Hopper::begin_block(std::size_t threads) {
+  *this = {};
+  stores.resize(threads);
+  products.resize((threads + 31) / 32);
+  plain.resize((threads + 31) / 32);
+  issued.resize((threads + 127) / 128);
+}
+
+std::string Hopper::unfinished() const {
+  if (!loads.empty()) return "the block ended before its load of " + at(loads.front().place) + " had landed";
+  std::string text;
+  for (const BoxStores& thread : stores)
+    each_pending(thread.groups, thread.open, [&](const BoxCopy& store) {
+      text = "the block ended before its store of " + at(store.place) + " had read shared memory";
+    });
+  for (const WarpProducts& warp : products)
+    each_pending(warp.groups, warp.open, [&](const Product& product) {
+      text = "the block ended without waiting for its product of " + at(product.place);
+    });
+  for (std::size_t i = 0; i < named.size(); ++i)
+    if (named[i].arrived != 0)
+      text = "the block ended with " + std::to_string(named[i].arrived) + " of " + std::to_string(named[i].expected) +
+             " threads at barrier " + std::to_string(i);
+  for (std::size_t group = 0; group < issued.size(); ++group)
+    for (std::size_t warp = group * 4; warp < std::min(group * 4 + 4, products.size()); ++warp)
+      if (products[warp].issued != issued[group].size())
+        text = "warp " + std::to_string(warp) + " took part in " + std::to_string(products[warp].issued) + " of the " +
+               std::to_string(issued[group].size()) + " products of its warpgroup";
+  return text;
+}
+
+std::string Hopper::conflict(const Range& range, bool write) const {
+  for (const BoxCopy& load : loads)
+    if (load.range().meets(range)) return "the load of " + at(load.place) + " has not landed there";
+  if (!write) return {};
+  std::string text;
+  for (const BoxStores& thread : stores)
+    each_pending(thread.groups, thread.open, [&](const BoxCopy& store) {
+      if (store.range().meets(range)) text = "the store of " + at(store.place) + " still reads from there";
+    });
+  for (const WarpProducts& warp : products)
+    each_pending(warp.groups, warp.open, [&](const Product& product) {
+      if (product.a.range.meets(range) || product.b.range.meets(range))
+        text = "the product of " + at(product.place) + " still reads from there";
+    });
+  return text;
+}
+
+std::string Hopper::unfenced(const Range& range) const {
+  for (std::size_t warp = 0; warp < plain.size(); ++warp)
+    for (const Range& stored : plain[warp].ranges)
+      if (stored.meets(range))
+        return "warp " + std::to_string(warp) + " stored there without a fence.proxy.async since";
+  return {};
+}
+
+void Hopper::plain_store(Emulator& emulator, const Range& range) {
+  if (const std::string who = conflict(range, true); !who.empty()) emulator.fail("a store into shared memory: " + who);
+  PlainStores& warp = plain[static_cast<std::size_t>(emulator.thread().number / 32)];
+  warp.fenced = 0;
+  if (!warp.ranges.empty() && warp.ranges.back().end == range.begin)
+    warp.ranges.back().end = range.end;
+  else
+    warp.ranges.push_back(range);
+}
+
+void Hopper::wait_until_idle(Emulator& emulator, const char* what) {
+  idlers.push_back(emulator.thread().number);
+  emulator.sleep(what);
+}
+
+// The lanes of one warp idle and go on together. In ascending order loads land last of all, in descending first.
+bool Hopper::go_on(Emulator& emulator) {
+  std::vector<int> warps;
+  for (const int thread : idlers)
+    if (std::find(warps.begin(), warps.end(), thread / 32) == warps.end()) warps.push_back(thread / 32);
+  std::vector<BoxCopy*> waited_for;
+  for (BoxCopy& load : loads)
+    if (!barriers[load.barrier].waiters.empty()) waited_for.push_back(&load);
+  const std::size_t choices = warps.size() + waited_for.size();
+  if (choices == 0) return false;
+  const std::size_t choice = emulator.choose(choices);
+  if (choice >= warps.size()) {
+    BoxCopy* const load = waited_for[choice - warps.size()];
+    load->chosen = true;
+    emulator.wake(barriers[load->barrier].waiters.front());
+    return true;
+  }
+  std::vector<int> others;
+  for (const int thread : idlers) {
+    if (thread / 32 == warps[choice])
+      emulator.wake(thread);
+    else
+      others.push_back(thread);
+  }
+  idlers = others;
+  return true;
+}
+
+}  // namespace gqa::simt

@@ -1,0 +1,120 @@
+// ptx_bulk.cc: boxes of tensors moved by the copy engine: a load lands when nothing else can go on and a thread waits
+// for it, a store reads its source as its thread waits for it; or both at once, as the schedule says.
+#include <algorithm>
+
+#include "tests/simt/ptx.h"
+
+namespace gqa::simt {
+namespace {
+
+constexpr std::uint64_t kBoxAlignment = 128;
+
+// Arguments: a map at `first`, then its coordinates.
+TensorBox box_of(Emulator& emulator, const Call& call, unsigned rank, std::size_t first) {
+  TensorBox box{};
+  const std::string wrong = read_map(reinterpret_cast<const void*>(call.read(first)), rank, &box.map);
+  if (!wrong.empty()) emulator.fail(wrong);
+  for (unsigned i = 0; i < rank; ++i) box.at[i] = static_cast<std::int32_t>(call.read(first + 1 + i));
+  return box;
+}
+
+char* place_of(Emulator& emulator, const BoxCopy& copy) {
+  if (copy.address % kBoxAlignment != 0) emulator.fail("a box at a shared address that is not aligned to 128 bytes");
+  char* const first = emulator.shared(copy.address, kBoxAlignment, "cp.async.bulk.tensor");
+  emulator.shared(copy.range().end - kBoxAlignment, kBoxAlignment, "cp.async.bulk.tensor");
+  return first;
+}
+
+void land(Emulator& emulator, const BoxCopy& load) {
+  load.box.load(place_of(emulator, load), load.address);
+  complete_bytes(emulator, load.barrier, static_cast<std::int64_t>(load.box.bytes()));
+}
+
+// [shared], [map, {coordinates}], [barrier]
+template <unsigned kRank>
+void load(Emulator& emulator, const Call& call) {
+  const BoxCopy load{box_of(emulator, call, kRank, 1), call.read(0), call.read(2 + kRank), call.place};
+  place_of(emulator, load);
+  if (!byte_barrier(emulator, load.barrier).shown)
+    emulator.fail("a load on an mbarrier that no fence.mbarrier_init showed to the copy engine");
+  if (const std::string who = emulator.hopper().conflict(load.range(), true); !who.empty())
+    emulator.fail("a load into shared memory: " + who);
+  if (emulator.schedule().copies == Copies::kEarly)
+    land(emulator, load);
+  else
+    emulator.hopper().loads.push_back(load);
+}
+
+// [map, {coordinates}], [shared]
+template <unsigned kRank>
+void store(Emulator& emulator, const Call& call) {
+  const BoxCopy store{box_of(emulator, call, kRank, 0), call.read(1 + kRank), 0, call.place};
+  const char* const from = place_of(emulator, store);
+  std::string wrong = emulator.hopper().conflict(store.range(), false);
+  if (wrong.empty()) wrong = emulator.hopper().unfenced(store.range());
+  if (!wrong.empty()) emulator.fail("a store from shared memory: " + wrong);
+  if (emulator.schedule().copies == Copies::kEarly)
+    store.box.store(from, store.address);
+  else
+    emulator.hopper().stores[static_cast<std::size_t>(emulator.thread().number)].open.push_back(store);
+}
+
+BoxStores& stores_of_thread(Emulator& emulator) {
+  return emulator.hopper().stores[static_cast<std::size_t>(emulator.thread().number)];
+}
+
+void commit(Emulator& emulator, const Call&) {
+  BoxStores& stores = stores_of_thread(emulator);
+  stores.groups.push_back(std::move(stores.open));
+  stores.open.clear();
+}
+
+// Until at most so many groups, the newest, are on their way.
+void wait_group(Emulator& emulator, const Call& call) {
+  auto& groups = stores_of_thread(emulator).groups;
+  const std::size_t pending = call.read(0);
+  const auto empty = [](const std::vector<BoxCopy>& group) { return group.empty(); };
+  if (groups.size() > pending && !std::all_of(groups.begin(), groups.end(), empty))
+    emulator.hopper().wait_until_idle(emulator, "cp.async.bulk.wait_group");
+  while (groups.size() > pending) {
+    for (const BoxCopy& store : groups.front()) store.box.store(place_of(emulator, store), store.address);
+    groups.pop_front();
+  }
+}
+
+void prefetch(Emulator& emulator, const Call& call) {
+  EmulatedMap map;
+  const std::string wrong = read_map(reinterpret_cast<const void*>(call.read(0)), 0, &map);
+  if (!wrong.empty()) emulator.fail(wrong);
+}
+
+}  // namespace
+
+void land_chosen(Emulator& emulator, std::uint64_t barrier) {
+  auto& loads = emulator.hopper().loads;
+  for (auto at = loads.begin(); at != loads.end();) {
+    if (!at->chosen || at->barrier != barrier) {
+      ++at;
+      continue;
+    }
+    const BoxCopy load = *at;
+    at = loads.erase(at);
+    land(emulator, load);
+  }
+}
+
+const std::vector<Known>& bulk_instructions() {
+  static const std::vector<Known> known = {
+      {"prefetch.tensormap", prefetch},
+      {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", load<4>},
+      {"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", load<5>},
+      {"cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group", store<4>},
+      {"cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group", store<5>},
+      {"cp.async.bulk.commit_group", commit},
+      {"cp.async.bulk.wait_group", wait_group},
+      {"cp.async.bulk.wait_group.read", wait_group},
+  };
+  return known;
+}
+
+}  // namespace gqa::simt

@@ -1,0 +1,110 @@
+// Faults planted in the warpgroup skeleton: the emulator must see each of them, or it judges nothing.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/simt/warpgroup_launch.h"
+
+namespace gqa::simt {
+namespace {
+
+constexpr const char* kInPlace = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
+constexpr const char* kOwnOut = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1";
+
+struct Mutant {
+  const char *name, *header, *from, *to;
+  const char* says = "";  // part of what the emulator must say; empty: wrong numbers will do
+  const char* candidate = kInPlace;
+};
+
+std::ostream& operator<<(std::ostream& out, const Mutant& mutant) { return out << mutant.name; }
+
+class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+
+  // Tiles of 300 keys, three a CTA; the last block's scores are so high that it is computed twice.
+  static std::string verdict(const Mutant& mutant) {
+    Problem problem;
+    Candidate candidate;
+    EXPECT_TRUE(parse("b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16", &problem).ok());
+    EXPECT_TRUE(parse(mutant.candidate, &candidate).ok());
+    std::vector<EmbeddedHeader> headers = embedded_headers();
+    for (EmbeddedHeader& each : headers) {
+      if (each.name != mutant.header) continue;
+      const std::size_t at = each.text.find(mutant.from);
+      if (at == std::string::npos)
+        ADD_FAILURE() << mutant.header << " does not hold " << mutant.from;
+      else
+        each.text.replace(at, std::string(mutant.from).size(), mutant.to);
+    }
+    std::string why;
+    const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
+    EXPECT_NE(nullptr, kernel) << why;
+    if (kernel == nullptr) return {};
+    test::AttentionCase attention(problem);
+    for (int j = 0; j < problem.kv_len; ++j)
+      attention.k[static_cast<std::size_t>(j * problem.head_dim)] = store(problem.dtype, j < 64 ? 100.F : 0.F);
+    attention.slack += 1e-2;
+    const Status status = run_warpgroup(*kernel, candidate, 1, &attention, schedules());
+    if (!status.ok()) return status.message();
+    const auto result = test::matches_float64(attention);
+    return result ? "" : result.message();
+  }
+};
+
+TEST_P(WarpgroupMutants, IsSeen) {
+  const std::string said = verdict(GetParam());
+  EXPECT_NE("", said);
+  EXPECT_NE(std::string::npos, said.find(GetParam().says)) << said;
+}
+
+TEST_F(WarpgroupMutants, NothingPlanted) {
+  EXPECT_EQ("", verdict({"", "", "", ""}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kOwnOut}));
+}
+
+const Mutant kMutants[] = {
+    {"NoWaitForQueries", "warpgroup_consumer.cuh", "q.wait_full(smem.q_ring);", ""},
+    {"NoWaitForKeys", "warpgroup_consumer.cuh", "k.wait_full(smem.k_ring);", ""},
+    {"NoWaitForValues", "warpgroup_consumer.cuh", "v.wait_full(smem.v_ring);", ""},
+    {"NoWaitForAFreeBuffer", "warpgroup_producer.cuh", "k.wait_empty(smem.k_ring);", ""},
+    {"KeysReleasedTooEarly", "warpgroup_consumer.cuh", "core.template wait_scores<0>();\n    release_keys();",
+     "release_keys();\n    core.template wait_scores<0>();", "still reads"},
+    {"ValuesReleasedTooEarly", "warpgroup_consumer.cuh", "core.template wait_values<0>();\n    release_values();",
+     "release_values();\n    core.template wait_values<0>();", "still reads"},
+    {"QueriesReleasedTooEarly", "warpgroup_consumer.cuh",
+     "if (leader) wait_stores_read();\n      __syncwarp();\n      release_queries();", "release_queries();",
+     "still reads"},
+    {"QueriesNeverReleased", "warpgroup_consumer.cuh", "__syncwarp();\n      release_queries();", "", "deadlock"},
+    {"NoWaitForTheStoreBefore", "warpgroup_consumer.cuh", "if (leader) wait_stores_read();  // of the tile before", "",
+     "still reads", kOwnOut},
+    {"NoBarrierBeforeRowsAreOverwritten", "warpgroup_consumer.cuh",
+     "// of the tile before\n      named_sync(1 + group, kWarpgroup);", "", "still reads", kOwnOut},
+    {"NoBarrierBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();\n    named_sync(1 + group, kWarpgroup);",
+     "fence_async();"},
+    {"NoFenceBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();", "", "fence.proxy.async"},
+    {"NoWaitForTheLastStore", "warpgroup_flash.cuh", "wait_stores();", "", "the block ended", kOwnOut},
+    {"NoWaitForScores", "warpgroup_consumer.cuh", "core.template wait_scores<1>();", "core.template wait_scores<2>();"},
+    {"NoWaitForOut", "warpgroup_consumer.cuh", "core.template wait_values<0>();", "core.template wait_values<1>();"},
+    {"NoFenceBeforeAProduct", "warpgroup_attention.cuh", "pin(scores);\n    wgmma_fence();", "pin(scores);",
+     "wgmma.fence"},
+    {"BarriersNotShown", "warpgroup_flash.cuh", "fence_barrier_init();", "", "fence.mbarrier_init"},
+    {"TooFewBytesExpected", "warpgroup_producer.cuh", "full(smem.q_ring), Smem::kQueryBytes",
+     "full(smem.q_ring), Smem::kQueryBytes - 128"},
+    {"WrongSwizzleOfOut", "epilogue.cuh", "^ (lane % 8)", "^ (lane % 4)"},
+    {"WrongStrideOfGroups", "wgmma.cuh", "kSwizzleBytes >> 4", "kSwizzleBytes >> 5"},
+    {"NoSecondLook", "warpgroup_consumer.cuh", "named_all(1 + group, kWarpgroup, fine)",
+     "named_all(1 + group, kWarpgroup, true)"},
+    {"ASecondLookByOneWarp", "warpgroup_consumer.cuh", "named_all(1 + group, kWarpgroup, fine)",
+     "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Planted, WarpgroupMutants, ::testing::ValuesIn(kMutants),
+                         [](const auto& mutant) { return std::string(mutant.param.name); });
+
+}  // namespace
+}  // namespace gqa::simt

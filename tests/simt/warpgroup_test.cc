@@ -1,0 +1,135 @@
+// The warpgroup kernels, run on the CPU against float64: head dims, masks, ragged lengths, packed groups, buffers of
+// their own for out, drawn tiles, stages, several tiles a CTA, inputs whose maxima grow, rows that see no key.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/simt/warpgroup_launch.h"
+
+namespace gqa::simt {
+namespace {
+
+struct Case {
+  const char* problem;
+  const char* candidate;
+  int processors = 1;
+  bool heads_first = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.problem << " | " << c.candidate; }
+
+// Kernels outlive a test: several run the same.
+const Kernel* kernel_for(const Problem& problem, const Candidate& candidate, std::string* why) {
+  static std::map<std::string, std::unique_ptr<Kernel>> kernels;
+  const std::string source = attention_source(problem, candidate);
+  std::unique_ptr<Kernel>& kernel = kernels[source];
+  if (kernel == nullptr) kernel = Kernel::compile(source, kEntryPoint, why);
+  return kernel.get();
+}
+
+class Warpgroup : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+
+  static ::testing::AssertionResult right(const char* candidate_text, int processors, test::AttentionCase* attention,
+                                          const std::vector<Schedule>& wanted = schedules()) {
+    Candidate candidate;
+    if (Status s = parse(candidate_text, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
+    std::string why;
+    const Kernel* kernel = kernel_for(attention->call.problem, candidate, &why);
+    if (kernel == nullptr) return ::testing::AssertionFailure() << why;
+    if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
+      return ::testing::AssertionFailure() << s.message();
+    return test::matches_float64(*attention);
+  }
+  static Problem problem_of(const std::string& text) {
+    Problem problem;
+    EXPECT_TRUE(parse(text, &problem).ok()) << text;
+    return problem;
+  }
+};
+
+TEST_P(Warpgroup, AgreesWithFloat64UnderEverySchedule) {
+  test::AttentionCase attention(problem_of(GetParam().problem), GetParam().heads_first);
+  EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, Warpgroup,
+    ::testing::Values(
+        Case{"b=1,hq=2,hk=1,sq=100,sk=200,d=64", "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0"},
+        Case{"b=1,hq=2,hk=1,sq=150,sk=200,d=64,causal,dtype=f16",
+             "warpgroup m=64 n=64 warps=4 stages=3 pack=1 draw=0 out=0", 1},
+        Case{"b=1,hq=2,hk=1,sq=130,sk=130,d=128,causal", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1"},
+        Case{"b=2,hq=4,hk=1,sq=37,sk=150,d=80,causal", "warpgroup m=128 n=80 warps=8 stages=2 pack=4 draw=1 out=0", 2},
+        Case{"b=1,hq=1,hk=1,sq=70,sk=100,d=256,causal", "warpgroup m=128 n=80 warps=8 stages=2 pack=1 draw=0 out=0"},
+        Case{"b=1,hq=2,hk=2,sq=64,sk=150,d=192,dv=128", "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0"},
+        Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
+             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, true}));
+
+// ---- inputs made to break it
+
+class WarpgroupInputs : public Warpgroup {
+ protected:
+  // Dimension 0 makes the scores of the rows that `grows` picks climb by `growth`, in natural units, every 64 keys
+  // towards the first ones; blocks are walked last first.
+  template <typename Grows>
+  static void set_climb(test::AttentionCase* attention, float growth, Grows grows) {
+    const Problem& p = attention->call.problem;
+    const float query = std::sqrt(static_cast<float>(p.head_dim));
+    for (int i = 0; i < p.q_len; ++i)
+      attention->q[static_cast<std::size_t>(i * p.head_dim)] = store(p.dtype, grows(i) ? query : 0);
+    for (int j = 0; j < p.kv_len; ++j) {
+      const auto step = static_cast<float>((p.kv_len - 1 - j) / 64);
+      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, growth * step);
+    }
+    attention->slack += 1e-3;  // float32's error in scores of some hundreds
+  }
+};
+
+constexpr const char* kOneHead = "b=1,hq=1,hk=1,sq=100,sk=330,d=64,dtype=f16";
+constexpr const char* kPlain = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
+constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1";
+
+// By little (the old maxima serve), by much (each block is computed again), or never.
+TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
+  for (const float growth : {0.5F, 6.0F, 24.0F, -24.0F}) {
+    test::AttentionCase attention(problem_of(kOneHead));
+    set_climb(&attention, growth, [](int) { return true; });
+    EXPECT_TRUE(right(kPlain, 1, &attention)) << growth;
+    EXPECT_TRUE(right(kOwnOut, 1, &attention)) << growth;
+  }
+}
+
+// One lane asks for it; what the others had was right, and stays so.
+TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
+  for (const int row : {29, 63, 99}) {
+    test::AttentionCase attention(problem_of(kOneHead));
+    set_climb(&attention, 24, [&](int i) { return i == row; });
+    EXPECT_TRUE(right(kPlain, 1, &attention)) << row;
+  }
+}
+
+TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
+  for (const char* candidate : {kPlain, kOwnOut}) {
+    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=200,sk=100,d=64,dtype=f16,causal"));
+    EXPECT_TRUE(right(candidate, 1, &attention));
+    EXPECT_EQ(0, attention.out_at(0, 0, 0, 0));
+    EXPECT_EQ(-INFINITY, attention.lse[0]);
+  }
+}
+
+TEST_F(WarpgroupInputs, WithoutLse) {
+  test::AttentionCase with(problem_of(kOneHead)), without(problem_of(kOneHead));
+  EXPECT_TRUE(right(kPlain, 1, &with));
+  without.call.lse = nullptr;
+  EXPECT_FALSE(right(kPlain, 1, &without, {Schedule{}}));  // what lse should hold is poison still
+  EXPECT_TRUE(with.out == without.out);
+}
+
+}  // namespace
+}  // namespace gqa::simt
