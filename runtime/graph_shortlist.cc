@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 
 #include "search/graph/canonical.h"
@@ -51,6 +52,16 @@ std::deque<Contender> in_turn(const std::vector<Planned>& planned, bool family, 
   return found;
 }
 
+// The best program of each kind first, then the second of each: kinds differ more than sizes of one kind, and only the
+// clock knows which is right.
+void one_of_each_kind_first(std::vector<Planned>* planned) {
+  std::map<std::string, int> seen;
+  std::vector<std::pair<int, Planned>> turns;
+  for (Planned& each : *planned) turns.emplace_back(seen[each.program->kind]++, std::move(each));
+  std::stable_sort(turns.begin(), turns.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t at = 0; at < turns.size(); ++at) (*planned)[at] = std::move(turns[at].second);
+}
+
 Contender take_first(std::deque<Contender>* queue) {
   Contender first = std::move(queue->front());
   queue->pop_front();
@@ -66,6 +77,7 @@ std::vector<Contender> contenders(const std::vector<RankedProgram>& programs, bo
     if (ranked.program.safe != safe) continue;
     planned.push_back({&ranked.program, thread_plans(ranked.program.graph, device, kPlansEach)});
   }
+  one_of_each_kind_first(&planned);
   std::deque<Contender> families = in_turn(planned, true, device), tiles = in_turn(planned, false, device);
   std::vector<Contender> all;
   while (all.size() < most && !(families.empty() && tiles.empty())) {

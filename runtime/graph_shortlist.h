@@ -19,7 +19,8 @@ struct Contender {
   std::vector<std::string> rules;
 };
 
-// Of the programs that are safe, or of the others: each in turn gives its next best thread plan that is not there yet.
+// Of the programs that are safe, or of the others: each in turn, the best of each kind before the second of any, gives
+// its next best thread plan that is not there yet.
 // Programs on the families and programs of tile kernels both have their place, every fourth is one of the latter.
 std::vector<Contender> contenders(const std::vector<RankedProgram>& programs, bool safe, const DeviceSpec& device,
                                   std::size_t most);
