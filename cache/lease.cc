@@ -152,7 +152,7 @@ class HeldLease : public Lease {
 bool has_winner(Database& db, const std::string& digest) {
   Record winner;
   return select_record(db, Place::kWinners, digest, Part::kWhole, &winner) && winner.complaint().empty() &&
-         has_kernel(db, winner.kernel());
+         missing_kernel(db, winner).empty();
 }
 
 enum class Answer { kFree, kGranted, kWinner, kWait };

@@ -50,6 +50,18 @@ constexpr std::size_t kWinnerKernel = 6;
 constexpr const char* kKernelBlobs[] = {"source", "ptx", "cubin", "log"};
 constexpr const char* kWinnerBlobs[] = {"evidence"};
 
+// At least one: of no text, the key that no kernel has.
+std::vector<std::string> split_keys(const std::string& text) {
+  std::vector<std::string> keys(1);
+  for (const char c : text) {
+    if (c == ' ')
+      keys.emplace_back();
+    else
+      keys.back() += c;
+  }
+  return keys;
+}
+
 const Layout& layout(Place place) { return place == Place::kKernels ? kKernelLayout : kWinnerLayout; }
 
 const char* blob_name(Place place, std::size_t at) {
@@ -133,6 +145,8 @@ std::string row_checksum(const Cells& cells, std::size_t count) {
   return hash128(bytes);
 }
 
+std::vector<std::string> WinnerRow::kernels() const { return split_keys(kernel); }
+
 std::string Record::key_text() const {
   if (const auto* string = std::get_if<std::string>(&key())) return *string;
   if (const auto* bytes = std::get_if<Bytes>(&key())) return bytes->data;
@@ -142,7 +156,7 @@ std::string Record::key_text() const {
 std::int64_t Record::created() const { return integer(cells, layout(place).created()); }
 std::int64_t Record::used() const { return integer(cells, layout(place).used); }
 std::int64_t Record::blob_bytes() const { return integer(cells, layout(place).blob_bytes()); }
-const std::string& Record::kernel() const { return text(cells, kWinnerKernel); }
+std::vector<std::string> Record::kernels() const { return split_keys(text(cells, kWinnerKernel)); }
 
 std::string Record::complaint() const {
   const Layout& at = layout(place);
@@ -209,7 +223,7 @@ WinnerRow winner_of(const Record& record) {
   const Cells& cells = record.cells;
   WinnerRow row;
   row.key = key_of(cells);
-  row.kernel = record.kernel();
+  row.kernel = text(cells, kWinnerKernel);
   row.candidate = text(cells, 7);
   row.median_us = real(cells, 8);
   row.spread_us = real(cells, 9);
@@ -258,6 +272,13 @@ bool delete_record(Database& db, Place place, const Cell& key) {
 
 bool has_kernel(Database& db, const std::string& key) {
   return db.prepare("SELECT 1 FROM kernels WHERE key=?").bind(key).step();
+}
+
+std::string missing_kernel(Database& db, const Record& winner) {
+  for (const std::string& key : winner.kernels()) {
+    if (!has_kernel(db, key)) return key;
+  }
+  return "";
 }
 
 void touch(Database& db, const Record& record, std::int64_t now) {

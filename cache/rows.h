@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cache/database.h"
 #include "cache/store.h"
@@ -31,7 +32,7 @@ struct Record {
   std::int64_t created() const;
   std::int64_t used() const;
   std::int64_t blob_bytes() const;
-  const std::string& kernel() const;  // a winner's
+  std::vector<std::string> kernels() const;  // a winner's
 
   std::string complaint() const;  // "", or what is wrong: "row: checksum mismatch", "cubin: checksum mismatch"
 };
@@ -50,6 +51,8 @@ void each_record(Database& db, Place place, Part part, const std::function<void(
 void insert_record(Database& db, const Record& record);          // replaces
 bool delete_record(Database& db, Place place, const Cell& key);  // by the key as it is stored
 bool has_kernel(Database& db, const std::string& key);
+// The first kernel of a winner that the database does not have; "": it has all.
+std::string missing_kernel(Database& db, const Record& winner);
 void touch(Database& db, const Record& record, std::int64_t now);  // sets `used`, and the checksum with it
 
 // Takes a damaged row out of its table and notes it; the note goes when the row is put again.

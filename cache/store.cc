@@ -118,10 +118,11 @@ class FileStore : public Store {
       if (!writable) return false;
       const Record record = record_of(row);
       Transaction transaction(db);
-      if (record.place == Place::kWinners && !has_kernel(db, record.kernel())) {
-        file_->warn("a winner is not kept: its kernel " + record.kernel() +
-                    " is not in the cache; put the kernel first");
-        return false;
+      if (record.place == Place::kWinners) {
+        if (const std::string missing = missing_kernel(db, record); !missing.empty()) {
+          file_->warn("a winner is not kept: its kernel " + missing + " is not in the cache; put the kernel first");
+          return false;
+        }
       }
       insert_record(db, record);
       read_back(db, record);  // before others may prune it

@@ -44,13 +44,14 @@ struct WinnerKey {
 
 struct WinnerRow {
   WinnerKey key;
-  std::string kernel;     // KernelRow::key
+  std::string kernel;     // KernelRow::key; where it needs several kernels, the key of each, a space between
   std::string candidate;  // text, with the launch parameters
   double median_us = 0, spread_us = 0, clock_mhz = 0;
   double error = 0, bound = 0;
   std::string driver;    // what it was measured with; a note, not a key
   std::string evidence;  // JSON; zstd-compressed and checksummed in the file
   std::int64_t created = 0, used = 0;
+  std::vector<std::string> kernels() const;  // `kernel` as keys
 };
 
 // The right to tune one key among processes: held until released or until it expires unrenewed.
@@ -98,7 +99,7 @@ class Store {
   virtual std::optional<KernelRow> find_kernel(const std::string& key) = 0;
   // False if it could not be kept; the reason is a warning. Off or read-only because it was asked for: false, and none.
   virtual bool put_kernel(const KernelRow& row) = 0;
-  virtual bool put_winner(const WinnerRow& row) = 0;  // its kernel must be there already
+  virtual bool put_winner(const WinnerRow& row) = 0;  // its kernels must be there already
 
   // Waits until this process may tune the key, or until a winner for it appears (then null, and find_winner has it).
   // Never blocks longer than the other's lease lives. In off or read-only mode: granted at once.

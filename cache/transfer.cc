@@ -41,7 +41,7 @@ void copy_rows(Database& from, Database& to, int* skipped) {
   for (const Place place : kPlaces) {
     each_record(from, place, Part::kWhole, [&](const Record& record) {
       const bool whole = record.complaint().empty();
-      if (whole && (place == Place::kKernels || has_kernel(to, record.kernel())))
+      if (whole && (place == Place::kKernels || missing_kernel(to, record).empty()))
         insert_record(to, record);
       else
         *skipped += 1;
@@ -71,6 +71,13 @@ std::string source_complaint(Database& source) {
   return integrity_complaint(source);
 }
 
+std::string kernels_complaint(Database& source, Database& to, const Record& winner) {
+  for (const std::string& key : winner.kernels()) {
+    if (!has_kernel(source, key) && !has_kernel(to, key)) return "its kernel " + key + " is in neither file";
+  }
+  return "";
+}
+
 // The first row that cannot be taken.
 std::string rows_complaint(Database& source, Database& to) {
   std::string complaint;
@@ -78,10 +85,7 @@ std::string rows_complaint(Database& source, Database& to) {
     each_record(source, place, Part::kWhole, [&](const Record& record) {
       if (!complaint.empty()) return;
       std::string why = record.complaint();
-      if (why.empty() && place == Place::kWinners && !has_kernel(source, record.kernel()) &&
-          !has_kernel(to, record.kernel())) {
-        why = "its kernel " + record.kernel() + " is in neither file";
-      }
+      if (why.empty() && place == Place::kWinners) why = kernels_complaint(source, to, record);
       if (!why.empty()) complaint = std::string(table_name(place)) + " " + record.key_text() + ": " + why;
     });
   }
@@ -148,7 +152,7 @@ int salvage_rows(Database& to, const std::string& path) {
     try {
       each_record(*from, place, Part::kWhole, [&](const Record& record) {
         if (!record.complaint().empty()) return;
-        if (place == Place::kWinners && !has_kernel(to, record.kernel())) return;
+        if (place == Place::kWinners && !missing_kernel(to, record).empty()) return;
         insert_record(to, record);
         taken += 1;
       });

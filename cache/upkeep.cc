@@ -15,14 +15,19 @@ namespace {
 
 constexpr double kSecondsADay = 86400;
 
+std::string kernels_complaint(const std::unordered_set<std::string>& kernels, const Record& winner) {
+  for (const std::string& key : winner.kernels()) {
+    if (!kernels.contains(key)) return "its kernel " + key + " is missing or damaged";
+  }
+  return "";
+}
+
 // Kernels come first, so that a winner whose kernel is damaged is seen to have none.
 void examine_rows(Database& db, Place place, std::unordered_set<std::string>* kernels, Examination* found) {
   each_record(db, place, Part::kWhole, [&](const Record& record) {
     std::string what = record.complaint();
     if (what.empty() && place == Place::kKernels) kernels->insert(record.key_text());
-    if (what.empty() && place == Place::kWinners && !kernels->contains(record.kernel())) {
-      what = "its kernel " + record.kernel() + " is missing or damaged";
-    }
+    if (what.empty() && place == Place::kWinners) what = kernels_complaint(*kernels, record);
     if (what.empty()) return;
     found->rows.push_back(record);
     found->whats.push_back(std::move(what));
@@ -36,8 +41,10 @@ class Pruner {
     for (const Place place : kPlaces) {
       each_record(db, place, Part::kScalars, [&](const Record& record) {
         if (!record.complaint().empty()) return;
-        by_use_.emplace(record.used(), Item{place, record.key_text(), place == Place::kWinners ? record.kernel() : ""});
-        if (place == Place::kWinners) needed_[record.kernel()] += 1;
+        Item item = {place, record.key_text(), {}};
+        if (place == Place::kWinners) item.kernels = record.kernels();
+        for (const std::string& kernel : item.kernels) needed_[kernel] += 1;
+        by_use_.emplace(record.used(), std::move(item));
       });
     }
   }
@@ -57,9 +64,11 @@ class Pruner {
         ++at;
         continue;
       }
-      const std::string kernel = at->second.kernel;
+      const std::vector<std::string> kernels = at->second.kernels;
       at = drop(at);
-      if (!kernel.empty() && needed_[kernel] == 0) at = drop_kernel(kernel, at);
+      for (const std::string& kernel : kernels) {
+        if (needed_[kernel] == 0) at = drop_kernel(kernel, at);
+      }
     }
   }
 
@@ -73,7 +82,8 @@ class Pruner {
  private:
   struct Item {
     Place place;
-    std::string key, kernel;  // kernel: a winner's
+    std::string key;
+    std::vector<std::string> kernels;  // a winner's
   };
   using ByUse = std::multimap<std::int64_t, Item>;
 
@@ -82,7 +92,7 @@ class Pruner {
   ByUse::iterator drop(ByUse::iterator at) {
     delete_record(db_, at->second.place, at->second.key);
     (at->second.place == Place::kWinners ? pruned_.winners : pruned_.kernels) += 1;
-    if (at->second.place == Place::kWinners) needed_[at->second.kernel] -= 1;
+    for (const std::string& kernel : at->second.kernels) needed_[kernel] -= 1;
     return by_use_.erase(at);
   }
 

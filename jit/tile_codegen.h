@@ -1,11 +1,10 @@
-// tile_codegen.h: a kernel that no attention family runs, as CUDA source: a custom operator's block graph on tiles, or a
-// plain operator.
-// Owns: the text: plan and graph as a banner, buffers, passes, the entry point; how it is launched.
+// tile_codegen.h: a kernel that no attention family runs, as CUDA source: a custom operator's block graph on tiles, or
+// a plain operator. Owns: the text: plan and graph as a banner, buffers, passes, the entry point; how it is launched.
 // Never: compiles or asks a device: pure functions, held by golden tests.
 // Threads: pure functions.
 //
-// The entry point takes a pointer an argument, first the graph's inputs(), then its outputs(), each aligned to 16 bytes,
-// and runs on a one-dimensional grid. Shapes and strides are in the source.
+// The entry point takes a pointer an argument, first the graph's inputs(), then its outputs(), each aligned to 16
+// bytes, and runs on a one-dimensional grid. Shapes and strides are in the source.
 #pragma once
 
 #include <cstdint>

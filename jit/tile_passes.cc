@@ -121,8 +121,8 @@ void TileWriter::write_carry(int at, Phase phase) {
   open("lanes.each([&](int i, int lane, float& part) {");
   split("i", dims, &index);
   const std::string there = inside(own.axes, index);
-  line((there.empty() ? "" : "if (" + there + ") ") + "part = " +
-       folded(own.inputs[0], "gqa::Largest", index, value(at).width) + ";");
+  line((there.empty() ? "" : "if (" + there + ") ") +
+       "part = " + folded(own.inputs[0], "gqa::Largest", index, value(at).width) + ";");
   close("});");
   open("lanes.finish([&](int i, float whole) {");
   split("i", dims, &index);
@@ -151,13 +151,14 @@ void TileWriter::multiply(const std::string& sums, int term, const TileProduct& 
   const auto flag = [](bool is) { return is ? "true" : "false"; };
   line(sums + ".multiply<" + type_text(buffer(value(left).buffer).type) + ", " + std::to_string(inner) + ", " +
        flag(own.attributes.transpose_a) + ", " + flag(own.attributes.transpose_b) + ", " + flag(one) + ">(" +
-       buffer_name(value(left).buffer) + ", " + buffer_name(value(right).buffer) + ", " +
-       batch_text(term, 0, product) + ", " + batch_text(term, 1, product) + ");");
+       buffer_name(value(left).buffer) + ", " + buffer_name(value(right).buffer) + ", " + batch_text(term, 0, product) +
+       ", " + batch_text(term, 1, product) + ");");
 }
 
 void TileWriter::flush_products(const std::string& sums, int at) {
   const TileValue& own = value(at);
-  const std::string to = own.parts < 0 ? buffer_name(own.buffer) : buffer_name(own.parts) + ".copy(" + sums + ".share())";
+  const std::string to =
+      own.parts < 0 ? buffer_name(own.buffer) : buffer_name(own.parts) + ".copy(" + sums + ".share())";
   line(sums + ".each([&](int row, int column, float sum) { " + to + ".put(row, column, sum); });");
 }
 
@@ -170,32 +171,36 @@ void TileWriter::write_product(int at) {
   close("}");
 }
 
-void TileWriter::write_accumulate(int at) {
-  const BlockNode& own = node(at);
-  const Dims dims = dims_of(own);
-  const bool rescales = own.op == Op::kAccumulateRescaled;
-  const auto change = [&](const TileIndex& place) {
-    const Dims theirs = dims_of(node(own.inputs[1]));
-    return buffer_name(value(own.inputs[1]).change) + ".get(" + place_text(operand_index(place, theirs), theirs) + ")";
-  };
+// What was summed under the maximum before, brought under the maximum now.
+std::string TileWriter::change_at(int at, const TileIndex& index) const {
+  const int maximum = node(at).inputs[1];
+  const Dims dims = dims_of(node(maximum));
+  return buffer_name(value(maximum).change) + ".get(" + place_text(operand_index(index, dims), dims) + ")";
+}
+
+void TileWriter::accumulate_products(int at) {
   TileIndex index;
-  if (value(at).place == TilePlace::kFragments) {
-    if (rescales) {
-      open(name_of(at) + ".each([&](int row, [[maybe_unused]] int column, float& sum) {");
-      split("row", Dims(dims.begin(), dims.end() - 1), &index);
-      index.push_back("column");
-      line("sum *= " + change(index) + ";");
-      close("});");
-    }
-    for (const int term : value(at).terms) multiply(name_of(at), term, value(at).product);
-    return;
+  if (node(at).op == Op::kAccumulateRescaled) {
+    const Dims dims = dims_of(node(at));
+    open(name_of(at) + ".each([&]([[maybe_unused]] int row, [[maybe_unused]] int column, float& sum) {");
+    split("row", Dims(dims.begin(), dims.end() - 1), &index);
+    index.push_back(dims.back() == 1 ? "0" : "column");
+    line("sum *= " + change_at(at, index) + ";");
+    close("});");
   }
+  for (const int term : value(at).terms) multiply(name_of(at), term, value(at).product);
+}
+
+void TileWriter::write_accumulate(int at) {
+  if (value(at).place == TilePlace::kFragments) return accumulate_products(at);
+  const BlockNode& own = node(at);
   const int x = own.inputs[0];
   const bool reduces = value(x).place == TilePlace::kAbsorbed;
   const std::string fold = fold_of(own.op);
-  open(name_of(at) + ".each([&](int i, [[maybe_unused]] int lane, float& part) {");
-  split("i", dims, &index);
-  if (rescales) line("part *= " + change(index) + ";");
+  TileIndex index;
+  open(name_of(at) + ".each([&]([[maybe_unused]] int i, [[maybe_unused]] int lane, float& part) {");
+  split("i", dims_of(own), &index);
+  if (own.op == Op::kAccumulateRescaled) line("part *= " + change_at(at, index) + ";");
   const std::string there = inside(node(x).axes, index);
   line((there.empty() ? "" : "if (" + there + ") ") + "part = " + fold + "::join(part, " +
        (reduces ? folded(x, fold, index, value(at).width) : element(x, index)) + ");");

@@ -76,10 +76,14 @@ class PlainWriter {
     return operation_text(node_.op, node_.attributes, operands);
   }
 
+  // Indices beyond this are computed in 64 bits, which costs several times as much.
+  bool wide() const { return threads() > std::int64_t{1} << 30; }
+  std::string index_type() const { return wide() ? "long long" : "int"; }
+
   void each() {
     TileIndex index;
-    const std::string split = split_index("i", result_.dims, &index, true);
-    out_ << "  for (long long i = blockIdx.x * " << kPlainThreads << "LL + threadIdx.x; i < "
+    const std::string split = split_index("i", result_.dims, &index, wide());
+    out_ << "  for (" << index_type() << " i = blockIdx.x * " << kPlainThreads << "LL + threadIdx.x; i < "
          << elements(result_.dims) << "LL; i += gridDim.x * " << kPlainThreads << "LL) {\n"
          << "    " << split << "\n"
          << "    " << write(index, value(index)) << "  }\n";
@@ -94,9 +98,9 @@ class PlainWriter {
     const Dims dims = row_dims();
     const std::int64_t size = kernel_.spec(node_.inputs[0]).dims[folded_dim()];
     TileIndex index;
-    const std::string split = split_index("i", dims, &index, true);
-    out_ << "  for (long long i = (blockIdx.x * " << kPlainThreads << "LL + threadIdx.x) / 32; i < " << elements(dims)
-         << "LL; i += gridDim.x * " << kPlainThreads / 32 << "LL) {\n"
+    const std::string split = split_index("i", dims, &index, wide());
+    out_ << "  for (" << index_type() << " i = (blockIdx.x * " << kPlainThreads << "LL + threadIdx.x) / 32; i < "
+         << elements(dims) << "LL; i += gridDim.x * " << kPlainThreads / 32 << "LL) {\n"
          << "    " << split << "\n";
     TileIndex place = index;
     if (size > 1) place[folded_dim()] = "j";

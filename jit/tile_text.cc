@@ -132,9 +132,7 @@ std::string row_text(const TileIndex& index, const Dims& dims) {
   return join_index(outer, row_major_strides(Dims(dims.begin(), dims.end() - 1)));
 }
 
-std::string place_text(const TileIndex& index, const Dims& dims) {
-  return row_text(index, dims) + ", " + index.back();
-}
+std::string place_text(const TileIndex& index, const Dims& dims) { return row_text(index, dims) + ", " + index.back(); }
 
 TileIndex operand_index(const TileIndex& index, const Dims& dims) {
   TileIndex own(dims.size(), "0");

@@ -170,8 +170,8 @@ std::string TileWriter::constants() const {
   for (std::size_t at = 0; at < plan_.buffers.size(); ++at) {
     const TileBuffer& one = plan_.buffers[at];
     end = std::max(end, one.offset + one.bytes());
-    text << "static_assert(" << one.copies << " * " << buffer_type(static_cast<int>(at)) << "::kBytes == " << one.bytes()
-         << ", \"the host's plan and the device's layout differ\");\n";
+    text << "static_assert(" << one.copies << " * " << buffer_type(static_cast<int>(at))
+         << "::kBytes == " << one.bytes() << ", \"the host's plan and the device's layout differ\");\n";
   }
   return text.str();
 }
@@ -188,8 +188,8 @@ void TileWriter::declare_extents(bool loop) {
 void TileWriter::declare_buffers() {
   for (std::size_t at = 0; at < plan_.buffers.size(); ++at) {
     const int number = static_cast<int>(at);
-    const bool rings = std::any_of(plan_.ring.begin(), plan_.ring.end(),
-                                   [&](int load) { return value(load).buffer == number; });
+    const bool rings =
+        std::any_of(plan_.ring.begin(), plan_.ring.end(), [&](int load) { return value(load).buffer == number; });
     line("const " + buffer_type(number) + " " + buffer_name(number) + (rings ? "_ring" : "") + " = {memory + " +
          std::to_string(plan_.buffers[at].offset) + "};");
   }

@@ -68,6 +68,8 @@ class TileWriter {
   void write_carry(int node, Phase phase);
   void write_product(int node);
   void write_accumulate(int node);
+  void accumulate_products(int node);
+  std::string change_at(int node, const TileIndex& index) const;
   void write_flush(int node);
   void write_total(int node);
   void write_store(int store);

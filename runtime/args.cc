@@ -8,12 +8,13 @@
 #include <limits>
 #include <string>
 
+#include "runtime/c_struct.h"
+#include "runtime/dtype.h"
 #include "runtime/view.h"
 
 namespace gqa {
 namespace {
 
-constexpr std::size_t kLargestStruct = 4096;  // a larger `size` is not a size but uninitialised memory
 constexpr int kMostThreads = 1024;
 constexpr double kMostSeconds = 1e6;
 
@@ -34,38 +35,7 @@ int number(const Enum& given) {
   return value;
 }
 
-// ---- structs
-
-// Callers compiled against a later gqa.h may hand in a larger struct, if all that this library does not know is zero.
-bool known_size(const void* data, std::size_t size, std::size_t known) {
-  if (size < known || size > kLargestStruct) return false;
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  for (std::size_t i = known; i < size; ++i) {
-    if (bytes[i] != 0) return false;
-  }
-  return true;
-}
-
-template <typename Struct>
-Status check_struct(const Struct& given, const char* name) {
-  if (given.size == sizeof(Struct) || known_size(&given, given.size, sizeof(Struct))) return {};
-  std::string message = std::string(name) + ".size is " + std::to_string(given.size) + ", expected sizeof(" + name +
-                        ") = " + std::to_string(sizeof(Struct));
-  message += given.size > sizeof(Struct) && given.size <= kLargestStruct
-                 ? ": fields past it are set that this library does not know; use a library as new as the header"
-                 : ": zero-initialise the struct and set size";
-  return {Code::kStructSize, message};
-}
-
 // ---- what a tensor is
-
-std::string dtype_text(DLDataType type) {
-  const char* kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  const std::string kind = type.code < 7 ? kinds[type.code] : "dtype code " + text(type.code) + ", bits ";
-  return kind + text(type.bits) + (type.lanes == 1 ? "" : "x" + text(type.lanes));
-}
-
-bool same(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
 
 bool half(DLDataType type, DType* dtype) {
   *dtype = type.code == kDLBfloat ? DType::kBF16 : DType::kF16;
@@ -111,12 +81,6 @@ Status check_rank(const Role& role, const DLTensor& tensor) {
                            text(role.rank) + ": " + role.dims};
 }
 
-Status check_device(const Device& device, const Role& role, const DLTensor& tensor) {
-  if (device.owns(number(tensor.device.device_type), tensor.device.device_id)) return {};
-  return {Code::kDevice, std::string(role.name) + " is on " + device_text(tensor.device) + ", but this handle is for " +
-                             device_text(device) + ": move the tensor, or create a handle for its device"};
-}
-
 Status check_sizes(const Role& role, const DLTensor& tensor) {
   for (int i = 0; i < role.rank; ++i) {
     const std::int64_t size = tensor.shape[i];
@@ -133,7 +97,7 @@ Status check_tensor(const Device& device, const Role& role, const DLTensor& tens
     const char* why = role.rank == 3 ? ", expected " : ", but q is ";
     return {Code::kDtype, std::string(role.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(expected)};
   }
-  if (Status status = check_device(device, role, tensor); !status.ok()) return status;
+  if (!owned(device, tensor.device)) return check_on_device(device, role.name, tensor.device);
   return check_sizes(role, tensor);
 }
 
@@ -379,6 +343,14 @@ Status make_problem(const gqa_shape* shape, Problem* problem) {
   if (Status status = check(made); !status.ok()) return status;
   *problem = made;
   return {};
+}
+
+bool owned(const Device& device, DLDevice given) { return device.owns(number(given.device_type), given.device_id); }
+
+Status check_on_device(const Device& device, const std::string& name, DLDevice given) {
+  if (owned(device, given)) return {};
+  return {Code::kDevice, name + " is on " + device_text(given) + ", but this handle is for " + device_text(device) +
+                             ": move the tensor, or create a handle for its device"};
 }
 
 Status check_options(const gqa_options& options) {

@@ -5,6 +5,8 @@
 // Threads: pure functions.
 #pragma once
 
+#include <string>
+
 #include "runtime/device.h"
 #include "runtime/gqa.h"
 #include "search/problem.h"
@@ -19,6 +21,10 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
 
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
 Status make_problem(const gqa_shape* shape, Problem* problem);
+
+bool owned(const Device& device, DLDevice given);
+// kDevice unless the device may use such a tensor; `name` begins the message.
+Status check_on_device(const Device& device, const std::string& name, DLDevice given);
 
 // gqa_create's options, which may not be null.
 Status check_options(const gqa_options& options);

@@ -1,20 +1,21 @@
 // gqa.cc: the C interface, see gqa.h.
-// Owns: the handle, the conversion of options and statuses, this thread's last error; here every exception ends.
-// Never: decides anything about a call.
-// Threads: as gqa.h promises. A success touches one thread-local flag, no string.
+// Owns: making a handle, and the conversion of options and statuses.
+// Never: decides anything about a call, or lets an exception out (c_api.h).
+// Threads: as gqa.h promises.
 #include "runtime/gqa.h"
 
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
+#include <string>
 
 #include "runtime/args.h"
-#include "runtime/session.h"
+#include "runtime/c_api.h"
+#include "runtime/handle.h"
 
 namespace {
 
 using gqa::Code;
+using gqa::guarded;
 using gqa::Status;
 
 #define GQA_SAME(code, status) static_assert(static_cast<int>(Code::code) == status, #status " must equal Code::" #code)
@@ -41,47 +42,6 @@ GQA_SAME(kOutOfMemory, GQA_ERROR_OUT_OF_MEMORY);
 GQA_SAME(kDeviceFailed, GQA_ERROR_DEVICE_FAILED);
 GQA_SAME(kInternal, GQA_ERROR_INTERNAL);
 #undef GQA_SAME
-
-thread_local const char* last_error = "";  // what gqa_last_error returns: "", last_message's text or a literal
-
-// Kept apart so that a success does not touch a thread_local that has a constructor.
-std::string& last_message() {
-  thread_local std::string message;
-  return message;
-}
-
-gqa_status failed(const Status& status) {
-  try {
-    last_message() = status.message();
-    last_error = last_message().c_str();
-  } catch (...) {
-    last_error = "host memory ran out, and none was left to say where";
-  }
-  return static_cast<gqa_status>(status.code());
-}
-
-gqa_status failed(Code code, const char* literal) {
-  last_error = literal;
-  return static_cast<gqa_status>(code);
-}
-
-// Runs a step that gives a Status; whatever it throws becomes one.
-template <typename Step>
-gqa_status guarded(const Step& step) noexcept {
-  try {
-    const Status status = step();
-    if (!status.ok()) [[unlikely]]
-      return failed(status);
-    last_error = "";
-    return GQA_OK;
-  } catch (const std::bad_alloc&) {
-    return failed(Code::kOutOfMemory, "host memory ran out");
-  } catch (const std::exception& error) {
-    return failed({Code::kInternal, std::string("an exception reached the C interface: ") + error.what()});
-  } catch (...) {
-    return failed(Code::kInternal, "an unknown exception reached the C interface");
-  }
-}
 
 gqa::cache::Mode cache_mode(gqa_cache_mode mode) {
   switch (mode) {
@@ -124,10 +84,6 @@ gqa::SessionOptions session_options(const gqa_options& options) {
 
 }  // namespace
 
-struct gqa_handle_s {
-  gqa::Session session;
-};
-
 namespace {
 
 Status create(const gqa_options& options, gqa_handle* handle) {
@@ -142,8 +98,6 @@ Status create(const gqa_options& options, gqa_handle* handle) {
   *handle = new gqa_handle_s{{std::move(device), gqa::cache::Store::open(store), session_options(options)}};
   return {};
 }
-
-Status null_handle() { return {Code::kNullArgument, "handle is NULL, expected one that gqa_create made"}; }
 
 }  // namespace
 
@@ -168,7 +122,7 @@ gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, cons
 gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                       const gqa_call* call) {
   return guarded([&]() -> Status {
-    if (handle == nullptr) return null_handle();
+    if (handle == nullptr) return gqa::null_handle();
     gqa::Call made;
     if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
       return status;
@@ -178,14 +132,14 @@ gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, c
 
 gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
   return guarded([&]() -> Status {
-    if (handle == nullptr) return null_handle();
+    if (handle == nullptr) return gqa::null_handle();
     gqa::Problem problem;
     if (Status status = gqa::make_problem(shape, &problem); !status.ok()) return status;
     return handle->session.ready(problem);
   });
 }
 
-const char* gqa_last_error(void) { return last_error; }
+const char* gqa_last_error(void) { return gqa::last_error; }
 
 int gqa_version(void) { return GQA_VERSION; }
 

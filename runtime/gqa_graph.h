@@ -50,10 +50,17 @@ GQA_API gqa_status gqa_graph_input(gqa_graph graph, int rank, const int64_t* dim
 /* Marks a result as an output, in order. Where none is marked, every result that no operator reads is an output. */
 GQA_API gqa_status gqa_graph_output(gqa_graph graph, gqa_value value);
 
+/* Names a value: a letter or _, then letters, digits and _, no other's name. For texts and drawings: results do not
+ * depend on names. Values without one are called t0, t1, ... */
+GQA_API gqa_status gqa_graph_rename(gqa_graph graph, gqa_value value, const char* name);
+/* The value of that name; of a graph that gqa_graph_parse made, the way to its values. */
+GQA_API gqa_status gqa_graph_find(gqa_graph graph, const char* name, gqa_value* result);
+
 /* The rank, sizes (8 at most) and dtype of a value; each pointer may be NULL. */
 GQA_API gqa_status gqa_graph_describe(gqa_graph graph, gqa_value value, int* rank, int64_t dims[8], DLDataType* dtype);
 
-/* Operators. Shapes and dtypes are checked at once; a refused operator leaves the graph as it was. Dimensions of size 1
+/* Operators. Shapes and dtypes are checked at once; a refused operator leaves the graph as it was, and *result of no
+ * graph. Dimensions of size 1
  * are stretched where two operands meet. float16 and bfloat16 do not mix; float32 wins over both. Results are rounded
  * to their dtype in the graph's own evaluation; a fused program keeps float32 between operators. dim: counted from 0,
  * or below 0 from the end. */
@@ -70,6 +77,7 @@ GQA_API gqa_status gqa_graph_div(gqa_graph graph, gqa_value a, gqa_value b, gqa_
 
 GQA_API gqa_status gqa_graph_exp(gqa_graph graph, gqa_value x, gqa_value* result);
 GQA_API gqa_status gqa_graph_sqrt(gqa_graph graph, gqa_value x, gqa_value* result);
+GQA_API gqa_status gqa_graph_reciprocal(gqa_graph graph, gqa_value x, gqa_value* result); /* 1 / x */
 GQA_API gqa_status gqa_graph_square(gqa_graph graph, gqa_value x, gqa_value* result);
 GQA_API gqa_status gqa_graph_relu(gqa_graph graph, gqa_value x, gqa_value* result);
 GQA_API gqa_status gqa_graph_silu(gqa_graph graph, gqa_value x, gqa_value* result);
@@ -99,7 +107,8 @@ GQA_API gqa_status gqa_graph_broadcast(gqa_graph graph, gqa_value x, int rank, c
 /* Dimension i of the result is dimension order[i] of x; rank entries. */
 GQA_API gqa_status gqa_graph_transpose(gqa_graph graph, gqa_value x, const int* order, gqa_value* result);
 
-/* Texts of the graph, valid until the graph's next call or end; NULL where memory ran out (gqa_last_error). */
+/* Texts of the graph, each valid until the next call of the same function for the same graph, or its end; NULL on an
+ * error (gqa_last_error). */
 GQA_API const char* gqa_graph_text(gqa_graph graph); /* what gqa_graph_parse reads; see docs/mugraph.md */
 GQA_API const char* gqa_graph_json(gqa_graph graph);
 GQA_API const char* gqa_graph_dot(gqa_graph graph); /* Graphviz */

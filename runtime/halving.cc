@@ -128,7 +128,7 @@ class Racing {
     for (std::size_t i = 0; i < runners_.size(); ++i) {
       const Runner& rival = runners_[i];
       if (!rival.racing || rival.samples.empty() || rival.summary.median > limit) continue;
-      if (rival.candidate < runners_[chosen].candidate) chosen = static_cast<int>(i);
+      if (rival.order < runners_[chosen].order) chosen = static_cast<int>(i);
     }
     for (Runner& runner : runners_) {
       if (runner.racing && !runner.samples.empty() && &runner != &runners_[chosen]) {

@@ -1,22 +1,22 @@
-// halving.h: which of several candidates is the fastest, with as few launches as the noise allows.
-// Owns: the race: candidates take turns (so drift hits all alike), each round doubles the samples and drops those of
+// halving.h: which of several runners is the fastest, with as few launches as the noise allows.
+// Owns: the race: runners take turns (so drift hits all alike), each round doubles the samples and drops those of
 // the slower half that are clearly slower, finalists go on until the difference is clear of the noise or under 1 %;
-// what stays within 1 % is decided by Candidate order, so that the same machine picks the same winner. Never: launches
+// what stays within 1 % is decided by the order given, so that the same machine picks the same winner. Never: launches
 // anything or reads a clock: the sampler and `out_of_time` do. Threads: one caller.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "runtime/statistics.h"
-#include "search/candidate.h"
 #include "search/status.h"
 
 namespace gqa {
 
 struct Runner {
-  Candidate candidate;
+  std::size_t order = 0;        // of those within 1 % the lowest wins
   std::vector<double> samples;  // microseconds
   Summary summary;
   bool racing = true;

@@ -1,26 +1,43 @@
-// keys.cc: what kernels and winners are kept under.
-// Owns: winner_key and kernel_key. Change what a device compiles with, how it times or how code is generated, and old
-// rows are simply not found.
-// Never: holds a path, a product name or a driver version.
-// Threads: pure functions.
+// keys.cc: see keys.h.
+#include "runtime/keys.h"
+
 #include "jit/embedded.h"
-#include "runtime/tuner.h"
 
 namespace gqa {
+namespace {
 
-cache::WinnerKey winner_key(const Device& device, const Problem& problem) {
-  return {to_text(signature(problem)), device.spec().identity(), device.compiler(), generator_fingerprint(),
+cache::WinnerKey winner_key_of(const Device& device, std::string signature) {
+  return {std::move(signature), device.spec().identity(), device.compiler(), generator_fingerprint(),
           device.timing_method()};
 }
 
-std::string kernel_key(const Device& device, const Problem& problem, const Candidate& candidate) {
-  // Lengths before texts: no two sets of parts run together to the same bytes.
+// Lengths before texts: no two sets of parts run together to the same bytes.
+std::string kernel_key_of(const Device& device, const std::string& source) {
   std::string all;
-  for (const std::string& part : {device.source(problem, candidate), std::string(generator_fingerprint()),
-                                  device.spec().arch, device.compiler()}) {
+  for (const std::string& part :
+       {source, std::string(generator_fingerprint()), device.spec().arch, device.compiler()}) {
     all += std::to_string(part.size()) + ":" + part;
   }
   return cache::hash128(all);
+}
+
+}  // namespace
+
+cache::WinnerKey winner_key(const Device& device, const Problem& problem) {
+  return winner_key_of(device, to_text(signature(problem)));
+}
+
+std::string kernel_key(const Device& device, const Problem& problem, const Candidate& candidate) {
+  return kernel_key_of(device, device.source(problem, candidate));
+}
+
+cache::WinnerKey winner_key(const Device& device, const Digest& graph, const std::string& config) {
+  return winner_key_of(device,
+                       std::string(kGraphSignature) + to_text(graph) + (config.empty() ? "" : " config=" + config));
+}
+
+std::string kernel_key(const Device& device, const PlannedKernel& kernel) {
+  return kernel_key_of(device, device.program_source(kernel));
 }
 
 }  // namespace gqa

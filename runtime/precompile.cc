@@ -53,16 +53,17 @@ Status precompile(const Device& device, cache::Store& store, const Problem& prob
   const int kernels = std::max(1, policy.max_candidates);
   const Shortlist list = shortlist(space.ranked, kernels, kernels);
   Progress shown;
-  shown.phase = Phase::kCompile;
+  shown.phase = TunePhase::kCompile;
   shown.pruned = static_cast<int>(space.rejected.size());
   shown.enumerated = static_cast<int>(space.rejected.size() + space.ranked.size());
   shown.selected = static_cast<int>(list.kernels.size());
-  std::vector<Candidate> candidates;
-  for (const ShortlistedKernel& kernel : list.kernels) candidates.push_back(kernel.candidates.front().candidate);
+  std::vector<Recipe> recipes;
+  for (const ShortlistedKernel& kernel : list.kernels)
+    recipes.push_back(recipe_of(device, problem, kernel.candidates.front().candidate));
 
   bool first_start = true;  // at least one kernel is made, whatever the budget
   std::mutex mutex;
-  Workshop workshop(device, store, problem, candidates, policy.compile_threads, [&] {
+  Workshop workshop(device, store, std::move(recipes), policy.compile_threads, [&] {
     const std::lock_guard lock(mutex);
     return std::exchange(first_start, false) || seconds() < policy.budget_seconds;
   });

@@ -15,6 +15,19 @@ const std::uint16_t* row_of(const void* base, const Strides& s, int batch, int r
   return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
 }
 
+// A key's elements, side by side or, where keys lie transposed, a row apart.
+struct Key {
+  const std::uint16_t* first;
+  std::int64_t step;
+  std::uint16_t operator[](int d) const { return first[d * step]; }
+};
+
+Key key_of(const Call& call, int batch, int key, int head) {
+  const Strides& s = call.k_strides;
+  if (!call.problem.keys_transposed) return {row_of(call.k, s, batch, key, head), 1};
+  return {row_of(call.k, s, batch, 0, head) + key, s.row};
+}
+
 struct Exact {
   template <typename Real>
   Real operator()(Real value) const {
@@ -36,7 +49,7 @@ void attention_row(const Call& call, int batch, int head, int position, const Ro
   std::vector<Real> weights(static_cast<std::size_t>(keys));
   Real maximum = -std::numeric_limits<Real>::infinity();
   for (int j = 0; j < keys; ++j) {
-    const std::uint16_t* k = row_of(call.k, call.k_strides, batch, j, kv_head);
+    const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.dtype, q[d])} * Real{load(p.dtype, k[d])};
     weights[static_cast<std::size_t>(j)] = round(dot * Real{call.scale});

@@ -3,11 +3,10 @@
 
 #include <chrono>
 #include <cstdio>
-#include <exception>
-#include <new>
 
 #include "runtime/model_error.h"
 #include "runtime/table.h"
+#include "runtime/without_exceptions.h"
 #include "runtime/workshop.h"
 #include "search/space.h"
 
@@ -30,17 +29,6 @@ std::string seconds(double value) {
 
 double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
-}
-
-template <typename Step>
-Status without_exceptions(const Step& step) {
-  try {
-    return step();
-  } catch (const std::bad_alloc&) {
-    return {Code::kOutOfMemory, "host memory ran out while making a kernel ready"};
-  } catch (const std::exception& error) {
-    return {Code::kInternal, std::string("making a kernel ready threw: ") + error.what()};
-  }
 }
 
 }  // namespace
@@ -133,7 +121,7 @@ Status Session::miss(const Problem& wanted, void* stream, const Kernel** kernel,
   entry.running = true;
   lock.unlock();
   std::unique_ptr<Kernel> made;
-  const Status status = without_exceptions([&] { return make_ready(wanted, &made, readied); });
+  const Status status = without_exceptions("making a kernel ready", [&] { return make_ready(wanted, &made, readied); });
   lock.lock();
   if (status.ok()) *kernel = publish(wanted, std::move(made));
   entry.last = status;

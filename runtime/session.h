@@ -56,6 +56,12 @@ class Session {
   Device& device() { return *device_; }
   cache::Store& store() { return *store_; }
 
+  // What graph_session.h shares.
+  const SessionOptions& options() const { return options_; }
+  std::mutex& tuning_mutex() { return tuning_mutex_; }  // one tuning at a time: timings must not disturb each other
+  void log(bool warning, const std::string& message) const;
+  void log_store_warnings() const;
+
  private:
   struct Entry;
   class Table;
@@ -72,8 +78,6 @@ class Session {
   Entry& entry_of(const Problem& signature);                                        // under mutex_
   const Kernel* publish(const Problem& signature, std::unique_ptr<Kernel> kernel);  // under mutex_
   const Kernel* find(const Problem& signature) const;
-  void log_store_warnings() const;
-  void log(bool warning, const std::string& message) const;
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;
@@ -84,8 +88,8 @@ class Session {
   std::condition_variable changed_;               // an entry finished, or a visit ended
   std::vector<std::unique_ptr<Table>> tables_;    // the last is the current one
   std::vector<std::unique_ptr<Entry>> entries_;
-  int visits_ = 0;           // threads on the miss path: the destructor waits for them
-  std::mutex tuning_mutex_;  // one tuning at a time: timings must not disturb each other
+  int visits_ = 0;  // threads on the miss path: the destructor waits for them
+  std::mutex tuning_mutex_;
 };
 
 }  // namespace gqa

@@ -3,41 +3,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <map>
 
+#include "runtime/fates.h"
 #include "runtime/halving.h"
 #include "runtime/shortlist.h"
+#include "runtime/stopwatch.h"
 #include "runtime/workshop.h"
 
 namespace gqa {
 namespace {
-
-constexpr int kMostAttempts = 32;
-constexpr int kGuesses = 3;
-// Shares of the budget after which no further kernel is compiled, no further candidate verified: timing gets the rest.
-constexpr double kCompileShare = 0.6, kVerifyShare = 0.8;
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-// Adds the time until the end of the scope to a phase.
-class PhaseTimer {
- public:
-  explicit PhaseTimer(double* phase) : phase_(phase) {}
-  ~PhaseTimer() { *phase_ += watch_.seconds(); }
-  PhaseTimer(const PhaseTimer&) = delete;
-  PhaseTimer& operator=(const PhaseTimer&) = delete;
-
- private:
-  double* phase_;
-  Stopwatch watch_;
-};
 
 // One shortlisted candidate on its way.
 struct Lane {
@@ -61,7 +36,15 @@ Attempt untried(const Candidate& candidate, double predicted_us, const char* out
   return attempt;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// Where each stands in the order of candidates.
+std::vector<Runner> runners_of(const std::vector<Lane*>& lanes) {
+  std::vector<Runner> runners(lanes.size());
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const auto before = [&](const Lane* lane) { return lane->attempt.candidate < lanes[i]->attempt.candidate; };
+    runners[i].order = static_cast<std::size_t>(std::count_if(lanes.begin(), lanes.end(), before));
+  }
+  return runners;
+}
 
 class Miss {
  public:
@@ -106,16 +89,17 @@ class Miss {
     }
     shown_.pruned = static_cast<int>(space.rejected.size());
     shown_.enumerated = static_cast<int>(space.rejected.size() + space.ranked.size());
-    report(Phase::kSearch);
+    report(TunePhase::kSearch);
   }
 
   // ---- compile and verify, side by side
 
   Status make_and_verify() {
     if (groups_.empty()) return {};
-    std::vector<Candidate> kernels;
-    for (const Group& group : groups_) kernels.push_back(group.lanes.front().attempt.candidate);
-    Workshop workshop(device_, store_, problem_, std::move(kernels), policy_.compile_threads, [this] {
+    std::vector<Recipe> kernels;
+    for (const Group& group : groups_)
+      kernels.push_back(recipe_of(device_, problem_, group.lanes.front().attempt.candidate));
+    Workshop workshop(device_, store_, std::move(kernels), policy_.compile_threads, [this] {
       return !any_verified_.load() || watch_.seconds() < kCompileShare * policy_.budget_seconds;
     });
     if (Status status = open_trial(); !status.ok()) return status;
@@ -142,7 +126,7 @@ class Miss {
     Group& group = groups_[made.index];
     group.made = std::move(made);
     ++shown_.compiled;
-    report(Phase::kCompile);
+    report(TunePhase::kCompile);
     if (!group.made.status.ok()) {
       if (group.made.status.code() == Code::kNoCompiler) no_compiler_ = group.made.status;
       mark(&group, "compile failed", first_line(group.made.status.message()));
@@ -208,19 +192,13 @@ class Miss {
       return;
     }
     const Verdict verdict = trial_->verify(*lane->kernel);
-    attempt.error = verdict.error;
-    attempt.bound = verdict.bound;
-    if (!verdict.passed) {
-      attempt.outcome = "verify failed";
-      attempt.detail = verdict.reason;
+    if (!record(verdict, &attempt)) {
       lane->kernel.reset();
       return;
     }
-    attempt.outcome = "untimed";
-    attempt.detail.clear();
     ++shown_.verified;
     if (!any_verified_.exchange(true)) times_.first_correct = watch_.seconds();
-    report(Phase::kVerify);
+    report(TunePhase::kVerify);
   }
 
   // A stored kernel that the driver refuses is made anew.
@@ -228,7 +206,7 @@ class Miss {
     Status status = device_.load(problem_, candidate, group->made.binary, kernel);
     if (status.ok() || !group->made.from_store) return status;
     const std::size_t index = group->made.index;
-    group->made = Workshop::make(device_, store_, problem_, candidate);
+    group->made = Workshop::make(device_, store_, recipe_of(device_, problem_, candidate));
     group->made.index = index;
     if (!group->made.status.ok()) return group->made.status;
     return device_.load(problem_, candidate, group->made.binary, kernel);
@@ -249,8 +227,7 @@ class Miss {
   Lane* fastest(const std::vector<Lane*>& lanes) {
     const PhaseTimer timer(&times_.time);
     clock_before_ = trial_->clock_mhz();
-    std::vector<Runner> runners;
-    for (const Lane* lane : lanes) runners.emplace_back().candidate = lane->attempt.candidate;
+    std::vector<Runner> runners = runners_of(lanes);
     Race timing;
     timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
       return trial_->time(*lanes[index]->kernel, count, microseconds);
@@ -271,20 +248,7 @@ class Miss {
       ++shown_.timed;
       if (shown_.best_us == 0 || runner.summary.median < shown_.best_us) shown_.best_us = runner.summary.median;
     }
-    report(Phase::kTime);
-  }
-
-  static void record(const Runner& runner, Attempt* attempt) {
-    attempt->samples = static_cast<int>(runner.samples.size());
-    attempt->timings = runner.samples;
-    attempt->median_us = runner.summary.median;
-    attempt->spread_us = runner.summary.spread;
-    attempt->detail = runner.why_out;
-    if (runner.failed) {
-      attempt->outcome = "launch failed";
-    } else if (!runner.samples.empty()) {
-      attempt->outcome = "slower";
-    }
+    report(TunePhase::kTime);
   }
 
   // ---- the result
@@ -341,7 +305,7 @@ class Miss {
     return {Code::kNoCandidate, message};
   }
 
-  void report(Phase phase) {
+  void report(TunePhase phase) {
     if (!report_) return;
     shown_.phase = phase;
     shown_.seconds = watch_.seconds();

@@ -13,6 +13,7 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
+#include "runtime/keys.h"
 #include "search/space.h"
 
 namespace gqa {
@@ -24,10 +25,10 @@ struct TunePolicy {
   bool guess = false;       // the model's best that verifies, untimed
 };
 
-enum class Phase { kSearch, kCompile, kVerify, kTime, kPersist };
+enum class TunePhase { kSearch, kCompile, kVerify, kTime, kPersist };
 
 struct Progress {
-  Phase phase = Phase::kSearch;
+  TunePhase phase = TunePhase::kSearch;
   int enumerated = 0, pruned = 0, selected = 0, compiled = 0, verified = 0, timed = 0;
   double best_us = 0;       // 0: none yet
   double seconds = 0;       // since the miss
@@ -35,9 +36,8 @@ struct Progress {
 };
 using ProgressFn = std::function<void(const Progress&)>;
 
-// What became of one candidate; all of them are kept with the winner as evidence.
-struct Attempt {
-  Candidate candidate;
+// What became of one candidate, or of one program of a graph; all of them are kept with the winner as evidence.
+struct Fate {
   double predicted_us = 0;
   // "winner", "slower", "untimed", "spilled", "compile failed", "load failed", "verify failed", "launch failed",
   // "not tried" (ranked too low, or no budget left), "pruned"; of precompile: "compiled", "in the cache already"
@@ -47,6 +47,10 @@ struct Attempt {
   double error = 0, bound = 0;
   int samples = 0;
   std::vector<double> timings;  // microseconds, all of them, in the order taken
+};
+
+struct Attempt : Fate {
+  Candidate candidate;
 };
 
 // Seconds. Compilation runs beside verification, so `compile` is what the tuner waited for compilers: the phases add up
@@ -78,9 +82,5 @@ Status precompile(const Device& device, cache::Store& store, const Problem& prob
 // Clocks in MHz before and after timing; 0: not known.
 std::string evidence_json(const std::vector<Attempt>& attempts, const PhaseTimes& times, double clock_mhz,
                           double clock_after_mhz = 0);
-
-// The keys of a problem on a device.
-cache::WinnerKey winner_key(const Device& device, const Problem& problem);
-std::string kernel_key(const Device& device, const Problem& problem, const Candidate& candidate);
 
 }  // namespace gqa

@@ -2,24 +2,25 @@
 #include "runtime/workshop.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <system_error>
 
 #include "jit/embedded.h"
 #include "runtime/tuner.h"
+#include "runtime/without_exceptions.h"
+#include "search/graph/kernel_plan.h"
+#include "search/graph/superoptimize.h"
 
 namespace gqa {
 namespace {
 
-cache::KernelRow row_of(const Device& device, const Problem& problem, const Candidate& candidate, const Made& made) {
+cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& made) {
   cache::KernelRow row;
   row.key = made.key;
   row.arch = device.spec().arch;
   row.compiler = device.compiler();
   row.generator = generator_fingerprint();
-  row.problem = to_text(problem);
-  row.candidate = kernel_text(candidate);
+  row.problem = recipe.problem;
+  row.candidate = recipe.candidate;
   row.source = made.binary.source;
   row.ptx = made.binary.ptx;
   row.cubin = made.binary.cubin;
@@ -30,18 +31,6 @@ cache::KernelRow row_of(const Device& device, const Problem& problem, const Cand
   return row;
 }
 
-// No exception may leave a compile thread: what a device throws becomes the kernel's status.
-template <typename Work>
-Status guarded(const Work& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return {Code::kOutOfMemory, "host memory ran out while compiling"};
-  } catch (const std::exception& error) {
-    return {Code::kInternal, std::string("compiling threw: ") + error.what()};
-  }
-}
-
 }  // namespace
 
 Binary binary_of(cache::KernelRow row) {
@@ -49,15 +38,23 @@ Binary binary_of(cache::KernelRow row) {
           row.registers,         row.spill_bytes,    row.static_smem};
 }
 
-Workshop::Workshop(const Device& device, cache::Store& store, const Problem& problem, std::vector<Candidate> candidates,
-                   int threads, std::function<bool()> may_start)
-    : device_(device),
-      store_(store),
-      problem_(problem),
-      candidates_(std::move(candidates)),
-      may_start_(std::move(may_start)) {
+Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate) {
+  return {[&device, problem, candidate] { return kernel_key(device, problem, candidate); },
+          [&device, problem, candidate](Binary* binary) { return device.compile(problem, candidate, binary); },
+          to_text(problem), kernel_text(candidate)};
+}
+
+Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key) {
+  return {[key] { return key; }, [&device, &kernel](Binary* binary) { return device.compile_program(kernel, binary); },
+          kernel.family ? to_text(kernel.family->form.problem) : "graph: " + describe(kernel.graph),
+          thread_text(kernel.graph)};
+}
+
+Workshop::Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
+                   std::function<bool()> may_start)
+    : device_(device), store_(store), recipes_(std::move(recipes)), may_start_(std::move(may_start)) {
   if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  working_ = std::min(threads, static_cast<int>(candidates_.size()));
+  working_ = std::min(threads, static_cast<int>(recipes_.size()));
   start(working_);
 }
 
@@ -97,7 +94,7 @@ std::optional<std::size_t> Workshop::take_job() {
   const bool may_start = may_start_();
   const std::lock_guard lock(mutex_);
   if (!may_start) stopped_ = true;
-  if (stopped_ || started_ == candidates_.size()) return std::nullopt;
+  if (stopped_ || started_ == recipes_.size()) return std::nullopt;
   return started_++;
 }
 
@@ -105,7 +102,7 @@ void Workshop::work() {
   while (const std::optional<std::size_t> job = take_job()) {
     Made made;
     made.index = *job;
-    const Status status = guarded([&] {
+    const Status status = without_exceptions("compiling", [&] {  // none may leave a compile thread
       made = find_or_make(*job);
       return made.status;
     });
@@ -121,22 +118,22 @@ void Workshop::work() {
 
 Made Workshop::find_or_make(std::size_t index) const {
   Made made;
-  made.key = kernel_key(device_, problem_, candidates_[index]);
+  made.key = recipes_[index].key();
   if (std::optional<cache::KernelRow> row = store_.find_kernel(made.key)) {
     made.binary = binary_of(std::move(*row));
     made.from_store = true;
   } else {
-    made = make(device_, store_, problem_, candidates_[index]);
+    made = make(device_, store_, recipes_[index]);
   }
   made.index = index;
   return made;
 }
 
-Made Workshop::make(const Device& device, cache::Store& store, const Problem& problem, const Candidate& candidate) {
+Made Workshop::make(const Device& device, cache::Store& store, const Recipe& recipe) {
   Made made;
-  made.key = kernel_key(device, problem, candidate);
-  made.status = device.compile(problem, candidate, &made.binary);
-  if (made.status.ok()) store.put_kernel(row_of(device, problem, candidate, made));
+  made.key = recipe.key();
+  made.status = recipe.compile(&made.binary);
+  if (made.status.ok()) store.put_kernel(row_of(device, recipe, made));
   return made;
 }
 

@@ -20,9 +20,19 @@
 
 namespace gqa {
 
+// How a kernel is made, and what it is kept under.
+struct Recipe {
+  std::function<std::string()> key;  // asked on a compile thread: it takes the kernel's whole source
+  std::function<Status(Binary*)> compile;
+  std::string problem, candidate;  // what it is made for, and with: notes in its row
+};
+Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate);
+// The kernel must outlive the recipe. key: its kernel_key().
+Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key);
+
 struct Made {
-  std::size_t index = 0;  // into the candidates given
-  std::string key;        // kernel_key
+  std::size_t index = 0;  // into the recipes given
+  std::string key;
   Status status;
   Binary binary;
   bool from_store = false;
@@ -34,8 +44,8 @@ Binary binary_of(cache::KernelRow row);
 class Workshop {
  public:
   // `may_start` is asked before each compilation, on a compile thread: false leaves the rest unmade.
-  Workshop(const Device& device, cache::Store& store, const Problem& problem, std::vector<Candidate> candidates,
-           int threads, std::function<bool()> may_start);
+  Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
+           std::function<bool()> may_start);
   ~Workshop();
   Workshop(const Workshop&) = delete;
   Workshop& operator=(const Workshop&) = delete;
@@ -45,7 +55,7 @@ class Workshop {
   void stop();  // starts no further compilation; what is under way finishes
 
   // Makes one kernel anew, whatever the store holds, on the caller's thread.
-  static Made make(const Device& device, cache::Store& store, const Problem& problem, const Candidate& candidate);
+  static Made make(const Device& device, cache::Store& store, const Recipe& recipe);
 
  private:
   void start(int count);
@@ -55,8 +65,7 @@ class Workshop {
 
   const Device& device_;
   cache::Store& store_;
-  const Problem problem_;
-  const std::vector<Candidate> candidates_;
+  const std::vector<Recipe> recipes_;
   const std::function<bool()> may_start_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostRegisters = 255;
 constexpr std::int64_t kMostBlocks = 2147483647;  // of a 1-D grid
-constexpr int kMostSplitRows = 64;
+constexpr int kFewSplitRows = 64, kMostSplitRows = 512;
 constexpr int kTilesThatNeedNoPacking = 16;
 constexpr int kWarpgroupRows = 64;      // of a wgmma
 constexpr int kMostWgmmaColumns = 256;  // of a wgmma
@@ -49,7 +49,7 @@ std::string wrong_for_flash(const Candidate& c) {
 }
 
 std::string wrong_for_split(const Candidate& c) {
-  if (c.tile_m > kMostSplitRows) return "tile of " + number(c.tile_m) + " rows: split has at most 64";
+  if (c.tile_m > kFewSplitRows) return "tile of " + number(c.tile_m) + " rows: split has at most 64";
   if (c.stages < 2 || c.stages > 6) return number(c.stages) + " stages: split has 2 to 6";
   if (c.warps > 8) return number(c.warps) + " warps: split has at most 8";
   return "";
@@ -100,11 +100,11 @@ std::string wrong_for_host(const Candidate& c) {
 }
 
 // A split leaves at least one CTA nothing to do, or shares fewer query rows than flash has tiles for.
-std::string wrong_split(const Problem& p, const Candidate& c) {
+std::string wrong_split(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   if (c.order != 0) return "order " + number(c.order) + ": split has no tile order";
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
-  if (rows > kMostSplitRows) {
-    return number(rows) + " query rows a head group: split takes at most " + number(kMostSplitRows);
+  if (const std::int64_t most = most_split_rows(p, device); rows > most) {
+    return number(rows) + " query rows a head group: split takes at most " + number(most);
   }
   const std::int64_t steps = (p.kv_len + c.tile_n - 1) / c.tile_n;
   const std::int64_t share = (steps + c.splits - 1) / c.splits;
@@ -233,13 +233,19 @@ std::string wrong_shape(const Candidate& c, bool host) {
   return "unknown skeleton";
 }
 
-std::string unfit_for_problem(const Problem& p, const Candidate& c, bool host) {
+std::string unfit_for_problem(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  const bool host = device.kind == DeviceKind::kHost;
   if (std::string reason = useless_pack(p, c); !reason.empty()) return reason;
   if (std::string reason = oversized(p, c, host); !reason.empty()) return reason;
-  return c.skeleton == Skeleton::kSplit ? wrong_split(p, c) : "";
+  return c.skeleton == Skeleton::kSplit ? wrong_split(p, c, device) : "";
 }
 
 }  // namespace
+
+std::int64_t most_split_rows(const Problem& p, const DeviceSpec& device) {
+  const std::int64_t flash_tiles = (p.q_len + kFewSplitRows - 1) / kFewSplitRows * p.q_heads * p.batch;
+  return device.kind == DeviceKind::kCuda && 2 * flash_tiles < device.processors ? kMostSplitRows : kFewSplitRows;
+}
 
 std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
   const bool host = device.kind == DeviceKind::kHost;
@@ -249,7 +255,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   if (warpgroup) {
     if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;
   }
-  if (std::string reason = unfit_for_problem(problem, candidate, host); !reason.empty()) return reason;
+  if (std::string reason = unfit_for_problem(problem, candidate, device); !reason.empty()) return reason;
   const std::int64_t blocks = plan(problem, candidate).blocks;
   if (blocks > kMostBlocks) return number(blocks) + " blocks: a grid has at most " + number(kMostBlocks);
   if (host) return over_host_cache(problem, candidate, device);

@@ -95,7 +95,7 @@ constexpr int kHostKeys[] = {64, 128, 256, 512};
 // How many times over the grid of a split fills the processors; 1/2 leaves more keys a CTA.
 constexpr double kSplitWaves[] = {0.5, 1, 2, 3, 4, 8};
 constexpr int kMostSplits = 128;
-constexpr int kMostSplitRows = 64;  // past that many query rows flash has enough tiles
+constexpr int kPackedSplitRows = 64;  // into which as many heads of a group as fit are packed
 constexpr int kFewestKeysAWarp = 32;
 constexpr int kMostSection = 1 << 20;  // head groups walked together
 
@@ -201,7 +201,7 @@ std::vector<int> split_counts(const Problem& p, const Candidate& c, const Device
 }
 
 void add_split(const Problem& p, const Tile& tile, const DeviceSpec& device, std::vector<Candidate>* found) {
-  const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kMostSplitRows);
+  const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kPackedSplitRows);
   for (const int pack : {fits_tile, most}) {
     Candidate c = candidate_of(Skeleton::kSplit, tile, pack);
     for (const int splits : split_counts(p, c, device)) {
@@ -218,7 +218,7 @@ std::vector<Candidate> cuda_candidates(const Problem& p, const DeviceSpec& devic
     for (const WarpgroupTile& tile : kWarpgroupTiles) add_warpgroup(p, tile, device, &found);
   }
   for (const Tile& tile : kFlashTiles) add_flash(p, tile, device, &found);
-  if (p.q_len > kMostSplitRows) return found;
+  if (p.q_len > most_split_rows(p, device)) return found;
   for (const Tile& tile : kSplitTiles) add_split(p, tile, device, &found);
   return found;
 }
@@ -227,7 +227,7 @@ std::vector<Candidate> host_candidates(const Problem& p, const DeviceSpec& devic
   std::vector<Candidate> found;
   for (const int n : kHostKeys) {
     for (const int m : kHostFlashRows) add_flash(p, {m, n, 1, 1}, device, &found);
-    if (p.q_len > kMostSplitRows) continue;
+    if (p.q_len > most_split_rows(p, device)) continue;
     for (const int m : kHostSplitRows) add_split(p, {m, n, 1, 1}, device, &found);
   }
   return found;

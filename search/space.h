@@ -36,6 +36,10 @@ Space enumerate(const Problem& problem, const DeviceSpec& device);
 // checked against.
 std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);
 
+// Query rows of a head group that split takes: few, for past them flash has enough tiles; where it has not, because
+// heads are few, as many as let it fill the device.
+std::int64_t most_split_rows(const Problem& problem, const DeviceSpec& device);
+
 // Estimated kernel time in microseconds: the larger of arithmetic and memory over the waves the grid makes, with the
 // merge of splits and the launch added.
 double predict_us(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the README's C and Python examples as they are printed.
+"""Runs the README's C, C++ and Python examples as they are printed.
 
-Owns: taking the fenced blocks marked ```c and ```python out of README.md, building and running each in a folder of its
+Owns: taking the fenced blocks marked ```c, ```cpp and ```python out of README.md, building and running each in a folder of its
 own. Checks its own reading of Markdown first.
-Never: changes an example; a block that cannot stand alone is not marked c or python. One thread.
+Never: changes an example; a block that cannot stand alone is not marked c, cpp or python. One thread.
 
-  readme.py c BUILD_FOLDER SOURCE_ROOT    compiles each C block against runtime/gqa.h and libgqa.so and runs it
+  readme.py c BUILD_FOLDER SOURCE_ROOT    compiles each C block against the headers and libgqa.so and runs it
+  readme.py cpp BUILD_FOLDER SOURCE_ROOT  the same for each C++ block, with bindings/cpp/gqa.hpp
   readme.py python PYTHON SOURCE_ROOT     runs each Python block with this interpreter
 """
 import os
@@ -40,12 +41,19 @@ def run(command, folder, what):
     return done.stdout
 
 
-def run_c(build, root, folder, code, what):
-    Path(folder, "example.c").write_text(code)
-    program = str(Path(folder, "example"))
-    compiler = os.environ.get("CC", "cc")
-    run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{root / 'runtime'}", "example.c", "-o", program,
-         f"-L{build}", "-lgqa", "-lm", f"-Wl,-rpath,{build}"], folder, what)
+COMPILERS = {  # language: (environment variable, its default, standard, extension)
+    "c": ("CC", "cc", "-std=c11", "c"),
+    "cpp": ("CXX", "c++", "-std=c++17", "cc"),
+}
+
+
+def run_compiled(language, build, root, folder, code, what):
+    variable, default, standard, extension = COMPILERS[language]
+    source, program = f"example.{extension}", str(Path(folder, "example"))
+    Path(folder, source).write_text(code)
+    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", f"-I{root / 'runtime'}",
+         f"-I{root / 'bindings' / 'cpp'}", source, "-o", program, f"-L{build}", "-lgqa", "-lm", f"-Wl,-rpath,{build}"],
+        folder, what)
     return run([program], folder, what)
 
 
@@ -56,7 +64,7 @@ def run_python(python, folder, code, what):
 
 def main():
     self_check()
-    if len(sys.argv) != 4 or sys.argv[1] not in ("c", "python"):
+    if len(sys.argv) != 4 or sys.argv[1] not in ("c", "cpp", "python"):
         sys.exit(__doc__)
     language, tool, root = sys.argv[1], os.path.abspath(sys.argv[2]), Path(sys.argv[3]).resolve()
     readme = root / "README.md"
@@ -68,8 +76,8 @@ def main():
     for line, code in found:
         what = f"README.md:{line}"
         with tempfile.TemporaryDirectory() as folder:
-            if language == "c":
-                output = run_c(tool, root, folder, code, what)
+            if language in COMPILERS:
+                output = run_compiled(language, tool, root, folder, code, what)
             else:
                 output = run_python(tool, folder, code, what)
         print(f"{what}: runs{': ' + output.strip() if output.strip() else ''}")

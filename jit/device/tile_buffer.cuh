@@ -51,7 +51,7 @@ struct TileBuffer {
   using Type = Stored<Element>;
   using Bits = typename Type::Bits;
   static constexpr int kRows = kRows_, kColumns = kColumns_;
-  static constexpr int kPieces = tile_pieces(kColumns, Type::kBytes);        // of a row
+  static constexpr int kPieces = tile_pieces(kColumns, Type::kBytes);  // of a row
   static constexpr int kPieceElements = 16 / Type::kBytes;
   static constexpr int kPitch = tile_pitch_pieces(kColumns, Type::kBytes) * 16;
   static constexpr int kBytes = (kRows * kPitch + 127) / 128 * 128;

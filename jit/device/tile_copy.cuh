@@ -9,8 +9,8 @@
 
 namespace gqa {
 
-// Rows of `columns` elements that are there. place(row, offset) says where a row begins in the tensor, and whether it is
-// there; begins are multiples of 16 bytes.
+// Rows of `columns` elements that are there. place(row, offset) says where a row begins in the tensor, and whether it
+// is there; begins are multiples of 16 bytes.
 template <int kThreads, typename Buffer, typename Place>
 __device__ inline void load_pieces(Buffer tile, const void* tensor, int columns, Place place) {
   constexpr int kTotal = Buffer::kRows * Buffer::kPieces;

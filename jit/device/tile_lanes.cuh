@@ -56,8 +56,7 @@ template <typename Fold, typename Term>
 __device__ inline float fold_by_warp(int size, Term term) {
   float whole = fold<Fold>(static_cast<int>(threadIdx.x) % 32, size, 32, term);
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
-    whole = Fold::join(whole, __shfl_xor_sync(0xffffffff, whole, offset));
+  for (int offset = 16; offset > 0; offset /= 2) whole = Fold::join(whole, __shfl_xor_sync(0xffffffff, whole, offset));
   return whole;
 }
 

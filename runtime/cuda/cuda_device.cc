@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "jit/codegen.h"
+#include "jit/tile_codegen.h"
+#include "runtime/cuda/cuda_program_trial.h"
 #include "runtime/cuda/cuda_trial.h"
 
 namespace gqa {
@@ -81,13 +83,27 @@ std::string CudaCompiler::source(const Problem& problem, const Candidate& candid
 }
 
 Status CudaCompiler::compile(const Problem& problem, const Candidate& candidate, Binary* binary) const {
+  return compile_source(attention_source(problem, candidate), binary);
+}
+
+std::string CudaCompiler::program_source(const PlannedKernel& kernel) const {
+  return kernel.family ? family_source(*kernel.family) : tile_source(kernel.graph);
+}
+
+Status CudaCompiler::compile_program(const PlannedKernel& kernel, Binary* binary) const {
+  if (!kernel.family)
+    if (Status s = check_tile(kernel.graph); !s.ok()) return s;
+  return compile_source(program_source(kernel), binary);
+}
+
+Status CudaCompiler::compile_source(std::string source, Binary* binary) const {
   std::shared_ptr<const Nvrtc> found;
   if (Status s = nvrtc(&found); !s.ok()) return s;
   if (!found->supports(spec_.arch))
     return {Code::kNoCompiler, "NVRTC " + found->version_text() + " (" + found->path() + ") does not know " +
                                    spec_.arch + "; install a newer one: pip install -U nvidia-cuda-nvrtc"};
   Compiled compiled;
-  binary->source = attention_source(problem, candidate);
+  binary->source = std::move(source);
   const Status status = found->compile(binary->source, spec_.arch, &compiled);
   binary->ptx = std::move(compiled.ptx);
   binary->cubin = std::move(compiled.cubin);
@@ -103,6 +119,14 @@ Status CudaCompiler::load(const Problem&, const Candidate&, const Binary&, std::
 }
 
 Status CudaCompiler::make_trial(const Problem&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
+
+Status CudaCompiler::load_program(const KernelPlan&, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>*) {
+  return no_gpu(spec_.arch);
+}
+
+Status CudaCompiler::make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>*) {
+  return no_gpu(spec_.arch);
+}
 
 bool CudaCompiler::owns(int, int) const { return false; }
 
@@ -138,6 +162,18 @@ Status CudaDevice::make_trial(const Problem& problem, std::unique_ptr<Trial>* tr
   std::shared_ptr<const Checker> check;
   if (Status s = checker(&check); !s.ok()) return s;
   return CudaTrial::make(shared_, check, spec_, problem, trial);
+}
+
+Status CudaDevice::load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
+                                std::unique_ptr<LoadedProgram>* program) {
+  return CudaProgram::load(shared_, plan, kernels, program);
+}
+
+Status CudaDevice::make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) {
+  const Current current(shared_->context);
+  std::shared_ptr<const Checker> check;
+  if (Status s = checker(&check); !s.ok()) return s;
+  return CudaProgramTrial::make(shared_, check, spec_, graph, trial);
 }
 
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
@@ -176,6 +212,7 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   auto shared = std::make_shared<CudaShared>();
   if (Status s = Context::retain(*driver, cu_device, &shared->context); !s.ok()) return s;
   shared->workspaces = std::make_unique<WorkspacePool>(*driver);
+  shared->intermediates = std::make_unique<WorkspacePool>(*driver);
   shared->processors = spec.processors;
   shared->early_start = spec.compute_capability >= 90 && driver->version >= kEarlyStartInGraphs;
   *device = std::make_unique<CudaDevice>(ordinal, spec, std::move(shared), nvrtc_path);

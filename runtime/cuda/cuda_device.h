@@ -29,9 +29,15 @@ class CudaCompiler : public Device {
   Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
               std::unique_ptr<Kernel>* kernel) override;
   Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
+  std::string program_source(const PlannedKernel& kernel) const override;
+  Status compile_program(const PlannedKernel& kernel, Binary* binary) const override;
+  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
+                      std::unique_ptr<LoadedProgram>* program) override;
+  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
 
  protected:
+  Status compile_source(std::string source, Binary* binary) const;
   Status nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const;
   DeviceSpec spec_;
 
@@ -52,6 +58,9 @@ class CudaDevice final : public CudaCompiler {
   Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
               std::unique_ptr<Kernel>* kernel) override;
   Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
+  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
+                      std::unique_ptr<LoadedProgram>* program) override;
+  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   std::string driver() const override;
   bool capturing(void* stream) const override;

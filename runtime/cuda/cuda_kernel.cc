@@ -64,6 +64,7 @@ CudaShared::~CudaShared() {
   if (workspaces == nullptr) return;
   const Current current(context);
   workspaces.reset();
+  intermediates.reset();
 }
 
 CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate)
@@ -125,15 +126,22 @@ Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Worksp
 }
 
 CUresult CudaKernel::launch(const LaunchPlan& plan, CUstream stream, void** arguments) const {
-  const Driver& driver = shared_->context.driver();
-  const auto threads = static_cast<unsigned>(plan.threads), bytes = static_cast<unsigned>(plan.shared_memory);
-  if (!shared_->early_start || driver.cuLaunchKernelEx == nullptr)
-    return driver.cuLaunchKernel(function_, grid(plan), 1, 1, threads, 1, 1, bytes, stream, arguments, nullptr);
+  const LaunchShape shape = {grid(plan), static_cast<unsigned>(plan.threads),
+                             static_cast<unsigned>(plan.shared_memory)};
+  return launch_kernel(*shared_, function_, shape, stream, arguments);
+}
+
+CUresult launch_kernel(const CudaShared& shared, CUfunction function, const LaunchShape& shape, CUstream stream,
+                       void** arguments) {
+  const Driver& driver = shared.context.driver();
+  if (!shared.early_start || driver.cuLaunchKernelEx == nullptr)
+    return driver.cuLaunchKernel(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_memory, stream,
+                                 arguments, nullptr);
   CUlaunchAttribute early{};
   early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   early.value.programmaticStreamSerializationAllowed = 1;
-  const CUlaunchConfig config = {grid(plan), 1, 1, threads, 1, 1, bytes, stream, &early, 1};
-  return driver.cuLaunchKernelEx(&config, function_, arguments, nullptr);
+  const CUlaunchConfig config = {shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_memory, stream, &early, 1};
+  return driver.cuLaunchKernelEx(&config, function, arguments, nullptr);
 }
 
 }  // namespace gqa

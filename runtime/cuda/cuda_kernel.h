@@ -19,10 +19,19 @@ namespace gqa {
 struct CudaShared {
   ~CudaShared();
   Context context;
-  std::unique_ptr<WorkspacePool> workspaces;
+  std::unique_ptr<WorkspacePool> workspaces;     // partials and counters of attention kernels
+  std::unique_ptr<WorkspacePool> intermediates;  // what programs of graphs keep between their kernels
   bool early_start = false;  // grids may begin under the end of the one before (jit/device/grid_dependency.cuh)
   int processors = 0;        // as many CTAs a persistent kernel gets at most
 };
+
+struct LaunchShape {
+  unsigned blocks, threads, shared_memory;
+};
+// A one-dimensional grid, begun under the end of the one before where the device can: its code waits for that grid
+// before it reads or writes memory. Needs the context to be current.
+CUresult launch_kernel(const CudaShared& shared, CUfunction function, const LaunchShape& shape, CUstream stream,
+                       void** arguments);
 
 class CudaKernel : public Kernel {
  public:

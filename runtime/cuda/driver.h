@@ -36,6 +36,7 @@
   X(cuMemGetInfo, "cuMemGetInfo_v2")                                        \
   X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                              \
   X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                              \
+  X(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                              \
   X(cuMemsetD8Async, "cuMemsetD8Async")                                     \
   X(cuMemsetD32Async, "cuMemsetD32Async")                                   \
   X(cuStreamCreate, "cuStreamCreate")                                       \

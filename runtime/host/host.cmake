@@ -1,4 +1,4 @@
-# The host device: its tile kernels are built once for each instruction set and chosen at run time. Included by
+# The host device: its tile kernels and operators are built once for each instruction set and chosen at run time. Included by
 # runtime/CMakeLists.txt.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
@@ -13,7 +13,8 @@ set(tile_variants baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND tile_variants avx2 avx512 amx)
 else()
-  set_source_files_properties(host/tile_avx2.cc host/tile_avx512.cc host/tile_amx.cc PROPERTIES HEADER_FILE_ONLY ON)
+  set_source_files_properties(host/tile_avx2.cc host/tile_avx512.cc host/tile_amx.cc host/ops_avx2.cc host/ops_avx512.cc
+    PROPERTIES HEADER_FILE_ONLY ON)
 endif()
 set(flags_baseline "")
 set(flags_avx2 -mavx2 -mfma -mf16c)
@@ -23,4 +24,7 @@ foreach(variant IN LISTS tile_variants)
   set_source_files_properties(host/tile_${variant}.cc PROPERTIES
     COMPILE_OPTIONS "${tile_flags};${flags_${variant}}"
     OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/tile_kernel.inc;${CMAKE_CURRENT_SOURCE_DIR}/host/tile_amx.inc")
+  # The operators of programs: the same sets but for AMX, whose products tile.h's kernels alone use.
+  set_source_files_properties(host/ops_${variant}.cc PROPERTIES
+    COMPILE_OPTIONS "${tile_flags};${flags_${variant}}" OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/ops.inc")
 endforeach()

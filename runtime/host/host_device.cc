@@ -8,6 +8,8 @@
 
 #include "runtime/device.h"
 #include "runtime/host/host_kernel.h"
+#include "runtime/host/host_program.h"
+#include "runtime/host/host_program_trial.h"
 #include "runtime/host/host_trial.h"
 #include "runtime/host/parallel.h"
 #include "search/graph/attention_program.h"
@@ -93,6 +95,31 @@ class HostDevice final : public Device {
   Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override {
     *trial = std::make_unique<HostTrial>(problem, spec_);
     return {};
+  }
+
+  std::string program_source(const PlannedKernel& kernel) const override { return to_text(kernel.graph); }
+
+  Status compile_program(const PlannedKernel& kernel, Binary* binary) const override {
+    binary->source = program_source(kernel);
+    return {};
+  }
+
+  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
+                      std::unique_ptr<LoadedProgram>* program) override {
+    bool same = plan.kernels.size() == kernels.size();
+    for (std::size_t at = 0; same && at < kernels.size(); ++at)
+      same = kernels[at].source == program_source(plan.kernels[at]);
+    if (!same)
+      return {Code::kInternal, "the " + std::to_string(kernels.size()) + " stored µGraphs of a program are not its " +
+                                   std::to_string(plan.kernels.size()) + " kernels: expected the text of each"};
+    std::unique_ptr<HostProgram> loaded;
+    Status status = HostProgram::load(plan, host_ops(), spec_.processors, &loaded);
+    if (status.ok()) *program = std::move(loaded);
+    return status;
+  }
+
+  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override {
+    return HostProgramTrial::make(graph, spec_, trial);
   }
 
   bool owns(int dl_device_type, int) const override {

@@ -22,18 +22,24 @@ TensorSpec view(const Problem& p, std::int64_t group, std::int64_t length, std::
           {length * heads * size, group * size, size, heads * size, 1}};
 }
 
+TensorSpec key_view(const Problem& p) {
+  if (!p.keys_transposed) return view(p, 1, p.kv_len, p.head_dim);
+  return {{p.batch, p.kv_heads, 1, p.head_dim, p.kv_len}, element_type(p.dtype)};
+}
+
 struct Inputs {
   int q, k, v;
 };
 
 Inputs add_inputs(const Problem& p, KernelBuilder* graph) {
-  return {graph->input(view(p, p.group(), p.q_len, p.head_dim), "q"),
-          graph->input(view(p, 1, p.kv_len, p.head_dim), "k"), graph->input(view(p, 1, p.kv_len, p.head_dim_v), "v")};
+  return {graph->input(view(p, p.group(), p.q_len, p.head_dim), "q"), graph->input(key_view(p), "k"),
+          graph->input(view(p, 1, p.kv_len, p.head_dim_v), "v")};
 }
 
-Attributes transposed_b() {
+// q k^T.
+Attributes product(const Problem& p) {
   Attributes attributes;
-  attributes.transpose_b = true;
+  attributes.transpose_b = !p.keys_transposed;
   return attributes;
 }
 
@@ -95,13 +101,14 @@ TileMap rows_map(const Cuts& cuts, std::size_t grid_rank, std::int64_t before = 
   return map;
 }
 
-TileMap keys_map(const Cuts& cuts, std::size_t grid_rank) {
+// `keys`: the dimension that they lie along.
+TileMap keys_map(const Cuts& cuts, std::size_t grid_rank, Dim keys) {
   TileMap map;
   map.grid.resize(grid_rank);
   map.grid[kHeads] = {kKvHead, 1};
   map.grid[kBatches] = {kBatch, 1};
-  if (grid_rank > kSplits) map.grid[kSplits] = {kRow, cuts.share};
-  map.loop = {kRow, cuts.keys};
+  if (grid_rank > kSplits) map.grid[kSplits] = {keys, cuts.share};
+  map.loop = {keys, cuts.keys};
   return map;
 }
 
@@ -119,9 +126,9 @@ struct Running {
 Running add_loop(const Problem& p, const Cuts& cuts, std::size_t grid_rank, BlockBuilder* block) {
   const int q = block->load(0, rows_map(cuts, grid_rank), "q_tile");
   block->loop();
-  const int k = block->load(1, keys_map(cuts, grid_rank), "k_tile");
-  const int v = block->load(2, keys_map(cuts, grid_rank), "v_tile");
-  int scores = block->add(Op::kMatmul, {q, k}, transposed_b(), "products");
+  const int k = block->load(1, keys_map(cuts, grid_rank, p.keys_transposed ? kColumn : kRow), "k_tile");
+  const int v = block->load(2, keys_map(cuts, grid_rank, kRow), "v_tile");
+  int scores = block->add(Op::kMatmul, {q, k}, product(p), "products");
   scores = block->add(Op::kScale, {scores}, scaled(p), "scores");
   if (p.causal()) scores = block->add(Op::kMask, {scores}, causal(), "masked");
   const int tile_maximum = block->add(Op::kMax, {scores}, along(-1), "tile_maximum");
@@ -196,7 +203,7 @@ KernelGraph finish(const KernelBuilder& builder) {
 KernelGraph attention_graph(const Problem& problem) {
   KernelBuilder graph;
   const Inputs inputs = add_inputs(problem, &graph);
-  int scores = graph.add(Op::kMatmul, {inputs.q, inputs.k}, transposed_b(), "products");
+  int scores = graph.add(Op::kMatmul, {inputs.q, inputs.k}, product(problem), "products");
   scores = graph.add(Op::kScale, {scores}, scaled(problem), "scores");
   if (problem.causal()) scores = graph.add(Op::kMask, {scores}, causal(), "masked");
   const int weights = graph.add(Op::kSoftmax, {scores}, along(-1), "weights");

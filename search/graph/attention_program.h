@@ -6,8 +6,8 @@
 // Threads: pure functions.
 //
 // Tensors: q (batch, kv_heads, group, q_len, head_dim), k and v (batch, kv_heads, 1, kv_len, head_dim), out as q: views
-// of the (batch, length, heads, head_dim) tensors of a call. Packing the heads of a group into a tile is a tile of
-// `pack` along the group dimension.
+// of the (batch, length, heads, head_dim) tensors of a call; transposed keys (batch, kv_heads, 1, head_dim, kv_len).
+// Packing the heads of a group into a tile is a tile of `pack` along the group dimension.
 #pragma once
 
 #include "search/candidate.h"

@@ -32,6 +32,12 @@ struct Canonical {
 // (128 bits), and share it if they are, but for inputs that no use tells apart and that are not symmetric either.
 Canonical canonical(const KernelGraph& graph);
 
+// The same graph with inputs and outputs in other orders: its k-th input is graph.inputs()[inputs[k]], and likewise its
+// outputs, all marked.
+Status reorder(const KernelGraph& graph, const std::vector<int>& inputs, const std::vector<int>& outputs,
+               KernelGraph* ordered);
+std::vector<int> inverse(const std::vector<int>& order);
+
 std::uint64_t hash(const KernelGraph& graph);                 // of the digest
 bool same_graph(const KernelGraph& a, const KernelGraph& b);  // equal digests
 

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <set>
 
+#include "search/graph/attention_form.h"
 #include "search/graph/canonical.h"
 #include "search/graph/partition.h"
 #include "search/graph/schedule.h"
 
 namespace gqa {
 namespace {
+
+// Of kernels that a family of the attention search runs, which no estimate here knows: one program with each is kept.
+constexpr const char* kAttention = "+attention";
 
 constexpr std::size_t kMostGroups = 192, kMostCovers = 8, kMostSteps = 20000;
 
@@ -137,6 +141,9 @@ std::vector<Choice> Enumerator::make_choices(const KernelGraph& part, const std:
   ++report_.sections;
   std::vector<Choice> choices;
   if (all_fuse(part)) choices = schedules_of(section_of(part), inputs, config_, device_, &abstract_, &report_);
+  for (Choice& choice : choices) {
+    if (attention_form(choice.graph)) choice.kind += kAttention;
+  }
   if (!unit) return choices;
   if (const auto reason = misfit(part, device_)) {
     report_.kernels.prune(*reason);

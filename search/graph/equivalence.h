@@ -42,4 +42,8 @@ struct EquivalenceReport {
 // try). *report may be null.
 Status prove_equal(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report);
 
+// Whether a program may stand for the graph: it is the graph as it stands (even one too strange to be tried), or is
+// proved equal.
+bool proves(const KernelGraph& graph, const KernelGraph& program, std::uint64_t seed);
+
 }  // namespace gqa

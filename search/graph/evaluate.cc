@@ -1,8 +1,10 @@
-// evaluate.cc: see evaluate.h: the interpreter over double.
+// evaluate.cc: see evaluate.h: the interpreter over double, and over float for the naive run.
 #include "search/graph/evaluate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "search/graph/interpreter.h"
 #include "search/text.h"
@@ -10,22 +12,50 @@
 namespace gqa {
 namespace {
 
-struct Reals {
-  using Value = double;
-  Rounding rounding = Rounding::kNone;
+// Rounds to 16 bits and back, by the bits of a float: ties to even, past the largest to infinity.
+float round_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return value;
+  return std::bit_cast<float>((bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U);
+}
 
-  double zero() const { return 0; }
-  double lowest() const { return -kInfinity; }
-  double constant(double factor, std::int64_t count) const { return factor / static_cast<double>(count); }
-  void multiply_add(double& sum, double a, double b) const { sum += a * b; }
-  double max(double a, double b) const { return a < b || std::isnan(b) ? b : a; }
-  double running_max(double before, double x) const { return max(before, x); }
-  double settle(double x, ElementType type) const { return rounding == Rounding::kNone ? x : round_to(x, type); }
-  double unary(Op op, const Attributes& attributes, double x) const;
-  double binary(Op op, double a, double b) const;
+float round_to_f16(float value) {
+  const float size = std::abs(value);
+  if (size < 0x1p-14F) return std::copysign(size + 0.5F - 0.5F, value);  // 0.5's last place is a subnormal's: 2^-24
+  if (size >= 65520) return std::copysign(static_cast<float>(kInfinity), value);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return value;
+  return std::bit_cast<float>((bits + 0xfffU + (bits >> 13 & 1U)) & 0xffffe000U);
+}
+
+// Double: the reference. Float: the naive run, each result rounded to its type.
+template <typename Real>
+struct Reals {
+  using Value = Real;
+
+  Real zero() const { return 0; }
+  Real lowest() const { return static_cast<Real>(-kInfinity); }
+  Real constant(double factor, std::int64_t count) const {
+    return static_cast<Real>(factor / static_cast<double>(count));
+  }
+  void multiply_add(Real& sum, Real a, Real b) const { sum += a * b; }
+  Real max(Real a, Real b) const { return a < b || std::isnan(b) ? b : a; }
+  Real running_max(Real before, Real x) const { return max(before, x); }
+  Real unary(Op op, const Attributes& attributes, Real x) const;
+  Real binary(Op op, Real a, Real b) const;
+  Real settle(Real x, ElementType type) {
+    if (std::is_same_v<Real, float> && type != ElementType::kF32)
+      x = type == ElementType::kBF16 ? round_to_bf16(static_cast<float>(x)) : round_to_f16(static_cast<float>(x));
+    nonfinite += !std::isfinite(x);
+    return x;
+  }
+
+  std::int64_t nonfinite = 0;  // of those settled
 };
 
-double Reals::unary(Op op, const Attributes& attributes, double x) const {
+template <typename Real>
+Real Reals<Real>::unary(Op op, const Attributes& attributes, Real x) const {
+  const auto low = static_cast<Real>(attributes.low), high = static_cast<Real>(attributes.high);
   switch (op) {
     case Op::kExp:
       return std::exp(x);
@@ -44,21 +74,22 @@ double Reals::unary(Op op, const Attributes& attributes, double x) const {
     case Op::kSilu:
       return x / (1 + std::exp(-x));
     case Op::kGelu:
-      return 0.5 * x * std::erfc(-x * std::numbers::sqrt2 / 2);
+      return Real{0.5} * x * std::erfc(-x * std::numbers::sqrt2_v<Real> / 2);
     case Op::kTanh:
       return std::tanh(x);
     case Op::kClamp:
-      return x < attributes.low ? attributes.low : x > attributes.high ? attributes.high : x;
+      return x < low ? low : x > high ? high : x;
     case Op::kScale:
       return x * constant(attributes.factor, attributes.count);
     case Op::kAddConstant:
-      return x + attributes.factor;
+      return x + constant(attributes.factor, 1);
     default:
-      return std::nan("");
+      return static_cast<Real>(std::nan(""));
   }
 }
 
-double Reals::binary(Op op, double a, double b) const {
+template <typename Real>
+Real Reals<Real>::binary(Op op, Real a, Real b) const {
   switch (op) {
     case Op::kAdd:
       return a + b;
@@ -69,16 +100,17 @@ double Reals::binary(Op op, double a, double b) const {
     case Op::kDiv:
       return a / b;
     case Op::kSubMax:
-      return a == -kInfinity ? a : a - b;
+      return a == lowest() ? a : a - b;
     case Op::kNormalize:
       return b == 0 ? 0 : a / b;
     default:
-      return std::nan("");
+      return static_cast<Real>(std::nan(""));
   }
 }
 
+template <typename Real>
 Status fill(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
-            std::vector<DenseTensor<double>>* tensors) {
+            std::vector<DenseTensor<Real>>* tensors) {
   if (inputs.size() != graph.inputs().size()) {
     return Status(Code::kSize, std::to_string(inputs.size()) + " inputs: expected " +
                                    std::to_string(graph.inputs().size()) + ", as the graph has");
@@ -91,8 +123,21 @@ Status fill(const KernelGraph& graph, const std::vector<std::vector<double>>& in
                                      to_text(tensor.spec.dims));
     }
     tensors->emplace_back().dims = tensor.spec.dims;
-    tensors->back().data = inputs[at];
+    tensors->back().data.assign(inputs[at].begin(), inputs[at].end());
   }
+  return {};
+}
+
+template <typename Real>
+Status run(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
+           std::vector<std::vector<double>>* outputs, std::int64_t* nonfinite) {
+  std::vector<DenseTensor<Real>> tensors;
+  if (Status status = fill(graph, inputs, &tensors); !status.ok()) return status;
+  Reals<Real> reals;
+  outputs->clear();
+  for (const DenseTensor<Real>& output : interpret(graph, reals, std::move(tensors)))
+    outputs->emplace_back(output.data.begin(), output.data.end());
+  if (nonfinite != nullptr) *nonfinite = reals.nonfinite;
   return {};
 }
 
@@ -113,14 +158,9 @@ double round_to(double value, ElementType type) {
 }
 
 Status evaluate(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
-                std::vector<std::vector<double>>* outputs, Rounding rounding) {
-  std::vector<DenseTensor<double>> tensors;
-  if (Status status = fill(graph, inputs, &tensors); !status.ok()) return status;
-  Reals reals = {rounding};
-  outputs->clear();
-  for (DenseTensor<double>& output : interpret(graph, reals, std::move(tensors)))
-    outputs->push_back(std::move(output.data));
-  return {};
+                std::vector<std::vector<double>>* outputs, Rounding rounding, std::int64_t* nonfinite) {
+  return rounding == Rounding::kNone ? run<double>(graph, inputs, outputs, nonfinite)
+                                     : run<float>(graph, inputs, outputs, nonfinite);
 }
 
 }  // namespace gqa

@@ -34,6 +34,14 @@ bool operator==(const KernelNode& a, const KernelNode& b) {
   return same_block && a.op == b.op && a.attributes == b.attributes && a.inputs == b.inputs && a.outputs == b.outputs;
 }
 
+Status KernelGraph::check_name(const std::string& name) const {
+  if (!is_name(name)) {
+    return text_error("tensor name " + quote(name) + ": expected a letter or _, then letters, digits or _, 64 at most");
+  }
+  if (find(name) >= 0) return text_error("tensor name " + quote(name) + " is taken: expected each once");
+  return {};
+}
+
 Status KernelGraph::take_name(std::string* name) const {
   if (name->empty()) {
     std::size_t number = tensors_.size();
@@ -41,11 +49,7 @@ Status KernelGraph::take_name(std::string* name) const {
       *name = "t" + std::to_string(number++);
     } while (find(*name) >= 0);
   }
-  if (!is_name(*name)) {
-    return text_error("tensor name " + quote(*name) +
-                      ": expected a letter or _, then letters, digits or _, 64 at most");
-  }
-  if (find(*name) >= 0) return text_error("tensor name " + quote(*name) + " is taken: expected each once");
+  if (Status status = check_name(*name); !status.ok()) return status;
   if (tensors_.size() >= kMostTensors)
     return Status(Code::kSize, "more than " + std::to_string(kMostTensors) + " tensors: expected a smaller graph");
   return {};
@@ -123,6 +127,15 @@ Status KernelGraph::mark_output(int tensor) {
   if (std::find(marked_.begin(), marked_.end(), tensor) != marked_.end())
     return Status(Code::kOption, quote(this->tensor(tensor).name) + " is an output twice: expected once");
   marked_.push_back(tensor);
+  return {};
+}
+
+Status KernelGraph::rename(int tensor, std::string name) {
+  if (Status status = check_inputs({tensor}); !status.ok()) return status;
+  std::string& current = tensors_[static_cast<std::size_t>(tensor)].name;
+  if (current == name) return {};
+  if (Status status = check_name(name); !status.ok()) return status;
+  current = std::move(name);
   return {};
 }
 

@@ -40,6 +40,7 @@ class KernelGraph {
   // One tensor a store of the block graph, named as the store is.
   Status add_custom(std::vector<int> inputs, BlockGraph block, std::vector<int>* tensors);
   Status mark_output(int tensor);
+  Status rename(int tensor, std::string name);
 
   const std::vector<KernelTensor>& tensors() const { return tensors_; }
   const std::vector<KernelNode>& nodes() const { return nodes_; }  // in an order in which they can run
@@ -54,6 +55,7 @@ class KernelGraph {
 
  private:
   Status check_inputs(const std::vector<int>& inputs) const;
+  Status check_name(const std::string& name) const;
   Status take_name(std::string* name) const;
   int push(KernelTensor tensor);
 

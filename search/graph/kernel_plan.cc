@@ -185,6 +185,7 @@ std::vector<Candidate> promising(const Problem& problem, bool split, const Devic
   chosen.resize(std::min(chosen.size(), most));
   std::sort(chosen.begin(), chosen.end());
   std::vector<Candidate> found;
+  found.reserve(chosen.size());
   for (const std::size_t at : chosen) found.push_back(all[at]);
   return found;
 }
@@ -192,12 +193,14 @@ std::vector<Candidate> promising(const Problem& problem, bool split, const Devic
 std::vector<KernelGraph> family_graphs(const KernelGraph& attention, const DeviceSpec& device, std::size_t most) {
   std::vector<KernelGraph> found;
   const auto form = attention_form(attention);
+  const auto plain = plain_attention(attention);  // what proofs are quickest against
+  if (!plain || !prove_equal(attention, *plain, kProofSeed, nullptr).ok()) return {};
   std::map<std::array<std::int32_t, 4>, bool> proved;  // by what of a candidate is in its block graph
   for (const Candidate& c : promising(form->problem, attention.nodes().size() == 2, device, most)) {
     auto graph = retile(attention, c);
     if (!graph || attention_form(*graph) != form) continue;
     const auto [equal, fresh] = proved.emplace(std::array{c.tile_m, c.tile_n, c.pack, c.splits}, false);
-    if (fresh) equal->second = prove_equal(attention, *graph, kProofSeed, nullptr).ok();
+    if (fresh) equal->second = prove_equal(*plain, *graph, kProofSeed, nullptr).ok();
     if (equal->second) found.push_back(std::move(*graph));
   }
   return found;

@@ -131,6 +131,9 @@ Status check(Op op, const Attributes& attributes) {
     if (!std::isfinite(value))
       return Status(Code::kOption, std::string(name(op)) + " with constant " + to_text(value) + ": expected finite");
   }
+  if (attributes.epsilon < 0)
+    return Status(Code::kOption,
+                  std::string(name(op)) + " with eps=" + to_text(attributes.epsilon) + ": expected 0 or more");
   if (!(attributes.low <= attributes.high)) {
     return Status(Code::kOption, std::string(name(op)) + " from " + to_text(attributes.low) + " to " +
                                      to_text(attributes.high) + ": expected lo <= hi");

@@ -13,6 +13,7 @@
 //   settle(x, type)                              what a kernel's result becomes in memory
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -200,15 +201,25 @@ class Operators {
     return result;
   }
 
+  // In pieces of rows and columns: the piece of the result stays in the cache while b's columns go by.
   void multiply_one(const Value* a, const Value* b, std::int64_t rows, std::int64_t inner, std::int64_t columns,
                     Value* result) const {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t k = 0; k < inner; ++k) {
-        const Value x = a[i * inner + k];
-        for (std::int64_t j = 0; j < columns; ++j)
-          algebra_.multiply_add(result[i * columns + j], x, b[k * columns + j]);
+    constexpr std::int64_t kRows = 32, kColumns = 256;
+    for (std::int64_t row = 0; row < rows; row += kRows) {
+      const std::int64_t end = std::min(rows, row + kRows);
+      for (std::int64_t column = 0; column < columns; column += kColumns) {
+        const std::int64_t width = std::min(columns - column, kColumns);
+        for (std::int64_t k = 0; k < inner; ++k) {
+          for (std::int64_t i = row; i < end; ++i)
+            add_row(a[i * inner + k], b + k * columns + column, width, result + i * columns + column);
+        }
       }
     }
+  }
+
+  void add_row(const Value& factor, const Value* row, std::int64_t width, Value* sums) const {
+    const Value x = factor;  // sums may not hold it
+    for (std::int64_t j = 0; j < width; ++j) algebra_.multiply_add(sums[j], x, row[j]);
   }
 
   Algebra& algebra_;

@@ -166,6 +166,12 @@ std::optional<KernelGraph> planned(const KernelGraph& graph, const ThreadPlan& p
 
 }  // namespace
 
+std::optional<KernelGraph> plain_attention(const KernelGraph& attention) {
+  const auto match = match_attention(attention);
+  Plain plain;
+  return match && plain.build(attention, *match) ? std::optional(plain.graph) : std::nullopt;
+}
+
 std::optional<KernelGraph> retile(const KernelGraph& attention, const Candidate& candidate) {
   const auto match = match_attention(attention);
   Plain plain;

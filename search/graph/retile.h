@@ -1,5 +1,6 @@
 // retile.h: attention that the search found, in the tiles of a candidate.
-// Owns: retile(): the same operators on the same tensors, blocks and steps as a family's kernel would run them.
+// Owns: plain_attention(): the operators without blocks; retile(): the same on the same tensors, blocks and steps as a
+// family's kernel would run them.
 // Never: proves that it is the same; kernel_plan.cc does, before anything is launched.
 // Threads: pure functions.
 //
@@ -13,6 +14,8 @@
 #include "search/graph/kernel_graph.h"
 
 namespace gqa {
+
+std::optional<KernelGraph> plain_attention(const KernelGraph& attention);
 
 // With the candidate as thread plan. Nothing where the graph is no attention (attention_match.h), or its dimensions do
 // not allow such tiles.

@@ -93,4 +93,13 @@ std::string describe(const KernelGraph& program) {
   return text;
 }
 
+std::string thread_text(const KernelGraph& program) {
+  std::string text;
+  for (const KernelNode& node : program.nodes()) {
+    if (!text.empty()) text += "; ";
+    text += node.block && !node.block->threads.skeleton.empty() ? to_text(node.block->threads) : name(node.op);
+  }
+  return text;
+}
+
 }  // namespace gqa

@@ -42,4 +42,7 @@ Status superoptimize(const KernelGraph& graph, const DeviceSpec& device, const S
 // One line: "2 kernels, grid 8x2x16, 4 steps, running maximum; then grid 8x2": what a program is.
 std::string describe(const KernelGraph& program);
 
+// The thread plans of its kernels, "; " between; the operator's name for a kernel without one.
+std::string thread_text(const KernelGraph& program);
+
 }  // namespace gqa

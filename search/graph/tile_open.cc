@@ -69,8 +69,8 @@ class Opener {
     Attributes shift;
     shift.factor = node.attributes.epsilon;
     const int square = add(node, Op::kSquare, {inputs[0]});
-    const int shifted = add(node, Op::kAddConstant,
-                            {mean(node, square, static_cast<std::int64_t>(node.axes.size()) - 1)}, shift);
+    const int shifted =
+        add(node, Op::kAddConstant, {mean(node, square, static_cast<std::int64_t>(node.axes.size()) - 1)}, shift);
     const int normed = add(node, Op::kMul, {inputs[0], add(node, Op::kRsqrt, {shifted})});
     return inputs.size() == 1 ? normed : add(node, Op::kMul, {normed, inputs[1]});
   }
@@ -107,12 +107,16 @@ struct ProductTiles {
     rows = result[result.size() - 2];
     columns = result.back();
     inner = a[a.size() - (node.attributes.transpose_a ? 2 : 1)];
-    const bool few = rows <= 16;
+    few = rows <= 16;
     tile_rows = std::min<std::int64_t>(rows, few ? 16 : 64);
     tile_columns = std::min<std::int64_t>(columns, few ? 32 : 64);
     tile_inner = std::min<std::int64_t>(inner, few ? 128 : 64);
   }
+  // Few rows wait for the other operand alone: more of it is kept under way.
+  ThreadPlan threads() const { return {std::string(kTileSkeleton), {{"warps", few ? 8 : 4}, {"stages", few ? 6 : 3}}}; }
+
   std::int64_t rows, columns, inner, tile_rows, tile_columns, tile_inner;
+  bool few;
 };
 
 // Grid: batch dimensions, rows, columns.
@@ -134,44 +138,50 @@ TileMap batch_map(const Dims& dims, std::size_t grid_rank) {
   return map;
 }
 
+// The dimension of a tensor, counted from its end.
+std::int64_t from_end(const TensorSpec& spec, int back) {
+  return static_cast<std::int64_t>(spec.dims.size()) - 1 - back;
+}
+
+BlockBuilder product_block(const KernelGraph& graph, const KernelNode& node, const std::vector<TensorSpec>& operands) {
+  const ProductTiles tiles(graph, node);
+  const TensorSpec &a = operands[0], &b = operands[1], &result = graph.spec(node.outputs[0]);
+  const std::vector<std::int64_t> grid = grid_of(result.dims, tiles);
+  const std::size_t row = grid.size() - 2, column = grid.size() - 1;
+  const bool ta = node.attributes.transpose_a, tb = node.attributes.transpose_b;
+  TileMap a_map = batch_map(a.dims, grid.size()), b_map = batch_map(b.dims, grid.size());
+  TileMap out_map = batch_map(result.dims, grid.size());
+  a_map.grid[row] = {from_end(a, ta ? 0 : 1), tiles.tile_rows};
+  a_map.loop = {from_end(a, ta ? 1 : 0), tiles.tile_inner};
+  b_map.grid[column] = {from_end(b, tb ? 1 : 0), tiles.tile_columns};
+  b_map.loop = {from_end(b, tb ? 0 : 1), tiles.tile_inner};
+  out_map.grid[row] = {from_end(result, 1), tiles.tile_rows};
+  out_map.grid[column] = {from_end(result, 0), tiles.tile_columns};
+
+  BlockBuilder block(operands, grid, ceil_div(tiles.inner, tiles.tile_inner));
+  block.threads(tiles.threads());
+  block.loop();
+  const int left = block.load(0, a_map, "a_tile"), right = block.load(1, b_map, "b_tile");
+  const int sum =
+      block.add(Op::kAccumulate, {block.add(Op::kMatmul, {left, right}, node.attributes, "part")}, {}, "sum");
+  block.after();
+  block.store(sum, out_map, result, graph.tensor(node.outputs[0]).name);
+  return block;
+}
+
 }  // namespace
 
 BlockGraph open_rows(const BlockGraph& block) { return Opener(block).run(); }
 
 Status tile_product(const KernelGraph& graph, const KernelNode& node, KernelGraph* tiled) {
-  const ProductTiles tiles(graph, node);
-  const TensorSpec &a = graph.spec(node.inputs[0]), &b = graph.spec(node.inputs[1]);
-  const TensorSpec& result = graph.spec(node.outputs[0]);
-  const std::vector<std::int64_t> grid = grid_of(result.dims, tiles);
-  const std::size_t row = grid.size() - 2, column = grid.size() - 1;
-  const auto dim = [](const TensorSpec& spec, bool last) {
-    return static_cast<std::int64_t>(spec.dims.size()) - (last ? 1 : 2);
-  };
-  const bool ta = node.attributes.transpose_a, tb = node.attributes.transpose_b;
-  TileMap a_map = batch_map(a.dims, grid.size()), b_map = batch_map(b.dims, grid.size());
-  TileMap out_map = batch_map(result.dims, grid.size());
-  a_map.grid[row] = {dim(a, ta), tiles.tile_rows};
-  a_map.loop = {dim(a, !ta), tiles.tile_inner};
-  b_map.grid[column] = {dim(b, !tb), tiles.tile_columns};
-  b_map.loop = {dim(b, tb), tiles.tile_inner};
-  out_map.grid[row] = {dim(result, false), tiles.tile_rows};
-  out_map.grid[column] = {dim(result, true), tiles.tile_columns};
-
   KernelBuilder kernel;
-  std::vector<int> operands;
-  for (const int input : graph.inputs()) operands.push_back(kernel.input(graph.spec(input), graph.tensor(input).name));
-  const auto operand = [&](std::size_t at) {
-    return static_cast<int>(std::find(graph.inputs().begin(), graph.inputs().end(), node.inputs[at]) -
-                            graph.inputs().begin());
-  };
-  BlockBuilder block(kernel.specs(operands), grid, ceil_div(tiles.inner, tiles.tile_inner));
-  block.loop();
-  const int left = block.load(operand(0), a_map, "a_tile"), right = block.load(operand(1), b_map, "b_tile");
-  const int part = block.add(Op::kMatmul, {left, right}, node.attributes, "part");
-  const int sum = block.add(Op::kAccumulate, {part}, {}, "sum");
-  block.after();
-  block.store(sum, out_map, result, graph.tensor(node.outputs[0]).name);
-  kernel.custom(operands, block);
+  std::vector<int> inputs, operands;
+  for (const int input : graph.inputs()) inputs.push_back(kernel.input(graph.spec(input), graph.tensor(input).name));
+  for (const int input : node.inputs) {
+    const auto at = std::find(graph.inputs().begin(), graph.inputs().end(), input) - graph.inputs().begin();
+    operands.push_back(inputs[static_cast<std::size_t>(at)]);
+  }
+  kernel.custom(operands, product_block(graph, node, kernel.specs(operands)));
   return kernel.finish(tiled);
 }
 

@@ -68,7 +68,8 @@ class Passes {
     const BlockNode& node = node_of(plan_, at);
     const TileValue& value = value_of(plan_, at);
     if (node.op == Op::kLoad) {
-      if (value.place == TilePlace::kShared && phase == Phase::kAfter) push(Kind::kLoad, at, phase)->writes = {value.buffer};
+      if (value.place == TilePlace::kShared && phase == Phase::kAfter)
+        push(Kind::kLoad, at, phase)->writes = {value.buffer};
       return;
     }
     if (is_accumulator(node.op)) return add_accumulator(at, phase);
@@ -160,9 +161,8 @@ void find_lifetimes(TilePlan* plan) {
 void place_buffers(TilePlan* plan) {
   std::vector<std::size_t> order(plan->buffers.size());
   for (std::size_t at = 0; at < order.size(); ++at) order[at] = at;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return plan->buffers[a].bytes() > plan->buffers[b].bytes();
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return plan->buffers[a].bytes() > plan->buffers[b].bytes(); });
   std::vector<std::size_t> placed;
   for (const std::size_t at : order) {
     TileBuffer& buffer = plan->buffers[at];
@@ -207,9 +207,8 @@ class Barriers {
   }
 
   bool meets(const std::vector<int>& buffers, bool write) const {
-    return std::any_of(buffers.begin(), buffers.end(), [&](int buffer) {
-      return overlap(buffer, writes_) || (write && overlap(buffer, reads_));
-    });
+    return std::any_of(buffers.begin(), buffers.end(),
+                       [&](int buffer) { return overlap(buffer, writes_) || (write && overlap(buffer, reads_)); });
   }
 
   bool overlap(int buffer, const std::vector<int>& others) const {

@@ -93,11 +93,11 @@ struct TilePlan {
   BlockGraph block;  // softmax, rms_norm and mean opened
   int warps = 4, stages = 1;
   bool loops = false;
-  std::vector<TileValue> values;      // of the block's nodes
-  std::vector<int> early, ring;       // loads issued at the start, and in the loop's ring
-  std::vector<TilePass> passes;       // before, loop, after
+  std::vector<TileValue> values;  // of the block's nodes
+  std::vector<int> early, ring;   // loads issued at the start, and in the loop's ring
+  std::vector<TilePass> passes;   // before, loop, after
   std::vector<TileBuffer> buffers;
-  std::int64_t shared_memory = 0;     // dynamic, bytes
+  std::int64_t shared_memory = 0;  // dynamic, bytes
 
   int threads() const { return 32 * warps; }
   int ahead() const { return loops ? (stages > 1 ? stages - 1 : 1) : 0; }  // steps whose loads are in flight

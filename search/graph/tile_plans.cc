@@ -6,9 +6,9 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kReserved = 1024;                // shared memory that each block costs beside its own
-constexpr std::int64_t kInFlight[] = {32768, 65536};    // bytes on their way to a processor that keep memory busy
-constexpr int kMostStages = 8, kWarps[] = {4, 8, 16, 2, 1};
+constexpr std::int64_t kReserved = 1024;                      // shared memory that each block costs beside its own
+constexpr std::int64_t kInFlight[] = {32768, 65536, 131072};  // bytes on their way to a processor that keep memory busy
+constexpr int kMostStages = 8, kWarps[] = {4, 8, 16}, kFewWarps[] = {2, 1};
 constexpr std::size_t kMostPlans = 6;
 
 ThreadPlan thread_plan(int warps, int stages) {
@@ -17,8 +17,8 @@ ThreadPlan thread_plan(int warps, int stages) {
 
 std::int64_t blocks_together(const TilePlan& plan, const DeviceSpec& device) {
   const std::int64_t processors = std::max(1, device.processors);
-  const std::int64_t by_memory = std::max<std::int64_t>(device.smem_per_processor, device.smem_per_block) /
-                                 (plan.shared_memory + kReserved);
+  const std::int64_t by_memory =
+      std::max<std::int64_t>(device.smem_per_processor, device.smem_per_block) / (plan.shared_memory + kReserved);
   const std::int64_t by_threads = std::max(device.threads_per_processor, plan.threads()) / plan.threads();
   const std::int64_t there = (plan.blocks() + processors - 1) / processors;
   return std::max<std::int64_t>(1, std::min({by_memory, by_threads, there}));
@@ -61,6 +61,7 @@ class Choice {
     }
   }
 
+  bool empty() const { return found_.empty(); }
   std::vector<ThreadPlan> take() { return std::move(found_); }
 
  private:
@@ -87,6 +88,9 @@ std::vector<ThreadPlan> tile_plans(const KernelGraph& graph, const KernelNode& n
   if (few) choice.add(8);
   for (const int warps : kWarps) {
     if (!few || warps != 8) choice.add(warps);
+  }
+  for (const int warps : kFewWarps) {
+    if (choice.empty()) choice.add(warps);  // parts of a product for each of many would not fit
   }
   return choice.take();
 }

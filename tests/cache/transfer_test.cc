@@ -131,6 +131,72 @@ TEST_F(Transfer, PruneDropsWhatWasNotUsed) {
   EXPECT_TRUE(store_->verify(false).empty());
 }
 
+// A winner that needs several kernels keeps all of them, and is worth nothing without one of them.
+class SeveralKernels : public Transfer {
+ protected:
+  void SetUp() override {
+    Transfer::SetUp();
+    for (const char* name : {"first", "second"}) ASSERT_TRUE(store_->put_kernel(sample_kernel(name)));
+    winner_.kernel = hash128("first") + " " + hash128("second");
+    ASSERT_TRUE(store_->put_winner(winner_));
+  }
+  WinnerRow winner_ = sample_winner("program");
+};
+
+TEST_F(SeveralKernels, AreNamedOneByOne) {
+  EXPECT_EQ(store_->find_winner(winner_.key)->kernels(),
+            (std::vector<std::string>{hash128("first"), hash128("second")}));
+  WinnerRow lacking = sample_winner("lacking");
+  lacking.kernel = hash128("first") + " " + hash128("nowhere");
+  EXPECT_FALSE(store_->put_winner(lacking));
+  EXPECT_TRUE(contains(joined(store_->take_warnings()), hash128("nowhere")));
+}
+
+TEST_F(SeveralKernels, AreKeptWhileTheirWinnerIs) {
+  const std::int64_t old = time(nullptr) - 40 * 86400;
+  for (const char* name : {"first", "second"}) set_used(folder_.file(), Place::kKernels, hash128(name), old);
+  store_->prune(30, -1);
+  EXPECT_TRUE(store_->find_kernel(hash128("first")) && store_->find_kernel(hash128("second")));
+  EXPECT_TRUE(store_->verify(false).empty());
+  for (const char* name : {"first", "second"}) set_used(folder_.file(), Place::kKernels, hash128(name), old);
+  set_used(folder_.file(), Place::kWinners, winner_.key.digest(), old);
+  EXPECT_EQ(store_->prune(30, -1).kernels, 2) << "they go with it";
+}
+
+TEST_F(SeveralKernels, ShrinkingTakesThemWithTheirWinner) {
+  const std::int64_t old = time(nullptr) - 40 * 86400;
+  set_used(folder_.file(), Place::kWinners, winner_.key.digest(), old);
+  const std::int64_t bytes = Database(folder_.file(), Database::Open::kReadOnly).integer("PRAGMA page_count") * 4096;
+  const Pruned pruned = store_->prune(-1, bytes - 4096);
+  EXPECT_EQ(pruned.winners, 1);
+  EXPECT_EQ(pruned.kernels, 2);
+  EXPECT_FALSE(store_->find_winner(winner_.key));
+  EXPECT_FALSE(store_->find_kernel(hash128("first")));
+  EXPECT_FALSE(store_->find_kernel(hash128("second")));
+  EXPECT_TRUE(store_->find_winner(sample_key("a")));
+}
+
+TEST_F(SeveralKernels, TravelWithAnExport) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  const auto other = open_store(folder_.file("other.db"));
+  ASSERT_EQ(other->import_from(out_), "");
+  EXPECT_EQ(other->find_winner(winner_.key)->kernel, winner_.kernel);
+  EXPECT_TRUE(other->find_kernel(hash128("first")) && other->find_kernel(hash128("second")));
+  EXPECT_TRUE(other->verify(false).empty());
+}
+
+TEST_F(SeveralKernels, ADamagedOneIsAMissForTheirWinner) {
+  {
+    Database db(folder_.file(), Database::Open::kReadWrite);
+    Record record;
+    ASSERT_TRUE(select_record(db, Place::kKernels, hash128("second"), Part::kScalars, &record));
+    ASSERT_TRUE(delete_record(db, Place::kKernels, record.key()));
+  }
+  ASSERT_EQ(store_->verify(false).size(), 1u);
+  EXPECT_TRUE(contains(store_->verify(false)[0].what, hash128("second")));
+  EXPECT_TRUE(store_->acquire(winner_.key)) << "granted: it must be made again";
+}
+
 TEST_F(Transfer, PruneZeroDaysEmptiesTheCache) {
   const Pruned pruned = store_->prune(0, -1);
   EXPECT_EQ(pruned.winners, 3);

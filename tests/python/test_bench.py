@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from gqa.bench import shapes
+from gqa.bench import graph_cases, shapes
 
 SPEC = "b=1,hq=4,hk=2,sq=32,sk=32,d=64,dtype=bf16,causal"
 
@@ -91,3 +91,76 @@ def test_on_the_gpu(tmp_path):
     done = run_bench(tmp_path, "--rounds", "3", "--shapes", "b=1,hq=8,hk=2,sq=256,sk=256,d=128,causal")
     assert done.returncode == 0, done.stderr
     assert "best peer / gqa = " in done.stdout
+
+
+# ---- graphs
+
+GRAPHS = (
+    "attention:b=2,sq=16,sk=48,d=32,dtype=fp16",
+    "rms_norm_linear:m=2,k=64,n=48,dtype=bf16",
+    "gated_mlp:m=2,k=64,n=96,dtype=bf16",
+    "lora:m=2,k=64,n=64,r=8,dtype=bf16",
+)
+
+
+@pytest.mark.parametrize("text", GRAPHS)
+def test_graph_spec_round_trip(text):
+    assert graph_cases.is_graph(text) and str(graph_cases.parse(text)) == text
+
+
+@pytest.mark.parametrize("bad", ["lora:m=1", "lora:m=1,k=2,n=3,r=4,q=5", "mlp:m=1", "gated_mlp:m=0,k=2,n=3", "lora"])
+def test_bad_graph_spec(bad):
+    with pytest.raises(ValueError):
+        graph_cases.parse(bad)
+
+
+def test_graph_counts():
+    """By hand: products of (2,3) with (3,5), twice 2 * 2 * 3 * 5; 6 + 2 * 15 + 10 elements of 2 bytes."""
+    mlp = graph_cases.parse("gated_mlp:m=2,k=3,n=5")
+    assert (mlp.flops(), mlp.bytes(), mlp.output()) == (120, 92, (2, 5))
+    lora = graph_cases.parse("lora:m=2,k=3,n=5,r=1")
+    assert (lora.flops(), lora.bytes()) == (2 * 2 * (15 + 3 + 5), 2 * (6 + 15 + 3 + 5 + 10))
+    norm = graph_cases.parse("rms_norm_linear:m=2,k=3,n=5")
+    assert (norm.flops(), norm.bytes()) == (60, 2 * (6 + 3 + 15 + 10))
+    attention = graph_cases.parse("attention:b=2,sq=3,sk=5,d=4")
+    assert (attention.flops(), attention.bytes()) == (2 * 2 * 3 * 5 * 8, 2 * 2 * (2 * 12 + 2 * 20))
+
+
+def test_graph_grid():
+    cases = graph_cases.grid("cuda:0")
+    assert str(cases[0]) == "attention:b=2,sq=256,sk=4096,d=64,dtype=fp16"
+    for kind, n in (("rms_norm_linear", 4096), ("gated_mlp", 11008), ("lora", 4096)):
+        assert [(c["m"], c["k"], c["n"]) for c in cases if c.kind == kind] == [(m, 4096, n) for m in (1, 4, 16)]
+
+
+def test_graphs_in_both_words():
+    """gqa's graph takes PyTorch's inputs and gives its output's sizes."""
+    graph_peers = pytest.importorskip("gqa.bench.graph_peers", reason="test_graphs_in_both_words needs PyTorch")
+    for text in GRAPHS:
+        case = graph_cases.parse(text)
+        inputs = graph_peers.make_inputs(case, "cpu", 0)
+        assert [tuple(x.shape) for x in inputs] == case.inputs()
+        out = graph_peers._eager(case, inputs)()
+        assert tuple(out.shape) == case.output()
+        assert graph_peers.worst_error(case, inputs, out) < 5e-2
+        assert graph_peers.graph_of(case).to_text().count("input") == len(inputs)
+
+
+def test_graphs_on_the_cpu(tmp_path):
+    pytest.importorskip("torch", reason="test_graphs_on_the_cpu needs PyTorch")
+    file = tmp_path / "result.json"
+    arguments = ("--device", "cpu", "--rounds", "2", "--no-compile", "--shapes", *GRAPHS, "--json", file)
+    done = run_bench(tmp_path, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(file.read_text())["results"]
+    assert [result["shape"] for result in results] == list(GRAPHS)
+    assert set(results[0]["us"]) == {"gqa", "torch", "gqa.attention", "torch sdpa"}
+    for result in results:
+        assert result["failures"] == {} and not result["best_peer"].startswith("gqa")
+        assert result["max_abs_error"]["gqa"] < 5e-2
+
+
+@pytest.mark.gpu
+def test_graphs_on_the_gpu(tmp_path):
+    done = run_bench(tmp_path, "--rounds", "3", "--shapes", *GRAPHS)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -29,7 +29,8 @@ def test_files():
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_gqa.pyi").exists()
     library = PACKAGE / "libgqa.so"
     assert library.is_file() and library.stat().st_size < 5 << 20
-    assert (PACKAGE / "include" / "gqa.h").is_file()
+    for header in ("gqa.h", "gqa_graph.h", "gqa.hpp"):
+        assert (PACKAGE / "include" / header).is_file()
 
 
 def test_the_extension_finds_the_library_beside_it():
@@ -60,7 +61,10 @@ def test_the_stub_names_what_the_extension_has():
 
 
 def test_public_functions_are_annotated():
-    for function in (gqa.attention, gqa.flash_attn_func, gqa.warm, gqa.version, gqa.Handle.__init__):
+    functions = [gqa.attention, gqa.flash_attn_func, gqa.warm, gqa.version, gqa.Handle.__init__, gqa.new_kernel_graph]
+    for kind in (gqa.KernelGraph, gqa.Value, gqa.Optimized):
+        functions += [f for name, f in vars(kind).items() if inspect.isfunction(f) and not name.startswith("_")]
+    for function in functions:
         signature = inspect.signature(function)
         unsaid = [p.name for p in signature.parameters.values() if p.annotation is p.empty and p.name != "self"]
         assert unsaid == [] and signature.return_annotation is not signature.empty
@@ -70,12 +74,16 @@ def test_types_check(tmp_path):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("test_types_check needs mypy")
     use = tmp_path / "use.py"
-    use.write_text("import gqa\nout = gqa.attention(1, 2, 3, causal='yes')\nhandle: int = gqa.Handle()\n")
+    use.write_text(
+        "import gqa\nout = gqa.attention(1, 2, 3, causal='yes')\nhandle: int = gqa.Handle()\n"
+        "graph = gqa.new_kernel_graph()\nx = graph.new_input((2, 3), gqa.float16)\n"
+        "y: gqa.Value = 2 * graph.exp(x @ x) + x / 3\ngraph.exp(2.0)\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "mypy"), str(use)], capture_output=True, text=True
     )
     found = re.findall(r"use\.py:(\d+): error", done.stdout)
-    assert found == ["2", "3"], done.stdout + done.stderr
+    assert found == ["2", "3", "7"], done.stdout + done.stderr
 
 
 def test_the_command():

@@ -36,7 +36,13 @@ struct AttentionCase {
     };
     const int shift = p.align >= 16 ? 0 : 1;
     call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
-    call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+    if (p.keys_transposed) {  // rows of all keys, each with as many elements as keep the next aligned
+      const std::int64_t pitch = p.align >= 16 ? (p.kv_len + 7) / 8 * 8 : p.kv_len;
+      make(&k, pitch, p.kv_heads, p.head_dim);
+      call.k_strides = {p.kv_heads * p.head_dim * pitch, pitch, p.head_dim * pitch};
+    } else {
+      call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+    }
     call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
     call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v);
     std::fill(out.begin(), out.end(), std::uint16_t{0xffff});

@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "runtime/device.h"
+#include "runtime/program.h"
+#include "search/graph/graph_text.h"
 
 namespace gqa::test {
 
@@ -30,6 +32,16 @@ struct FakeWorld {
   std::function<Verdict(const Candidate&)> verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
   std::function<double(const Candidate&)> microseconds = [](const Candidate& c) { return 10.0 + c.tile_m; };
   std::function<Status(const Candidate&)> launchable = [](const Candidate&) { return Status(); };
+  // The same for programs of graphs; they share the counters.
+  std::function<Status(const PlannedKernel&)> compile_program = [](const PlannedKernel&) { return Status(); };
+  std::function<int(const PlannedKernel&)> program_spill_bytes = [](const PlannedKernel&) { return 0; };
+  std::function<Status(const KernelPlan&)> load_program = [](const KernelPlan&) { return Status(); };
+  std::function<Verdict(const KernelGraph&)> verify_program = [](const KernelGraph&) {
+    return Verdict{true, 1e-3, 2e-3, ""};
+  };
+  std::function<double(const KernelGraph&)> program_microseconds = [](const KernelGraph& program) {
+    return 10.0 * static_cast<double>(program.nodes().size());
+  };
   double noise = 0;            // relative standard deviation of a timing
   double compile_seconds = 0;  // really slept
   double sample_seconds = 0;   // really slept, a sample
@@ -93,6 +105,43 @@ class FakeTrial : public Trial {
   std::mt19937 random_{1};
 };
 
+class FakeProgram : public LoadedProgram {
+ public:
+  FakeProgram(FakeWorld* world, KernelGraph program) : world_(world), program_(std::move(program)) {}
+  Status launch(const ProgramCall&) const override {
+    world_->launches.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  const KernelGraph& program() const { return program_; }
+
+ private:
+  FakeWorld* world_;
+  KernelGraph program_;
+};
+
+class FakeProgramTrial : public ProgramTrial {
+ public:
+  explicit FakeProgramTrial(FakeWorld* world) : world_(world) { ++world_->trials; }
+  Verdict verify(const LoadedProgram& program) override {
+    ++world_->verifies;
+    return world_->verify_program(static_cast<const FakeProgram&>(program).program());
+  }
+  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override {
+    const int now = ++world_->timing_at_once;
+    world_->most_timing_at_once = std::max(world_->most_timing_at_once.load(), now);
+    world_->samples += samples;
+    for (int i = 0; i < samples; ++i) {
+      pause(world_->sample_seconds);
+      microseconds->push_back(world_->program_microseconds(static_cast<const FakeProgram&>(program).program()));
+    }
+    --world_->timing_at_once;
+    return {};
+  }
+
+ private:
+  FakeWorld* world_;
+};
+
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(FakeWorld* world) : world_(world) {}
@@ -121,6 +170,34 @@ class FakeDevice : public Device {
   }
   Status make_trial(const Problem&, std::unique_ptr<Trial>* trial) override {
     *trial = std::make_unique<FakeTrial>(world_);
+    return {};
+  }
+  std::string program_source(const PlannedKernel& kernel) const override {
+    return "fake source of " + to_text(kernel.graph);
+  }
+  Status compile_program(const PlannedKernel& kernel, Binary* binary) const override {
+    ++world_->compiles;
+    pause(world_->compile_seconds);
+    if (Status status = world_->compile_program(kernel); !status.ok()) return status;
+    binary->source = program_source(kernel);
+    binary->cubin = "fake code";
+    binary->spill_bytes = world_->program_spill_bytes(kernel);
+    return {};
+  }
+  // Every kernel must be the one that the plan wants.
+  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
+                      std::unique_ptr<LoadedProgram>* program) override {
+    ++world_->loads;
+    if (kernels.size() != plan.kernels.size()) return {Code::kInternal, "as many binaries as kernels are needed"};
+    for (std::size_t at = 0; at < kernels.size(); ++at) {
+      if (kernels[at].source != program_source(plan.kernels[at])) return {Code::kInternal, "another kernel's binary"};
+    }
+    if (Status status = world_->load_program(plan); !status.ok()) return status;
+    *program = std::make_unique<FakeProgram>(world_, plan.program);
+    return {};
+  }
+  Status make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>* trial) override {
+    *trial = std::make_unique<FakeProgramTrial>(world_);
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }

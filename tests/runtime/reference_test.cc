@@ -109,6 +109,26 @@ TEST(Reference, Float32AgreesWithFloat64) {
   EXPECT_LT(float32_error(Tensors("b=1,hq=2,hk=1,sq=8,sk=60,d=64", 8)), 1e-3);
 }
 
+TEST(Reference, TransposedKeysAreTheSameKeys) {
+  Tensors plain("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal"), transposed("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal,ktrans");
+  transposed.call.k_strides = {2 * 64 * 10, 10, 64 * 10};
+  const Strides &from = plain.call.k_strides, &to = transposed.call.k_strides;
+  for (int batch = 0; batch < 2; ++batch)
+    for (int head = 0; head < 2; ++head)
+      for (int key = 0; key < 10; ++key)
+        for (int d = 0; d < 64; ++d)
+          transposed.k[static_cast<std::size_t>(batch * to.batch + head * to.head + d * to.row + key)] =
+              plain.k[static_cast<std::size_t>(batch * from.batch + head * from.head + key * from.row + d)];
+  double expected[64], given[64], lse = 0, given_lse = 0;
+  for (int batch = 0; batch < 2; ++batch)
+    for (int head = 0; head < 4; ++head) {
+      reference_row(plain.call, batch, head, 1, expected, &lse);
+      reference_row(transposed.call, batch, head, 1, given, &given_lse);
+      EXPECT_EQ(lse, given_lse);
+      EXPECT_TRUE(std::equal(expected, expected + 64, given));
+    }
+}
+
 // The yardstick of verification must be a 16-bit computation's error: far over float32's, and a few units at most.
 TEST(Reference, NaiveRoundsToTheDtype) {
   for (const char* dtype : {"f16", "bf16"}) {

@@ -241,9 +241,9 @@ TEST_F(TunerTest, ProgressCountsUpToTheEnd) {
   progress_ = [&](const Progress& progress) { seen.push_back(progress); };
   ASSERT_TRUE(run().ok());
   ASSERT_GT(seen.size(), 3u);
-  EXPECT_EQ(seen.front().phase, Phase::kSearch);
+  EXPECT_EQ(seen.front().phase, TunePhase::kSearch);
   EXPECT_GT(seen.front().enumerated, 0);
-  EXPECT_EQ(seen.back().phase, Phase::kTime);
+  EXPECT_EQ(seen.back().phase, TunePhase::kTime);
   EXPECT_EQ(seen.back().compiled, world_.compiles);
   EXPECT_EQ(seen.back().verified, world_.verifies);
   EXPECT_EQ(seen.back().timed, world_.verifies);

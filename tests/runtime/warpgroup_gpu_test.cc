@@ -113,6 +113,22 @@ TEST_F(WarpgroupGpu, EveryHeadDim) {
   }
 }
 
+// As programs of a user's graph have them; no trial knows them.
+TEST_F(WarpgroupGpu, TransposedKeys) {
+  for (const char* features : {"d=64,dtype=f16,ktrans", "d=128,causal,ktrans"}) {
+    const std::vector<Loaded> kernels = kernels_for(features);
+    for (const char* lengths : kLengths) {
+      AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,") + lengths + "," + features));
+      EXPECT_TRUE(right(kernels, &attention));
+    }
+  }
+  for (const char* features :
+       {"d=32,ktrans", "d=80,causal,ktrans", "d=112,dv=64,ktrans", "d=192,dv=128,ktrans", "d=256,causal,ktrans"}) {
+    AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,sq=150,sk=277,") + features));
+    EXPECT_TRUE(right(kernels_for(features), &attention));
+  }
+}
+
 TEST_F(WarpgroupGpu, HeadsFirst) {
   for (const char* features : {"d=128,causal", "d=96"}) {
     const std::vector<Loaded> kernels = kernels_for(features);

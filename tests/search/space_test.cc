@@ -173,8 +173,12 @@ TEST(Prune, SplitReasons) {
   EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 splits=16"), "");
   EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 splits=100"),
             "100 splits of 4,096 keys leave 36 without keys");
-  EXPECT_EQ(reason("hq=32,hk=8,sq=99,sk=4096,d=128", "split m=64 n=32 warps=4 stages=2 pack=1"),
+  EXPECT_EQ(reason("hq=64,hk=8,sq=99,sk=4096,d=128", "split m=64 n=32 warps=4 stages=2 pack=1"),
             "99 query rows a head group: split takes at most 64");
+  // Few heads: flash's tiles would leave most of the device idle.
+  EXPECT_EQ(reason("b=2,hq=1,sq=256,sk=4096,d=64", "split m=32 n=32 warps=4 stages=2 pack=1 splits=16"), "");
+  EXPECT_EQ(reason("b=2,hq=1,sq=600,sk=4096,d=64", "split m=32 n=32 warps=4 stages=2 pack=1 splits=16"),
+            "600 query rows a head group: split takes at most 512");
   EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 order=1"), "order 1: split has no tile order");
   EXPECT_EQ(reason(decode, "split m=32 n=32 warps=4 stages=3 pack=4"), "tile of 32 rows for 4 query rows");
 }

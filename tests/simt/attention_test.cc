@@ -52,7 +52,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=2,hq=8,hk=2,sq=1,sk=300,d=64", "split m=16 n=16 warps=4 stages=3 pack=4 splits=3"},
         Case{"b=1,hq=4,hk=2,sq=7,sk=100,d=128,dtype=f16,causal", "split m=16 n=32 warps=2 stages=2 pack=2 splits=2"},
         Case{"b=1,hq=2,hk=1,sq=5,sk=77,d=80,causal,align=2", "split m=16 n=16 warps=2 stages=2 pack=2 splits=1"},
-        Case{"b=1,hq=1,hk=1,sq=3,sk=5,d=192,dv=128", "split m=16 n=16 warps=4 stages=2 pack=1 splits=4"}));
+        Case{"b=1,hq=1,hk=1,sq=3,sk=5,d=192,dv=128", "split m=16 n=16 warps=4 stages=2 pack=1 splits=4"},
+        Case{"b=1,hq=1,hk=1,sq=130,sk=300,d=64,causal", "split m=64 n=32 warps=2 stages=2 pack=1 splits=3"}));
 
 }  // namespace
 }  // namespace gqa::simt

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "machine.h"
+#include "kernel_state.h"
 
 #define __CUDACC__ 1
 #define __device__
@@ -31,9 +31,6 @@
 #define GQA_SIMT_CALLER ::gqa::simt::Place place = {__builtin_FILE(), __builtin_LINE()}
 
 namespace gqa::simt {
-
-inline Machine* machine = nullptr;
-inline const Self* self = nullptr;
 
 template <typename To, typename From>
 To bits_as(const From& from) {

@@ -45,11 +45,14 @@ Emulator::Emulator(const Binding& binding, const Launch& launch, const Schedule&
       launch_(launch),
       schedule_(schedule),
       shared_("shared memory", launch.dynamic_shared, kSharedAlignment),
-      random_(schedule.seed) {
+      random_(schedule.seed),
+      races_(launch.dynamic_shared) {
   const unsigned count = volume(launch.block);
   for (unsigned i = 0; i < count; ++i) threads_.push_back(std::make_unique<Thread>());
   warps_.resize((count + 31) / 32);
   *binding_.machine = this;
+  *binding_.shared_begin = shared_.as<char>();
+  *binding_.shared_bytes = shared_.bytes();
   running = this;
 }
 
@@ -74,6 +77,7 @@ std::vector<unsigned> Emulator::order_of(unsigned count) {
 
 void Emulator::begin_block(Index3 block) {
   shared_.poison();
+  races_.begin_block();
   ended_ = 0;
   barrier_ = {};
   hopper_.begin_block(threads_.size());
@@ -192,6 +196,7 @@ void Emulator::finish(Warp& warp, std::size_t meeting) {
   const Meeting done = warp.meetings[meeting];
   warp.meetings.erase(warp.meetings.begin() + static_cast<std::ptrdiff_t>(meeting));
   done.complete(done);
+  warp.barriers += done.name == "__syncwarp";
   warp.runnable |= done.arrived & ~warp.ended;
 }
 
@@ -209,6 +214,7 @@ int Emulator::sync_block(const char* function, bool vote, Place place) {
     current_->place = place;
     barrier_.arrived = 0;
     barrier_.last_votes = barrier_.votes;
+    ++block_barriers_;
     for (Warp& warp : warps_) warp.runnable = warp.there;
   }
   return barrier_.last_votes;
@@ -242,6 +248,24 @@ const Instruction* Emulator::decode(const char* text) { return gqa::simt::decode
 void Emulator::execute(const Instruction* instruction, const Operand* operands, Place place) {
   current_->place = place;
   gqa::simt::execute(*this, *instruction, operands, place);
+}
+
+void Emulator::check_race(Access access, const char* at, std::size_t bytes) {
+  if (hopper_.orders) return;  // in ways that the detector does not know
+  const auto offset = static_cast<std::size_t>(at - shared_.as<char>());
+  const Moment now{current_->number, block_barriers_, warps_[static_cast<std::size_t>(current_->number / 32)].barriers,
+                   current_->place};
+  std::string race;
+  if (access == Access::kRead || access == Access::kReadOfWarp)
+    race = races_.read(offset, bytes, now, access == Access::kReadOfWarp);
+  if (access == Access::kWrite) race = races_.write(offset, bytes, now);
+  if (access == Access::kIssueCopy) race = races_.issue_copy(offset, bytes, now);
+  if (access == Access::kLandCopy) races_.land_copy(offset, bytes, now);
+  if (!race.empty()) fail(race);
+}
+
+void Emulator::access(unsigned long offset, unsigned long bytes, bool write) {
+  check_race(write ? Access::kWrite : Access::kRead, shared_.as<char>() + offset, bytes);
 }
 
 unsigned Emulator::shared_address(const void* pointer) {

@@ -18,6 +18,7 @@
 #include "tests/simt/fiber.h"
 #include "tests/simt/hopper.h"
 #include "tests/simt/machine.h"
+#include "tests/simt/race.h"
 
 namespace gqa::simt {
 
@@ -79,6 +80,7 @@ class Emulator final : public Machine {
   int sync_block(const char* function, bool vote, Place place) override;
   void gather(const char* function, unsigned mask, unsigned long long value, unsigned long long (&values)[32],
               Place place) override;
+  void access(unsigned long offset, unsigned long bytes, bool write) override;
   char* dynamic_shared() override { return shared_.as<char>(); }
   unsigned shared_address(const void* pointer) override;
   unsigned long long clock() override { return ++ticks_; }
@@ -97,12 +99,16 @@ class Emulator final : public Machine {
   void meet(Meeting meeting, const void* payload);
   // Shared memory at an address of its window, checked.
   char* shared(std::uint64_t address, std::size_t bytes, const char* what);
+  // What an instruction of the current thread does to shared memory, against what others did.
+  enum class Access { kRead, kReadOfWarp, kWrite, kIssueCopy, kLandCopy };
+  void check_race(Access access, const char* at, std::size_t bytes);
   // Ends the launch. Never returns to the thread.
   [[noreturn]] void fail(const std::string& message);
 
  private:
   struct Warp {
     unsigned there = 0, runnable = 0, ended = 0;
+    std::uint64_t barriers = 1;  // passed, and one
     std::vector<Meeting> meetings;
   };
   struct Barrier {
@@ -133,6 +139,8 @@ class Emulator final : public Machine {
   Hopper hopper_;
   Thread* current_ = nullptr;
   std::mt19937 random_;
+  RaceDetector races_;
+  std::uint64_t block_barriers_ = 0;  // passed
   unsigned long long ticks_ = 0;
   int ended_ = 0;
   bool failed_ = false;

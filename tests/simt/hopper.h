@@ -120,7 +120,9 @@ struct Hopper {
   std::vector<WarpProducts> products;             // by warp
   std::vector<std::deque<IssuedProduct>> issued;  // by warpgroup: of its warp that is furthest ahead, all of them
   std::vector<PlainStores> plain;                 // by warp
+  bool orders = false;                            // threads by mbarriers or numbered barriers
   std::vector<int> idlers;                        // threads in wait_until_idle()
+                                                  // threads in wait_until_idle()
 
   void begin_block(std::size_t threads);
   // Empty, or what a block left unfinished as it ended.

@@ -154,24 +154,42 @@ TEST_F(Instructions, ShufflesAndVotes) {
   }
 }
 
-// A piece that is not valid is zeros and its source is not read; late copies happen at the wait that covers them.
-TEST_F(Instructions, CopiesAreZeroFilledAndHappenAtTheirWait) {
+// A piece that is not valid is zeros and its source is not read; nothing may be read before the wait that covers it.
+TEST_F(Instructions, CopiesAreZeroFilledAndThereAfterTheirWait) {
+  const std::string copies =
+      "if (t != 0) return;\n"
+      "u32* words = reinterpret_cast<u32*>(memory);\n"
+      "cp_async_16(shared_address(memory), in, true); cp_async_commit();\n"
+      "cp_async_16(shared_address(memory) + 16, in + 99999, false); cp_async_commit();\n";
   const Buffer in("in", counting(8));
-  for (const Copies copies : {Copies::kLate, Copies::kEarly}) {
-    const Buffer out("out", 4 * sizeof(std::uint32_t));
+  for (const Copies when : {Copies::kLate, Copies::kEarly}) {
+    const Schedule schedule = {Order::kAscending, when, 1};
+    const Buffer out("out", 2 * sizeof(std::uint32_t));
     const Status status = run("const u16* in, u32* out",
-                              "if (t != 0) return;\n"
-                              "u32* words = reinterpret_cast<u32*>(memory);\n"
-                              "cp_async_16(shared_address(memory), in, true); cp_async_commit();\n"
-                              "cp_async_16(shared_address(memory) + 16, in + 99999, false); cp_async_commit();\n"
-                              "out[0] = words[0]; cp_async_wait<1>(); out[1] = words[0];\n"
-                              "out[2] = words[4]; cp_async_wait<0>(); out[3] = words[4];",
-                              in, out, 32, {Order::kAscending, copies, 1});
+                              copies + "cp_async_wait<1>(); out[0] = words[0]; cp_async_wait<0>(); out[1] = words[7];",
+                              in, out, 32, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
-    const std::uint32_t before = copies == Copies::kLate ? 0xffffffffU : 0x10000U;
-    const std::uint32_t before_second = copies == Copies::kLate ? 0xffffffffU : 0;
-    EXPECT_EQ((std::vector<std::uint32_t>{before, 0x10000U, before_second, 0}), out.values<std::uint32_t>());
+    EXPECT_EQ((std::vector<std::uint32_t>{0x10000U, 0}), out.values<std::uint32_t>());
+    for (const char* early : {"out[0] = words[0];", "cp_async_wait<1>(); out[0] = words[4];", "words[4] = 1;"})
+      EXPECT_TRUE(has(failure(copies + early, 32, schedule), "while a copy writes them")) << early;
   }
+}
+
+// Also where the numbers come out right: what no barrier orders is a race.
+TEST_F(Instructions, RacesInSharedMemoryAreReported) {
+  const std::string words = "u32* words = reinterpret_cast<u32*>(memory);\nwords[t] = t;\n";
+  EXPECT_TRUE(has(failure(words + "out[t] = words[t ^ 1];"), "race: "));
+  EXPECT_TRUE(has(failure(words + "__syncwarp();\nout[t] = words[t ^ 32];", 64), "race: "));
+  EXPECT_TRUE(has(failure(words + "__shfl_xor_sync(0xffffffffu, t, 1);\nout[t] = words[t ^ 1];"), "race: "));
+  EXPECT_TRUE(has(failure(words + "words[t ^ 1] = t;"), "race: "));
+  EXPECT_TRUE(has(failure(words + "__syncthreads();\nout[t] = words[t];\nwords[t ^ 33] = t;", 64), "race: "));
+  const Buffer in("in", 4), out("out", 64 * sizeof(std::uint32_t));
+  const Status status = run("const u32* in, u32* out",
+                            words +
+                                "__syncwarp();\nconst u32 other = words[t ^ 1];\n__syncthreads();\n"
+                                "words[t ^ 33] = other;\n__syncthreads();\nout[t] = words[t];",
+                            in, out, 64);
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 // ---- what goes wrong is said, with its place

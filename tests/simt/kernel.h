@@ -16,10 +16,11 @@
 //     ... compare out.values<float>(), the same bits under every schedule; out.poison() before the next
 //   }
 //
-// An error of launch() is one of: a fault (memory outside every Buffer, misaligned vectors, an index outside an array),
-// a guard overwritten, a divergent barrier or warp function, a deadlock, an instruction that the emulator does not know
-// (give it a line in ptx_*.cc), shared memory outside the launch's dynamic_shared. Copies by cp.async happen at the
-// wait that covers them (Copies::kLate) or at once (kEarly): a result that differs between the schedules is a race.
+// An error of launch() is one of: a race in shared memory (race.h), a fault (memory outside every Buffer, misaligned
+// vectors, an index outside an array), a guard overwritten, a divergent barrier or warp function, a deadlock, an
+// instruction that the emulator does not know (give it a line in ptx_*.cc), shared memory outside dynamic_shared.
+// Copies by cp.async happen at the wait that covers them (Copies::kLate) or at once (kEarly), and blocks and warps run
+// in several orders: a result that differs between the schedules is a race, too.
 #pragma once
 
 #include <memory>

@@ -43,6 +43,8 @@ class Machine {
   virtual void gather(const char* function, unsigned mask, unsigned long long value, unsigned long long (&values)[32],
                       Place place) = 0;
 
+  // Before every access to dynamic shared memory.
+  virtual void access(unsigned long offset, unsigned long bytes, bool write) = 0;
   virtual char* dynamic_shared() = 0;
   virtual unsigned shared_address(const void* pointer) = 0;
   virtual unsigned long long clock() = 0;
@@ -52,11 +54,13 @@ class Machine {
   ~Machine() = default;
 };
 
-// What a compiled kernel exports, under the name kBinding. The emulator sets *machine before a launch and *self before
-// a thread goes on; run() is a thread's whole life.
+// What a compiled kernel exports, under the name kBinding. The emulator sets *machine and shared memory before a
+// launch and *self before a thread goes on; run() is a thread's whole life.
 struct Binding {
   Machine** machine;
   const Self** self;
+  const char** shared_begin;  // of dynamic shared memory
+  unsigned long* shared_bytes;
   void (*run)(void** arguments);
 };
 inline constexpr const char* kBinding = "gqa_simt_binding";

@@ -53,8 +53,7 @@ TEST_F(Mutants, NothingPlanted) {
 }
 
 TEST_F(Mutants, AWrongLdmatrixOffset) {
-  EXPECT_FALSE(
-      passes(kFlash, "warp_attention.cuh", "k_lane + n * 16 * kQPitch + d * 32", "k_lane + n * 16 * kQPitch + d * 16"));
+  EXPECT_FALSE(passes(kFlash, "keys.cuh", "lane + n * 16 * kPitch + d * 32", "lane + n * 16 * kPitch + d * 16"));
 }
 
 TEST_F(Mutants, AMissingTranspose) {
@@ -79,6 +78,8 @@ TEST_F(Mutants, AMissingBlockBarrier) {
 }
 
 TEST_F(Mutants, AMissingWarpBarrier) {
+  EXPECT_FALSE(passes(kSplit, "split.cuh", "cp_async_wait<Config::kStages - 1>();\n      __syncwarp();",
+                      "cp_async_wait<Config::kStages - 1>();"));
   EXPECT_FALSE(passes(kFlash, "flash.cuh", "__syncwarp();\n    constexpr int kPieces", "constexpr int kPieces"));
 }
 

@@ -35,12 +35,12 @@ std::string source_of(const PlannedKernel& planned) {
 
 }  // namespace
 
-TensorBuffer::TensorBuffer(const std::string& name, const TensorSpec& spec)
+ProgramTensor::ProgramTensor(const std::string& name, const TensorSpec& spec)
     : spec_(spec),
       places_(places_of(spec)),
       buffer_(name, (*std::max_element(places_.begin(), places_.end()) + 1) * bytes_of(spec.type)) {}
 
-void TensorBuffer::set(const std::vector<double>& values) {
+void ProgramTensor::set(const std::vector<double>& values) {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const auto value = static_cast<float>(values[i]);
     if (spec_.type == ElementType::kF32)
@@ -50,7 +50,7 @@ void TensorBuffer::set(const std::vector<double>& values) {
   }
 }
 
-std::vector<double> TensorBuffer::get() const {
+std::vector<double> ProgramTensor::get() const {
   std::vector<double> values;
   for (const std::size_t place : places_)
     values.push_back(spec_.type == ElementType::kF32
@@ -79,7 +79,7 @@ Status ProgramRun::run(const std::vector<std::vector<double>>& inputs, const Sch
   const KernelGraph& program = plan_.program;
   Tensors tensors;
   for (const KernelTensor& tensor : program.tensors())
-    tensors.push_back(std::make_unique<TensorBuffer>(tensor.name, tensor.spec));
+    tensors.push_back(std::make_unique<ProgramTensor>(tensor.name, tensor.spec));
   for (std::size_t i = 0; i < inputs.size(); ++i)
     tensors[static_cast<std::size_t>(program.inputs()[i])]->set(inputs[i]);
   for (std::size_t i = 0; i < kernels_.size(); ++i)

@@ -14,9 +14,9 @@
 namespace gqa::simt {
 
 // A tensor's elements in its type and with its strides, poison between them.
-class TensorBuffer {
+class ProgramTensor {
  public:
-  TensorBuffer(const std::string& name, const TensorSpec& spec);
+  ProgramTensor(const std::string& name, const TensorSpec& spec);
   void set(const std::vector<double>& values);  // row-major, rounded to the type
   std::vector<double> get() const;
   void* data() const { return buffer_.data(); }
@@ -40,7 +40,7 @@ class ProgramRun {
   Status run(const std::vector<std::vector<double>>& inputs, std::vector<std::vector<double>>* outputs) const;
 
  private:
-  using Tensors = std::vector<std::unique_ptr<TensorBuffer>>;
+  using Tensors = std::vector<std::unique_ptr<ProgramTensor>>;
   explicit ProgramRun(KernelPlan plan) : plan_(std::move(plan)) {}
   Status launch(std::size_t kernel, const Tensors& tensors, const Schedule& schedule) const;
   Status launch_family(const PlannedKernel& planned, const Kernel& kernel, const Tensors& tensors,

@@ -30,6 +30,7 @@ void init(Emulator& emulator, const Call& call) {
   ByteBarrier& barrier = barriers[address];
   barrier.expected = barrier.pending = static_cast<int>(arrivals);
   barrier.initialised_by = emulator.thread().number;
+  emulator.hopper().orders = true;
 }
 
 void show(Emulator& emulator, const Call&) {
@@ -72,6 +73,7 @@ bool meet_at(Emulator& emulator, std::uint64_t number, std::uint64_t threads, bo
   if (threads == 0 || threads % 32 != 0)
     emulator.fail("a barrier of " + std::to_string(threads) + " threads: whole warps expected");
   NamedBarrier& barrier = all[number];
+  emulator.hopper().orders = true;
   if (barrier.arrived == 0) {
     barrier.expected = static_cast<int>(threads);
     barrier.all = true;

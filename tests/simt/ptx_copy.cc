@@ -11,6 +11,14 @@ void perform(const Copy& copy) {
   std::memset(copy.to + copy.bytes, 0, copy.zeros);
 }
 
+// What the thread waited for.
+void land(Emulator& emulator, const std::vector<Copy>& group) {
+  for (const Copy& copy : group) {
+    if (emulator.schedule().copies == Copies::kLate) perform(copy);
+    emulator.check_race(Emulator::Access::kLandCopy, copy.to, copy.bytes + copy.zeros);
+  }
+}
+
 // cp.async [shared], [global], size{, bytes of the source that are read: the rest is zeros}.
 void issue(Emulator& emulator, const Call& call) {
   const std::size_t size = call.read(2);
@@ -22,10 +30,9 @@ void issue(Emulator& emulator, const Call& call) {
   if (given > 0 && reinterpret_cast<std::uintptr_t>(from) % size != 0)
     emulator.fail("cp.async from an address that is not aligned to " + std::to_string(size));
   const Copy copy{emulator.shared(call.read(0), size, "cp.async"), from, given, size - given};
-  if (emulator.schedule().copies == Copies::kEarly)
-    perform(copy);
-  else
-    emulator.thread().open.push_back(copy);
+  emulator.check_race(Emulator::Access::kIssueCopy, copy.to, size);
+  if (emulator.schedule().copies == Copies::kEarly) perform(copy);
+  emulator.thread().open.push_back(copy);
 }
 
 void commit(Emulator& emulator, const Call&) {
@@ -39,15 +46,14 @@ void wait_group(Emulator& emulator, const Call& call) {
   auto& groups = emulator.thread().groups;
   const std::size_t pending = call.read(0);
   while (groups.size() > pending) {
-    for (const Copy& copy : groups.front()) perform(copy);
+    land(emulator, groups.front());
     groups.erase(groups.begin());
   }
 }
 
 void wait_all(Emulator& emulator, const Call& call) {
   commit(emulator, call);
-  for (const auto& group : emulator.thread().groups)
-    for (const Copy& copy : group) perform(copy);
+  for (const auto& group : emulator.thread().groups) land(emulator, group);
   emulator.thread().groups.clear();
 }
 

@@ -77,9 +77,11 @@ void matrices(Emulator& emulator, const Call& call) {
   const unsigned lane = static_cast<unsigned>(emulator.thread().number) % 32;
   Matrices mine{&call, nullptr};
   // Only so many lanes' addresses are read.
-  if (lane < 8 * kTiles)
+  if (lane < 8 * kTiles) {
     mine.row = emulator.shared(call.read(kStore ? 0 : kTiles), 16, kStore ? "stmatrix" : "ldmatrix");
-  if (kStore && lane < 8 * kTiles) emulator.hopper().plain_store(emulator, {call.read(0), call.read(0) + 16});
+    emulator.check_race(kStore ? Emulator::Access::kWrite : Emulator::Access::kReadOfWarp, mine.row, 16);
+    if (kStore) emulator.hopper().plain_store(emulator, {call.read(0), call.read(0) + 16});
+  }
   emulator.meet({call.instruction.opcode,
                  true,
                  call.place,

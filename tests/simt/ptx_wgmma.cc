@@ -14,7 +14,7 @@ namespace gqa::simt {
 namespace {
 
 constexpr std::size_t kMostColumns = 256, kRows = 16, kInner = 16;  // of a warp's part
-constexpr std::uint32_t kPoison = 0xffffffff;
+constexpr std::uint32_t kPoison = 0x7fa55555;  // a signalling NaN: any arithmetic on it changes its bits
 constexpr char kOpcode[] = "wgmma.mma_async.sync.aligned.m64n";
 
 // ---- shared-memory descriptors: start address, leading and stride byte offsets in 16 bytes, base offset, swizzle

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tools/cache/errors.h"
+#include "tools/cache/text.h"
 
 namespace gqa::tools {
 namespace {
@@ -73,6 +74,20 @@ TEST_F(Rows, AWinnerIsFoundByItsDigest) {
   EXPECT_EQ(found.winners[0].kernel, winner.kernel);
   EXPECT_EQ(arch_of(found.winners[0]), "sm_90a");
   EXPECT_EQ(winner_json(found.winners[0])["key"], winner.key.digest());
+}
+
+TEST(RowTexts, OfAGraphsWinnerSayWhatItIs) {
+  cache::WinnerRow winner;
+  winner.key.signature = "graph 0123456789abcdef0123456789abcdef config=attention";
+  winner.candidate = "graph 1\nx = input f16[16,64]\nw = input f16[64,32]\na = matmul(x, w)\nb = silu(a)\n";
+  EXPECT_TRUE(is_graph(winner));
+  EXPECT_EQ(shape_text(winner), "graph " + short_key("0123456789abcdef0123456789abcdef") + " config=attention");
+  EXPECT_EQ(candidate_text(winner), "2 kernels: matmul; silu | matmul; silu");
+  winner.candidate = "of a later version";
+  EXPECT_EQ(candidate_text(winner), winner.candidate);
+  winner.key.signature = "b=1,hq=8,d=64";
+  EXPECT_FALSE(is_graph(winner));
+  EXPECT_EQ(shape_text(winner), winner.key.signature);
 }
 
 TEST_F(Rows, NothingOfThatName) {

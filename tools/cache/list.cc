@@ -14,12 +14,18 @@ namespace {
 using Winners = std::vector<cache::WinnerRow>;
 using Kernels = std::vector<cache::KernelRow>;
 
+// "3f9a2c1d", or "3f9a2c1d +2" of three.
+std::string kernels_text(const cache::WinnerRow& row) {
+  const std::size_t others = row.kernels().size() - 1;
+  return short_key(row.kernels().front()) + (others > 0 ? " +" + std::to_string(others) : "");
+}
+
 std::string winners_table(const Winners& winners, const Terminal& terminal) {
   const std::int64_t now = std::time(nullptr);
   Table table({"WINNER", "ARCH", "SHAPE", "TIME", "CANDIDATE", "KERNEL", "USED"});
   for (const cache::WinnerRow& row : winners) {
-    table.add({short_key(row.key.digest()), arch_of(row), row.key.signature, time_text(row.median_us), row.candidate,
-               short_key(row.kernel), age_text(row.used, now)});
+    table.add({short_key(row.key.digest()), arch_of(row), shape_text(row), time_text(row.median_us),
+               candidate_text(row), kernels_text(row), age_text(row.used, now)});
   }
   return table.text(terminal);
 }
@@ -27,7 +33,9 @@ std::string winners_table(const Winners& winners, const Terminal& terminal) {
 std::string kernels_table(const Kernels& kernels, const Winners& winners, const Terminal& terminal) {
   const std::int64_t now = std::time(nullptr);
   std::unordered_set<std::string> won;
-  for (const cache::WinnerRow& row : winners) won.insert(row.kernel);
+  for (const cache::WinnerRow& row : winners) {
+    for (const std::string& kernel : row.kernels()) won.insert(kernel);
+  }
   Table table({"KERNEL", "ARCH", "MADE FOR", "REGISTERS", "SPILLED", "CANDIDATE", "STATE", "USED"});
   for (const cache::KernelRow& row : kernels) {
     table.add({short_key(row.key), row.arch, row.problem, std::to_string(row.registers), bytes_text(row.spill_bytes),

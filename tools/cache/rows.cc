@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "runtime/keys.h"
+#include "search/graph/graph_text.h"
+#include "search/graph/superoptimize.h"
 #include "search/text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/text.h"
@@ -32,14 +35,23 @@ std::string lowered(std::string text) {
 }  // namespace
 
 Json winner_json(const cache::WinnerRow& row) {
-  return {{"key", row.key.digest()},      {"problem", row.key.signature},
-          {"device", row.key.device},     {"candidate", row.candidate},
-          {"kernel", row.kernel},         {"median_us", row.median_us},
-          {"spread_us", row.spread_us},   {"clock_mhz", row.clock_mhz},
-          {"error", row.error},           {"bound", row.bound},
-          {"compiler", row.key.compiler}, {"generator", row.key.generator},
-          {"timing", row.key.timing},     {"driver", row.driver},
-          {"created", row.created},       {"used", row.used}};
+  return {{"key", row.key.digest()},
+          {"problem", row.key.signature},
+          {"device", row.key.device},
+          {"candidate", row.candidate},
+          {"kernel", row.kernels().front()},
+          {"kernels", row.kernels()},
+          {"median_us", row.median_us},
+          {"spread_us", row.spread_us},
+          {"clock_mhz", row.clock_mhz},
+          {"error", row.error},
+          {"bound", row.bound},
+          {"compiler", row.key.compiler},
+          {"generator", row.key.generator},
+          {"timing", row.key.timing},
+          {"driver", row.driver},
+          {"created", row.created},
+          {"used", row.used}};
 }
 
 Json kernel_json(const cache::KernelRow& row) {
@@ -54,6 +66,22 @@ Json kernel_json(const cache::KernelRow& row) {
           {"generator", row.generator},
           {"created", row.created},
           {"used", row.used}};
+}
+
+bool is_graph(const cache::WinnerRow& row) { return row.key.signature.starts_with(kGraphSignature); }
+
+std::string shape_text(const cache::WinnerRow& row) {
+  if (!is_graph(row)) return row.key.signature;
+  const std::string_view digest = std::string_view(row.key.signature).substr(kGraphSignature.size());
+  const std::size_t end = std::min(digest.find(' '), digest.size());
+  return std::string(kGraphSignature) + short_key(std::string(digest.substr(0, end))) + std::string(digest.substr(end));
+}
+
+// A program that another version wrote is shown as it is.
+std::string candidate_text(const cache::WinnerRow& row) {
+  KernelGraph program;
+  if (!is_graph(row) || !parse(row.candidate, &program).ok()) return row.candidate;
+  return describe(program) + " | " + thread_text(program);
 }
 
 // The identity begins with the device's kind and its arch: "cuda sm_90a sms=132 ...".

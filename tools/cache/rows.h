@@ -14,6 +14,12 @@ namespace gqa::tools {
 Json winner_json(const cache::WinnerRow& row);  // without the evidence
 Json kernel_json(const cache::KernelRow& row);  // without source and code
 
+// A winner of attention: its problem, its candidate. Of a user's graph: the first digits of the graph's digest with its
+// config; what its program is, and the thread plans of its kernels.
+std::string shape_text(const cache::WinnerRow& row);
+std::string candidate_text(const cache::WinnerRow& row);
+bool is_graph(const cache::WinnerRow& row);
+
 // "sm_90a" of the identity text that a winner is bound to.
 std::string arch_of(const cache::WinnerRow& row);
 

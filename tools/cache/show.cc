@@ -2,6 +2,7 @@
 // Owns: its text, its evidence as a table, its source and PTX alone. Never: changes the file.
 // Threads: one.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <ctime>
 #include <optional>
 
@@ -17,21 +18,27 @@ struct Options {
   bool source = false, ptx = false;
 };
 
-// What KEY names: a winner with its kernel, or a kernel alone.
+// What KEY names: a winner with its kernels, or a kernel alone.
 struct Shown {
   std::optional<cache::WinnerRow> winner;
-  cache::KernelRow kernel;
+  std::vector<cache::KernelRow> kernels;  // never empty; each once, in the order they run
 };
+
+cache::KernelRow whole_kernel(cache::Store& store, const std::string& key) {
+  std::optional<cache::KernelRow> kernel = store.find_kernel(key);
+  print_warnings(store);
+  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache verify --repair puts that right");
+  return std::move(*kernel);
+}
 
 Shown look_up(cache::Store& store, const std::string& prefix) {
   const Found found = find_row(store, prefix);
   Shown shown;
   if (!found.winners.empty()) shown.winner = found.winners.front();
-  const std::string key = shown.winner ? shown.winner->kernel : found.kernels.front().key;
-  std::optional<cache::KernelRow> kernel = store.find_kernel(key);
-  print_warnings(store);
-  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache verify --repair puts that right");
-  shown.kernel = std::move(*kernel);
+  const auto keys = shown.winner ? shown.winner->kernels() : std::vector<std::string>{found.kernels.front().key};
+  for (auto key = keys.begin(); key != keys.end(); ++key) {
+    if (std::find(keys.begin(), key, *key) == key) shown.kernels.push_back(whole_kernel(store, *key));
+  }
   return shown;
 }
 
@@ -68,8 +75,8 @@ std::string line(const char* name, const std::string& value) {
 
 std::string winner_text(const cache::WinnerRow& row) {
   std::string clock = row.clock_mhz > 0 ? ", at " + std::to_string(static_cast<int>(row.clock_mhz)) + " MHz" : "";
-  return line("winner", row.key.digest()) + line("problem", row.key.signature) + line("candidate", row.candidate) +
-         line("device", row.key.device) +
+  return line("winner", row.key.digest()) + line("problem", row.key.signature) +
+         line("candidate", candidate_text(row)) + line("device", row.key.device) +
          line("time", time_text(row.median_us) + ", spread " + time_text(row.spread_us) + clock) +
          line("numbers", error_text(row.error, row.bound)) + line("timing", row.key.timing) +
          line("driver", row.driver) + line("tuned", when(row.created)) + line("used", when(row.used));
@@ -121,13 +128,21 @@ std::string evidence_text(const Json& evidence, const Terminal& terminal) {
   return text + reasons_text(evidence, "not_tried", "not tried") + reasons_text(evidence, "pruned", "pruned");
 }
 
+Json whole_json(const cache::KernelRow& row) {
+  Json kernel = kernel_json(row);
+  kernel["source_bytes"] = row.source.size();
+  kernel["ptx_bytes"] = row.ptx.size();
+  kernel["cubin_bytes"] = row.cubin.size();
+  kernel["log"] = row.log;
+  return kernel;
+}
+
+// "kernel": the first; "kernels": all, of a winner that needs several.
 Json shown_json(const Shown& shown) {
-  Json kernel = kernel_json(shown.kernel);
-  kernel["source_bytes"] = shown.kernel.source.size();
-  kernel["ptx_bytes"] = shown.kernel.ptx.size();
-  kernel["cubin_bytes"] = shown.kernel.cubin.size();
-  kernel["log"] = shown.kernel.log;
-  Json json = {{"winner", nullptr}, {"kernel", std::move(kernel)}};
+  Json json = {{"winner", nullptr}, {"kernel", whole_json(shown.kernels.front())}};
+  if (shown.kernels.size() > 1) {
+    for (const cache::KernelRow& row : shown.kernels) json["kernels"].push_back(whole_json(row));
+  }
   if (!shown.winner) return json;
   json["winner"] = winner_json(*shown.winner);
   json["winner"]["evidence"] = evidence_of(*shown.winner);
@@ -135,8 +150,10 @@ Json shown_json(const Shown& shown) {
 }
 
 std::string shown_text(const Shown& shown, const Terminal& terminal) {
-  if (!shown.winner) return kernel_text(shown.kernel);
-  std::string text = winner_text(*shown.winner) + "\n" + kernel_text(shown.kernel);
+  if (!shown.winner) return kernel_text(shown.kernels.front());
+  std::string text = winner_text(*shown.winner);
+  for (const cache::KernelRow& row : shown.kernels) text += "\n" + kernel_text(row);
+  if (is_graph(*shown.winner)) text += "\n" + shown.winner->candidate;
   const std::string evidence = evidence_text(evidence_of(*shown.winner), terminal);
   return evidence.empty() ? text : text + "\n" + evidence;
 }
@@ -145,14 +162,15 @@ int show(const Shared& shared, const Options& options) {
   require_file(shared);
   const auto store = open_cache(shared, cache::Mode::kReadOnly);
   const Shown shown = look_up(*store, options.key);
-  if (options.ptx && shown.kernel.ptx.empty()) {
-    throw Failure("the kernel " + shown.kernel.key + " was made for " + shown.kernel.arch + " and has no PTX");
+  for (const cache::KernelRow& kernel : shown.kernels) {
+    if (options.ptx && kernel.ptx.empty())
+      throw Failure("the kernel " + kernel.key + " was made for " + kernel.arch + " and has no PTX");
+    if (options.source || options.ptx) print(options.source ? kernel.source : kernel.ptx);
   }
-  if (options.source) {
-    print(shown.kernel.source);
-  } else if (options.ptx) {
-    print(shown.kernel.ptx);
-  } else if (shared.json) {
+  if (options.source || options.ptx) {
+    return 0;
+  }
+  if (shared.json) {
     print_json(shown_json(shown));
   } else {
     print(shown_text(shown, Terminal(stdout)));

@@ -7,6 +7,9 @@ q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, he
 anything that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
 first call of a shape searches, compiles, verifies and times; from then on it is a look-up and a launch.
 
+gqa.new_kernel_graph() is for programs of your own: a graph of operators, whose superoptimize() finds the fastest equal
+program.
+
 Never: imports a framework. Threads: everything here may be called from many threads at once.
 """
 
@@ -16,21 +19,36 @@ from typing import Any, Optional
 
 from . import _defaults, _gqa
 from ._call import attend
+from ._dtypes import DType, bfloat16, float16, float32
 from ._errors import GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
 from ._flash import flash_attn_func
 from ._gqa import Array
+from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
+from ._optimized import Optimized
+from ._progress import SearchProgress
 
 __all__ = [
     "Array",
+    "DType",
     "GqaError",
     "GqaMemoryError",
     "GqaTypeError",
     "GqaValueError",
     "Handle",
+    "KernelGraph",
+    "Optimized",
+    "SearchProgress",
     "Status",
+    "Value",
     "attention",
+    "bfloat16",
     "flash_attn_func",
+    "float16",
+    "float32",
+    "graph_from_json",
+    "graph_from_text",
+    "new_kernel_graph",
     "version",
     "warm",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Optional, Tuple
 
 from . import _gqa
+from ._dtypes import float32
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Kind, adopt, not_exported
 
@@ -33,14 +34,14 @@ def attend(
     kind.refuse(q, k, v)
     out_shape, lse_shape = _shapes(q, v)
     result = kind.empty(q, out_shape) if out is None else out
-    lse = kind.empty_float32(q, lse_shape) if return_lse else None
+    lse = kind.empty_of(q, lse_shape, float32) if return_lse else None
     stream = kind.stream(q)
     core_of(kind.device(q)).run(
-        _exported(q, kind, stream, "q"),
-        _exported(k, kind, stream, "k"),
-        _exported(v, kind, stream, "v"),
-        _exported(result, kind, stream, "out"),
-        None if lse is None else _exported(lse, kind, stream, "lse"),
+        exported(q, kind, stream, "q"),
+        exported(k, kind, stream, "k"),
+        exported(v, kind, stream, "v"),
+        exported(result, kind, stream, "out"),
+        None if lse is None else exported(lse, kind, stream, "lse"),
         _scale(scale),
         bool(causal),
         stream,
@@ -71,7 +72,7 @@ def _scale(scale: Optional[float]) -> float:
     return scale
 
 
-def _exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
+def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
     """What _gqa takes for this tensor; kind is the one that leads the call, on its stream."""
     own = KINDS.get(type(tensor))
     if own is None:

@@ -7,14 +7,15 @@ Never: looks at shapes or dtypes; the library does. Threads: any; the table only
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any, Dict, Sequence, Tuple
 
 from . import _gqa
+from ._dtypes import DType
 from ._errors import Status, error_for
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
-_FLOAT = 2  # DLDataTypeCode
 _LEGACY_STREAM = 1  # what the array API calls CUDA's legacy default stream; 0 would be ambiguous there
 
 
@@ -54,10 +55,11 @@ class Kind:
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
         raise NotImplementedError
 
-    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
+    def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
+        """Beside `like`, of a dtype of its own."""
         raise NotImplementedError
 
-    def refuse(self, q: Any, k: Any, v: Any) -> None:
+    def refuse(self, *tensors: Any) -> None:
         """Raises where the framework would expect more of the result than the library gives."""
 
 
@@ -84,16 +86,16 @@ class ForeignKind(Kind):
     def empty(self, like: Foreign, shape: Sequence[int]) -> Any:
         return self._empty(like, shape, like.code, like.bits)
 
-    def empty_float32(self, like: Foreign, shape: Sequence[int]) -> Any:
-        return self._empty(like, shape, _FLOAT, 32)
+    def empty_of(self, like: Foreign, shape: Sequence[int], dtype: DType) -> Any:
+        return self._empty(like, shape, dtype.code, dtype.bits)
 
     def _empty(self, like: Foreign, shape: Sequence[int], code: int, bits: int) -> Any:
         if like.device_type in (_CPU, _PINNED):
             return _gqa.empty(list(shape), code, bits)
         raise error_for(
             Status.ERROR_OPTION,
-            f"q is a {type(like.tensor).__name__} on a CUDA device, and gqa does not know how to make one; "
-            "pass out= without return_lse, or hand the tensors in through torch.from_dlpack or cupy.from_dlpack",
+            f"the first tensor is a {type(like.tensor).__name__} on a CUDA device, and gqa does not know how to make one; "
+            "pass out= (without return_lse), or hand the tensors in through torch.from_dlpack or cupy.from_dlpack",
         )
 
 
@@ -101,7 +103,7 @@ class NumpyKind(Kind):
     """The buffer protocol instead of a capsule: it also takes read-only arrays, and costs less."""
 
     def __init__(self, numpy: Any) -> None:
-        self._empty, self._float32 = numpy.empty, numpy.float32
+        self._numpy, self._empty = numpy, numpy.empty
 
     def device(self, tensor: Any) -> str:
         return "host"
@@ -115,14 +117,30 @@ class NumpyKind(Kind):
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
         return self._empty(shape, like.dtype)
 
-    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
-        return self._empty(shape, self._float32)
+    def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
+        return self._empty(shape, like.dtype if like.dtype.name == dtype.name else _numpy_dtype(self._numpy, dtype))
+
+
+def _numpy_dtype(numpy: Any, dtype: DType) -> Any:
+    """NumPy's own, or its arrays' dtype that the package ml_dtypes makes."""
+    if dtype.name != "bfloat16":
+        return getattr(numpy, dtype.name)
+    try:
+        return importlib.import_module("ml_dtypes").bfloat16
+    except ImportError as cause:
+        raise error_for(
+            Status.ERROR_DTYPE,
+            "the result is bfloat16, which NumPy has only with the package ml_dtypes; install it, or hand in tensors "
+            "of another framework",
+            cause,
+        )
 
 
 class TorchKind(Kind):
     def __init__(self, torch: Any) -> None:
         self.export = torch.utils.dlpack.to_dlpack  # type: ignore[method-assign]
-        self._empty, self._float32 = torch.empty, torch.float32
+        self._empty = torch.empty
+        self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._raw_stream = raw_stream or (lambda index: torch.cuda.current_stream(index).cuda_stream)
@@ -143,14 +161,14 @@ class TorchKind(Kind):
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
         return self._empty(shape, dtype=like.dtype, device=like.device)
 
-    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
-        return self._empty(shape, dtype=self._float32, device=like.device)
+    def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
+        return self._empty(shape, dtype=self._dtypes[dtype.name], device=like.device)
 
-    def refuse(self, q: Any, k: Any, v: Any) -> None:
-        if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in (q, k, v)):
+    def refuse(self, *tensors: Any) -> None:
+        if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors):
             raise error_for(
                 Status.ERROR_OPTION,
-                "q, k or v requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
+                "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
             )
 
 
@@ -168,9 +186,11 @@ class CupyKind(Kind):
         with like.device:
             return self._cupy.empty(shape, like.dtype)
 
-    def empty_float32(self, like: Any, shape: Sequence[int]) -> Any:
+    def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         with like.device:
-            return self._cupy.empty(shape, self._cupy.float32)
+            return self._cupy.empty(
+                shape, like.dtype if like.dtype.name == dtype.name else _numpy_dtype(self._cupy, dtype)
+            )
 
 
 class _CudaNames(Dict[int, str]):

@@ -37,17 +37,12 @@ void log_trampoline(void* user, gqa_log_level level, const char* message) {
 
 }  // namespace
 
-// Dies with the GIL held: by close(), or by the last call that was under way.
-struct Handle::Owner {
-  gqa_handle handle = nullptr;
-  py::object log;
-  ~Owner() {
-    py::gil_scoped_release release;
-    gqa_destroy(handle);
-  }
-};
+HandleOwner::~HandleOwner() {
+  py::gil_scoped_release release;
+  gqa_destroy(handle);
+}
 
-Handle::Handle(HandleOptions options) : owner_(std::make_shared<Owner>()) {
+Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) {
   owner_->log = options.log;
   gqa_options given = {};
   given.size = sizeof(given);
@@ -70,14 +65,14 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<Owner>()) {
   if (status != GQA_OK) raise_last(status);
 }
 
-std::shared_ptr<Handle::Owner> Handle::open() const {
+std::shared_ptr<HandleOwner> Handle::open() const {
   if (owner_ == nullptr) raise(GQA_ERROR_NULL_ARGUMENT, "this gqa.Handle is closed; make a new one");
   return owner_;
 }
 
 void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
                  uintptr_t stream) const {
-  const std::shared_ptr<Owner> owner = open();
+  const std::shared_ptr<HandleOwner> owner = open();
   Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor;
   q_tensor.take(q, "q", false);
   k_tensor.take(k, "k", false);
@@ -100,7 +95,7 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
 }
 
 void Handle::warm(const gqa_shape& shape) const {
-  const std::shared_ptr<Owner> owner = open();
+  const std::shared_ptr<HandleOwner> owner = open();
   gqa_status status;
   {
     py::gil_scoped_release release;
@@ -111,7 +106,8 @@ void Handle::warm(const gqa_shape& shape) const {
 
 void Handle::abandon() {
   if (owner_ == nullptr) return;
-  new std::shared_ptr<Owner>(
+  owner_->abandoned = true;
+  new std::shared_ptr<HandleOwner>(
       owner_);  // on purpose never freed: its destructor would wait for threads that are not here
   owner_.reset();
 }

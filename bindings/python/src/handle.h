@@ -1,7 +1,8 @@
 // handle.h: gqa_handle as a Python object.
 // Owns: the handle's life, the log callback, and letting go of the GIL around every call into the library.
 // Never: chooses a device, allocates outputs or knows a framework (gqa/ does).
-// Threads: any number at once. close() lets calls that are under way finish; the last of them destroys the handle.
+// Threads: any number at once. close() lets calls that are under way finish and
+// programs live; the last of them destroys the handle.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -24,9 +25,18 @@ struct HandleOptions {
   pybind11::object log;
 };
 
+// Dies with the GIL held: by close(), or by the last call or program that needs it.
+struct HandleOwner {
+  gqa_handle handle = nullptr;
+  pybind11::object log;
+  bool abandoned = false;  // of a process that forked: nothing of it works here, and nothing may be destroyed
+  ~HandleOwner();
+};
+
 class Handle {
  public:
   explicit Handle(HandleOptions options);
+  std::shared_ptr<HandleOwner> open() const;  // raises where it is closed
   void run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
            float scale, bool causal, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
@@ -37,9 +47,7 @@ class Handle {
   static void define(pybind11::module_& module);
 
  private:
-  struct Owner;
-  std::shared_ptr<Owner> open() const;
-  std::shared_ptr<Owner> owner_;
+  std::shared_ptr<HandleOwner> owner_;
 };
 
 }  // namespace gqa::python

@@ -121,7 +121,7 @@ r = transpose(o) dims=[0,2,1,3]
 
 TEST(AttentionForm, IsTheProblemThatAProgramWasMadeFrom) {
   for (const char* text : {"b=2,hq=8,hk=2,sq=100,sk=300,d=64,dv=128,dtype=f16,causal", "hq=4,hk=1,sq=3,sk=512,d=128",
-                           "b=3,hq=4,hk=4,sq=65,sk=65,d=80,dtype=f16"}) {
+                           "b=3,hq=4,hk=4,sq=65,sk=65,d=80,dtype=f16", "hq=4,hk=2,sq=9,sk=80,d=64,causal,ktrans"}) {
     const Problem problem = problem_of(text);
     for (const char* candidate :
          {"flash m=64 n=64 warps=4 stages=2 pack=1", "split m=16 n=32 warps=4 stages=2 pack=1 splits=2"}) {

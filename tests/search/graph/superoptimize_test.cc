@@ -5,6 +5,7 @@
 
 #include "search/graph/canonical.h"
 #include "tests/search/graph/search_support.h"
+#include "tests/search/graph/small_graphs.h"
 
 namespace gqa {
 namespace {
@@ -138,77 +139,6 @@ TEST(Superoptimize, FusesRowsWithoutAProduct) {
   EXPECT_TRUE(fuses(result.programs[0].program.graph, {"x", "m"})) << to_text(result.programs[0].program.graph);
 }
 
-// Sizes that tiles do not divide.
-const std::string kSmall[] = {
-    R"(graph 1
-q = input f16[2,40,16]
-k = input f16[2,16,150]
-v = input f16[2,150,24]
-a = matmul(q, k)
-e = exp(a)
-s = sum(e) dim=2
-d = div(e, s)
-o = matmul(d, v)
-)",
-    R"(graph 1
-q = input f32[2,2,4,3,16]
-k = input f32[2,2,1,150,16]
-v = input f32[2,2,1,150,16]
-a = matmul(q, k) tb=1
-s = scale(a) c=0.25
-t = tanh(s)
-c = mask(t) right=0
-p = softmax(c) dim=-1
-o = matmul(p, v)
-)",
-    R"(graph 1
-q = input f32[2,40,16]
-k = input f32[2,150,16]
-v = input f32[2,150,16]
-g = input f32[16]
-n = rms_norm(k, g) eps=1e-05
-a = matmul(q, n) tb=1
-p = softmax(a) dim=-1
-o = matmul(p, v)
-)",
-    R"(graph 1
-x = input f32[20,150]
-g = input f32[150]
-w = input f32[150,70]
-n = rms_norm(x, g) eps=1e-05
-y = matmul(n, w)
-)",
-    R"(graph 1
-x = input f32[20,150]
-w1 = input f32[150,70]
-w3 = input f32[150,70]
-a = matmul(x, w1)
-b = matmul(x, w3)
-s = silu(a)
-y = mul(s, b)
-)",
-    R"(graph 1
-x = input f32[20,150]
-w = input f32[150,70]
-a = input f32[150,4]
-b = input f32[4,70]
-p = matmul(x, w)
-h = matmul(x, a)
-r = matmul(h, b)
-y = add(p, r)
-)",
-    R"(graph 1
-x = input f32[20,150]
-w1 = input f32[150,70]
-w2 = input f32[150,30]
-m = mean(x) dim=1
-a = matmul(x, w1)
-b = matmul(x, w2)
-c = sub(b, m)
-outputs a, c
-)",
-};
-
 class SmallGraphs : public testing::TestWithParam<std::string> {};
 
 TEST_P(SmallGraphs, EveryProgramComputesWhatTheUserWrote) {
@@ -228,16 +158,16 @@ TEST_P(SmallGraphs, EveryProgramComputesWhatTheUserWrote) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Search, SmallGraphs, testing::ValuesIn(kSmall));
+INSTANTIATE_TEST_SUITE_P(Search, SmallGraphs, testing::ValuesIn(programs::kSmall));
 
 TEST(Superoptimize, LargeScoresDoNotOverflowUnderARunningMaximum) {
-  const KernelGraph naive = graph_of(kSmall[0]);
+  const KernelGraph naive = graph_of(programs::kSmall[0]);
   const auto inputs = random_inputs(naive, 3, 30);  // scores of thousands
   const auto any_bad = [](const std::vector<double>& values) {
     return std::any_of(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
   };
   ASSERT_TRUE(any_bad(values_of(naive, inputs)[0]));
-  std::string stable = kSmall[0];
+  std::string stable = programs::kSmall[0];
   const std::string quotient = "e = exp(a)\ns = sum(e) dim=2\nd = div(e, s)";
   stable.replace(stable.find(quotient), quotient.size(), "d = softmax(a) dim=2");
   const auto expected = values_of(graph_of(stable), inputs)[0];

@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import gqa
 
@@ -18,11 +18,15 @@ try:
 except ImportError:
     sys.exit("gqa.bench compares with PyTorch, which is not installed here: pip install torch")
 
-from . import peers, report, timing
+from . import graph_cases, graph_peers, peers, report, shapes, timing
+from .graph_cases import GraphCase
 from .reference import worst_error
-from .shapes import Shape, grid, parse
+from .shapes import Shape
 
 _ROUNDS = 9
+_GRIDS = ("prefill", "decode", "all", "hopper", "sweep", "graph")
+
+Case = Union[Shape, GraphCase]
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -30,19 +34,29 @@ def main(arguments: Optional[List[str]] = None) -> int:
     device = options.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     device = {"cuda": "cuda:0", "host": "cpu"}.get(device, device)
     try:
-        shapes = [parse(text) for text in options.shapes] if options.shapes else grid(options.grid, device)
+        cases = [_parsed(text) for text in options.shapes] if options.shapes else _grid(options.grid, device)
     except ValueError as error:
         _options().error(str(error))
     if device != "cpu" and not torch.cuda.is_available():
         _options().error(f"--device {device}: PyTorch sees no GPU here; use --device cpu")
-    return _run(shapes, device, options)
+    return _run(cases, device, options)
+
+
+def _parsed(text: str) -> Case:
+    return graph_cases.parse(text) if graph_cases.is_graph(text) else shapes.parse(text)
+
+
+def _grid(name: str, device: str) -> List[Case]:
+    return [*graph_cases.grid(device)] if name == "graph" else [*shapes.grid(name, device)]
 
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m gqa.bench", description="gqa beside PyTorch's attention, in one run")
     spec = "such as b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"
-    parser.add_argument("--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}")
-    parser.add_argument("--grid", choices=("prefill", "decode", "all", "hopper", "sweep"), default="all", help="else this grid (all)")
+    graph = "gated_mlp:m=4,k=4096,n=11008,dtype=bf16"
+    parser.add_argument("--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}, or graphs, {graph}")
+    parser.add_argument("--grid", choices=_GRIDS, default="all", help="else this grid (all)")
+    parser.add_argument("--no-compile", action="store_true", help="graphs: leave torch.compile out")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
     parser.add_argument("--json", metavar="FILE", help="also write every sample there")
     parser.add_argument("--rounds", type=_positive, default=_ROUNDS, help=f"rounds to time ({_ROUNDS})")
@@ -60,7 +74,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _run(shapes: List[Shape], device: str, options: argparse.Namespace) -> int:
+def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     torch.set_num_threads(options.threads)
     name = "host" if device == "cpu" else device
     threads = options.threads if device == "cpu" else None
@@ -69,14 +83,21 @@ def _run(shapes: List[Shape], device: str, options: argparse.Namespace) -> int:
         name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
     )
     others, absent = peers.contestants(device)
+    attention = [peers.gqa_peer(handle)] + others
     machine = _machine(device, options)
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
-    if absent:
+    if absent and any(isinstance(case, Shape) for case in cases):
         print(f"not installed here: {', '.join(absent)}")
     results = []
     with torch.no_grad():
-        for shape in shapes:
-            results.append(_measure(shape, device, [peers.gqa_peer(handle)] + others, options.rounds))
+        for case in cases:
+            if isinstance(case, GraphCase):
+                rivals = graph_peers.contestants(case, device, handle, not options.no_compile)
+                results.append(_measure(case, device, rivals, options.rounds))
+            else:
+                results.append(
+                    _measure(case, device, [(peer.name, peer.prepare) for peer in attention], options.rounds)
+                )
             print(report.summary(results[-1]), flush=True)
             while models:
                 print(f"  {models.pop(0)}", flush=True)
@@ -106,19 +127,23 @@ def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
     return {"device": torch.cuda.get_device_name(device), "cudnn": torch.backends.cudnn.version(), **facts}
 
 
-def _measure(shape: Shape, device: str, contestants: List[peers.Peer], rounds: int) -> report.Result:
-    sets = timing.sets_needed(shape.bytes(), device)
-    inputs = [peers.make_inputs(shape, device, seed) for seed in range(sets)]
-    result = report.Result(shape, sets)
+def _measure(case: Any, device: str, contestants: List[Tuple[str, Callable[..., Any]]], rounds: int) -> report.Result:
+    is_graph = isinstance(case, GraphCase)
+    make_inputs, error_of = (
+        (graph_peers.make_inputs, graph_peers.worst_error) if is_graph else (peers.make_inputs, worst_error)
+    )
+    sets = timing.sets_needed(case.bytes(), device)
+    inputs: List[Any] = [make_inputs(case, device, seed) for seed in range(sets)]
+    result = report.Result(case, sets)
     replays = {}
-    for peer in contestants:
+    for name, prepare in contestants:
         try:
-            calls = [peer.prepare(shape, each) for each in inputs]
-            result.errors[peer.name] = worst_error(shape, inputs[0], calls[0]())
-            replays[peer.name] = timing.replay_of(calls, device)
+            calls = [prepare(case, each) for each in inputs]
+            result.errors[name] = error_of(case, inputs[0], calls[0]())
+            replays[name] = timing.replay_of(calls, device)
         except Exception as error:  # whatever a library raises: it is named and not timed
-            result.errors.pop(peer.name, None)
-            result.failures[peer.name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            result.errors.pop(name, None)
+            result.failures[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     result.times = timing.rounds(replays, rounds) if replays else {}
     return result
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
+from .graph_cases import GraphCase
 from .shapes import Shape
 
 
@@ -16,7 +17,7 @@ from .shapes import Shape
 class Result:
     """One shape: each contestant's microseconds, a number a round, its error, or why it did not run."""
 
-    shape: Shape
+    shape: Union[Shape, GraphCase]
     sets: int
     times: Dict[str, List[float]] = field(default_factory=dict)
     errors: Dict[str, float] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Result:
         return median(theirs / ours for theirs, ours in zip(self.times[name], self.times["gqa"]))
 
     def best_peer(self) -> Optional[str]:
-        peers = [name for name in self.times if name != "gqa"]
+        peers = [name for name in self.times if not name.startswith("gqa")]  # gqa.attention is none
         return min(peers, key=self.us) if peers and "gqa" in self.times else None
 
     def as_json(self) -> Dict[str, Any]:

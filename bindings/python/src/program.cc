@@ -1,0 +1,151 @@
+// program.cc: programs. See program.h.
+// Threads: entered with the GIL held; it is let go of around the search and around each run.
+#include "program.h"
+
+#include <exception>
+
+#include "borrow.h"
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace gqa::python {
+
+namespace {
+
+// What the library tells on the way, for a Python callable. Its first exception, a KeyboardInterrupt among them, is
+// kept and raised once the search has returned: none may pass through C.
+struct Progress {
+  py::object call;
+  std::exception_ptr thrown;
+
+  static void tell(void* user, const gqa_search_progress* at) {
+    auto* self = static_cast<Progress*>(user);
+    py::gil_scoped_acquire gil;
+    if (self->thrown) return;
+    try {
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (self->call.is_none()) return;
+      py::dict told;
+      told["phase"] = at->phase;
+      told["explored"] = at->explored;
+      told["pruned"] = at->pruned;
+      told["proved"] = at->proved;
+      told["kernels"] = at->kernels;
+      told["compiled"] = at->compiled;
+      told["programs"] = at->programs;
+      told["verified"] = at->verified;
+      told["timed"] = at->timed;
+      told["best_us"] = at->best_us;
+      told["seconds"] = at->seconds;
+      self->call(told);
+    } catch (...) {
+      self->thrown = std::current_exception();
+    }
+  }
+};
+
+using Describe = gqa_status (*)(gqa_program, int, int*, int64_t*, DLDataType*);
+
+py::list described_all(gqa_program program, int count, Describe describe) {
+  py::list found;
+  for (int i = 0; i < count; ++i) {
+    int rank = 0;
+    int64_t dims[8] = {};
+    DLDataType dtype = {};
+    if (gqa_status status = describe(program, i, &rank, dims, &dtype); status != GQA_OK) raise_last(status);
+    found.append(described(rank, dims, dtype));
+  }
+  return found;
+}
+
+// Tensors for the time of one call.
+class BorrowedAll {
+ public:
+  BorrowedAll(const std::vector<py::object>& sources, const char* what, bool writable)
+      : tensors_(std::make_unique<Borrowed[]>(sources.size())) {
+    for (size_t i = 0; i < sources.size(); ++i) {
+      tensors_[i].take(sources[i], (what + std::to_string(i)).c_str(), writable);
+      addresses_.push_back(tensors_[i].tensor());
+    }
+  }
+  const DLTensor* const* data() const { return addresses_.data(); }
+  int size() const { return static_cast<int>(addresses_.size()); }
+
+ private:
+  std::unique_ptr<Borrowed[]> tensors_;
+  std::vector<const DLTensor*> addresses_;
+};
+
+}  // namespace
+
+Program::Program(const Graph& graph, const Handle& handle, SearchOptions options) : owner_(handle.open()) {
+  Progress progress = {options.progress, nullptr};
+  gqa_search_options given = {};
+  given.size = sizeof(given);
+  given.config = options.config ? options.config->c_str() : nullptr;
+  given.budget = options.budget;
+  given.seed = options.seed;
+  given.progress = Progress::tell;
+  given.progress_user = &progress;
+  gqa_status status;
+  {
+    py::gil_scoped_release release;
+    status = gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_);
+  }
+  if (progress.thrown) {
+    gqa_program_destroy(program_);
+    std::rethrow_exception(progress.thrown);
+  }
+  if (status != GQA_OK) raise_last(status);
+}
+
+Program::~Program() {
+  if (owner_ == nullptr || owner_->abandoned) return;
+  py::gil_scoped_release release;
+  gqa_program_destroy(program_);
+}
+
+gqa_program Program::get() const {
+  if (owner_->abandoned)
+    raise(GQA_ERROR_OPTION, "this program was made before the process forked; superoptimize the graph again here");
+  return program_;
+}
+
+void Program::run(const std::vector<py::object>& inputs, const std::vector<py::object>& outputs,
+                  uintptr_t stream) const {
+  const gqa_program program = get();
+  const BorrowedAll in(inputs, "input ", false), out(outputs, "output ", true);
+  gqa_status status;
+  {
+    py::gil_scoped_release release;
+    status = gqa_program_run(program, in.data(), in.size(), out.data(), out.size(), reinterpret_cast<void*>(stream));
+  }
+  if (status != GQA_OK) raise_last(status);
+}
+
+void Program::define(py::module_& module) {
+  const auto make = [](const Graph& graph, const Handle& handle, std::optional<std::string> config, double budget,
+                       uint64_t seed, py::object progress) {
+    return std::make_unique<Program>(graph, handle,
+                                     SearchOptions{std::move(config), budget, seed, std::move(progress)});
+  };
+  py::class_<Program>(module, "Program", "A gqa_program. Use KernelGraph.superoptimize, which makes one.")
+      .def(py::init(make), py::kw_only(), py::arg("graph"), py::arg("handle"), py::arg("config"), py::arg("budget"),
+           py::arg("seed"), py::arg("progress"))
+      .def("run", &Program::run, py::arg("inputs"), py::arg("outputs"), py::arg("stream"))
+      .def("inputs",
+           [](const Program& self) {
+             return described_all(self.get(), gqa_program_inputs(self.get()), gqa_program_describe_input);
+           })
+      .def("outputs",
+           [](const Program& self) {
+             return described_all(self.get(), gqa_program_outputs(self.get()), gqa_program_describe_output);
+           })
+      .def("explain", [](const Program& self) { return text_of(gqa_program_explain(self.get())); })
+      .def("text", [](const Program& self) { return text_of(gqa_program_text(self.get())); })
+      .def("dot", [](const Program& self) { return text_of(gqa_program_dot(self.get())); })
+      .def("from_cache", [](const Program& self) { return gqa_program_from_cache(self.get()) == 1; });
+}
+
+}  // namespace gqa::python

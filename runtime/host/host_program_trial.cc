@@ -1,0 +1,73 @@
+// host_program_trial.cc: see host_program_trial.h.
+#include "runtime/host/host_program_trial.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace gqa {
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+
+}  // namespace
+
+Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, std::unique_ptr<ProgramTrial>* trial) {
+  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph));
+  if (Status status = make_reference(graph, kSeed, &made->reference_); !status.ok()) return status;
+  made->rotate_inputs(rotated_sets(graph, spec.l2_bytes));
+  made->allocate_outputs();
+  *trial = std::move(made);
+  return {};
+}
+
+void HostProgramTrial::rotate_inputs(int sets) {
+  std::uint64_t seed = kSeed;
+  for (int set = 1; set < sets; ++set) {
+    std::vector<TensorBytes>& inputs = rotated_.emplace_back();
+    for (const int input : graph_.inputs()) {
+      const TensorSpec& spec = graph_.spec(input);
+      inputs.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
+      fill_input(spec, ++seed, reference_.magnitude, inputs.back().data());
+    }
+  }
+}
+
+void HostProgramTrial::allocate_outputs() {
+  for (const int output : graph_.outputs()) {
+    guarded_.emplace_back(static_cast<std::size_t>(guarded_bytes(graph_.spec(output))), std::byte{kPoison});
+    outputs_.push_back(guarded_.back().data() + kGuardBytes);
+  }
+}
+
+ProgramCall HostProgramTrial::call(std::size_t set) {
+  inputs_.clear();
+  for (const TensorBytes& bytes : set == 0 ? reference_.inputs : rotated_[set - 1]) inputs_.push_back(bytes.data());
+  return {inputs_.data(), outputs_.data(), nullptr};
+}
+
+Verdict HostProgramTrial::verify(const LoadedProgram& program) {
+  std::vector<OutputBytes> outputs;
+  for (TensorBytes& bytes : guarded_) {
+    std::fill(bytes.begin(), bytes.end(), std::byte{kPoison});
+    outputs.push_back({bytes.data()});
+  }
+  if (Status status = program.launch(call(0)); !status.ok()) {
+    Verdict verdict;
+    verdict.reason = status.message();
+    return verdict;
+  }
+  return judge(graph_, reference_, outputs);
+}
+
+Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
+  for (int i = 0; i < samples; ++i) {
+    const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
+    const auto begin = std::chrono::steady_clock::now();
+    if (Status status = program.launch(run); !status.ok()) return status;
+    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
+    microseconds->push_back(passed.count());
+  }
+  return {};
+}
+
+}  // namespace gqa

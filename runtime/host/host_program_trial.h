@@ -1,0 +1,38 @@
+// host_program_trial.h: a user's graph on the CPU: inputs, reference, verification and clocks.
+// Owns: rotated random inputs, guarded outputs, the graph's reference.
+// Never: judges; program_reference.h does.
+// Threads: belongs to one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/program.h"
+#include "runtime/program_reference.h"
+
+namespace gqa {
+
+class HostProgramTrial final : public ProgramTrial {
+ public:
+  static Status make(const KernelGraph& graph, const DeviceSpec& spec, std::unique_ptr<ProgramTrial>* trial);
+
+  Verdict verify(const LoadedProgram& program) override;
+  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
+
+ private:
+  explicit HostProgramTrial(const KernelGraph& graph) : graph_(graph) {}
+  void rotate_inputs(int sets);
+  void allocate_outputs();
+  // A run on the given set's inputs; what it points to is the trial's, until the next call.
+  ProgramCall call(std::size_t set);
+
+  const KernelGraph graph_;
+  ProgramReference reference_;
+  std::vector<std::vector<TensorBytes>> rotated_;  // further sets of inputs
+  std::vector<TensorBytes> guarded_;               // an output each
+  std::vector<const void*> inputs_;
+  std::vector<void*> outputs_;
+  std::size_t next_set_ = 0;
+};
+
+}  // namespace gqa

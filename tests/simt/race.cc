@@ -1,0 +1,75 @@
+// race.cc: see race.h.
+#include "tests/simt/race.h"
+
+#include <algorithm>
+
+namespace gqa::simt {
+namespace {
+
+// Is what happened at `before` sure to be over for the thread of `now`?
+bool ordered(const Moment& before, const Moment& now) {
+  if (before.thread < 0 || before.thread == now.thread || before.block_barriers < now.block_barriers) return true;
+  return before.thread / 32 == now.thread / 32 && before.warp_barriers < now.warp_barriers;
+}
+
+std::string to_text(const Moment& moment) {
+  const std::string file = moment.place.file;
+  return "thread " + std::to_string(moment.thread) + " (at or after " + file.substr(file.rfind('/') + 1) + ":" +
+         std::to_string(moment.place.line) + ")";
+}
+
+std::string race(std::size_t offset, const char* what, const Moment& other) {
+  return "race: bytes " + std::to_string(offset) + " and on of shared memory are " + what + " " + to_text(other) +
+         " without a barrier between";
+}
+
+}  // namespace
+
+template <typename Visit>
+std::string RaceDetector::each(std::size_t offset, std::size_t bytes, Visit visit) {
+  const std::size_t end = std::min((offset + bytes + 1) / 2, cells_.size());
+  for (std::size_t at = offset / 2; at < end; ++at)
+    if (std::string text = visit(cells_[at], 2 * at); !text.empty()) return text;
+  return {};
+}
+
+std::string RaceDetector::read(std::size_t offset, std::size_t bytes, const Moment& now, bool of_warp) {
+  return each(offset, bytes, [&](Cell& cell, std::size_t at) -> std::string {
+    if (cell.in_flight) return race(at, "read while a copy writes them, by", cell.written);
+    if (!ordered(cell.written, now)) return race(at, "read, and written by", cell.written);
+    if (cell.reads[0].thread != now.thread)
+      cell.reads[cell.reads[0].thread / 32 == now.thread / 32 ? 1 : 2] = cell.reads[0];
+    cell.reads[0] = now;
+    if (of_warp) cell.reads[0].warp_barriers = 0;
+    return {};
+  });
+}
+
+std::string RaceDetector::write(std::size_t offset, std::size_t bytes, const Moment& now) {
+  return each(offset, bytes, [&](Cell& cell, std::size_t at) -> std::string {
+    if (cell.in_flight) return race(at, "written while a copy writes them, by", cell.written);
+    if (!ordered(cell.written, now)) return race(at, "written, and written by", cell.written);
+    for (const Moment& read : cell.reads)
+      if (!ordered(read, now)) return race(at, "written, and read by", read);
+    cell = {now, {}, false};
+    return {};
+  });
+}
+
+std::string RaceDetector::issue_copy(std::size_t offset, std::size_t bytes, const Moment& now) {
+  std::string text = write(offset, bytes, now);
+  each(offset, bytes, [](Cell& cell, std::size_t) {
+    cell.in_flight = true;
+    return std::string();
+  });
+  return text;
+}
+
+void RaceDetector::land_copy(std::size_t offset, std::size_t bytes, const Moment& now) {
+  each(offset, bytes, [&](Cell& cell, std::size_t) {
+    cell = {now, {}, false};
+    return std::string();
+  });
+}
+
+}  // namespace gqa::simt
