@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
 #include "search/graph/superoptimize.h"
+#include "tests/runtime/quiet_driver.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {
@@ -25,23 +25,7 @@ std::vector<std::size_t> pointers;  // that each kernel of the program takes
 int allocations = 0;
 
 Driver recording_driver() {
-  Driver d;
-  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
-    *context = nullptr;
-    return CUDA_SUCCESS;
-  };
-  d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
-  d.cuCtxGetCurrent = [](CUcontext* context) {
-    *context = nullptr;
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleLoadData = [](CUmodule* module, const void*) {
-    *module = reinterpret_cast<CUmodule>(1);
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
-  d.cuModuleGetFunction = [](CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; };
-  d.cuFuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
+  Driver d = test::quiet_driver();
   d.cuLaunchKernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                         unsigned shared_memory, CUstream stream, void** arguments, void**) {
     Launch& launch = launches.emplace_back();
@@ -58,20 +42,6 @@ Driver recording_driver() {
     *address = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
     return CUDA_SUCCESS;
   };
-  d.cuMemFree = [](CUdeviceptr address) {
-    std::free(reinterpret_cast<void*>(address));
-    return CUDA_SUCCESS;
-  };
-  d.cuMemsetD32Async = [](CUdeviceptr address, unsigned value, std::size_t count, CUstream) {
-    std::fill_n(reinterpret_cast<unsigned*>(address), count, value);
-    return CUDA_SUCCESS;
-  };
-  d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                std::size_t*) {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-  };
-  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   return d;
 }
 
