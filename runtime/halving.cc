@@ -144,6 +144,16 @@ class Racing {
 
 }  // namespace
 
+Standing standing(const std::vector<Runner>& runners) {
+  Standing now;
+  for (const Runner& runner : runners) {
+    if (runner.failed || runner.samples.empty()) continue;
+    ++now.timed;
+    if (now.best_us == 0 || runner.summary.median < now.best_us) now.best_us = runner.summary.median;
+  }
+  return now;
+}
+
 int race(const Race& race, std::vector<Runner>* runners) { return Racing(race, runners).winner(); }
 
 }  // namespace gqa

@@ -31,6 +31,13 @@ struct Race {
   std::function<void()> progress;  // after every turn; may be empty
 };
 
+// How a race stands, for progress: those with samples that did not fail, and the lowest median; 0: none yet.
+struct Standing {
+  int timed = 0;
+  double best_us = 0;
+};
+Standing standing(const std::vector<Runner>& runners);
+
 // Index of the winner, or -1 if every runner failed. Every runner that does not fail gets a sample unless time runs
 // out; the first gets one even then.
 int race(const Race& race, std::vector<Runner>* runners);

@@ -241,13 +241,9 @@ class Miss {
   }
 
   void report_timing(const std::vector<Runner>& runners) {
-    shown_.timed = 0;
-    shown_.best_us = 0;
-    for (const Runner& runner : runners) {
-      if (runner.failed || runner.samples.empty()) continue;
-      ++shown_.timed;
-      if (shown_.best_us == 0 || runner.summary.median < shown_.best_us) shown_.best_us = runner.summary.median;
-    }
+    const Standing now = standing(runners);
+    shown_.timed = now.timed;
+    shown_.best_us = now.best_us;
     report(TunePhase::kTime);
   }
 

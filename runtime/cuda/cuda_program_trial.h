@@ -1,15 +1,14 @@
 // cuda_program_trial.h: a user's graph on a GPU: inputs, reference, verification and clocks.
-// Owns: the reference's inputs, as often as rotation needs, poisoned and guarded outputs, a stream, and a graph of
-// launches for each program that is timed. Never: touches the users' streams or memory, or judges
-// (program_reference.h). Threads: belongs to one thread.
+// Owns: the reference's inputs, as often as rotation needs, poisoned and guarded outputs, a stream. Never: touches the
+// users' streams or memory, or judges (program_reference.h). Threads: belongs to one thread.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "runtime/cuda/checker.h"
 #include "runtime/cuda/cuda_program.h"
+#include "runtime/cuda/trial_stream.h"
 #include "runtime/program_reference.h"
 
 namespace gqa {
@@ -30,10 +29,7 @@ class CudaProgramTrial : public ProgramTrial {
   Status allocate(const DeviceSpec& spec);
   Status upload(int set);
   Status run(const CudaProgram& program, std::vector<TensorBytes>* outputs);
-  Status capture(const CudaProgram& program, CUgraphExec* graph);
   Status launch(const CudaProgram& program, int set);
-  Status read(const DeviceMemory& from, void* to, std::size_t bytes);
-  Status wait();
   const Driver& driver() const { return shared_->context.driver(); }
 
   std::shared_ptr<CudaShared> shared_;
@@ -45,10 +41,8 @@ class CudaProgramTrial : public ProgramTrial {
   std::vector<std::vector<DeviceMemory>> inputs_;  // by set
   std::vector<DeviceMemory> outputs_;              // between guards
   DeviceMemory clocks_;
-  CUstream stream_ = nullptr;
-  CUevent begin_ = nullptr, end_ = nullptr;
-  std::map<std::uint64_t, CUgraphExec> graphs_;  // by CudaProgram::id
-  int launches_ = 1;                             // a graph
+  TrialStream stream_;
+  int launches_ = 1;  // a graph
 };
 
 }  // namespace gqa

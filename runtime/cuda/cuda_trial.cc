@@ -2,10 +2,8 @@
 #include "runtime/cuda/cuda_trial.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <thread>
 
 #include "runtime/verify.h"
 
@@ -13,7 +11,6 @@ namespace gqa {
 namespace {
 
 constexpr std::int64_t kMaxInputBytes = 6LL << 30;
-constexpr double kMaxSeconds = 20;                  // a verification launch that is not done by then hangs
 constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
 constexpr int kMaxSets = 32;
 
@@ -30,7 +27,8 @@ CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const C
       checker_(std::move(checker)),
       guarded_(shared_->context.driver()),
       workspaces_(shared_->context.driver()),
-      layout_(problem) {}
+      layout_(problem),
+      stream_(shared_->context.driver(), "kernel") {}
 
 Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
                        const DeviceSpec& spec, const Problem& problem, std::unique_ptr<Trial>* trial) {
@@ -47,12 +45,7 @@ Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const
 
 CudaTrial::~CudaTrial() {
   const Current current(shared_->context);
-  if (stream_ != nullptr) driver().cuStreamSynchronize(stream_);
-  for (const auto& [id, graph] : graphs_)
-    if (graph != nullptr) driver().cuGraphExecDestroy(graph);
-  if (begin_ != nullptr) driver().cuEventDestroy(begin_);
-  if (end_ != nullptr) driver().cuEventDestroy(end_);
-  if (stream_ != nullptr) driver().cuStreamDestroy(stream_);
+  stream_.close();
   q_ = {};
   k_ = {};
   v_ = {};
@@ -72,17 +65,12 @@ Status CudaTrial::choose_sets(const DeviceSpec& spec) {
   const std::int64_t room = std::min(kMaxInputBytes, static_cast<std::int64_t>(free_bytes / 2));
   const std::int64_t wanted = 3 * spec.l2_bytes / set_bytes + 1;
   sets_ = static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room / set_bytes), 1, kMaxSets));
-  // Enough launches a graph that its own start does not show.
-  const double guess_us = std::max(2.0, flops(layout_.problem) / spec.tensor_flops * 1e6);
-  launches_ = std::max(sets_, static_cast<int>(std::clamp(400.0 / guess_us, 1.0, 32.0)));
+  launches_ = TrialStream::launches_a_graph(flops(layout_.problem) / spec.tensor_flops * 1e6, sets_);
   return {};
 }
 
 Status CudaTrial::allocate(const DeviceSpec& spec) {
-  if (const CUresult r = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING); r != CUDA_SUCCESS)
-    return driver().error("cuStreamCreate", r);
-  driver().cuEventCreate(&begin_, CU_EVENT_DEFAULT);
-  driver().cuEventCreate(&end_, CU_EVENT_DEFAULT);
+  if (Status s = stream_.open(); !s.ok()) return s;
   if (Status s = choose_sets(spec); !s.ok()) return s;
   const struct {
     DeviceMemory* memory;
@@ -93,8 +81,8 @@ Status CudaTrial::allocate(const DeviceSpec& spec) {
     const std::int64_t count = layout_.input_slab(input.count, sets_);
     if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
       return s;
-    if (Status s =
-            checker_->fill(stream_, input.memory->address(), count, seed++, layout_.problem.dtype == DType::kBF16);
+    if (Status s = checker_->fill(stream_.get(), input.memory->address(), count, seed++,
+                                  layout_.problem.dtype == DType::kBF16);
         !s.ok())
       return s;
   }
@@ -112,7 +100,7 @@ Status CudaTrial::allocate_outputs() {
 Call CudaTrial::call(const Problem& problem, int set) const {
   using Bits = std::uint16_t;
   Call c = layout_.call({q_.as<Bits>(), k_.as<Bits>(), v_.as<Bits>(), out_.as<Bits>(), lse_.as<float>()}, problem, set);
-  c.stream = stream_;
+  c.stream = stream_.get();
   return c;
 }
 
@@ -140,39 +128,17 @@ Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok())
     return s;
   if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
-  driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_);
-  driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_);
+  driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_.get());
+  driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
   const AttentionParams params = params_of(call(problem, 0), Candidate());
-  if (Status s = checker_->reference(stream_, params, check_params(*variant), variant->rows); !s.ok()) return s;
-  return read(result_.address(), &variant->yardstick, sizeof(CheckResult));
-}
-
-// Polls instead of blocking, so that a kernel that never ends is noticed.
-Status CudaTrial::wait() {
-  driver().cuEventRecord(end_, stream_);
-  const auto begin = std::chrono::steady_clock::now();
-  for (int polls = 0;; ++polls) {
-    const CUresult result = driver().cuEventQuery(end_);
-    if (result == CUDA_SUCCESS) return {};
-    if (result != CUDA_ERROR_NOT_READY) return driver().error("the kernel failed", result);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    if (passed.count() > kMaxSeconds)
-      return {Code::kDeviceFailed, "did not finish within " + std::to_string(static_cast<int>(kMaxSeconds)) + " s"};
-    if (polls > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-}
-
-Status CudaTrial::read(CUdeviceptr from, void* to, std::size_t bytes) {
-  if (Status s = wait(); !s.ok()) return s;
-  if (const CUresult r = driver().cuMemcpyDtoHAsync(to, from, bytes, stream_); r != CUDA_SUCCESS)
-    return driver().error("cuMemcpyDtoHAsync", r);
-  return wait();
+  if (Status s = checker_->reference(stream_.get(), params, check_params(*variant), variant->rows); !s.ok()) return s;
+  return stream_.read(result_.address(), &variant->yardstick, sizeof(CheckResult));
 }
 
 Status CudaTrial::poison() {
-  const CUresult out = driver().cuMemsetD8Async(out_.address(), 0xff, out_.bytes(), stream_);
-  const CUresult lse = driver().cuMemsetD8Async(lse_.address(), 0xff, lse_.bytes(), stream_);
-  const CUresult result = driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_);
+  const CUresult out = driver().cuMemsetD8Async(out_.address(), 0xff, out_.bytes(), stream_.get());
+  const CUresult lse = driver().cuMemsetD8Async(lse_.address(), 0xff, lse_.bytes(), stream_.get());
+  const CUresult result = driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
   return driver().error("cuMemsetD8Async", out != CUDA_SUCCESS ? out : lse != CUDA_SUCCESS ? lse : result);
 }
 
@@ -188,7 +154,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   scan.rows = problem.q_len;
   scan.row_extent = full.out_strides.row;
   scan.bf16 = problem.dtype == DType::kBF16;
-  if (Status s = checker_->scan(stream_, scan); !s.ok()) return s;
+  if (Status s = checker_->scan(stream_.get(), scan); !s.ok()) return s;
   scan.slab = lse_.as<void>();
   scan.count = static_cast<long long>(lse_.bytes() / 4);
   scan.first = TrialLayout::kGuard;
@@ -196,7 +162,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   scan.row_extent = full.lse_head_stride;
   scan.rows_inner = 1;
   scan.wide = 1;
-  return checker_->scan(stream_, scan);
+  return checker_->scan(stream_.get(), scan);
 }
 
 Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
@@ -205,14 +171,15 @@ Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant
   const LaunchPlan needed = plan(c.problem, kernel.candidate());
   Workspace workspace;
   if (Status s = poison(); !s.ok()) return s;
-  if (Status s = guarded_.prepare(stream_, needed, &workspace); !s.ok()) return s;
+  if (Status s = guarded_.prepare(stream_.get(), needed, &workspace); !s.ok()) return s;
   if (Status s = kernel.launch(c, needed, workspace); !s.ok()) return s;
-  if (Status s = wait(); !s.ok()) return s;
-  if (Status s = guarded_.inspect(stream_, damaged); !s.ok()) return s;
+  if (Status s = stream_.wait(); !s.ok()) return s;
+  if (Status s = guarded_.inspect(stream_.get(), damaged); !s.ok()) return s;
   if (Status s = scan_outputs(variant.problem); !s.ok()) return s;
-  if (Status s = checker_->compare(stream_, params_of(c, Candidate()), check_params(variant), variant.rows); !s.ok())
+  if (Status s = checker_->compare(stream_.get(), params_of(c, Candidate()), check_params(variant), variant.rows);
+      !s.ok())
     return s;
-  return read(result_.address(), result, sizeof *result);
+  return stream_.read(result_.address(), result, sizeof *result);
 }
 
 Verdict CudaTrial::verify(const Kernel& kernel) {
@@ -245,55 +212,21 @@ Verdict CudaTrial::verify(const Kernel& kernel) {
   return verdict;
 }
 
-Status CudaTrial::capture(const CudaKernel& kernel, CUgraphExec* graph) {
-  const Driver& d = driver();
-  CUgraph captured = nullptr;
-  const LaunchPlan needed = plan(layout_.problem, kernel.candidate());
-  Workspace workspace;
-  if (needed.needs_workspace())
-    if (Status s = workspaces_.take(stream_, needed, &workspace); !s.ok()) return s;
-  if (const CUresult r = d.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); r != CUDA_SUCCESS)
-    return d.error("cuStreamBeginCapture", r);
-  Status launched;
-  for (int i = 0; i < launches_ && launched.ok(); ++i)
-    launched = kernel.launch(call(layout_.problem, i % sets_), needed, workspace);
-  const CUresult ended = d.cuStreamEndCapture(stream_, &captured);
-  if (!launched.ok()) return launched;
-  if (ended != CUDA_SUCCESS) return d.error("cuStreamEndCapture", ended);
-  const CUresult made = d.cuGraphInstantiate(graph, captured, 0);
-  d.cuGraphDestroy(captured);
-  return made == CUDA_SUCCESS ? Status() : d.error("cuGraphInstantiate", made);
-}
-
 Status CudaTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
   const Current current(shared_->context);
-  const Driver& d = driver();
   const auto& cuda_kernel = static_cast<const CudaKernel&>(kernel);
-  CUgraphExec& graph = graphs_[cuda_kernel.id()];
-  if (graph == nullptr) {
-    if (Status s = capture(cuda_kernel, &graph); !s.ok()) return s;
-    d.cuGraphLaunch(graph, stream_);  // warms up
-  }
-  for (int i = 0; i < samples; ++i) {
-    d.cuEventRecord(begin_, stream_);
-    const CUresult launched = d.cuGraphLaunch(graph, stream_);
-    if (launched != CUDA_SUCCESS) return d.error("cuGraphLaunch", launched);
-    if (Status s = wait(); !s.ok()) return s;
-    float milliseconds = 0;
-    if (const CUresult r = d.cuEventElapsedTime(&milliseconds, begin_, end_); r != CUDA_SUCCESS)
-      return d.error("cuEventElapsedTime", r);
-    microseconds->push_back(1e3 * milliseconds / launches_);
-  }
-  return {};
+  const LaunchPlan needed = plan(layout_.problem, cuda_kernel.candidate());
+  Workspace workspace;
+  if (needed.needs_workspace())
+    if (Status s = workspaces_.take(stream_.get(), needed, &workspace); !s.ok()) return s;
+  const auto launch = [&](int i) { return cuda_kernel.launch(call(layout_.problem, i % sets_), needed, workspace); };
+  return stream_.time(cuda_kernel.id(), launches_, launch, samples, microseconds);
 }
 
 double CudaTrial::clock_mhz() {
   const Current current(shared_->context);
-  unsigned long long counts[2] = {0, 0};
-  static_assert(sizeof counts <= sizeof(CheckResult), "the result's memory is lent to the clock");
-  if (!checker_->clock(stream_, result_.address()).ok()) return 0;
-  if (!read(result_.address(), counts, sizeof counts).ok() || counts[1] == 0) return 0;
-  return 1e3 * static_cast<double>(counts[0]) / static_cast<double>(counts[1]);
+  static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
+  return stream_.clock_mhz(*checker_, result_.address());
 }
 
 }  // namespace gqa

@@ -1,16 +1,16 @@
 // cuda_trial.h: one problem on a GPU: inputs, reference, verification and clocks.
 // Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output and workspace, the naive
-// reference of the rows checked, a stream, and a graph of launches for each kernel that is timed. Never: touches the
+// reference of the rows checked, a stream. Never: touches the
 // users' streams or workspaces. Threads: belongs to one thread.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "runtime/cuda/checker.h"
 #include "runtime/cuda/cuda_kernel.h"
 #include "runtime/cuda/guarded_workspace.h"
+#include "runtime/cuda/trial_stream.h"
 #include "runtime/device.h"
 #include "runtime/trial_layout.h"
 
@@ -47,9 +47,6 @@ class CudaTrial : public Trial {
   Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
   Status poison();
   Status scan_outputs(const Problem& problem) const;
-  Status read(CUdeviceptr from, void* to, std::size_t bytes);
-  Status wait();
-  Status capture(const CudaKernel& kernel, CUgraphExec* graph);
   Call call(const Problem& problem, int set) const;
   CheckParams check_params(const Variant& variant) const;
   const Driver& driver() const { return shared_->context.driver(); }
@@ -62,10 +59,8 @@ class CudaTrial : public Trial {
   int sets_ = 1;
   DeviceMemory q_, k_, v_, out_, lse_, result_;
   std::vector<Variant> variants_;
-  CUstream stream_ = nullptr;
-  CUevent begin_ = nullptr, end_ = nullptr;
-  std::map<std::uint64_t, CUgraphExec> graphs_;  // by CudaKernel::id
-  int launches_ = 1;                             // a graph
+  TrialStream stream_;
+  int launches_ = 1;  // a graph
 };
 
 }  // namespace gqa

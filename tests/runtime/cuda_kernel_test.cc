@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "jit/device/tensor_maps.h"
+#include "tests/runtime/quiet_driver.h"
 
 namespace gqa {
 namespace {
@@ -59,43 +59,9 @@ CUresult record_map(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void
 }
 
 Driver recording_driver() {
-  Driver d;
-  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
-    *context = nullptr;
-    return CUDA_SUCCESS;
-  };
-  d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
-  d.cuCtxGetCurrent = [](CUcontext* context) {
-    *context = nullptr;
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleLoadData = [](CUmodule* module, const void*) {
-    *module = reinterpret_cast<CUmodule>(1);
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
-  d.cuModuleGetFunction = [](CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; };
-  d.cuFuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
+  Driver d = test::quiet_driver();
   d.cuLaunchKernel = record_launch;
   d.cuTensorMapEncodeTiled = record_map;
-  d.cuMemAlloc = [](CUdeviceptr* address, std::size_t bytes) {
-    *address = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
-    return CUDA_SUCCESS;
-  };
-  d.cuMemFree = [](CUdeviceptr address) {
-    std::free(reinterpret_cast<void*>(address));
-    return CUDA_SUCCESS;
-  };
-  d.cuMemsetD32Async = [](CUdeviceptr address, unsigned value, std::size_t count, CUstream) {
-    std::fill_n(reinterpret_cast<unsigned*>(address), count, value);
-    return CUDA_SUCCESS;
-  };
-  d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                std::size_t*) {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-  };
-  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   return d;
 }
 

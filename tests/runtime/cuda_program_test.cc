@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <set>
 
 #include "search/graph/superoptimize.h"
+#include "tests/runtime/quiet_driver.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {
@@ -21,27 +21,11 @@ struct Launch {
 };
 
 std::vector<Launch> launches;
-std::size_t arguments_of_next = 0;  // how many pointers a tile kernel takes
+std::vector<std::size_t> pointers;  // that each kernel of the program takes
 int allocations = 0;
 
 Driver recording_driver() {
-  Driver d;
-  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
-    *context = nullptr;
-    return CUDA_SUCCESS;
-  };
-  d.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
-  d.cuCtxGetCurrent = [](CUcontext* context) {
-    *context = nullptr;
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleLoadData = [](CUmodule* module, const void*) {
-    *module = reinterpret_cast<CUmodule>(1);
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
-  d.cuModuleGetFunction = [](CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; };
-  d.cuFuncSetAttribute = [](CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; };
+  Driver d = test::quiet_driver();
   d.cuLaunchKernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                         unsigned shared_memory, CUstream stream, void** arguments, void**) {
     Launch& launch = launches.emplace_back();
@@ -49,7 +33,8 @@ Driver recording_driver() {
     launch.threads = threads;
     launch.shared_memory = shared_memory;
     launch.stream = stream;
-    for (std::size_t i = 0; i < arguments_of_next; ++i) launch.arguments.push_back(*static_cast<void**>(arguments[i]));
+    const std::size_t count = pointers.at((launches.size() - 1) % pointers.size());
+    for (std::size_t i = 0; i < count; ++i) launch.arguments.push_back(*static_cast<void**>(arguments[i]));
     return CUDA_SUCCESS;
   };
   d.cuMemAlloc = [](CUdeviceptr* address, std::size_t bytes) {
@@ -57,20 +42,6 @@ Driver recording_driver() {
     *address = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
     return CUDA_SUCCESS;
   };
-  d.cuMemFree = [](CUdeviceptr address) {
-    std::free(reinterpret_cast<void*>(address));
-    return CUDA_SUCCESS;
-  };
-  d.cuMemsetD32Async = [](CUdeviceptr address, unsigned value, std::size_t count, CUstream) {
-    std::fill_n(reinterpret_cast<unsigned*>(address), count, value);
-    return CUDA_SUCCESS;
-  };
-  d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                std::size_t*) {
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-  };
-  d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   return d;
 }
 
@@ -90,6 +61,8 @@ class CudaProgramTest : public ::testing::Test {
   void load(const KernelGraph& program) {
     const Status planned = plan_kernels(program, &plan_);
     ASSERT_TRUE(planned.ok()) << planned.message();
+    pointers.clear();
+    for (const PlannedKernel& kernel : plan_.kernels) pointers.push_back(kernel.inputs.size() + kernel.outputs.size());
     std::vector<Binary> binaries(plan_.kernels.size());
     for (Binary& binary : binaries) binary.cubin = "not looked at";
     const Status loaded = CudaProgram::load(shared_, plan_, binaries, &program_);
@@ -119,11 +92,15 @@ constexpr const char* kChain =
 
 TEST_F(CudaProgramTest, KernelsRunInOrderOnTheirTensors) {
   load(graph_of(kChain));
-  arguments_of_next = 2;
   launch({at(0x1000), at(0x2000)}, {at(0x3000), at(0x4000)}, at(7));
   ASSERT_EQ(launches.size(), 3u);
+  ASSERT_EQ(launches[1].arguments.size(), 3u);
+  void* const between = launches[1].arguments[2];
+  ASSERT_NE(between, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(between) % 16, 0u);
   EXPECT_EQ(launches[0].arguments, (std::vector{at(0x1000), at(0x4000)})) << "exp writes the second output";
-  EXPECT_EQ(launches[1].arguments, (std::vector{at(0x4000), at(0x2000)})) << "mul reads it and the second input";
+  EXPECT_EQ(launches[1].arguments, (std::vector{at(0x4000), at(0x2000), between})) << "mul reads it";
+  EXPECT_EQ(launches[2].arguments, (std::vector{between, at(0x4000), at(0x3000)}));
   for (const Launch& launch : launches) EXPECT_EQ(launch.stream, static_cast<CUstream>(at(7)));
   for (std::size_t i = 0; i < 3; ++i) {
     const TileLaunch tile = tile_launch(plan_.kernels[i].graph);
@@ -131,13 +108,6 @@ TEST_F(CudaProgramTest, KernelsRunInOrderOnTheirTensors) {
     EXPECT_EQ(launches[i].threads, static_cast<unsigned>(tile.threads));
     EXPECT_EQ(launches[i].shared_memory, static_cast<unsigned>(tile.shared_memory));
   }
-  launches.clear();
-  arguments_of_next = 3;
-  launch({at(0x1000), at(0x2000)}, {at(0x3000), at(0x4000)});
-  void* const between = launches[1].arguments[2];
-  ASSERT_NE(between, nullptr);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(between) % 16, 0u);
-  EXPECT_EQ(launches[2].arguments, (std::vector{between, at(0x4000), at(0x3000)}));
 }
 
 TEST_F(CudaProgramTest, TensorsBetweenKernelsLieApartAndStreamsHaveTheirOwn) {
@@ -147,7 +117,6 @@ TEST_F(CudaProgramTest, TensorsBetweenKernelsLieApartAndStreamsHaveTheirOwn) {
                "b = exp(x)\n"
                "c = square(b)\n"
                "d = silu(c)\n"));
-  arguments_of_next = 2;
   launch({at(0x1000)}, {at(0x3000)}, at(1));
   launch({at(0x1000)}, {at(0x3000)}, at(2));
   const auto address = [&](std::size_t launch, std::size_t argument) {

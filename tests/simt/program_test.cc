@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/search/graph/search_support.h"
+#include "tests/search/graph/small_graphs.h"
 #include "tests/simt/program_run.h"
 
 namespace gqa::simt {
@@ -69,75 +70,21 @@ class Programs : public ::testing::TestWithParam<std::string> {
   }
 };
 
-// Sizes that tiles do not divide.
+std::string of_type(std::string graph, const std::string& type) {
+  for (std::size_t at = graph.find("f32"); at != std::string::npos; at = graph.find("f32", at))
+    graph.replace(at, 3, type);
+  return graph;
+}
+
+// Sizes that tiles do not divide; most in the types that tensor cores multiply.
 const std::string kUsers[] = {
-    R"(graph 1
-q = input f16[2,40,16]
-k = input f16[2,16,150]
-v = input f16[2,150,24]
-a = matmul(q, k)
-e = exp(a)
-s = sum(e) dim=2
-d = div(e, s)
-o = matmul(d, v)
-)",
-    R"(graph 1
-q = input f32[2,2,4,3,16]
-k = input f32[2,2,1,150,16]
-v = input f32[2,2,1,150,16]
-a = matmul(q, k) tb=1
-s = scale(a) c=0.25
-t = tanh(s)
-c = mask(t) right=0
-p = softmax(c) dim=-1
-o = matmul(p, v)
-)",
-    R"(graph 1
-q = input bf16[2,40,16]
-k = input bf16[2,150,16]
-v = input bf16[2,150,16]
-g = input bf16[16]
-n = rms_norm(k, g) eps=1e-05
-a = matmul(q, n) tb=1
-p = softmax(a) dim=-1
-o = matmul(p, v)
-)",
-    R"(graph 1
-x = input bf16[20,150]
-g = input bf16[150]
-w = input bf16[150,70]
-n = rms_norm(x, g) eps=1e-05
-y = matmul(n, w)
-)",
-    R"(graph 1
-x = input f16[20,150]
-w1 = input f16[150,70]
-w3 = input f16[150,70]
-a = matmul(x, w1)
-b = matmul(x, w3)
-s = silu(a)
-y = mul(s, b)
-)",
-    R"(graph 1
-x = input bf16[20,150]
-w = input bf16[150,70]
-a = input bf16[150,4]
-b = input bf16[4,70]
-p = matmul(x, w)
-h = matmul(x, a)
-r = matmul(h, b)
-y = add(p, r)
-)",
-    R"(graph 1
-x = input f32[20,150]
-w1 = input f32[150,70]
-w2 = input f32[150,30]
-m = mean(x) dim=1
-a = matmul(x, w1)
-b = matmul(x, w2)
-c = sub(b, m)
-outputs a, c
-)",
+    programs::kSmall[0],
+    programs::kSmall[1],
+    of_type(programs::kSmall[2], "bf16"),
+    of_type(programs::kSmall[3], "bf16"),
+    of_type(programs::kSmall[4], "f16"),
+    of_type(programs::kSmall[5], "bf16"),
+    programs::kSmall[6],
     R"(graph 1
 x = input bf16[13,200]
 m = input bf16[13,200]

@@ -105,11 +105,11 @@ TEST_P(ThreadPlans, AreEqualToTheUsersGraphAndCanBeLaunched) {
 
 INSTANTIATE_TEST_SUITE_P(Graphs, ThreadPlans, testing::Values(programs::kNaive, programs::kSoftcap, kDecode));
 
-TEST(KernelPlan, TheIssuesGraphRunsOnFlashAndWarpgroup) {
+TEST(KernelPlan, TheIssuesGraphRunsOnEveryFamily) {
   std::set<std::string> skeletons;
   for (const KernelGraph& graph : thread_plans(graph_of(programs::kFlash), hopper(), 8))
     skeletons.insert(skeleton_of(graph));
-  EXPECT_EQ(skeletons, (std::set<std::string>{"flash", "tile", "warpgroup"}));
+  EXPECT_EQ(skeletons, (std::set<std::string>{"flash", "split", "tile", "warpgroup"}));
 }
 
 TEST(KernelPlan, DecodeRunsOnSplitWithAllHeadsOfAGroupInATile) {
