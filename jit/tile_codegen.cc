@@ -1,11 +1,13 @@
 // tile_codegen.cc: see tile_codegen.h.
 #include "jit/tile_codegen.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "jit/tile_plain.h"
 #include "jit/tile_writer.h"
 #include "search/graph/graph_text.h"
+#include "search/graph/tile_stream.h"
 #include "search/text.h"
 
 namespace gqa {
@@ -47,10 +49,15 @@ std::string banner(const KernelGraph& kernel) {
   return out.str();
 }
 
-std::string entry(const KernelGraph& kernel, int threads, bool memory, const std::string& body) {
-  return "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(threads) + ")\n" + kTileEntryPoint + "(" +
-         parameters(kernel) + ") {\n" + (memory ? "  extern __shared__ __align__(128) char memory[];\n" : "") + body +
-         "}\n";
+std::string entry(const std::string& bounds, const std::string& parameters, const std::string& body) {
+  return "extern \"C\" __global__ void __launch_bounds__(" + bounds + ")\n" + kTileEntryPoint + "(" + parameters +
+         ") {\n" + body + "}\n";
+}
+
+// A streamed loop's warps have all the registers they need and no more.
+std::string bounds_of(const TilePlan& plan) {
+  const std::string threads = std::to_string(plan.threads());
+  return plan.stream.on() ? threads + ", " + std::to_string(std::max(1, kStreamWarps / plan.warps)) : threads;
 }
 
 std::string block_source(const KernelGraph& kernel) {
@@ -61,7 +68,9 @@ std::string block_source(const KernelGraph& kernel) {
   if (!status.ok()) return "#error \"" + status.message() + "\"\n";
   TileWriter writer(graph, plan);
   return banner(graph) + "#include \"tile_kernel.cuh\"\n\n" + writer.constants() + "\n" +
-         entry(graph, plan.threads(), true, writer.body());
+         entry(bounds_of(plan),
+               parameters(graph) + (plan.partials() > 0 ? ", float* partials, unsigned int* arrived" : ""),
+               "  extern __shared__ __align__(128) char memory[];\n" + writer.body());
 }
 
 }  // namespace
@@ -75,7 +84,8 @@ Status check_tile(const KernelGraph& kernel) {
 
 std::string tile_source(const KernelGraph& kernel) {
   if (!is_plain(kernel)) return block_source(kernel);
-  return banner(kernel) + "#include \"tile_kernel.cuh\"\n\n" + entry(kernel, kPlainThreads, false, plain_body(kernel));
+  return banner(kernel) + "#include \"tile_kernel.cuh\"\n\n" +
+         entry(std::to_string(kPlainThreads), parameters(kernel), plain_body(kernel));
 }
 
 TileLaunch tile_launch(const KernelGraph& kernel) {
@@ -83,7 +93,9 @@ TileLaunch tile_launch(const KernelGraph& kernel) {
   KernelGraph graph;
   TilePlan plan;
   if (!block_kernel(kernel, &graph).ok() || !plan_of(graph, &plan).ok()) return {};
-  return {plan.blocks(), plan.threads(), plan.shared_memory};
+  const bool meet = plan.partials() > 0;
+  const std::int64_t blocks = plan.blocks() * plan.stream.splits;
+  return {blocks, plan.threads(), plan.shared_memory, blocks * plan.partials(), meet ? plan.blocks() : 0};
 }
 
 }  // namespace gqa

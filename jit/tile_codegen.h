@@ -4,7 +4,8 @@
 // Threads: pure functions.
 //
 // The entry point takes a pointer an argument, first the graph's inputs(), then its outputs(), each aligned to 16
-// bytes, and runs on a one-dimensional grid. Shapes and strides are in the source.
+// bytes; where thread blocks share a loop, then the memory for their partial sums and the counters of their arrivals,
+// which are zero before and after a launch. It runs on a one-dimensional grid. Shapes and strides are in the source.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct TileLaunch {
   std::int64_t blocks = 0;
   int threads = 0;
   std::int64_t shared_memory = 0;  // dynamic, bytes
+  std::int64_t partial_floats = 0, counters = 0;
 };
 
 // Whether there is a tile kernel for the graph's one operator under its thread plan. Errors name what does not fit.

@@ -54,6 +54,10 @@ void TileWriter::write(const TilePass& pass) {
       return write_flush(pass.node);
     case Kind::kTotal:
       return write_total(pass.node);
+    case Kind::kStream:
+      return write_stream();
+    case Kind::kMerge:
+      return write_merge();
     case Kind::kStore:
       return write_store(pass.node);
   }

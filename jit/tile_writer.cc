@@ -51,7 +51,7 @@ std::string TileWriter::buffer_name(int at) const { return buffer(at).name + "_s
 std::string TileWriter::buffer_type(int at) const {
   const TileBuffer& one = buffer(at);
   return "gqa::TileBuffer<" + type_text(one.type) + ", " + std::to_string(one.rows) + ", " +
-         std::to_string(one.columns) + ">";
+         std::to_string(one.columns) + (one.padded ? ", 16>" : ">");
 }
 
 std::string TileWriter::extent_name(const Axis& axis) const {
@@ -61,6 +61,7 @@ std::string TileWriter::extent_name(const Axis& axis) const {
 std::string TileWriter::element(int at, const TileIndex& index) const {
   const BlockNode& own = node(at);
   if (value(at).buffer >= 0 || value(at).parts >= 0) return in_buffer(at, index);
+  if (own.op == Op::kLoad && value(at).place == TilePlace::kStreamed) return streamed(at);
   if (own.op == Op::kLoad) {
     return "gqa::read<" + type_text(operand(own).type) + ">(" + argument(own) + ", " +
            offset(own.axes, index, strides_of(operand(own))) + ")";
@@ -260,7 +261,7 @@ void TileWriter::begin_loads() {
     load(at, buffer_name(value(at).buffer));
     line("gqa::cp_async_commit();");
   }
-  if (!plan_.loops) return;
+  if (!plan_.loops || plan_.stream.on()) return;
   open("const auto load_step = [&]([[maybe_unused]] int step) {");
   declare_extents(true);
   for (const int at : plan_.ring) load(at, buffer_name(value(at).buffer) + "_ring.copy(step % kStages)");
@@ -304,7 +305,7 @@ void TileWriter::write_passes(Phase phase) {
     if (pass.phase != phase) continue;
     if (pass.wait >= 0) line("gqa::cp_async_wait<" + std::to_string(pass.wait) + ">();");
     if (pass.barrier) line("__syncthreads();");
-    if (pass.kind != TilePass::Kind::kStore) line("// " + described(plan_.block, node(pass.node)));
+    if (pass.node >= 0 && pass.kind != TilePass::Kind::kStore) line("// " + described(plan_.block, node(pass.node)));
     write(pass);
   }
 }
@@ -312,17 +313,26 @@ void TileWriter::write_passes(Phase phase) {
 std::string TileWriter::body() {
   const Dims& grid = plan_.block.grid;
   for (std::size_t at = 0; at < grid.size(); ++at) {
-    const std::int64_t after = elements(Dims(grid.begin() + static_cast<std::ptrdiff_t>(at) + 1, grid.end()));
+    const std::int64_t after =
+        elements(Dims(grid.begin() + static_cast<std::ptrdiff_t>(at) + 1, grid.end())) * plan_.stream.splits;
     line("[[maybe_unused]] const int g" + std::to_string(at) + " = static_cast<int>(blockIdx.x) / " +
          std::to_string(after) + " % " + std::to_string(grid[at]) + ";");
   }
+  const bool streams = plan_.stream.on();
+  if (streams)
+    line("[[maybe_unused]] const int split = static_cast<int>(blockIdx.x) % " + std::to_string(plan_.stream.splits) +
+         ";");
   declare_extents(false);
   declare_buffers();
+  if (streams) write_prefetches();
   line("gqa::wait_for_grids_before();");
   begin_loads();
-  if (!plan_.loops) line("gqa::let_next_grid_begin();");
+  if (!plan_.loops || streams) line("gqa::let_next_grid_begin();");
   write_passes(Phase::kBefore);
-  if (plan_.loops) {
+  if (streams) {
+    write_passes(Phase::kLoop);
+    write_passes(Phase::kAfter);
+  } else if (plan_.loops) {
     begin_accumulators();
     write_loop();
     line("gqa::let_next_grid_begin();");

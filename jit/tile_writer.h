@@ -5,8 +5,11 @@
 // Threads: one writer a text.
 #pragma once
 
+#include <functional>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "jit/tile_text.h"
 #include "search/graph/tile_plan.h"
@@ -79,6 +82,27 @@ class TileWriter {
   std::string lanes_type(int node) const;
   std::string batch_text(int term, std::size_t which, const TileProduct& product) const;
   void carry(int node, const TileIndex& index, const std::string& x);
+
+  // A streamed loop (tile_stream.cc).
+  std::string rows_type(int node) const;
+  std::string right_type(int product) const;
+  std::string sums_type(int accumulator) const;
+  std::string streamed(int load) const;
+  std::string streamed_element(int node);
+  std::vector<int> row_loads(const std::vector<StreamedSum>& group) const;
+  void stream_extents();
+  void stream_rows(int load);
+  void stream_right(int product, std::int64_t column);
+  std::vector<std::pair<int, std::int64_t>> rights(const std::vector<StreamedSum>& group) const;
+  void stream_prefetch(int product, std::int64_t column);
+  std::string first_piece() const;
+  void write_groups(const std::function<void(const std::vector<StreamedSum>&)>& write);
+  void write_prefetches();
+  void stream_use(int accumulator, std::vector<int>* computed);
+  void stream_flush(const StreamedSum& sum);
+  void stream_group(const std::vector<StreamedSum>& group);
+  void write_stream();
+  void write_merge();
 
   const KernelGraph& graph_;
   const KernelNode& kernel_;

@@ -45,7 +45,8 @@ __host__ __device__ constexpr int tile_pitch_pieces(int columns, int bytes) {
   return pieces + 1;
 }
 
-template <typename Element_, int kRows_, int kColumns_>
+// kPad: bytes between rows that nothing lies in.
+template <typename Element_, int kRows_, int kColumns_, int kPad = 0>
 struct TileBuffer {
   using Element = Element_;
   using Type = Stored<Element>;
@@ -53,7 +54,7 @@ struct TileBuffer {
   static constexpr int kRows = kRows_, kColumns = kColumns_;
   static constexpr int kPieces = tile_pieces(kColumns, Type::kBytes);  // of a row
   static constexpr int kPieceElements = 16 / Type::kBytes;
-  static constexpr int kPitch = tile_pitch_pieces(kColumns, Type::kBytes) * 16;
+  static constexpr int kPitch = tile_pitch_pieces(kColumns, Type::kBytes) * 16 + kPad;
   static constexpr int kBytes = (kRows * kPitch + 127) / 128 * 128;
 
   char* memory;

@@ -8,6 +8,7 @@
 #include "tile_copy.cuh"
 #include "tile_lanes.cuh"
 #include "tile_product.cuh"
+#include "tile_stream.cuh"
 
 namespace gqa {
 

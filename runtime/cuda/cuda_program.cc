@@ -83,25 +83,30 @@ std::vector<CudaProgram::Place> CudaProgram::places_of(const KernelGraph& progra
     places[index(inputs[at])] = {Place::Kind::kInput, static_cast<std::int64_t>(at)};
   for (std::size_t at = 0; at < outputs.size(); ++at)
     places[index(outputs[at])] = {Place::Kind::kOutput, static_cast<std::int64_t>(at)};
-  std::int64_t bytes = 0;
   for (std::size_t tensor = 0; tensor < places.size(); ++tensor) {
-    if (places[tensor].index >= 0) continue;
-    places[tensor].index = bytes;
-    bytes += (tensor_bytes(program.tensors()[tensor].spec) + kPieceBytes - 1) / kPieceBytes * kPieceBytes;
+    if (places[tensor].index < 0) places[tensor].index = set_aside(tensor_bytes(program.tensors()[tensor].spec));
   }
-  between_.partial_floats = bytes / 4;
   return places;
 }
 
-Status CudaProgram::load_tile(const PlannedKernel& kernel, const Binary& binary, Step* step) const {
+// So many bytes more between the kernels: where they begin.
+std::int64_t CudaProgram::set_aside(std::int64_t bytes) {
+  const std::int64_t begin = between_.partial_floats * 4;
+  between_.partial_floats += (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes / 4;
+  return begin;
+}
+
+Status CudaProgram::load_tile(const PlannedKernel& kernel, const Binary& binary, Step* step) {
   if (Status s = check_tile(kernel.graph); !s.ok()) return s;
   step->tile = tile_launch(kernel.graph);
+  step->partials = set_aside(step->tile.partial_floats * 4);
+  between_.counters = std::max(between_.counters, step->tile.counters);
   if (step->tile.blocks > kMaxGrid)
     return {Code::kSize, "a kernel needs " + std::to_string(step->tile.blocks) + " thread blocks, at most " +
                              std::to_string(kMaxGrid) + " can be launched; split the graph"};
-  if (step->arguments.size() > kMostArguments)
+  if (step->arguments.size() + 2 > kMostArguments)
     return {Code::kSize, "a kernel takes " + std::to_string(step->arguments.size()) + " tensors, at most " +
-                             std::to_string(kMostArguments) + " can be given; split the graph"};
+                             std::to_string(kMostArguments - 2) + " can be given; split the graph"};
   const Driver& driver = shared_->context.driver();
   if (Status s = Module::load(driver, binary.cubin, binary.ptx, &step->module); !s.ok()) return s;
   return step->module.function(kTileEntryPoint, step->tile.shared_memory, &step->function);
@@ -140,7 +145,7 @@ Status CudaProgram::launch(const ProgramCall& call, WorkspacePool* intermediates
   Workspace memory;
   if (between_.needs_workspace())
     if (Status s = intermediates->take(stream, between_, &memory); !s.ok()) return s;
-  const Addresses at = {call, reinterpret_cast<char*>(memory.partials)};
+  const Addresses at = {call, reinterpret_cast<char*>(memory.partials), memory.counters};
   for (const Step& step : steps_) {
     const Status status =
         step.family != nullptr ? launch_family(step, at, call.stream, partials) : launch_tile(step, at, stream);
@@ -166,9 +171,16 @@ Status CudaProgram::launch_family(const Step& step, const Addresses& at, void* s
 
 Status CudaProgram::launch_tile(const Step& step, const Addresses& at, CUstream stream) const {
   std::array<void*, kMostArguments> addresses, arguments;
-  for (std::size_t i = 0; i < step.arguments.size(); ++i) {
-    addresses[i] = at.of(step.arguments[i]);
-    arguments[i] = &addresses[i];
+  std::size_t count = 0;
+  const auto give = [&](void* address) {
+    addresses[count] = address;
+    arguments[count] = &addresses[count];
+    ++count;
+  };
+  for (const Place& place : step.arguments) give(at.of(place));
+  if (step.tile.counters > 0) {
+    give(at.between + step.partials);
+    give(at.counters);
   }
   const LaunchShape shape = {static_cast<unsigned>(step.tile.blocks), static_cast<unsigned>(step.tile.threads),
                              static_cast<unsigned>(step.tile.shared_memory)};

@@ -42,6 +42,7 @@ class CudaProgram : public LoadedProgram {
     Module module;
     CUfunction function = nullptr;
     TileLaunch tile;
+    std::int64_t partials = 0;  // where a tile kernel's partial sums lie: bytes into the memory between
     std::unique_ptr<Kernel> family;
     Call call;  // all but addresses and stream
     Place q, k, v, out;
@@ -49,12 +50,14 @@ class CudaProgram : public LoadedProgram {
   struct Addresses {
     const ProgramCall& call;
     char* between;
+    unsigned int* counters;  // of whatever kernel runs: each leaves them zero
     void* of(const Place& place) const;
   };
 
   explicit CudaProgram(std::shared_ptr<CudaShared> shared);
   std::vector<Place> places_of(const KernelGraph& program);
-  Status load_tile(const PlannedKernel& kernel, const Binary& binary, Step* step) const;
+  std::int64_t set_aside(std::int64_t bytes);
+  Status load_tile(const PlannedKernel& kernel, const Binary& binary, Step* step);
   Status load_family(const PlannedKernel& kernel, const Binary& binary, const std::vector<Place>& places,
                      Step* step) const;
   Status launch_tile(const Step& step, const Addresses& at, CUstream stream) const;
@@ -63,7 +66,7 @@ class CudaProgram : public LoadedProgram {
   std::shared_ptr<CudaShared> shared_;
   const std::uint64_t id_;
   std::vector<Step> steps_;
-  LaunchPlan between_;  // partial_floats: the memory between kernels
+  LaunchPlan between_;  // partial_floats: the memory between kernels, and that of each one's partial sums
 };
 
 }  // namespace gqa

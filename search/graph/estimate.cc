@@ -4,12 +4,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/graph/tile_stream.h"
+
 namespace gqa {
 namespace {
 
 // Rates of a device, beside those it states.
 constexpr double kLaunchSeconds = 3e-6;       // of a kernel, with what it waits for the one before
 constexpr double kStepSeconds = 0.25e-6;      // of a step of a loop that waits for nothing
+constexpr double kIdleShare = 1.0 / 3;        // of a processor's bandwidth, where others have nothing to do
+constexpr double kNoOverlap = 2;              // a block without a loop waits for all it reads before it begins
+constexpr double kStreamSeconds = 1.5e-6;     // of a streamed loop's beginning and end
 constexpr double kTensorShare = 0.75;         // of the peak that products reach
 constexpr double kSharedBandwidth = 3;        // reads that meet in the L2, against memory
 constexpr double kSimpleFlops = 1.0 / 24;     // elementwise operations a second, against tensor operations
@@ -108,11 +113,17 @@ double custom_seconds(const KernelGraph& graph, const KernelNode& node, const De
   const double steps = static_cast<double>(node.block->steps), all = static_cast<double>(blocks(*node.block));
   const double block = std::max(work.once / flops, work.bytes_once / bandwidth) +
                        steps * std::max(work.each_step / flops, work.bytes_each_step / bandwidth);
+  if (const StreamCost cost = stream_cost(graph, node, device.processors); cost.slowdown > 0) {
+    const double waits = cost.slowdown * memory_seconds(graph, node, device);
+    return std::max(all / processors * block, waits) + cost.rounds * kStreamSeconds;
+  }
   const double fit = std::max<double>(1, device.smem_per_processor) /
                      static_cast<double>(std::max<std::int64_t>(1, needs_of(graph, node).shared_bytes));
   const double together = std::clamp(std::floor(fit), 1.0, 4.0);
   const double waits = std::ceil(all / (processors * together)) * (steps + 2) * kStepSeconds;
-  return std::max(std::ceil(all / processors) * block + waits, memory_seconds(graph, node, device));
+  const double balance = std::max(kIdleShare, all / (std::ceil(all / processors) * processors));
+  const double reads = memory_seconds(graph, node, device) / balance * (node.block->steps == 1 ? kNoOverlap : 1);
+  return std::max(std::ceil(all / processors) * block + waits, reads);
 }
 
 // A product as the general kernel has it: square tiles, a loop along the inner dimension, nothing split.

@@ -25,7 +25,11 @@ class Passes {
 
   void run() {
     for (const Phase phase : kPhases) {
-      if (phase == Phase::kAfter) add_flushes();
+      if (phase == Phase::kLoop && plan_.stream.on()) {
+        add_stream();
+        continue;
+      }
+      if (phase == Phase::kAfter && !plan_.stream.on()) add_flushes();
       for (std::size_t at = 0; at < plan_.block.nodes.size(); ++at) {
         if (tile_phase(plan_, plan_.block.nodes[at]) == phase) add_node(static_cast<int>(at), phase);
       }
@@ -45,6 +49,26 @@ class Passes {
       if (plan_.block.nodes[at].op == Op::kRunningMax)
         push(Kind::kCarry, static_cast<int>(at), Phase::kBefore)->writes = {plan_.values[at].buffer};
     }
+  }
+
+  // The loop, and what makes one of what warps and thread blocks have of its sums.
+  void add_stream() {
+    TilePass stream = {Kind::kStream, -1, Phase::kLoop}, merge = {Kind::kMerge, -1, Phase::kAfter};
+    const bool merges = plan_.stream.splits > 1;
+    std::vector<int> accumulators;
+    for (std::size_t at = 0; at < plan_.values.size(); ++at) {
+      if (!is_accumulator(plan_.block.nodes[at].op)) continue;
+      const TileValue& value = plan_.values[at];
+      read_buffers(plan_, plan_.block.nodes[at].inputs[0], &stream.reads);
+      stream.writes.push_back(value.parts);
+      merge.reads.push_back(value.parts);
+      merge.writes.push_back(value.buffer);
+      accumulators.push_back(static_cast<int>(at));
+    }
+    merge.writes.push_back(plan_.stream.last);
+    plan_.passes.push_back(stream);
+    if (merges) plan_.passes.push_back(merge);
+    for (const int at : merges ? std::vector<int>() : accumulators) add_total(at, Phase::kAfter);
   }
 
   void add_flushes() {
@@ -190,9 +214,10 @@ class Barriers {
     Phase phase = Phase::kBefore;
     for (TilePass& pass : plan_.passes) {
       // Each step begins with a barrier of its own; the last step's end is what comes before `after`.
-      if (phase == Phase::kBefore && pass.phase != Phase::kBefore && plan_.loops) clear();
+      const bool streams = plan_.stream.on();
+      if (phase == Phase::kBefore && pass.phase != Phase::kBefore && plan_.loops && !streams) clear();
       phase = pass.phase;
-      if (phase == Phase::kBefore) wait_for_loads(&pass);
+      if (phase == Phase::kBefore || streams) wait_for_loads(&pass);
       pass.barrier = pass.wait >= 0 || meets(pass.reads, false) || meets(pass.writes, true);
       if (pass.barrier) clear();
       reads_.insert(reads_.end(), pass.reads.begin(), pass.reads.end());

@@ -7,12 +7,14 @@
 
 #include "search/graph/tile_open.h"
 #include "search/graph/tile_passes.h"
+#include "search/graph/tile_stream.h"
 #include "search/graph/tile_values.h"
 
 namespace gqa {
 namespace {
 
 constexpr std::int64_t kMostRegisters = 255, kRegisterFile = 65536, kOtherRegisters = 56;
+constexpr std::int64_t kMostSplits = 16;
 constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
 
 std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
@@ -63,29 +65,55 @@ bool may_be_short(const BlockGraph& block, const Axis& axis) {
   return axis.loop && block.steps * axis.tile != axis.share;
 }
 
+std::int64_t partial_floats(const BlockNode& accumulator) { return ceil_div(tile_elements(accumulator), 4) * 4; }
+
+std::int64_t TilePlan::partials() const {
+  std::int64_t floats = 0;
+  for (const BlockNode& node : block.nodes) {
+    if (stream.splits > 1 && info(node.op).kind == OpClass::kAccumulator) floats += partial_floats(node);
+  }
+  return floats;
+}
+
 std::int64_t TileProduct::registers() const {
   return ceil_div(row_tiles(), warps_rows) * ceil_div(column_pairs(), warps_columns) * 8;
 }
 
 std::int64_t TileBuffer::pitch() const {
-  if (type == ElementType::kF32) return columns * 4 + (columns % 4 == 0 ? 0 : 16 - columns * 4 % 16);
+  if (type == ElementType::kF32) return ceil_div(columns, 4) * 16 + (padded ? 16 : 0);
   const std::int64_t pieces = ceil_div(columns, 8);
   const bool swizzled = pieces % 8 == 0 || pieces == 1 || pieces == 2 || pieces == 4;
   return 16 * (swizzled || pieces % 2 == 1 ? pieces : pieces + 1);
 }
 
-Status plan_tile(const KernelGraph& graph, const KernelNode& node, TilePlan* plan) {
-  if (!node.block) return misfit("a plain " + std::string(name(node.op)) + ": expected a custom operator");
-  if (Status status = check_sizes(graph, node); !status.ok()) return status;
-  const std::int64_t warps = node.block->threads.get("warps", 4), stages = node.block->threads.get("stages", 3);
+Status check_threads(const ThreadPlan& threads) {
+  const std::int64_t warps = threads.get("warps", 4), stages = threads.get("stages", 3);
   if (warps < 1 || warps > 32 || (warps & (warps - 1)) != 0 || stages < 1 || stages > 16)
     return misfit("warps=" + std::to_string(warps) + " stages=" + std::to_string(stages) +
                   ": expected 1, 2, 4, 8, 16 or 32 warps and 1 to 16 stages");
+  const std::int64_t ahead = threads.get("stream", 0), splits = threads.get("splits", 1);
+  if (ahead < 0 || ahead > 8 || splits < 1 || splits > kMostSplits || (ahead == 0 && splits > 1))
+    return misfit("stream=" + std::to_string(ahead) + " splits=" + std::to_string(splits) +
+                  ": expected 0 to 8 pieces ahead, and 1 to " + std::to_string(kMostSplits) +
+                  " splits of a loop that is streamed");
+  return {};
+}
+
+Status plan_tile(const KernelGraph& graph, const KernelNode& node, TilePlan* plan) {
+  if (!node.block) return misfit("a plain " + std::string(name(node.op)) + ": expected a custom operator");
+  if (Status status = check_sizes(graph, node); !status.ok()) return status;
+  const ThreadPlan& threads = node.block->threads;
+  if (Status status = check_threads(threads); !status.ok()) return status;
   TilePlan made;
   made.block = open_rows(*node.block);
-  made.warps = static_cast<int>(warps);
+  made.warps = static_cast<int>(threads.get("warps", 4));
   made.loops = has_loop(made.block);
-  made.stages = made.block.steps == 1 ? 1 : static_cast<int>(std::max<std::int64_t>(2, stages));
+  made.stages = made.block.steps == 1 ? 1 : static_cast<int>(std::max<std::int64_t>(2, threads.get("stages", 3)));
+  made.stream.ahead = static_cast<int>(threads.get("stream", 0));
+  made.stream.splits = static_cast<int>(threads.get("splits", 1));
+  if (made.stream.on()) {
+    if (Status status = plan_stream(graph, node, made.block, made.warps, &made.stream); !status.ok()) return status;
+  }
   place_values(graph, node, &made);
   const std::int64_t registers = accumulator_registers(made);
   if (registers > std::min(kMostRegisters, kRegisterFile / made.threads()) - kOtherRegisters)

@@ -27,6 +27,7 @@ enum class TilePlace : std::uint8_t {
   kAbsorbed,   // a term of the accumulator, the product or the maximum that reads it
   kFragments,  // an accumulator of products: registers of mma.sync
   kLanes,      // an accumulator of anything else: each thread its elements, or its share of a reduction
+  kStreamed,   // in the registers of the lanes that multiply it (tile_stream.h)
 };
 
 // How the warps share a product's 16x16 tiles of the result, and its inner dimension.
@@ -36,6 +37,24 @@ struct TileProduct {
   std::int64_t row_tiles() const { return batches * ((rows + 15) / 16); }
   std::int64_t column_pairs() const { return (columns + 15) / 16; }  // of 8 columns each
   std::int64_t registers() const;                                    // a thread
+};
+
+// A loop that is streamed, and what its warps share.
+inline constexpr std::int64_t kStreamDepth = 32;  // elements of the loop's dimension in a step, a piece
+
+// An accumulator, or of a wide one the columns that a warp has registers for.
+struct StreamedSum {
+  int accumulator = -1;
+  std::int64_t column = 0;  // the first
+};
+
+struct TileStream {
+  int ahead = 0;   // pieces that a warp has on their way; 0: the loop's loads go through the ring
+  int splits = 1;  // thread blocks that take turns at a block's loop; the last to arrive adds up their sums
+  std::vector<std::vector<StreamedSum>> groups = {};  // each group of warps has one of these
+  int last = -1;  // the buffer that says whether this thread block was the last to arrive
+
+  bool on() const { return ahead > 0; }
 };
 
 struct TileValue {
@@ -57,6 +76,7 @@ struct TileBuffer {
   std::string name;
   ElementType type = ElementType::kF32;
   std::int64_t rows = 1, columns = 1, copies = 1;
+  bool padded = false;  // float32 rows lie 16 bytes further apart, so that columns of them lie in different banks
   std::int64_t offset = 0;
   int first = 0, last = 0;  // passes between which it holds a value; -1: from the start of the kernel
 
@@ -79,6 +99,8 @@ struct TilePass {
     kAccumulate,  // into registers
     kFlush,       // an accumulator's registers into its buffer
     kTotal,       // a product's parts into its buffer
+    kStream,      // the whole loop, streamed; the accumulators into their parts
+    kMerge,       // the parts of all blocks that share a loop into the accumulators' buffers
     kStore,       // node: of the stores
   };
   Kind kind = Kind::kMap;
@@ -93,6 +115,7 @@ struct TilePlan {
   BlockGraph block;  // softmax, rms_norm and mean opened
   int warps = 4, stages = 1;
   bool loops = false;
+  TileStream stream;
   std::vector<TileValue> values;  // of the block's nodes
   std::vector<int> early, ring;   // loads issued at the start, and in the loop's ring
   std::vector<TilePass> passes;   // before, loop, after
@@ -100,8 +123,12 @@ struct TilePlan {
   std::int64_t shared_memory = 0;  // dynamic, bytes
 
   int threads() const { return 32 * warps; }
-  int ahead() const { return loops ? (stages > 1 ? stages - 1 : 1) : 0; }  // steps whose loads are in flight
+  // Steps whose loads are in flight.
+  int ahead() const { return !loops || stream.on() ? 0 : stages > 1 ? stages - 1 : 1; }
+  int copies() const { return warps / static_cast<int>(stream.groups.size()); }  // warps of a group, of a stream
   std::int64_t blocks() const { return gqa::blocks(block); }
+  // What the thread blocks that share a loop hand each other, in float32; 0 where none do.
+  std::int64_t partials() const;  // of one of them
 };
 
 // The kernel's one node must be a custom operator. Error: what no plan of these parameters can run.
@@ -117,6 +144,9 @@ Status tile_product(const KernelGraph& graph, const KernelNode& node, KernelGrap
 std::int64_t tile_elements(const BlockNode& node);
 std::int64_t tile_columns(const BlockNode& node);
 inline std::int64_t tile_rows(const BlockNode& node) { return tile_elements(node) / tile_columns(node); }
+
+// Numbers that a thread block hands over of an accumulator, to whole 16 bytes.
+std::int64_t partial_floats(const BlockNode& accumulator);
 
 // Whether a part of the dimension may be shorter than the tile, in some block and step.
 bool may_be_short(const BlockGraph& block, const Axis& axis);

@@ -1,7 +1,8 @@
-// tile_plans.cc: tile_plans() of tile_plan.h: warps and stages that fit a device and keep its memory busy.
+// tile_plans.cc: tile_plans() of tile_plan.h: warps and stages that fit a device and keep its memory busy; where the
+// loop can be streamed, warps and thread blocks for it that fill the device evenly.
 #include <algorithm>
 
-#include "search/graph/tile_plan.h"
+#include "search/graph/tile_stream.h"
 
 namespace gqa {
 namespace {
@@ -9,10 +10,17 @@ namespace {
 constexpr std::int64_t kReserved = 1024;                      // shared memory that each block costs beside its own
 constexpr std::int64_t kInFlight[] = {32768, 65536, 131072};  // bytes on their way to a processor that keep memory busy
 constexpr int kMostStages = 8, kWarps[] = {4, 8, 16}, kFewWarps[] = {2, 1};
-constexpr std::size_t kMostPlans = 6;
+constexpr std::size_t kMostPlans = 6, kMostStreams = 4;
+constexpr int kStreamedWarps[] = {8, 16};  // of a thread block
 
 ThreadPlan thread_plan(int warps, int stages) {
   return {std::string(kTileSkeleton), {{"warps", warps}, {"stages", stages}}};
+}
+
+ThreadPlan stream_plan(int warps, int ahead, int splits) {
+  ThreadPlan plan = {std::string(kTileSkeleton), {{"warps", warps}, {"stream", ahead}}};
+  if (splits > 1) plan.parameters.emplace_back("splits", splits);
+  return plan;
 }
 
 std::int64_t blocks_together(const TilePlan& plan, const DeviceSpec& device) {
@@ -39,6 +47,24 @@ class Choice {
     node_.block = nullptr;
   }
 
+  // A streamed loop, shared out in the ways that fill the device most evenly; the second of each is tried last.
+  void add_streams() {
+    std::vector<ThreadPlan> first, second;
+    for (const int warps : kStreamedWarps) {
+      TilePlan plan;
+      if (!try_plan(stream_plan(warps, 1, 1), &plan)) continue;
+      const std::vector<int> splits = stream_splits(plan, device_.processors, kStreamWarps / warps);
+      for (std::size_t at = 0; at < splits.size() && at < 2; ++at)
+        (at == 0 ? first : second).push_back(stream_plan(warps, 1, splits[at]));
+      if (try_plan(stream_plan(warps, 2, splits[0]), &plan)) second.push_back(stream_plan(warps, 2, splits[0]));
+    }
+    for (const std::vector<ThreadPlan>* plans : {&first, &second}) {
+      for (const ThreadPlan& plan : *plans) {
+        if (found_.size() < kMostStreams) found_.push_back(plan);
+      }
+    }
+  }
+
   // Stages of a number of warps: the fewest that reach each mark, else the most that fit.
   void add(int warps) {
     std::vector<int> chosen;
@@ -47,8 +73,8 @@ class Choice {
     const bool loops = block_.steps > 1;
     for (int stages = loops ? 2 : 1; stages <= (loops ? kMostStages : 1); ++stages) {
       TilePlan plan;
-      if (!try_plan(warps, stages, &plan)) break;
-      if (loops && stages == 2 && try_plan(warps, 3, &plan)) continue;  // two do not hide a step
+      if (!try_plan(thread_plan(warps, stages), &plan)) break;
+      if (loops && stages == 2 && try_plan(thread_plan(warps, 3), &plan)) continue;  // two do not hide a step
       most = stages;
       const std::int64_t bytes = bytes_in_flight(plan, device_);
       if (mark == std::size(kInFlight) || bytes < kInFlight[mark]) continue;
@@ -65,8 +91,8 @@ class Choice {
   std::vector<ThreadPlan> take() { return std::move(found_); }
 
  private:
-  bool try_plan(int warps, int stages, TilePlan* plan) {
-    block_.threads = thread_plan(warps, stages);
+  bool try_plan(const ThreadPlan& threads, TilePlan* plan) {
+    block_.threads = threads;
     node_.block = std::make_shared<const BlockGraph>(block_);
     return plan_tile(graph_, node_, plan).ok() && plan->shared_memory <= device_.smem_per_block;
   }
@@ -84,6 +110,7 @@ std::vector<ThreadPlan> tile_plans(const KernelGraph& graph, const KernelNode& n
   if (!node.block) return {thread_plan(8, 1)};
   Choice choice(graph, node, device);
   // Blocks that share a processor bring their warps along; few blocks need more of their own.
+  choice.add_streams();
   const bool few = blocks(*node.block) <= 2 * std::int64_t{std::max(1, device.processors)};
   if (few) choice.add(8);
   for (const int warps : kWarps) {

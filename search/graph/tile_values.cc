@@ -156,6 +156,10 @@ class Placer {
     TileValue& own = value(at);
     if (own.place == TilePlace::kAbsorbed) return;
     const BlockNode& each = node(at);
+    if (plan_.stream.on() && phase(at) == Phase::kLoop && !is_accumulator(each.op)) {
+      own.place = TilePlace::kStreamed;
+      return;
+    }
     if (each.op == Op::kLoad) return place_load(at);
     if (is_accumulator(each.op)) return place_accumulator(at);
     if (is_reduction(each.op)) {
@@ -317,9 +321,10 @@ class Placer {
 
   void place_accumulator(int at) {
     TileValue& own = value(at);
+    if (plan_.stream.on()) return keep_streamed(at);
     if (own.place == TilePlace::kFragments) {
       own.product = share_out(own.terms, plan_.block.steps);
-      keep_product(at);
+      keep_parts(at, own.product.warps_inner);
     } else {
       keep(at);
       const bool lanes = node(at).op != Op::kRunningMax;
@@ -339,17 +344,34 @@ class Placer {
   void place_product(int at) {
     value(at).product = share_out({at}, 1);
     value(at).place = TilePlace::kShared;
-    keep_product(at);
+    keep_parts(at, value(at).product.warps_inner);
   }
 
-  void keep_product(int at) {
+  // What so many warps have parts of.
+  void keep_parts(int at, int copies) {
     TileValue& own = value(at);
-    const std::int64_t rows = tile_rows(node(at)), columns = tile_columns(node(at));
     own.type = kept_type(at);
-    const bool shared = own.product.warps_inner > 1;
-    if (shared)
-      own.parts = add_buffer(node(at).name + "_parts", ElementType::kF32, rows, columns, own.product.warps_inner);
-    if (!shared || own.type != ElementType::kF32) own.buffer = add_buffer(node(at).name, own.type, rows, columns, 1);
+    if (copies > 1) add_parts(at, copies);
+    if (copies == 1 || own.type != ElementType::kF32) add_whole(at);
+  }
+
+  // The warps of a stream hand over float32; what thread blocks have of it too is merged.
+  void keep_streamed(int at) {
+    const bool merged = plan_.stream.splits > 1;
+    if (merged && plan_.stream.last < 0) plan_.stream.last = add_buffer("last", ElementType::kF32, 1, 1, 1);
+    TileValue& own = value(at);
+    own.type = kept_type(at);
+    add_parts(at, plan_.copies());
+    plan_.buffers[static_cast<std::size_t>(own.parts)].padded = true;
+    if (merged || own.type != ElementType::kF32) add_whole(at);
+  }
+
+  void add_parts(int at, int copies) {
+    value(at).parts =
+        add_buffer(node(at).name + "_parts", ElementType::kF32, tile_rows(node(at)), tile_columns(node(at)), copies);
+  }
+  void add_whole(int at) {
+    value(at).buffer = add_buffer(node(at).name, value(at).type, tile_rows(node(at)), tile_columns(node(at)), 1);
   }
 
   // Warps divide columns first, then rows, then the inner dimension: whatever leaves the slowest warp the least, in

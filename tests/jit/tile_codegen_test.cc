@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "jit/nvrtc.h"
+#include "tests/search/graph/stream_graphs.h"
 #include "tests/search/graph/tile_graphs.h"
 
 namespace gqa {
@@ -67,6 +68,14 @@ void expect_compiles(const Nvrtc& nvrtc, const KernelGraph& kernel, const std::s
 TEST(TileCodegen, BlocksCompile) {
   REQUIRE_NVRTC(nvrtc);
   for (const std::string* text : tiles::kAll) expect_compiles(*nvrtc, one_kernel(*text, tile_threads(4, 3)), "sm_80");
+}
+
+TEST(TileCodegen, StreamedLoopsCompile) {
+  REQUIRE_NVRTC(nvrtc);
+  for (const std::string* text : streams::kAll) {
+    for (const ThreadPlan& threads : {stream_threads(8, 1), stream_threads(4, 1, 3)})
+      expect_compiles(*nvrtc, one_kernel(*text, threads), "sm_80");
+  }
 }
 
 TEST(TileCodegen, ALayoutThatDiffersFromTheHostsPlanDoesNotCompile) {

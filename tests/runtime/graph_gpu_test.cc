@@ -4,6 +4,7 @@
 
 #include "runtime/graph_session.h"
 #include "runtime/program_reference.h"
+#include "search/graph/superoptimize.h"
 #include "tests/runtime/cuda_fixture.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/search/graph/graphs.h"
@@ -67,6 +68,13 @@ constexpr const char* kLora =
     "t = matmul(x, a)\n"
     "u = matmul(t, b)\n"
     "z = add(y, u)\n";
+// A weight as torch.nn.Linear keeps it.
+constexpr const char* kLinear =
+    "graph 1\n"
+    "x = input bf16[4,1024]\n"
+    "w = input bf16[520,1024]\n"
+    "y = matmul(x, w) tb=1\n"
+    "z = silu(y)\n";
 constexpr const char* kQkNorm =
     "graph 1\n"
     "q = input f16[4,128,64]\n"
@@ -152,6 +160,8 @@ class GraphGpu : public CudaGpu {
 
   // Searches, runs and judges.
   void expect_right(const std::string& text);
+  // Runs on two streams at once, time and again, and judges both.
+  void expect_streams_apart(const std::string& text);
 
   TemporaryFolder folder_;
   std::unique_ptr<Session> session_;
@@ -239,7 +249,13 @@ TEST_F(GraphGpu, AttentionOfManyKinds) {
 }
 
 TEST_F(GraphGpu, FusedLinears) {
-  for (const char* text : {kNormedLinear, kGatedMlp, kLora}) expect_right(text);
+  for (const char* text : {kNormedLinear, kGatedMlp, kLora, kLinear}) expect_right(text);
+}
+
+TEST_F(GraphGpu, LinearsOfFewRowsAreStreamed) {
+  const GraphAnswer answer = ask(graph_of(kGatedMlp));
+  ASSERT_NE(answer.ready, nullptr);
+  EXPECT_NE(std::string::npos, thread_text(answer.ready->program).find("stream=")) << to_text(answer.ready->program);
 }
 
 TEST_F(GraphGpu, StridedInputs) { expect_right(kStrided); }
@@ -270,8 +286,8 @@ TEST_F(GraphGpu, ASecondSessionTakesItFromTheCache) {
   EXPECT_TRUE(bench.judged().passed);
 }
 
-TEST_F(GraphGpu, TwoStreamsAtOnce) {
-  const KernelGraph graph = graph_of(kQkNorm);
+void GraphGpu::expect_streams_apart(const std::string& text) {
+  const KernelGraph graph = graph_of(text);
   const GraphAnswer answer = ask(graph);
   Bench one(*driver_, graph, answer), other(*driver_, graph, answer);
   CUstream streams[2];
@@ -286,6 +302,10 @@ TEST_F(GraphGpu, TwoStreamsAtOnce) {
   }
   EXPECT_TRUE(one.judged().passed) << one.judged().reason;
   EXPECT_TRUE(other.judged().passed) << other.judged().reason;
+}
+
+TEST_F(GraphGpu, TwoStreamsAtOnce) {
+  for (const char* text : {kQkNorm, kLora}) expect_streams_apart(text);
 }
 
 TEST_F(GraphGpu, AGraphCaptureReplaysIt) {

@@ -10,6 +10,7 @@
 #include "runtime/half.h"
 #include "search/graph/graph_text.h"
 #include "search/resources.h"
+#include "tests/simt/tile_launch.h"
 
 namespace gqa::simt {
 namespace {
@@ -115,14 +116,7 @@ Status ProgramRun::launch_tile(const PlannedKernel& planned, const Kernel& kerne
   std::vector<void*> pointers;
   for (const auto* these : {&planned.inputs, &planned.outputs})
     for (const int tensor : *these) pointers.push_back(tensors[static_cast<std::size_t>(tensor)]->data());
-  std::vector<void*> arguments;
-  for (void*& pointer : pointers) arguments.push_back(&pointer);
-  const TileLaunch launch = tile_launch(planned.graph);
-  return kernel.launch({{static_cast<unsigned>(launch.blocks), 1, 1},
-                        {static_cast<unsigned>(launch.threads), 1, 1},
-                        static_cast<std::size_t>(launch.shared_memory),
-                        arguments.data()},
-                       schedule);
+  return simt::launch_tile(planned.graph, kernel, pointers, schedule);
 }
 
 Status ProgramRun::launch_family(const PlannedKernel& planned, const Kernel& kernel, const Tensors& tensors,

@@ -1,5 +1,6 @@
 // ptx_thread.cc: instructions of one thread: conversions, functions, special registers.
 #include <cmath>
+#include <cstring>
 
 #include "runtime/half.h"
 #include "tests/simt/ptx.h"
@@ -42,6 +43,19 @@ void function_ftz(Emulator&, const Call& call) {
 float reciprocal(float x) { return 1 / x; }
 float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 
+// ld.global.nc of kWords words into as many registers.
+template <int kWords>
+void load_words(Emulator& emulator, const Call& call) {
+  const auto* from = reinterpret_cast<const char*>(call.read(kWords));
+  if (reinterpret_cast<std::uintptr_t>(from) % (4 * kWords) != 0)
+    emulator.fail("ld.global of " + std::to_string(4 * kWords) + " bytes from an address that is not aligned to them");
+  for (int i = 0; i < kWords; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, from + 4 * i, 4);
+    call.write(static_cast<std::size_t>(i), word);
+  }
+}
+
 }  // namespace
 
 const std::vector<Known>& thread_instructions() {
@@ -49,7 +63,10 @@ const std::vector<Known>& thread_instructions() {
       {"", nothing},  // a barrier for the compiler alone
       {"griddepcontrol.wait", nothing},
       {"griddepcontrol.launch_dependents", nothing},
+      {"prefetch.global.L2", nothing},
       {"mov.u32", move},
+      {"ld.global.nc.L1::no_allocate.L2::128B.v2.u32", load_words<2>},
+      {"ld.global.nc.L1::no_allocate.L2::128B.v4.u32", load_words<4>},
       {"mov.b32", move},
       {"cvt.rn.f16x2.f32", pack<DType::kF16>},
       {"cvt.rn.bf16x2.f32", pack<DType::kBF16>},

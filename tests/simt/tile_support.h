@@ -12,6 +12,7 @@
 #include "search/graph/dense.h"
 #include "tests/search/graph/tile_graphs.h"
 #include "tests/simt/kernel.h"
+#include "tests/simt/tile_launch.h"
 
 namespace gqa::simt {
 
@@ -86,17 +87,11 @@ class TileProgram {
     for (auto& tensor : tensors_) tensor->poison();
     for (std::size_t at = 0; at < inputs.size(); ++at) tensor(program_.inputs()[at]).write(inputs[at]);
     for (const auto& [kernel, code] : kernels_) {
-      std::vector<void*> pointers, arguments;
+      std::vector<void*> pointers;
       for (const std::vector<int>* ids : {&kernel.inputs, &kernel.outputs}) {
         for (const int id : *ids) pointers.push_back(tensor(id).data());
       }
-      for (void*& pointer : pointers) arguments.push_back(&pointer);
-      const TileLaunch launch = tile_launch(kernel.graph);
-      const Status status = code->launch({{static_cast<unsigned>(launch.blocks), 1, 1},
-                                          {static_cast<unsigned>(launch.threads), 1, 1},
-                                          static_cast<std::size_t>(launch.shared_memory),
-                                          arguments.data()},
-                                         schedule);
+      const Status status = launch_tile(kernel.graph, *code, pointers, schedule);
       if (!status.ok()) return status;
     }
     outputs->clear();
