@@ -9,10 +9,22 @@
 
 namespace gqa {
 
+// Elements 0, kTogether, .. of kElements, one after another to each thread. Their number is known when this is compiled,
+// so that few rounds are no loop and what they read is asked for at once.
+template <int kThreads, int kElements, int kTogether, typename Visit>
+__device__ inline void each_of(Visit visit) {
+  constexpr int kRound = kThreads * kTogether, kRounds = (kElements + kRound - 1) / kRound;
+  constexpr int kUnroll = kRounds <= 8 ? kRounds : 2;
+#pragma unroll kUnroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int i = round * kRound + static_cast<int>(threadIdx.x) * kTogether;
+    if (kElements % kRound == 0 || i < kElements) visit(i);
+  }
+}
+
 template <int kThreads, int kElements, typename Visit>
 __device__ inline void each(Visit visit) {
-#pragma unroll 2
-  for (int i = threadIdx.x; i < kElements; i += kThreads) visit(i);
+  each_of<kThreads, kElements, 1>(visit);
 }
 
 // kWidth neighbouring lanes share an element.

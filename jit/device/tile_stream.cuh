@@ -9,8 +9,8 @@
 #pragma once
 
 #include "mma.cuh"
+#include "tile_lanes.cuh"
 #include "tile_buffer.cuh"
-#include "tile_math.cuh"
 
 namespace gqa {
 
@@ -65,6 +65,21 @@ __device__ inline void get_row(float (&to)[kCount], const u32* from) {
     to[2] = bits_to_float(row.z), to[3] = bits_to_float(row.w);
   } else {
     to[0] = bits_to_float(*from);
+  }
+}
+
+// PTX ISA 9.7.9.11, st.
+__device__ inline void store_16(float* to, float a, float b, float c, float d) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
+// To global memory, for other thread blocks.
+template <int kCount>
+__device__ inline void put_row_for_others(float* to, const float (&from)[kCount]) {
+  if constexpr (kCount == 4) {
+    store_16(to, from[0], from[1], from[2], from[3]);
+  } else {
+    *to = from[0];
   }
 }
 
@@ -333,10 +348,13 @@ __device__ inline void stream(int first, int step, int end, Load load, Use use) 
   }
 }
 
+// PTX ISA 9.7.13.4, fence: what this thread and those it met at a barrier wrote comes before what follows, for the GPU.
+__device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
 // Where thread blocks that share a loop meet, after all threads of this one wrote its partials: whether the others were
 // there before it. The counter is then 0 again, for the next launch. last: a word of shared memory.
 __device__ inline bool arrive_last(u32* arrived, u32 splits, u32* last) {
-  __threadfence();  // by each: waiting for one thread to do it for all takes longer
+  fence_gpu();  // by each: waiting for one thread to do it for all takes longer
   __syncthreads();
   if (threadIdx.x == 0) {
     const u32 before = atomicAdd(arrived, 1u);
@@ -345,7 +363,7 @@ __device__ inline bool arrive_last(u32* arrived, u32 splits, u32* last) {
   }
   __syncthreads();
   if (*last == 0) return false;
-  __threadfence();
+  fence_gpu();
   return true;
 }
 
@@ -353,8 +371,7 @@ __device__ inline bool arrive_last(u32* arrived, u32 splits, u32* last) {
 template <int kThreads, int kCopies, typename Buffer>
 __device__ inline void hand_over(float* to, Buffer parts) {
   constexpr int kTogether = Buffer::kColumns % 4 == 0 ? 4 : 1, kElements = Buffer::kRows * Buffer::kColumns;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x) * kTogether; i < kElements; i += kThreads * kTogether) {
+  each_of<kThreads, kElements, kTogether>([&](int i) {
     float sum[kTogether];
 #pragma unroll
     for (int j = 0; j < kTogether; ++j) sum[j] = 0.f;
@@ -365,8 +382,8 @@ __device__ inline void hand_over(float* to, Buffer parts) {
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) sum[j] += part[j];
     }
-    put_row(reinterpret_cast<u32*>(to + i), sum);
-  }
+    put_row_for_others(to + i, sum);
+  });
 }
 
 // What all of them handed over, `stride` numbers apart, added up in their order. Many loads are on their way at a time:
@@ -374,8 +391,7 @@ __device__ inline void hand_over(float* to, Buffer parts) {
 template <int kThreads, int kSplits, typename Buffer>
 __device__ inline void take_over(Buffer to, const float* from, int stride) {
   constexpr int kTogether = Buffer::kColumns % 4 == 0 ? 4 : 1, kElements = Buffer::kRows * Buffer::kColumns;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x) * kTogether; i < kElements; i += kThreads * kTogether) {
+  each_of<kThreads, kElements, kTogether>([&](int i) {
     float part[kSplits][kTogether], sum[kTogether];
 #pragma unroll
     for (int split = 0; split < kSplits; ++split) get_row_of_others(part[split], from + split * stride + i);
@@ -386,7 +402,7 @@ __device__ inline void take_over(Buffer to, const float* from, int stride) {
       for (int split = 0; split < kSplits; ++split) sum[j] += part[split][j];
       to.put(i / Buffer::kColumns, i % Buffer::kColumns + j, sum[j]);
     }
-  }
+  });
 }
 
 }  // namespace gqa

@@ -56,6 +56,17 @@ void load_words(Emulator& emulator, const Call& call) {
   }
 }
 
+template <int kWords>
+void store_words(Emulator& emulator, const Call& call) {
+  auto* to = reinterpret_cast<char*>(call.read(0));
+  if (reinterpret_cast<std::uintptr_t>(to) % (4 * kWords) != 0)
+    emulator.fail("st.global of " + std::to_string(4 * kWords) + " bytes to an address that is not aligned to them");
+  for (int i = 0; i < kWords; ++i) {
+    const auto word = static_cast<std::uint32_t>(call.read(static_cast<std::size_t>(1 + i)));
+    std::memcpy(to + 4 * i, &word, 4);
+  }
+}
+
 }  // namespace
 
 const std::vector<Known>& thread_instructions() {
@@ -64,6 +75,8 @@ const std::vector<Known>& thread_instructions() {
       {"griddepcontrol.wait", nothing},
       {"griddepcontrol.launch_dependents", nothing},
       {"prefetch.global.L2", nothing},
+      {"fence.acq_rel.gpu", nothing},
+      {"st.global.v4.f32", store_words<4>},
       {"mov.u32", move},
       {"ld.global.nc.L1::no_allocate.L2::128B.v2.u32", load_words<2>},
       {"ld.global.nc.L1::no_allocate.L2::128B.v4.u32", load_words<4>},
