@@ -15,7 +15,8 @@ namespace gqa {
 
 // flash: a CTA owns tile_m query rows and loops over all their keys; warps split the rows.
 // split: a CTA owns one row tile and a share of the keys; warps split the keys; the last CTA to arrive merges.
-// warpgroup: flash on Hopper's wgmma: a producer feeds tile_m / 64 warpgroups by TMA.
+// warpgroup: flash on Hopper's wgmma: a producer feeds warpgroups of 64 rows by TMA; with tile_m of 64 and 8 warps two
+// of them share the keys of the same rows.
 enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 
 // order (flash, warpgroup): how many head groups are walked together, longest query tile first. 0: all of them (best

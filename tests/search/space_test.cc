@@ -256,7 +256,7 @@ TEST(Prune, WarpgroupFields) {
   EXPECT_EQ(warpgroup("m=256"), "tile of 256 rows: warpgroup has 64, 128 or 192");
   EXPECT_EQ(warpgroup("n=72"), "step of 72 keys: expected a multiple of 16");
   EXPECT_EQ(warpgroup("n=272"), "step of 272 keys: wgmma takes at most 256");
-  EXPECT_EQ(warpgroup("warps=4"), "4 warps for 128 rows: warpgroup gives a warp 16");
+  EXPECT_EQ(warpgroup("warps=4"), "4 warps for 128 rows: warpgroup gives a warp 16, or two warpgroups the same 64");
   EXPECT_EQ(warpgroup("stages=0"), "stages=0: warpgroup has 1 to 4");
   EXPECT_EQ(warpgroup("stages=5"), "stages=5: warpgroup has 1 to 4");
   EXPECT_EQ(warpgroup("draw=0"), "");
@@ -264,6 +264,14 @@ TEST(Prune, WarpgroupFields) {
   EXPECT_EQ(warpgroup("out=0"), "");
   EXPECT_EQ(warpgroup("out=2"), "out=2: warpgroup has 0 to 1");
   EXPECT_EQ(warpgroup("splits=2"), "2 splits: warpgroup has 1");
+}
+
+TEST(Prune, WarpgroupsThatShareKeys) {
+  EXPECT_EQ(warpgroup("m=64 warps=8 stages=2 out=1"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=8 stages=2 out=0"),
+            "two warpgroups on the same rows without out=1: they hand over beside it");
+  EXPECT_EQ(warpgroup("m=64 warps=8 stages=3 out=1"),
+            "3 stages for two warpgroups on the same rows: expected as many for each");
 }
 
 TEST(Prune, WarpgroupPacksAndSizes) {

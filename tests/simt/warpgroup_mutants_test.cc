@@ -87,7 +87,7 @@ const Mutant kMutants[] = {
     {"NoBarrierBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();\n    named_sync(1 + group, kWarpgroup);",
      "fence_async();"},
     {"NoFenceBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();", "", "fence.proxy.async"},
-    {"NoWaitForTheLastStore", "warpgroup_flash.cuh", "wait_stores();", "", "the block ended", kOwnOut},
+    {"NoWaitForTheLastStore", "warpgroup_consumer.cuh", "wait_stores();", "", "the block ended", kOwnOut},
     {"NoWaitForScores", "warpgroup_consumer.cuh", "core.template wait_scores<1>();", "core.template wait_scores<2>();"},
     {"NoWaitForOut", "warpgroup_consumer.cuh", "core.template wait_values<0>();", "core.template wait_values<1>();"},
     {"NoFenceBeforeAProduct", "warpgroup_attention.cuh", "pin(scores);\n    wgmma_fence();", "pin(scores);",
