@@ -566,6 +566,37 @@ def test_the_example_on_a_gpu():
 
 
 @pytest.mark.gpu
+def test_cupy_arrays_give_cupy_arrays():
+    cupy = pytest.importorskip("cupy", reason="test_cupy_arrays_give_cupy_arrays needs CuPy")
+    optimized = attention_graph().superoptimize(config="attention", device="cuda:0")
+    given = attention_inputs()
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        out = optimized([cupy.asarray(x) for x in given])
+        stream.synchronize()
+    assert isinstance(out, cupy.ndarray)
+    check(cupy.asnumpy(out), attention_of(*given))
+
+
+# A decoder's linear layers for few rows: thread blocks that share a loop meet in memory of the call's stream.
+@pytest.mark.gpu
+def test_few_rows_times_wide_weights():
+    import torch
+
+    graph = gqa.new_kernel_graph()
+    x, w1, w3 = (graph.new_input(dims, gqa.float16) for dims in ((4, 1024), (1024, 2048), (1024, 2048)))
+    graph.mark_output(graph.silu(x @ w1) * (x @ w3))
+    optimized = graph.superoptimize(device="cuda:0")
+    assert "stream=" in optimized.explain()
+    a, b, c = (
+        torch.randn(dims, device="cuda", dtype=torch.float16) / 8 for dims in ((4, 1024), (1024, 2048), (1024, 2048))
+    )
+    expected = (torch.nn.functional.silu(a.float() @ b.float()) * (a.float() @ c.float())).cpu().numpy()
+    first = optimized(a, b, c)
+    check(first.float().cpu().numpy(), expected)
+    assert all(torch.equal(first, optimized(a, b, c)) for _ in range(20))
+
+
+@pytest.mark.gpu
 def test_a_program_in_a_cuda_graph():
     import torch
 
