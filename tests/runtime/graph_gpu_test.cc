@@ -68,6 +68,15 @@ constexpr const char* kLora =
     "t = matmul(x, a)\n"
     "u = matmul(t, b)\n"
     "z = add(y, u)\n";
+constexpr const char* kWideMlp =
+    "graph 1\n"
+    "x = input bf16[4,4096]\n"
+    "u = input bf16[4096,4096]\n"
+    "w = input bf16[4096,4096]\n"
+    "a = matmul(x, u)\n"
+    "s = silu(a)\n"
+    "b = matmul(x, w)\n"
+    "y = mul(s, b)\n";
 // A weight as torch.nn.Linear keeps it.
 constexpr const char* kLinear =
     "graph 1\n"
@@ -252,8 +261,8 @@ TEST_F(GraphGpu, FusedLinears) {
   for (const char* text : {kNormedLinear, kGatedMlp, kLora, kLinear}) expect_right(text);
 }
 
-TEST_F(GraphGpu, LinearsOfFewRowsAreStreamed) {
-  const GraphAnswer answer = ask(graph_of(kGatedMlp));
+TEST_F(GraphGpu, WideLinearsOfFewRowsAreStreamed) {
+  const GraphAnswer answer = ask(graph_of(kWideMlp));
   ASSERT_NE(answer.ready, nullptr);
   EXPECT_NE(std::string::npos, thread_text(answer.ready->program).find("stream=")) << to_text(answer.ready->program);
 }
