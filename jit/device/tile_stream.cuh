@@ -14,23 +14,35 @@
 
 namespace gqa {
 
-// PTX ISA 9.7.9.9, ld.global.nc: read once, so that it need not stay in L1; the memory's lines are 128 bytes.
-template <int kWords>
-__device__ inline void load_once(u32 (&to)[kWords], const void* from);
-
-template <>
-__device__ inline void load_once<4>(u32 (&to)[4], const void* from) {
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+// PTX ISA 9.7.9.8, ld. Not .nc, though nothing here writes what is read: a grid that begins before the end of the one
+// before may read what that one wrote.
+__device__ inline void load_words(u32 (&to)[4], const void* from) {
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "l"(from));
+               : "l"(from)
+               : "memory");
 }
-template <>
-__device__ inline void load_once<2>(u32 (&to)[2], const void* from) {
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(from));
+
+// Read once, so that it need not stay in L1; the memory's lines are 128 bytes.
+__device__ inline void load_once(u32 (&to)[4], const void* from) {
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "l"(from)
+               : "memory");
 }
-template <>
-__device__ inline void load_once<1>(u32 (&to)[1], const void* from) {
-  to[0] = __ldg(static_cast<const u32*>(from));
+__device__ inline void load_once(u32 (&to)[2], const void* from) {
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "l"(from)
+               : "memory");
+}
+__device__ inline void load_once(u32 (&to)[1], const void* from) {
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(to[0]) : "l"(from) : "memory");
+}
+__device__ inline u16 load_half(const void* from) {
+  u16 half;
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(from) : "memory");
+  return half;
 }
 
 // PTX ISA 9.7.9.15, prefetch: the line, into L2. Changes nothing that a kernel could see, so it may come before what the
@@ -117,10 +129,8 @@ struct StreamedRows {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       long long offset = 0;
-      const uint4* from = static_cast<const uint4*>(tensor);
       if (place(half, offset)) {
-        const uint4 piece = __ldg(from + offset / 8);
-        word[half][0] = piece.x, word[half][1] = piece.y, word[half][2] = piece.z, word[half][3] = piece.w;
+        load_words(word[half], static_cast<const u16*>(tensor) + offset);
       } else {
         clear_words(word[half]);
       }
@@ -165,9 +175,9 @@ struct StreamedColumns {
       if (!there) {
         clear_words(word[i]);
       } else if constexpr (kWidth > 1) {
-        load_once<kWords>(word[i], from);
+        load_once(word[i], from);
       } else {
-        word[i][0] = __ldg(from);
+        word[i][0] = load_half(from);
       }
     }
   }
@@ -216,7 +226,7 @@ struct StreamedRight {
     for (int j = 0; j < kWidth; ++j) {
       long long offset = 0;
       if (place(8 * j + stream_lane() / 4, offset)) {
-        load_once<4>(word[j], static_cast<const u16*>(tensor) + offset);
+        load_once(word[j], static_cast<const u16*>(tensor) + offset);
       } else {
         clear_words(word[j]);
       }

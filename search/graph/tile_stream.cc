@@ -60,6 +60,8 @@ class Streams {
     if (tile_dims(node(at).axes) != tile_dims(node(node(at).inputs[0]).axes)) return misfit("sums of another shape");
     const std::vector<int> products = streamed_products(block_, at);
     for (const int product : products) {
+      if (node(product).attributes.transpose_b != node(products[0]).attributes.transpose_b)
+        return misfit("sums of products whose right operands lie both ways");
       if (Status s = check_product(product); !s.ok()) return s;
     }
     if (!products.empty()) return {};
@@ -72,8 +74,8 @@ class Streams {
     const BlockNode &left = node(own.inputs[0]), &right = node(own.inputs[1]);
     if (own.attributes.transpose_a) return misfit("a transposed left operand");
     if (Status s = check_rows(own.inputs[0]); !s.ok()) return s;
-    if (right.op != Op::kLoad || type_of(own.inputs[0]) != operand(right).type)
-      return misfit("a computed right operand");
+    if (right.op != Op::kLoad) return misfit("a computed right operand");
+    if (type_of(own.inputs[0]) != operand(right).type) return misfit("operands of two types");
     const std::int64_t inner = left.axes.back().tile, columns = own.axes.back().tile;
     if (tile_elements(right) != inner * columns) return misfit("batches");
     const std::int64_t width = streamed_width(own);

@@ -43,7 +43,13 @@ void function_ftz(Emulator&, const Call& call) {
 float reciprocal(float x) { return 1 / x; }
 float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 
-// ld.global.nc of kWords words into as many registers.
+void load_half(Emulator& emulator, const Call& call) {
+  const auto* from = reinterpret_cast<const std::uint16_t*>(call.read(1));
+  if (reinterpret_cast<std::uintptr_t>(from) % 2 != 0) emulator.fail("ld.global of 2 bytes from an odd address");
+  call.write(0, *from);
+}
+
+// ld.global of kWords words into as many registers.
 template <int kWords>
 void load_words(Emulator& emulator, const Call& call) {
   const auto* from = reinterpret_cast<const char*>(call.read(kWords));
@@ -78,8 +84,11 @@ const std::vector<Known>& thread_instructions() {
       {"fence.acq_rel.gpu", nothing},
       {"st.global.v4.f32", store_words<4>},
       {"mov.u32", move},
-      {"ld.global.nc.L1::no_allocate.L2::128B.v2.u32", load_words<2>},
-      {"ld.global.nc.L1::no_allocate.L2::128B.v4.u32", load_words<4>},
+      {"ld.global.u16", load_half},
+      {"ld.global.u32", load_words<1>},
+      {"ld.global.v4.u32", load_words<4>},
+      {"ld.global.L1::no_allocate.L2::128B.v2.u32", load_words<2>},
+      {"ld.global.L1::no_allocate.L2::128B.v4.u32", load_words<4>},
       {"mov.b32", move},
       {"cvt.rn.f16x2.f32", pack<DType::kF16>},
       {"cvt.rn.bf16x2.f32", pack<DType::kBF16>},

@@ -72,8 +72,13 @@ TEST(TileStream, WhatCannotBeStreamedIsRefusedWithTheReason) {
   EXPECT_TRUE(has(refused(streams::kNarrow, {{"/32", "/16"}, {"steps=4", "steps=8"}}), "do not lie in pieces"));
   EXPECT_TRUE(has(refused(streams::kNarrow, {{"input f16", "input f32"}, {"o f16", "o f32"}}), "16 bits wide"));
   EXPECT_TRUE(has(refused(streams::kNarrow, {{"[128,24]", "[128,24] strides=[1,128]"}}), "right operand"));
-  EXPECT_TRUE(has(refused(streams::kNarrow, {{"x = input f16", "x = input bf16"}}), "computed right operand"));
+  EXPECT_TRUE(has(refused(streams::kNarrow, {{"x = input f16", "x = input bf16"}}), "operands of two types"));
   EXPECT_TRUE(has(refused(streams::kGated, {{"[16,", "[64,"}}), "registers a thread"));
+  EXPECT_TRUE(
+      has(refused(streams::kParts, {{"w = input bf16[256,32]", "w = input bf16[32,256]"},
+                                    {"load(3) grid=[1/16,0/128] loop=0/32", "load(3) grid=[0/16,1/128] loop=1/32"},
+                                    {"matmul(zt, wt)", "matmul(zt, wt) tb=1"}}),
+          "lie both ways"));
   EXPECT_TRUE(has(refused(tiles::kTransposed, {}), "more than sums"));
   EXPECT_TRUE(has(refused(tiles::kEachStep, {}), "results of each step"));
 }
