@@ -113,7 +113,8 @@ double custom_seconds(const KernelGraph& graph, const KernelNode& node, const De
   const double steps = static_cast<double>(node.block->steps), all = static_cast<double>(blocks(*node.block));
   const double block = std::max(work.once / flops, work.bytes_once / bandwidth) +
                        steps * std::max(work.each_step / flops, work.bytes_each_step / bandwidth);
-  if (const StreamCost cost = stream_cost(graph, node, device.processors); cost.slowdown > 0) {
+  const bool gpu = device.kind == DeviceKind::kCuda;
+  if (const StreamCost cost = gpu ? stream_cost(graph, node, device.processors) : StreamCost(); cost.slowdown > 0) {
     const double waits = cost.slowdown * memory_seconds(graph, node, device);
     return std::max(all / processors * block, waits) + cost.rounds * kStreamSeconds;
   }
@@ -121,9 +122,9 @@ double custom_seconds(const KernelGraph& graph, const KernelNode& node, const De
                      static_cast<double>(std::max<std::int64_t>(1, needs_of(graph, node).shared_bytes));
   const double together = std::clamp(std::floor(fit), 1.0, 4.0);
   const double waits = std::ceil(all / (processors * together)) * (steps + 2) * kStepSeconds;
-  const double balance = std::max(kIdleShare, all / (std::ceil(all / processors) * processors));
-  const double reads = memory_seconds(graph, node, device) / balance * (node.block->steps == 1 ? kNoOverlap : 1);
-  return std::max(std::ceil(all / processors) * block + waits, reads);
+  const double balance = gpu ? std::max(kIdleShare, all / (std::ceil(all / processors) * processors)) : 1;
+  const double reads = memory_seconds(graph, node, device) / balance;
+  return std::max(std::ceil(all / processors) * block + waits, gpu && steps == 1 ? kNoOverlap * reads : reads);
 }
 
 // A product as the general kernel has it: square tiles, a loop along the inner dimension, nothing split.

@@ -109,8 +109,9 @@ class Choice {
 std::vector<ThreadPlan> tile_plans(const KernelGraph& graph, const KernelNode& node, const DeviceSpec& device) {
   if (!node.block) return {thread_plan(8, 1)};
   Choice choice(graph, node, device);
+  const bool gpu = device.kind == DeviceKind::kCuda;
+  if (gpu) choice.add_streams();
   // Blocks that share a processor bring their warps along; few blocks need more of their own.
-  choice.add_streams();
   const bool few = blocks(*node.block) <= 2 * std::int64_t{std::max(1, device.processors)};
   if (few) choice.add(8);
   for (const int warps : kWarps) {
@@ -119,7 +120,9 @@ std::vector<ThreadPlan> tile_plans(const KernelGraph& graph, const KernelNode& n
   for (const int warps : kFewWarps) {
     if (choice.empty()) choice.add(warps);  // parts of a product for each of many would not fit
   }
-  return choice.take();
+  std::vector<ThreadPlan> found = choice.take();
+  if (!gpu && found.size() > 1) found.resize(1);  // the host's threads are what they are
+  return found;
 }
 
 }  // namespace gqa
