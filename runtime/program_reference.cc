@@ -50,14 +50,14 @@ struct Attempt {
   std::int64_t nonfinite = 0;  // elements on the way to them
 };
 
-// Inputs of one magnitude, as bytes and as numbers.
+// Inputs of one magnitude, as bytes; as numbers only while they are computed with, since a layer's weights are large.
 class Inputs {
  public:
   Inputs(const KernelGraph& graph, std::uint64_t seed) : graph_(graph), seed_(seed) {}
 
   Status run(double magnitude, Rounding rounding, Attempt* made) {
     if (magnitude != magnitude_) draw(magnitude);
-    return evaluate(graph_, values_, &made->outputs, rounding, &made->nonfinite);
+    return evaluate(graph_, values(), &made->outputs, rounding, &made->nonfinite);
   }
 
   double magnitude() const { return magnitude_; }
@@ -67,20 +67,24 @@ class Inputs {
   void draw(double magnitude) {
     magnitude_ = magnitude;
     bytes_.clear();
-    values_.clear();
     for (const int input : graph_.inputs()) {
       const TensorSpec& spec = graph_.spec(input);
       bytes_.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
       fill_input(spec, mix(seed_ + bytes_.size()), magnitude, bytes_.back().data());
-      values_.push_back(read_tensor(spec, bytes_.back().data()));
     }
+  }
+
+  std::vector<std::vector<double>> values() const {
+    std::vector<std::vector<double>> read;
+    for (std::size_t at = 0; at < bytes_.size(); ++at)
+      read.push_back(read_tensor(graph_.spec(graph_.inputs()[at]), bytes_[at].data()));
+    return read;
   }
 
   const KernelGraph& graph_;
   const std::uint64_t seed_;
   double magnitude_ = 0;  // none drawn yet
   std::vector<TensorBytes> bytes_;
-  std::vector<std::vector<double>> values_;
 };
 
 // The largest magnitude at which the yardstick has no more infinities and NaNs than the reference, or the fewest.

@@ -108,8 +108,14 @@ Real Reals<Real>::binary(Op op, Real a, Real b) const {
   }
 }
 
+void take(std::vector<double>* from, std::vector<double>* to) { *to = std::move(*from); }
+void take(std::vector<double>* from, std::vector<float>* to) {
+  to->assign(from->begin(), from->end());
+  *from = {};
+}
+
 template <typename Real>
-Status fill(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
+Status fill(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
             std::vector<DenseTensor<Real>>* tensors) {
   if (inputs.size() != graph.inputs().size()) {
     return Status(Code::kSize, std::to_string(inputs.size()) + " inputs: expected " +
@@ -123,16 +129,16 @@ Status fill(const KernelGraph& graph, const std::vector<std::vector<double>>& in
                                      to_text(tensor.spec.dims));
     }
     tensors->emplace_back().dims = tensor.spec.dims;
-    tensors->back().data.assign(inputs[at].begin(), inputs[at].end());
+    take(&inputs[at], &tensors->back().data);
   }
   return {};
 }
 
 template <typename Real>
-Status run(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
-           std::vector<std::vector<double>>* outputs, std::int64_t* nonfinite) {
+Status run(const KernelGraph& graph, std::vector<std::vector<double>> inputs, std::vector<std::vector<double>>* outputs,
+           std::int64_t* nonfinite) {
   std::vector<DenseTensor<Real>> tensors;
-  if (Status status = fill(graph, inputs, &tensors); !status.ok()) return status;
+  if (Status status = fill(graph, std::move(inputs), &tensors); !status.ok()) return status;
   Reals<Real> reals;
   outputs->clear();
   for (const DenseTensor<Real>& output : interpret(graph, reals, std::move(tensors)))
@@ -157,10 +163,10 @@ double round_to(double value, ElementType type) {
   return std::abs(rounded) > format.most ? std::copysign(kInfinity, value) : rounded;
 }
 
-Status evaluate(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
+Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
                 std::vector<std::vector<double>>* outputs, Rounding rounding, std::int64_t* nonfinite) {
-  return rounding == Rounding::kNone ? run<double>(graph, inputs, outputs, nonfinite)
-                                     : run<float>(graph, inputs, outputs, nonfinite);
+  return rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, nonfinite)
+                                     : run<float>(graph, std::move(inputs), outputs, nonfinite);
 }
 
 }  // namespace gqa

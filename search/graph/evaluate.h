@@ -18,7 +18,8 @@ enum class Rounding : std::uint8_t {
 // Tensors are dense and row-major, in the order of graph.inputs() and graph.outputs(). Not-a-number and infinities
 // are as IEEE 754 has them, but for sub_max and normalize (op.h), and so for softmax. *nonfinite, where asked for: how
 // many elements of all operators' results are infinite or NaN; what overflows on the way need not show at the end.
-Status evaluate(const KernelGraph& graph, const std::vector<std::vector<double>>& inputs,
+// Large inputs are better moved here than copied.
+Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
                 std::vector<std::vector<double>>* outputs, Rounding rounding = Rounding::kNone,
                 std::int64_t* nonfinite = nullptr);
 
