@@ -78,6 +78,31 @@ struct TileBuffer {
   __device__ void put(int row, int column, float value) const { *at(row, column) = Type::from_float(value); }
 };
 
+// Float32 elements of a row side by side, 16 bytes at a time where there are so many.
+template <int kCount>
+__device__ inline void put_row(u32* to, const float (&from)[kCount]) {
+  if constexpr (kCount % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4)
+      *reinterpret_cast<uint4*>(to + i) = make_uint4(__float_as_uint(from[i]), __float_as_uint(from[i + 1]),
+                                                     __float_as_uint(from[i + 2]), __float_as_uint(from[i + 3]));
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = __float_as_uint(from[i]);
+  }
+}
+
+template <int kCount>
+__device__ inline void get_row(float (&to)[kCount], const u32* from) {
+  if constexpr (kCount == 4) {
+    const uint4 row = *reinterpret_cast<const uint4*>(from);
+    to[0] = bits_to_float(row.x), to[1] = bits_to_float(row.y);
+    to[2] = bits_to_float(row.z), to[3] = bits_to_float(row.w);
+  } else {
+    to[0] = bits_to_float(*from);
+  }
+}
+
 // The sum of what the warps that share a product's inner dimension have of an element.
 template <int kCopies, typename Buffer>
 __device__ inline float total(Buffer parts, int row, int column) {

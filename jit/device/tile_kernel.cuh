@@ -7,6 +7,7 @@
 #include "grid_dependency.cuh"
 #include "tile_copy.cuh"
 #include "tile_lanes.cuh"
+#include "tile_merge.cuh"
 #include "tile_product.cuh"
 #include "tile_stream.cuh"
 

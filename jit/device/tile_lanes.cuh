@@ -9,8 +9,8 @@
 
 namespace gqa {
 
-// Elements 0, kTogether, .. of kElements, one after another to each thread. Their number is known when this is compiled,
-// so that few rounds are no loop and what they read is asked for at once.
+// Elements 0, kTogether, .. of kElements, one after another to each thread. Their number is known when this is
+// compiled, so that few rounds are no loop and what they read is asked for at once.
 template <int kThreads, int kElements, int kTogether, typename Visit>
 __device__ inline void each_of(Visit visit) {
   constexpr int kRound = kThreads * kTogether, kRounds = (kElements + kRound - 1) / kRound;

@@ -1,15 +1,13 @@
 // tile_stream.cuh: a loop whose operands go from global memory to the registers of mma.sync, with nothing between.
 // Owns: what a lane holds of a piece of 32 elements along the loop: StreamedRows of a left operand, StreamedColumns and
-// StreamedRight of a right one; StreamedSums and StreamedFold, what a warp adds up; stream(), the loop itself;
-// arrive_last(), where thread blocks that share a loop meet.
-// Never: touches shared memory in the loop, or waits for another thread block.
+// StreamedRight of a right one; StreamedSums and StreamedFold, what a warp adds up; stream(), the loop itself.
+// Never: touches shared memory in the loop.
 // Threads: lane 4 g + t of a warp has rows g, g + 8, .. of the left operand, elements 8 t .. 8 t + 7 of the piece, and
 // columns of the right one that follow from g. A sum over the piece does not care for the order of its elements, so
 // each lane's eight lie side by side in memory, and make up elements 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of two products.
 #pragma once
 
 #include "mma.cuh"
-#include "tile_lanes.cuh"
 #include "tile_buffer.cuh"
 
 namespace gqa {
@@ -45,66 +43,14 @@ __device__ inline u16 load_half(const void* from) {
   return half;
 }
 
-// PTX ISA 9.7.9.15, prefetch: the line, into L2. Changes nothing that a kernel could see, so it may come before what the
-// grids before this one write is visible.
+// PTX ISA 9.7.9.15, prefetch: the line, into L2. Changes nothing that a kernel could see, so it may come before what
+// the grids before this one write is visible.
 __device__ inline void prefetch_line(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 
 template <int kWords>
 __device__ inline void clear_words(u32 (&words)[kWords]) {
 #pragma unroll
   for (int i = 0; i < kWords; ++i) words[i] = 0;
-}
-
-// Numbers side by side, 16 bytes at a time where there are so many.
-template <int kCount>
-__device__ inline void put_row(u32* to, const float (&from)[kCount]) {
-  if constexpr (kCount % 4 == 0) {
-#pragma unroll
-    for (int i = 0; i < kCount; i += 4)
-      *reinterpret_cast<uint4*>(to + i) = make_uint4(__float_as_uint(from[i]), __float_as_uint(from[i + 1]),
-                                                     __float_as_uint(from[i + 2]), __float_as_uint(from[i + 3]));
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) to[i] = __float_as_uint(from[i]);
-  }
-}
-
-template <int kCount>
-__device__ inline void get_row(float (&to)[kCount], const u32* from) {
-  if constexpr (kCount == 4) {
-    const uint4 row = *reinterpret_cast<const uint4*>(from);
-    to[0] = bits_to_float(row.x), to[1] = bits_to_float(row.y);
-    to[2] = bits_to_float(row.z), to[3] = bits_to_float(row.w);
-  } else {
-    to[0] = bits_to_float(*from);
-  }
-}
-
-// PTX ISA 9.7.9.11, st.
-__device__ inline void store_16(float* to, float a, float b, float c, float d) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-}
-
-// To global memory, for other thread blocks.
-template <int kCount>
-__device__ inline void put_row_for_others(float* to, const float (&from)[kCount]) {
-  if constexpr (kCount == 4) {
-    store_16(to, from[0], from[1], from[2], from[3]);
-  } else {
-    *to = from[0];
-  }
-}
-
-// From global memory that other thread blocks wrote: past L1.
-template <int kCount>
-__device__ inline void get_row_of_others(float (&to)[kCount], const float* from) {
-  if constexpr (kCount == 4) {
-    const uint4 row = __ldcg(reinterpret_cast<const uint4*>(from));
-    to[0] = bits_to_float(row.x), to[1] = bits_to_float(row.y);
-    to[2] = bits_to_float(row.z), to[3] = bits_to_float(row.w);
-  } else {
-    to[0] = __ldcg(from);
-  }
 }
 
 __device__ inline int stream_lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -193,8 +139,8 @@ struct StreamedColumns {
     high = pair(j, 4 * s + 2);
   }
 
-  // Of a row's sums, those of registers c and c + 1: columns kWidth (2 t) and kWidth (2 t + 1) on. Lanes that would meet
-  // in a bank begin with different ones.
+  // Of a row's sums, those of registers c and c + 1: columns kWidth (2 t) and kWidth (2 t + 1) on. Lanes that would
+  // meet in a bank begin with different ones.
   template <typename Buffer>
   static __device__ void put(Buffer to, int row, int first, int t, const float (&sum)[kWidth][4], int c) {
 #pragma unroll
@@ -356,63 +302,6 @@ __device__ inline void stream(int first, int step, int end, Load load, Use use) 
       if (next < end) load(slot, next);
     }
   }
-}
-
-// PTX ISA 9.7.13.4, fence: what this thread and those it met at a barrier wrote comes before what follows, for the GPU.
-__device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-
-// Where thread blocks that share a loop meet, after all threads of this one wrote its partials: whether the others were
-// there before it. The counter is then 0 again, for the next launch. last: a word of shared memory.
-__device__ inline bool arrive_last(u32* arrived, u32 splits, u32* last) {
-  fence_gpu();  // by each: waiting for one thread to do it for all takes longer
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const u32 before = atomicAdd(arrived, 1u);
-    *last = before == splits - 1 ? 1u : 0u;
-    if (before == splits - 1) *arrived = 0;
-  }
-  __syncthreads();
-  if (*last == 0) return false;
-  fence_gpu();
-  return true;
-}
-
-// What a thread block hands over: the sums of its warps' parts, row after row.
-template <int kThreads, int kCopies, typename Buffer>
-__device__ inline void hand_over(float* to, Buffer parts) {
-  constexpr int kTogether = Buffer::kColumns % 4 == 0 ? 4 : 1, kElements = Buffer::kRows * Buffer::kColumns;
-  each_of<kThreads, kElements, kTogether>([&](int i) {
-    float sum[kTogether];
-#pragma unroll
-    for (int j = 0; j < kTogether; ++j) sum[j] = 0.f;
-#pragma unroll
-    for (int copy = 0; copy < kCopies; ++copy) {
-      float part[kTogether];
-      get_row(part, parts.copy(copy).at(i / Buffer::kColumns, i % Buffer::kColumns));
-#pragma unroll
-      for (int j = 0; j < kTogether; ++j) sum[j] += part[j];
-    }
-    put_row_for_others(to + i, sum);
-  });
-}
-
-// What all of them handed over, `stride` numbers apart, added up in their order. Many loads are on their way at a time:
-// the thread block that does this is the last one.
-template <int kThreads, int kSplits, typename Buffer>
-__device__ inline void take_over(Buffer to, const float* from, int stride) {
-  constexpr int kTogether = Buffer::kColumns % 4 == 0 ? 4 : 1, kElements = Buffer::kRows * Buffer::kColumns;
-  each_of<kThreads, kElements, kTogether>([&](int i) {
-    float part[kSplits][kTogether], sum[kTogether];
-#pragma unroll
-    for (int split = 0; split < kSplits; ++split) get_row_of_others(part[split], from + split * stride + i);
-#pragma unroll
-    for (int j = 0; j < kTogether; ++j) {
-      sum[j] = 0.f;
-#pragma unroll
-      for (int split = 0; split < kSplits; ++split) sum[j] += part[split][j];
-      to.put(i / Buffer::kColumns, i % Buffer::kColumns + j, sum[j]);
-    }
-  });
 }
 
 }  // namespace gqa
