@@ -22,7 +22,7 @@ Dims rows_of(const BlockNode& node) {
 
 // The rows that stand for a value's: one where all are the same.
 std::string TileWriter::rows_type(int at) const {
-  return "gqa::StreamedRows<" + std::to_string(tile_elements(node(at)) / node(at).axes.back().tile) + ">";
+  return "gqa::StreamedRows<" + std::to_string(tile_rows(node(at))) + ">";
 }
 
 std::string TileWriter::right_type(int product) const {
@@ -48,9 +48,8 @@ std::string TileWriter::streamed(int at) const {
 // An element of rows of the loop, in terms of `half` and `at`, with the row's place before it.
 std::string TileWriter::streamed_element(int at) {
   TileIndex index;
-  const Dims rows = rows_of(node(at));
-  line("[[maybe_unused]] const int row = gqa::stream_row<" + std::to_string(elements(rows)) + ">(half);");
-  split("row", rows, &index);
+  line("[[maybe_unused]] const int row = gqa::stream_row<" + std::to_string(tile_rows(node(at))) + ">(half);");
+  split("row", rows_of(node(at)), &index);
   index.back() = "at";
   return element(at, index);
 }
@@ -106,22 +105,6 @@ void TileWriter::stream_right(int product, std::int64_t first) {
        ");");
 }
 
-// The loads of a group's accumulators: left operands and sums' rows, then right operands.
-std::vector<int> TileWriter::row_loads(const std::vector<StreamedSum>& group) const {
-  std::vector<int> loads;
-  const auto add = [&](int at) {
-    for (const int load : streamed_loads(plan_.block, at)) {
-      if (std::count(loads.begin(), loads.end(), load) == 0) loads.push_back(load);
-    }
-  };
-  for (const auto& [at, column] : group) {
-    const std::vector<int> products = streamed_products(plan_.block, at);
-    for (const int product : products) add(node(product).inputs[0]);
-    if (products.empty()) add(streamed_fold(plan_.block, at).folded);
-  }
-  return loads;
-}
-
 void TileWriter::stream_use(int at, std::vector<int>* computed) {
   const std::vector<int> products = streamed_products(plan_.block, at);
   if (products.empty()) {
@@ -172,7 +155,7 @@ std::vector<std::pair<int, std::int64_t>> TileWriter::rights(const std::vector<S
 }
 
 void TileWriter::stream_group(const std::vector<StreamedSum>& group) {
-  const std::vector<int> loads = row_loads(group);
+  const std::vector<int> loads = streamed_rows(plan_.block, group);
   const std::string ahead = "[" + std::to_string(plan_.stream.ahead) + "];";
   for (const auto& [at, column] : group) {
     line(sums_type(at) + " " + name_of(at) + ";");

@@ -89,7 +89,6 @@ class TileWriter {
   std::string sums_type(int accumulator) const;
   std::string streamed(int load) const;
   std::string streamed_element(int node);
-  std::vector<int> row_loads(const std::vector<StreamedSum>& group) const;
   void stream_extents();
   void stream_rows(int load);
   void stream_right(int product, std::int64_t column);

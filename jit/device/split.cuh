@@ -6,6 +6,7 @@
 // Threads: no barrier in the main loop; barriers around the merges.
 #pragma once
 
+#include "arrival.cuh"
 #include "grid_dependency.cuh"
 #include "warp_attention.cuh"
 
@@ -213,21 +214,6 @@ struct Split {
         log_sum_exp(row.maximum, row.sum, p.scale_log2);
   }
 
-  // True in the CTA whose partial completes the tile; the counter is then zero again, ready for the next launch.
-  __device__ bool arrive_last() {
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      const unsigned int before = atomicAdd(&p.counters[tile], 1u);
-      smem.last = before == static_cast<unsigned int>(p.splits - 1);
-      if (smem.last) p.counters[tile] = 0;
-    }
-    __syncthreads();
-    if (!smem.last) return false;
-    __threadfence();
-    return true;
-  }
-
   // Across the tile's CTAs.
   __device__ void merge_splits() {
     const float* partials = p.partials + static_cast<long long>(tile) * p.splits * kPartial;
@@ -262,7 +248,7 @@ struct Split {
       leave_in_shared(core);
     }
     merge_warps();
-    if (p.splits == 1 || !arrive_last()) return;
+    if (p.splits == 1 || !arrive_last(&p.counters[tile], static_cast<u32>(p.splits), &smem.last)) return;
     merge_splits();
   }
 };

@@ -92,12 +92,15 @@ __device__ inline void put_row(u32* to, const float (&from)[kCount]) {
   }
 }
 
+__device__ inline void set_row(float (&to)[4], const uint4& bits) {
+  to[0] = bits_to_float(bits.x), to[1] = bits_to_float(bits.y);
+  to[2] = bits_to_float(bits.z), to[3] = bits_to_float(bits.w);
+}
+
 template <int kCount>
 __device__ inline void get_row(float (&to)[kCount], const u32* from) {
   if constexpr (kCount == 4) {
-    const uint4 row = *reinterpret_cast<const uint4*>(from);
-    to[0] = bits_to_float(row.x), to[1] = bits_to_float(row.y);
-    to[2] = bits_to_float(row.z), to[3] = bits_to_float(row.w);
+    set_row(to, *reinterpret_cast<const uint4*>(from));
   } else {
     to[0] = bits_to_float(*from);
   }

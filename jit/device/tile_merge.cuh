@@ -1,9 +1,11 @@
-// tile_merge.cuh: where thread blocks that share a loop meet: each hands over the sums of its warps' parts through
-// global memory, the last one to arrive adds up what all have. Owns: arrive_last() and its counter, hand_over(),
-// take_over(). Never: waits for another thread block, or depends on the order in which they arrive. Threads: all
-// threads of the block call together.
+// tile_merge.cuh: what thread blocks that share a loop have of its sums: each hands over those of its warps' parts
+// through global memory, the last one to arrive (arrival.cuh) adds up what all have.
+// Owns: hand_over(), take_over().
+// Never: waits for another thread block, or depends on the order in which they arrive.
+// Threads: all threads of the block call together.
 #pragma once
 
+#include "arrival.cuh"
 #include "tile_buffer.cuh"
 #include "tile_lanes.cuh"
 
@@ -14,7 +16,7 @@ __device__ inline void store_16(float* to, float a, float b, float c, float d) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }
 
-// To global memory, for other thread blocks.
+// To global memory, for other thread blocks. Spelled out, since the compiler takes a vector store apart here.
 template <int kCount>
 __device__ inline void put_row_for_others(float* to, const float (&from)[kCount]) {
   if constexpr (kCount == 4) {
@@ -28,31 +30,10 @@ __device__ inline void put_row_for_others(float* to, const float (&from)[kCount]
 template <int kCount>
 __device__ inline void get_row_of_others(float (&to)[kCount], const float* from) {
   if constexpr (kCount == 4) {
-    const uint4 row = __ldcg(reinterpret_cast<const uint4*>(from));
-    to[0] = bits_to_float(row.x), to[1] = bits_to_float(row.y);
-    to[2] = bits_to_float(row.z), to[3] = bits_to_float(row.w);
+    set_row(to, __ldcg(reinterpret_cast<const uint4*>(from)));
   } else {
     to[0] = __ldcg(from);
   }
-}
-
-// PTX ISA 9.7.13.4, fence: what this thread and those it met at a barrier wrote comes before what follows, for the GPU.
-__device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-
-// Where thread blocks that share a loop meet, after all threads of this one wrote its partials: whether the others were
-// there before it. The counter is then 0 again, for the next launch. last: a word of shared memory.
-__device__ inline bool arrive_last(u32* arrived, u32 splits, u32* last) {
-  fence_gpu();  // each for what it wrote
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const u32 before = atomicAdd(arrived, 1u);
-    *last = before == splits - 1 ? 1u : 0u;
-    if (before == splits - 1) *arrived = 0;
-  }
-  __syncthreads();
-  if (*last == 0) return false;
-  fence_gpu();
-  return true;
 }
 
 // What a thread block hands over: the sums of its warps' parts, row after row.

@@ -53,6 +53,23 @@ __device__ inline void clear_words(u32 (&words)[kWords]) {
   for (int i = 0; i < kWords; ++i) words[i] = 0;
 }
 
+// Eight elements each, or zeros where place(i, offset), which says where they begin in the tensor, says they are not
+// there.
+template <bool kOnce, int kCount, typename Place>
+__device__ inline void load_eights(u32 (&word)[kCount][4], const void* tensor, Place place) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    long long offset = 0;
+    if (!place(i, offset)) {
+      clear_words(word[i]);
+    } else if constexpr (kOnce) {
+      load_once(word[i], static_cast<const u16*>(tensor) + offset);
+    } else {
+      load_words(word[i], static_cast<const u16*>(tensor) + offset);
+    }
+  }
+}
+
 __device__ inline int stream_lane() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ inline int stream_depth() { return stream_lane() % 4 * 8; }  // where a lane's elements of a piece begin
 
@@ -69,18 +86,10 @@ struct StreamedRows {
   static constexpr int kHalves = (kRows + 7) / 8;
   u32 word[kHalves][4];
 
-  // place(half, offset): where the row's eight elements begin in the tensor, and whether they are there.
+  // place(half, offset): load_eights.
   template <typename Place>
   __device__ void load(const void* tensor, Place place) {
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      long long offset = 0;
-      if (place(half, offset)) {
-        load_words(word[half], static_cast<const u16*>(tensor) + offset);
-      } else {
-        clear_words(word[half]);
-      }
-    }
+    load_eights<false>(word, tensor, place);
   }
 
   template <typename Element>
@@ -165,18 +174,10 @@ template <int kWidth>
 struct StreamedRight {
   u32 word[kWidth][4];
 
-  // place(column, offset): where its eight elements begin, and whether the column is there.
+  // place(column, offset): load_eights, of a column of the warp's.
   template <typename Place>
   __device__ void load(const void* tensor, Place place) {
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) {
-      long long offset = 0;
-      if (place(8 * j + stream_lane() / 4, offset)) {
-        load_once(word[j], static_cast<const u16*>(tensor) + offset);
-      } else {
-        clear_words(word[j]);
-      }
-    }
+    load_eights<true>(word, tensor, [&](int j, long long& offset) { return place(8 * j + stream_lane() / 4, offset); });
   }
 
   // A line of each column, where it is there; offset: of the first column's piece.

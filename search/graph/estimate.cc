@@ -122,7 +122,7 @@ double custom_seconds(const KernelGraph& graph, const KernelNode& node, const De
                      static_cast<double>(std::max<std::int64_t>(1, needs_of(graph, node).shared_bytes));
   const double together = std::clamp(std::floor(fit), 1.0, 4.0);
   const double waits = std::ceil(all / (processors * together)) * (steps + 2) * kStepSeconds;
-  const double balance = gpu ? std::max(kIdleShare, all / (std::ceil(all / processors) * processors)) : 1;
+  const double balance = gpu ? std::max(kIdleShare, stream_balance(blocks(*node.block), device.processors, 1)) : 1;
   const double reads = memory_seconds(graph, node, device) / balance;
   return std::max(std::ceil(all / processors) * block + waits, gpu && steps == 1 ? kNoOverlap * reads : reads);
 }

@@ -149,33 +149,17 @@ class Streams {
   Status check_registers(const TileStream& stream) const {
     for (const std::vector<StreamedSum>& group : stream.groups) {
       std::int64_t kept = 0, ahead = 0;
-      std::vector<int> loads;
       for (const auto& [at, column] : group) {
-        const std::int64_t rows = tile_rows(node(at)), halves = ceil_div(rows, kColumns);
+        const std::int64_t halves = ceil_div(tile_rows(node(at)), kColumns);
         const std::vector<int> products = streamed_products(block_, at);
         kept += products.empty() ? halves : ceil_div(halves, 2) * 4 * streamed_width(node(at));
         for (const int product : products) ahead += 8 * std::max<std::int64_t>(1, streamed_width(node(product)) / 2);
-        const std::vector<int> own =
-            products.empty() ? streamed_loads(block_, streamed_fold(block_, at).folded) : lefts(products);
-        for (const int load : own) {
-          if (std::count(loads.begin(), loads.end(), load) > 0) continue;
-          loads.push_back(load);
-          ahead += 4 * ceil_div(tile_rows(node(load)), kColumns);
-        }
       }
+      for (const int load : streamed_rows(block_, group)) ahead += 4 * ceil_div(tile_rows(node(load)), kColumns);
       const std::int64_t all = stream.ahead * ahead + kept + kOtherRegisters;
       if (all > kRegisters) return misfit(std::to_string(all) + " registers a thread");
     }
     return {};
-  }
-
-  std::vector<int> lefts(const std::vector<int>& products) const {
-    std::vector<int> loads;
-    for (const int product : products) {
-      const std::vector<int> own = streamed_loads(block_, node(product).inputs[0]);
-      loads.insert(loads.end(), own.begin(), own.end());
-    }
-    return loads;
   }
 
   const KernelGraph& graph_;
@@ -232,6 +216,17 @@ StreamedFold streamed_fold(const BlockGraph& block, int accumulator) {
 std::vector<int> streamed_loads(const BlockGraph& block, int node) {
   std::vector<int> loads;
   add_loads(block, node, &loads);
+  return loads;
+}
+
+std::vector<int> streamed_rows(const BlockGraph& block, const std::vector<StreamedSum>& group) {
+  std::vector<int> loads;
+  for (const auto& [at, column] : group) {
+    const std::vector<int> products = streamed_products(block, at);
+    for (const int product : products)
+      add_loads(block, block.nodes[static_cast<std::size_t>(product)].inputs[0], &loads);
+    if (products.empty()) add_loads(block, streamed_fold(block, at).folded, &loads);
+  }
   return loads;
 }
 

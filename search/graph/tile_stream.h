@@ -37,6 +37,9 @@ StreamedFold streamed_fold(const BlockGraph& block, int accumulator);
 // The loads that the loop reads for a value, each once.
 std::vector<int> streamed_loads(const BlockGraph& block, int node);
 
+// The loads of the rows that a group of warps reads: of left operands and of sums along rows, each once.
+std::vector<int> streamed_rows(const BlockGraph& block, const std::vector<StreamedSum>& group);
+
 // Columns that a lane holds of a product's right operand, or of what a warp has of it: an eighth.
 std::int64_t streamed_width(const BlockNode& product);
 

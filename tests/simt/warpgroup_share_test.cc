@@ -2,11 +2,7 @@
 // block, causal and ragged lengths, several tiles a CTA, rows that see no key, maxima that grow in one part or another.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <string>
-
-#include "jit/codegen.h"
-#include "tests/simt/warpgroup_launch.h"
+#include "tests/simt/warpgroup_case.h"
 
 namespace gqa::simt {
 namespace {
@@ -28,15 +24,7 @@ class WarpgroupShare : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(WarpgroupShare, AgreesWithFloat64UnderEverySchedule) {
-  static std::map<std::string, std::unique_ptr<Kernel>> kernels;
-  Problem problem;
-  Candidate candidate;
-  ASSERT_TRUE(parse(GetParam().problem, &problem).ok());
-  ASSERT_TRUE(parse(GetParam().candidate, &candidate).ok());
-  const std::string source = attention_source(problem, candidate);
-  std::string why;
-  if (kernels[source] == nullptr) kernels[source] = Kernel::compile(source, kEntryPoint, &why);
-  ASSERT_NE(nullptr, kernels[source]) << why;
+  const Problem problem = problem_of(GetParam().problem);
   test::AttentionCase attention(problem);
   if (GetParam().growth != 0) {
     for (int j = 0; j < problem.kv_len; ++j)
@@ -44,9 +32,7 @@ TEST_P(WarpgroupShare, AgreesWithFloat64UnderEverySchedule) {
           store(problem.dtype, GetParam().growth * static_cast<float>((problem.kv_len - 1 - j) / 64));
     attention.slack += 1e-2;
   }
-  const Status status = run_warpgroup(*kernels[source], candidate, GetParam().processors, &attention, schedules());
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(test::matches_float64(attention));
+  EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention));
 }
 
 constexpr const char* kFour = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1";

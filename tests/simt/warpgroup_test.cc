@@ -2,11 +2,7 @@
 // their own for out, drawn tiles, stages, several tiles a CTA, inputs whose maxima grow, rows that see no key.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <string>
-
-#include "jit/codegen.h"
-#include "tests/simt/warpgroup_launch.h"
+#include "tests/simt/warpgroup_case.h"
 
 namespace gqa::simt {
 namespace {
@@ -20,36 +16,10 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.problem << " | " << c.candidate; }
 
-// Kernels outlive a test: several run the same.
-const Kernel* kernel_for(const Problem& problem, const Candidate& candidate, std::string* why) {
-  static std::map<std::string, std::unique_ptr<Kernel>> kernels;
-  const std::string source = attention_source(problem, candidate);
-  std::unique_ptr<Kernel>& kernel = kernels[source];
-  if (kernel == nullptr) kernel = Kernel::compile(source, kEntryPoint, why);
-  return kernel.get();
-}
-
 class Warpgroup : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
-  }
-
-  static ::testing::AssertionResult right(const char* candidate_text, int processors, test::AttentionCase* attention,
-                                          const std::vector<Schedule>& wanted = schedules()) {
-    Candidate candidate;
-    if (Status s = parse(candidate_text, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
-    std::string why;
-    const Kernel* kernel = kernel_for(attention->call.problem, candidate, &why);
-    if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-    if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
-      return ::testing::AssertionFailure() << s.message();
-    return test::matches_float64(*attention);
-  }
-  static Problem problem_of(const std::string& text) {
-    Problem problem;
-    EXPECT_TRUE(parse(text, &problem).ok()) << text;
-    return problem;
   }
 };
 

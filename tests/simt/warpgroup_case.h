@@ -1,0 +1,45 @@
+// warpgroup_case.h: a warpgroup kernel's answer to a case against float64, under every schedule.
+// Owns: the kernels compiled so far, the judgement.
+// Never: chooses cases.
+// Threads: one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/simt/warpgroup_launch.h"
+
+namespace gqa::simt {
+
+// Kernels outlive a test: several run the same.
+inline const Kernel* kernel_for(const Problem& problem, const Candidate& candidate, std::string* why) {
+  static std::map<std::string, std::unique_ptr<Kernel>> kernels;
+  const std::string source = attention_source(problem, candidate);
+  std::unique_ptr<Kernel>& kernel = kernels[source];
+  if (kernel == nullptr) kernel = Kernel::compile(source, kEntryPoint, why);
+  return kernel.get();
+}
+
+inline ::testing::AssertionResult right(const char* candidate_text, int processors, test::AttentionCase* attention,
+                                        const std::vector<Schedule>& wanted = schedules()) {
+  Candidate candidate;
+  if (Status s = parse(candidate_text, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
+  std::string why;
+  const Kernel* kernel = kernel_for(attention->call.problem, candidate, &why);
+  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
+  if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
+    return ::testing::AssertionFailure() << s.message();
+  return test::matches_float64(*attention);
+}
+
+inline Problem problem_of(const std::string& text) {
+  Problem problem;
+  EXPECT_TRUE(parse(text, &problem).ok()) << text;
+  return problem;
+}
+
+}  // namespace gqa::simt
