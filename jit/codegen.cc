@@ -29,16 +29,24 @@ SkeletonText text_of(Skeleton skeleton) {
   return {};
 }
 
+// Under a causal mask a tile's first step may need half of a block's keys only, in whole fragments of 16.
+bool halves_tiles(const Problem& problem, const Candidate& candidate) {
+  return problem.causal() && key_shares(candidate) == 1 && candidate.tile_n % 32 == 0;
+}
+
 // The products' wrappers stand before the Config that names them.
 void write_products(std::ostream& out, const Problem& problem, const Candidate& candidate) {
   const BLayout keys = problem.keys_transposed ? BLayout::kRows : BLayout::kColumns;
-  out << shared_product("Scores", problem.dtype, candidate.tile_n, keys) << "\n"
-      << register_product("Values", problem.dtype, problem.head_dim_v) << "\n";
+  out << shared_product("Scores", problem.dtype, candidate.tile_n, keys) << "\n";
+  if (halves_tiles(problem, candidate))
+    out << shared_product("HalfScores", problem.dtype, candidate.tile_n / 2, keys) << "\n";
+  out << register_product("Values", problem.dtype, problem.head_dim_v) << "\n";
 }
 
-void write_warpgroup_config(std::ostream& out, const Candidate& candidate) {
+void write_warpgroup_config(std::ostream& out, const Problem& problem, const Candidate& candidate) {
   const auto flag = [](int value) { return value != 0 ? "true" : "false"; };
   out << "  using Scores = ::Scores;\n"
+      << (halves_tiles(problem, candidate) ? "  using HalfScores = ::HalfScores;\n" : "")
       << "  using Values = ::Values;\n"
       << "  static constexpr bool kDraw = " << flag(candidate.draw) << ";  // CTAs draw the next tile\n"
       << "  static constexpr int kResident = " << resident_blocks(candidate) << ";  // CTAs a processor holds\n"
@@ -64,7 +72,7 @@ void write_config(std::ostream& out, const Problem& problem, const Candidate& ca
       << "  static constexpr int kWarps = " << candidate.warps << ";\n"
       << "  static constexpr int kStages = " << candidate.stages << ";  // KV buffers\n"
       << "  static constexpr int kPack = " << candidate.pack << ";    // query heads of a group in the tile's rows\n";
-  if (candidate.skeleton == Skeleton::kWarpgroup) write_warpgroup_config(out, candidate);
+  if (candidate.skeleton == Skeleton::kWarpgroup) write_warpgroup_config(out, problem, candidate);
   write_features(out, problem, chain);
   out << "};\n";
 }

@@ -21,23 +21,21 @@ constexpr double kMemoryLatency = 0.46e-6;     // s
 constexpr double kLaunch = 2.2e-6;             // s
 constexpr double kProlog = 3.4e-6;             // s: queries and the first keys arrive, the last rows leave
 constexpr double kArrive = 4.4e-6;             // s: fence, counter, first partials
-// Warpgroup, fitted to 819 timed candidates of 30 shapes on an H200; clocks of a processor.
-constexpr double kWarpgroupClock = 1.75e9;        // Hz
-constexpr double kProductsShare = 0.92;           // of the time that the data sheet's rate gives
-constexpr double kClocksAnExponential = 0.071;    // its share of the special-function units
-constexpr double kExposed[] = {1.0, 0.41, 0.33};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
-constexpr double kStep = 255, kStepAWarpgroup = 35;
-constexpr double kThirdStage = 0.987;  // of a step, where there is one
-constexpr double kTurn = 1670;         // from tile to tile: first scores, last values, out
-constexpr double kTurnAKey = 0.0316;   // times the widths of a key and a value
-constexpr double kTurnAnOutput = 6.3;  // times head_dim_v and warpgroups
-constexpr double kTurnInPlace = 734;   // without a buffer for out
-constexpr double kDraw = 495;
-constexpr double kHandover = 700;            // between warpgroups that share keys
-constexpr double kBesideAnother = 0.70;      // of its time a CTA takes that shares its processor
-constexpr double kTail = 0.043;              // of an average tile, at the end
-constexpr double kL2BytesAClock = 42;        // of a processor
-constexpr double kWarpgroupLaunch = 2.7e-6;  // s
+// Warpgroup, fitted to 928 timed candidates of 26 shapes on an H200; clocks of a processor.
+constexpr double kWarpgroupClock = 1.75e9;         // Hz
+constexpr double kProductsShare = 0.74;            // of the time that the data sheet's rate gives
+constexpr double kClocksAnExponential = 0.0715;    // its share of the special-function units
+constexpr double kExposed[] = {1.17, 0.34, 0.32};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
+constexpr double kStep = 285, kStepAWarpgroup = 25;
+constexpr double kClocksAKeyByte = 0.0079;  // of keys and values, from L2: power more than time
+constexpr double kThirdStage = 0.972;       // of a step, where there is one
+constexpr double kTurn = 2054;              // from tile to tile: first scores, last values, out
+constexpr double kTurnAKey = 0.0171;        // times the widths of a key and a value
+constexpr double kTurnAnOutput = 7.0;       // times head_dim_v and warpgroups
+constexpr double kTurnInPlace = 1409;       // without a buffer for out
+constexpr double kDraw = 569;
+constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that shares its processor
+constexpr double kWarpgroupLaunch = 1.8e-6;  // s
 constexpr int kBlockReserve = 1024;          // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
@@ -53,6 +51,19 @@ double keys_of_tile(const Problem& p, const Candidate& c, std::int64_t tile) {
   return static_cast<double>(std::clamp<std::int64_t>(last_row / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
 }
 
+// Steps of a tile's warpgroups on average: each walks what its own 64 rows see, in whole or half blocks at first.
+double warpgroup_steps(const Problem& p, const Candidate& c, std::int64_t tile) {
+  const int groups = c.tile_m / 64, half = c.tile_n % 32 == 0 ? 2 : 1;
+  double steps = 0;
+  for (int group = 0; group < groups; ++group) {
+    const std::int64_t rows = std::min(tile * c.tile_m + 64 * (group + 1), std::int64_t{p.q_len} * c.pack);
+    const auto keys =
+        static_cast<double>(std::clamp<std::int64_t>((rows - 1) / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
+    steps += std::ceil(keys / c.tile_n * half) / half;
+  }
+  return steps / groups;
+}
+
 // Keys that a CTA's warpgroups that share them walk side by side.
 int keys_a_step(const Candidate& c) { return c.tile_n * key_shares(c); }
 
@@ -62,7 +73,9 @@ Steps steps_of(const Problem& p, const Candidate& c) {
   const std::int64_t tiles = row_tiles(p, c), samples = std::min(tiles, p.causal() ? kSamples : 1);
   Steps steps;
   for (std::int64_t i = 0; i < samples; ++i) {
-    steps.average += std::ceil(keys_of_tile(p, c, (2 * i + 1) * tiles / (2 * samples)) / keys_a_step(c));
+    const std::int64_t tile = (2 * i + 1) * tiles / (2 * samples);
+    const bool own = p.causal() && c.skeleton == Skeleton::kWarpgroup && key_shares(c) == 1;
+    steps.average += own ? warpgroup_steps(p, c, tile) : std::ceil(keys_of_tile(p, c, tile) / keys_a_step(c));
   }
   steps.average /= static_cast<double>(samples);
   steps.most = std::ceil(keys_of_tile(p, c, tiles - 1) / keys_a_step(c));
@@ -187,14 +200,17 @@ double warpgroup_step(const Model& m) {
   const double rate = m.device.wgmma_flops / m.processors() / kWarpgroupClock;
   const double products = kProductsShare * 2 * scores * m.width() / rate, softmax = scores * kClocksAnExponential;
   const double busy = std::max(products, softmax) + kExposed[warpgroups - 1] * std::min(products, softmax);
-  return (busy + kStep + kStepAWarpgroup * warpgroups) * (m.c.stages > 2 ? kThirdStage : 1);
+  const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
+  const double kv_tile = 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
+  const double step = busy + kStep + kStepAWarpgroup * warpgroups + kClocksAKeyByte * kv_tile;
+  return step * (m.c.stages > 2 ? kThirdStage : 1);
 }
 
 // From a tile's last step to the first of the next.
 double warpgroup_turn(const Model& m) {
   const double keys = kTurnAKey * m.c.tile_n * m.width();
   const double outputs = kTurnAnOutput * m.p.head_dim_v * (m.c.tile_m / 64);
-  return kTurn + keys + outputs + (m.c.own_out != 0 ? 0 : kTurnInPlace) + (key_shares(m.c) > 1 ? kHandover : 0);
+  return kTurn + keys + outputs + (m.c.own_out != 0 ? 0 : kTurnInPlace);
 }
 
 // Tiles of equal work run in rounds; under a causal mask long and short ones even out.
@@ -202,14 +218,10 @@ double warpgroup_seconds(const Model& m) {
   const double step = warpgroup_step(m), turn = warpgroup_turn(m);
   const double share = m.launch.resident > 1 ? kBesideAnother : 1;
   const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
-  const double work = m.p.causal() ? share * each * (m.steps.average * step + turn) + kTail * m.steps.average * step
-                                   : share * std::ceil(each) * longest;
+  const double work = share * (m.p.causal() ? each * (m.steps.average * step + turn) : std::ceil(each) * longest);
   const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
-  const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
-  const double kv_tile = 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
-  const double l2 = m.blocks() * m.steps.average * kv_tile / std::min(m.blocks(), m.processors()) / kL2BytesAClock;
   const double memory = (bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
-  return kWarpgroupLaunch + std::max(std::max(compute, l2) / kWarpgroupClock, memory);
+  return kWarpgroupLaunch + std::max(compute / kWarpgroupClock, memory);
 }
 
 // Across the block's warps in shared memory, then across blocks through L2 by the last to arrive.

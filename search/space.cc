@@ -82,9 +82,10 @@ struct WarpgroupTile {
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 3, 1}, {192, 128, 2, 1}, {192, 112, 2, 1},  {192, 96, 2, 1},    {192, 80, 2, 1},    {128, 192, 2, 1},
-    {128, 128, 2, 1}, {128, 80, 2, 0},  {128, 64, 2, 1},   {128, 64, 2, 0},    {64, 128, 2, 0},    {64, 80, 2, 0},
-    {64, 64, 3, 0},   {64, 64, 2, 0},   {64, 64, 4, 1, 2}, {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
+    {192, 128, 3, 1},  {192, 128, 2, 1},   {192, 112, 2, 1},   {192, 96, 2, 1},  {192, 80, 3, 1},  {192, 80, 2, 1},
+    {192, 64, 4, 1},   {192, 64, 3, 1},    {128, 192, 2, 1},   {128, 160, 2, 1}, {128, 128, 2, 1}, {128, 80, 2, 0},
+    {128, 64, 2, 1},   {128, 64, 2, 0},    {64, 128, 2, 0},    {64, 80, 2, 0},   {64, 64, 3, 0},   {64, 64, 2, 0},
+    {64, 64, 4, 1, 2}, {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
 };
 
 // The host: one thread a tile, no pipeline.
@@ -155,12 +156,13 @@ int heads_in_l2(const Problem& p, const Candidate& c, const DeviceSpec& device) 
   return section < groups ? static_cast<int>(std::min<std::int64_t>(section, kMostSection)) : 0;
 }
 
+// Packed heads share a tile's keys, and a tile of fewer positions sees fewer keys that the mask hides. A warpgroup's
+// rows of out leave in whole positions.
 void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec& device,
                    std::vector<Candidate>* found) {
-  const bool few_rows = p.q_len < 4 * tile.m && p.group() > 1 && 64 % p.group() == 0;
-  for (const int pack : {1, few_rows ? p.group() : 0}) {
+  for (const int pack : divisors(p.group())) {
+    if (64 % pack != 0) continue;
     for (const int draw : {0, 1}) {
-      if (pack == 0) continue;
       Candidate c = candidate_of(tile, pack, draw);
       found->push_back(c);
       c.order = heads_in_l2(p, c, device);

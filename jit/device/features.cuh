@@ -1,6 +1,7 @@
 // features.cuh: what a Config may say beyond what every one does.
-// Owns: keys_transposed() (kKeysTransposed: keys lie as head_dim rows of all keys) and apply_chain() (Chain: what
-// becomes of each score before the mask and the softmax). A Config without them has neither.
+// Owns: keys_transposed() (kKeysTransposed: keys lie as head_dim rows of all keys), apply_chain() (Chain: what becomes
+// of each score before the mask and the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys).
+// A Config without them has none.
 // Never: costs a kernel anything that does not ask for it.
 // Threads: values.
 #pragma once
@@ -48,5 +49,32 @@ template <typename Config, int kFragments>
 __device__ inline void apply_chain(float (&scores)[kFragments][4]) {
   ChainOf<Config>::apply(scores);
 }
+
+template <typename Config, typename = void>
+struct HalfTiles {
+  static constexpr bool kThere = false;
+};
+template <typename Config>
+struct HalfTiles<Config, typename AsVoid<typename Config::HalfScores>::Result> {
+  static constexpr bool kThere = true;
+};
+
+template <typename Config>
+__host__ __device__ constexpr bool halves_tiles() {
+  return HalfTiles<Config>::kThere;
+}
+
+// The product with a whole tile's keys, or with half of them.
+template <typename Config, bool kWhole>
+struct ScoresProduct {
+  using Type = typename Config::Scores;
+};
+template <typename Config>
+struct ScoresProduct<Config, false> {
+  using Type = typename Config::HalfScores;
+};
+
+template <typename Config, int kKeys>
+using ScoresOf = typename ScoresProduct<Config, kKeys == Config::kTileN>::Type;
 
 }  // namespace gqa

@@ -20,11 +20,9 @@ constexpr float kMostUnseen = 32768;
 
 template <typename Config>
 struct WarpgroupAttention {
-  static constexpr int kScores = Config::kTileN / 8;
   static constexpr int kOuts = Config::kHeadDimV / 8;
   using Smem = WarpgroupSmem<Config>;
 
-  float scores[kScores][4];
   float out[kOuts][4];
   u32 weights[Config::kTileN / 16][4];
   RowState state;
@@ -42,35 +40,36 @@ struct WarpgroupAttention {
 
   // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys. Transposed keys are
   // read as the second product reads the values: rows of the inner dimension.
-  __device__ void begin_scores(u32 queries, u32 keys) {
+  template <int kFragments>
+  __device__ void begin_scores(float (&scores)[kFragments][4], u32 queries, u32 keys) {
     const u64 q = operand(queries, 0), k = operand(keys, Smem::kKeysTransposed ? Smem::kKeyPanel : 0);
     pin(scores);
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < Config::kHeadDim / 16; ++d) {
       const int panel = d / 4, inside = d % 4 * 32;
-      Config::Scores::multiply(
+      ScoresOf<Config, kFragments * 8>::multiply(
           scores, advance(q, panel * Smem::kQueryPanel + inside),
           advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : panel * Smem::kKeyPanel + inside), d != 0);
     }
     wgmma_commit();
   }
 
-  // out += weights v, begun; `fresh`: out = weights v.
-  __device__ void begin_values(u32 values, bool fresh) {
+  // out += weights v, begun.
+  __device__ void begin_values(u32 values) {
     const u64 v = operand(values, Smem::kValuePanel);
     pin(out);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < Config::kTileN / 16; ++k)
-      Config::Values::multiply(out, weights[k], advance(v, k * 16 * kPanelRowBytes), k != 0 || !fresh);
+      Config::Values::multiply(out, weights[k], advance(v, k * 16 * kPanelRowBytes), true);
     wgmma_commit();
   }
 
   // Until at most kPending of the products begun are still running. Scores have been through the chain then, where
   // there is one.
-  template <int kPending>
-  __device__ void wait_scores() {
+  template <int kPending, int kFragments>
+  __device__ void wait_scores(float (&scores)[kFragments][4]) {
     wgmma_wait<kPending>();
     pin(scores);
     apply_chain<Config>(scores);
@@ -83,12 +82,13 @@ struct WarpgroupAttention {
 
   // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on. Only the
   // fragments that the causal edge crosses are looked at one by one.
-  __device__ void mask(const AttentionParams& p, int row, int first_key) {
+  template <int kFragments>
+  __device__ void mask(float (&scores)[kFragments][4], const AttentionParams& p, int row, int first_key) {
     const int lane_row = row + lane_index() / 4;
     const int least = key_limit<Config>(p, row) - first_key;
     const int limit[2] = {key_limit<Config>(p, lane_row) - first_key, key_limit<Config>(p, lane_row + 8) - first_key};
 #pragma unroll
-    for (int n = 0; n < kScores; n += 2) {
+    for (int n = 0; n < kFragments; n += 2) {
       if (n * 8 + 16 <= least) continue;
 #pragma unroll
       for (int i = 0; i < 8; ++i) mask_score(scores[n + i / 4][i % 4], n * 8 + i / 4 * 8 + i % 2, limit[i / 2 % 2]);
@@ -97,7 +97,8 @@ struct WarpgroupAttention {
 
   // The softmax of a block under its own maxima. Where no maximum of the warp's grew by kSlack, the old ones serve and
   // out needs no rescaling.
-  __device__ void softmax(float scale_log2) {
+  template <int kFragments>
+  __device__ void softmax(float (&scores)[kFragments][4], float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
     const float limit = kSlack / scale_log2;
     rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
@@ -108,7 +109,7 @@ struct WarpgroupAttention {
     }
     const float shift[2] = {state.shift(0, scale_log2), state.shift(1, scale_log2)};
     float sum[2];
-    exponentiate(shift, scale_log2, sum);
+    exponentiate(scores, shift, scale_log2, sum);
 #pragma unroll
     for (int h = 0; h < 2; ++h) state.sum[h] = state.sum[h] * factor[h] + sum[h];
   }
@@ -116,9 +117,10 @@ struct WarpgroupAttention {
   // The same under the maxima of the blocks before, without a look at the scores. In a lane where that does not do (a
   // weight near float16's end, or a row that has seen no key: its shift is -inf) the answer is false: the scores are
   // lost and must be computed again, by the whole warpgroup.
-  __device__ bool exponentiate_unseen(float scale_log2, float (&sum)[2]) {
+  template <int kFragments>
+  __device__ bool exponentiate_unseen(float (&scores)[kFragments][4], float scale_log2, float (&sum)[2]) {
     const float shift[2] = {state.maximum[0] * scale_log2, state.maximum[1] * scale_log2};
-    exponentiate(shift, scale_log2, sum);
+    exponentiate(scores, shift, scale_log2, sum);
     return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
   }
   __device__ void accept_unseen(const float (&sum)[2]) {
@@ -128,12 +130,14 @@ struct WarpgroupAttention {
   }
 
   // Scores to exponentials relative to the shifts; their sums, each in two chains, since one would wait for itself.
-  __device__ void exponentiate(const float (&shift)[2], float scale_log2, float (&sum)[2]) {
+  template <int kFragments>
+  __device__ void exponentiate(float (&scores)[kFragments][4], const float (&shift)[2], float scale_log2,
+                               float (&sum)[2]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float part[2] = {0, 0};
 #pragma unroll
-      for (int n = 0; n < kScores; ++n) {
+      for (int n = 0; n < kFragments; ++n) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           float& score = scores[n][2 * h + c];
@@ -146,15 +150,20 @@ struct WarpgroupAttention {
     finish_before_waiting(sum[0] + sum[1]);
   }
 
-  // The accumulators' layout is the A operand's.
-  __device__ void pack_weights() {
+  // The accumulators' layout is the A operand's. Keys without scores weigh nothing.
+  template <int kFragments>
+  __device__ void pack_weights(const float (&scores)[kFragments][4]) {
 #pragma unroll
-    for (int k = 0; k < Config::kTileN / 16; ++k)
+    for (int k = 0; k < kFragments / 2; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* s = &scores[2 * k + i / 2][i % 2 * 2];
         weights[k][i] = Config::Element::pack(s[0], s[1]);
       }
+#pragma unroll
+    for (int k = kFragments / 2; k < Config::kTileN / 16; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[k][i] = 0;
   }
 
   __device__ void rescale() {

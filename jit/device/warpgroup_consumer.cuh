@@ -14,6 +14,9 @@ template <typename Config>
 struct WarpgroupConsumer {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kShare = Smem::kShare;
+  // Whether warpgroups leave out what none of their rows sees, though another's may.
+  static constexpr bool kSkips = Config::kCausal && kShare == 1;
+  using BlockScores = float[Config::kTileN / 8][4];
 
   const AttentionParams& p;
   const TensorMaps& maps;
@@ -32,14 +35,15 @@ struct WarpgroupConsumer {
     return first_row + rows() * 64 + thread_index() % kWarpgroup / 32 * 16;
   }
 
-  __device__ void begin_scores() {
+  template <int kFragments>
+  __device__ void begin_scores(float (&scores)[kFragments][4]) {
     k.wait_full(smem.k_ring);
-    core.begin_scores(query_rows(), key_rows(k.at()));
+    core.begin_scores(scores, query_rows(), key_rows(k.at()));
     k.next();
   }
-  __device__ void begin_values(bool fresh) {
+  __device__ void begin_values() {
     v.wait_full(smem.v_ring);
-    core.begin_values(shared_address(smem.v) + v.at() * Smem::kValueBytes, fresh);
+    core.begin_values(shared_address(smem.v) + v.at() * Smem::kValueBytes);
   }
   __device__ void release_keys() { release(smem.k_ring, k.before()); }
   __device__ void release_values() {
@@ -50,44 +54,61 @@ struct WarpgroupConsumer {
     release(smem.q_ring, 0);
     q.next();
   }
+  // After a tile's last scores. Without a buffer of its own, out is to take the queries' place first.
+  __device__ void end_queries() {
+    if constexpr (Config::kOwnOut) release_queries();
+  }
 
-  __device__ void softmax_masked(int first_row, int block) {
-    core.mask(p, warp_row(first_row), block * Config::kTileN);
-    core.softmax(p.scale_log2);
+  template <int kFragments>
+  __device__ void softmax_masked(float (&scores)[kFragments][4], int first_row, int block) {
+    core.mask(scores, p, warp_row(first_row), block * Config::kTileN);
+    core.softmax(scores, p.scale_log2);
   }
 
   // The softmax of a block seen whole, at first without a look at its maxima. Where that does not do, its scores are
   // computed again; the keys are kept until then.
-  __device__ void softmax_unseen() {
+  __device__ void softmax_unseen(BlockScores& scores) {
     float sum[2];
-    const bool fine = core.exponentiate_unseen(p.scale_log2, sum);
+    const bool fine = core.exponentiate_unseen(scores, p.scale_log2, sum);
     if (named_all(1 + group, kWarpgroup, fine)) {
       core.accept_unseen(sum);
     } else {
-      core.begin_scores(query_rows(), key_rows(k.before()));
-      core.template wait_scores<0>();
-      core.softmax(p.scale_log2);
+      core.begin_scores(scores, query_rows(), key_rows(k.before()));
+      core.template wait_scores<0>(scores);
+      core.softmax(scores, p.scale_log2);
     }
     release_keys();
   }
 
   // This block's scores and the values of the block before, begun together; the values run under the softmax. Then out
-  // and weights are up to date. `fresh`: nothing is in out yet.
+  // and weights are up to date.
   template <bool kMasked>
-  __device__ void step(int first_row, int block, bool fresh) {
-    begin_scores();
-    begin_values(fresh);
-    core.template wait_scores<1>();
+  __device__ void step(int first_row, int block) {
+    BlockScores scores;
+    begin_scores(scores);
+    begin_values();
+    core.template wait_scores<1>(scores);
     if constexpr (kMasked) {
       release_keys();
-      softmax_masked(first_row, block);
+      softmax_masked(scores, first_row, block);
     } else {
-      softmax_unseen();
+      softmax_unseen(scores);
     }
     core.template wait_values<0>();
     release_values();
     core.rescale();
-    core.pack_weights();
+    core.pack_weights(scores);
+  }
+
+  // A tile's first step, with no block before it; kKeys: of the block's, the first that are looked at.
+  template <int kKeys = Config::kTileN>
+  __device__ void first_step(int first_row, int block) {
+    float scores[kKeys / 8][4];
+    begin_scores(scores);
+    core.template wait_scores<0>(scores);
+    release_keys();
+    softmax_masked(scores, first_row, block);
+    core.pack_weights(scores);
   }
 
   __device__ void begin() {
@@ -109,9 +130,37 @@ struct WarpgroupConsumer {
       if (part() > 0) KeyShare<Config>(smem).wait_taken();
   }
 
+  // Keys that this warpgroup's rows see; of a tile's blocks the last may be past them. One at least: rows that see no
+  // key mask it all.
+  __device__ int keys_seen(int first_row) const {
+    const int end = min(first_row + rows() * 64 + 64, p.q_len * Config::kPack);
+    return max(1, key_limit<Config>(p, end - 1));
+  }
+
+  // Blocks that only other warpgroups' rows see go by, awaited all the same: see wait_for_first_part().
+  __device__ void pass_keys(int blocks) {
+    for (; blocks > 0; --blocks) {
+      k.wait_full(smem.k_ring);
+      k.next();
+      release_keys();
+    }
+  }
+  __device__ void pass_values(int blocks) {
+    for (; blocks > 0; --blocks) {
+      v.wait_full(smem.v_ring);
+      release_values();
+    }
+  }
+
+  // The first step, of half a block where the rows see no more of it.
+  __device__ void begin_walk(int first_row, int block, int seen) {
+    if constexpr (halves_tiles<Config>())
+      if (seen - block * Config::kTileN <= Config::kTileN / 2) return first_step<Config::kTileN / 2>(first_row, block);
+    first_step(first_row, block);
+  }
+
   // A tile with fewer blocks than parts leaves this one nothing.
   __device__ void walk_nothing() {
-    core.clear();
     wait_for_first_part();
     release_queries();
   }
@@ -120,22 +169,25 @@ struct WarpgroupConsumer {
   __device__ void walk(int first_row, int blocks) {
     // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
     const int unmasked = key_limit<Config>(p, first_row + rows() * 64) / Config::kTileN;
-    core.state = RowState();
+    core.clear();
     q.wait_full(smem.q_ring);
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();
-    begin_scores();
-    core.template wait_scores<0>();
-    release_keys();
-    softmax_masked(first_row, block);
-    core.pack_weights();
+    if constexpr (kSkips) {
+      const int seen = keys_seen(first_row), unseen = block - (seen - 1) / Config::kTileN;
+      pass_keys(unseen);
+      pass_values(unseen);
+      block -= unseen;
+      begin_walk(first_row, block, seen);
+    } else {
+      first_step(first_row, block);
+    }
     wait_for_first_part();
-    bool fresh = true;
     block -= kShare;
-    for (; block >= unmasked; block -= kShare, fresh = false) step<true>(first_row, block, fresh);
-    for (; block >= 0; block -= kShare, fresh = false) step<false>(first_row, block, fresh);
-    if constexpr (Config::kOwnOut) release_queries();
-    begin_values(fresh);
+    for (; block >= unmasked; block -= kShare) step<true>(first_row, block);
+    for (; block >= 0; block -= kShare) step<false>(first_row, block);
+    end_queries();
+    begin_values();
     core.template wait_values<0>();
     release_values();
   }

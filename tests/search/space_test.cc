@@ -332,14 +332,14 @@ TEST(Space, WarpgroupTilesAreForHopperOnly) {
   }
 }
 
-TEST(Space, WarpgroupPacksAGroupWhereQueriesAreFew) {
+TEST(Space, WarpgroupPacksDivisorsOfTheGroupThatDivideItsRows) {
   const auto packs = [](const char* shape) {
     std::set<int> found;
     for (const Candidate& c : warpgroup_candidates(shape)) found.insert(c.pack);
     return found;
   };
-  EXPECT_EQ(packs("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{1}));
-  EXPECT_EQ(packs("hq=32,hk=8,sq=100,sk=4096,d=128"), (std::set<int>{1, 4}));
+  EXPECT_EQ(packs("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{1, 2, 4}));
+  EXPECT_EQ(packs("hq=12,hk=2,sq=100,sk=4096,d=128"), (std::set<int>{1, 2}));
   EXPECT_EQ(packs("hq=6,hk=2,sq=100,sk=4096,d=128"), (std::set<int>{1}));  // 3 does not divide 64
 }
 
@@ -351,8 +351,8 @@ TEST(Space, WarpgroupWalksSectionsWhereKeysDoNotFitL2) {
     return found;
   };
   EXPECT_EQ(orders("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{0}));
-  EXPECT_EQ(orders("b=4,hq=32,hk=8,sq=16384,d=128"), (std::set<int>{0, 3 * 4}));  // 8 MiB a key/value head
-  EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1}));       // 64 MiB
+  EXPECT_EQ(orders("b=4,hq=32,hk=8,sq=16384,d=128"), (std::set<int>{0, 3 * 4, 3 * 2, 3}));  // 8 MiB a key/value head
+  EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1}));                 // 64 MiB
 }
 
 TEST(Rank, DecodePrefersSplitAndPrefillWarpgroupOrFlash) {

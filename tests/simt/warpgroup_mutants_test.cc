@@ -11,11 +11,17 @@ namespace {
 
 constexpr const char* kInPlace = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
 constexpr const char* kOwnOut = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1";
+constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
+// Tiles of 300 keys, three a CTA; the same under a mask, whose edge gives a tile's warpgroups different numbers of
+// keys.
+constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
+constexpr const char* kCausal = "b=1,hq=2,hk=1,sq=212,sk=232,d=64,dtype=f16,causal";
 
 struct Mutant {
   const char *name, *header, *from, *to;
   const char* says = "";  // part of what the emulator must say; empty: wrong numbers will do
   const char* candidate = kInPlace;
+  const char* problem = kFull;
 };
 
 std::ostream& operator<<(std::ostream& out, const Mutant& mutant) { return out << mutant.name; }
@@ -26,11 +32,11 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
   }
 
-  // Tiles of 300 keys, three a CTA; the last block's scores are so high that it is computed twice.
+  // The last block's scores are so high that it is computed twice.
   static std::string verdict(const Mutant& mutant) {
     Problem problem;
     Candidate candidate;
-    EXPECT_TRUE(parse("b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16", &problem).ok());
+    EXPECT_TRUE(parse(mutant.problem, &problem).ok());
     EXPECT_TRUE(parse(mutant.candidate, &candidate).ok());
     std::vector<EmbeddedHeader> headers = embedded_headers();
     for (EmbeddedHeader& each : headers) {
@@ -65,6 +71,7 @@ TEST_P(WarpgroupMutants, IsSeen) {
 TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", ""}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kOwnOut}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kCausal}));
 }
 
 const Mutant kMutants[] = {
@@ -72,8 +79,8 @@ const Mutant kMutants[] = {
     {"NoWaitForKeys", "warpgroup_consumer.cuh", "k.wait_full(smem.k_ring);", ""},
     {"NoWaitForValues", "warpgroup_consumer.cuh", "v.wait_full(smem.v_ring);", ""},
     {"NoWaitForAFreeBuffer", "warpgroup_producer.cuh", "k.wait_empty(smem.k_ring);", ""},
-    {"KeysReleasedTooEarly", "warpgroup_consumer.cuh", "core.template wait_scores<0>();\n    release_keys();",
-     "release_keys();\n    core.template wait_scores<0>();", "still reads"},
+    {"KeysReleasedTooEarly", "warpgroup_consumer.cuh", "core.template wait_scores<0>(scores);\n    release_keys();",
+     "release_keys();\n    core.template wait_scores<0>(scores);", "still reads"},
     {"ValuesReleasedTooEarly", "warpgroup_consumer.cuh", "core.template wait_values<0>();\n    release_values();",
      "release_values();\n    core.template wait_values<0>();", "still reads"},
     {"QueriesReleasedTooEarly", "warpgroup_consumer.cuh",
@@ -88,7 +95,8 @@ const Mutant kMutants[] = {
      "fence_async();"},
     {"NoFenceBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();", "", "fence.proxy.async"},
     {"NoWaitForTheLastStore", "warpgroup_consumer.cuh", "wait_stores();", "", "the block ended", kOwnOut},
-    {"NoWaitForScores", "warpgroup_consumer.cuh", "core.template wait_scores<1>();", "core.template wait_scores<2>();"},
+    {"NoWaitForScores", "warpgroup_consumer.cuh", "core.template wait_scores<1>(scores);",
+     "core.template wait_scores<2>(scores);"},
     {"NoWaitForOut", "warpgroup_consumer.cuh", "core.template wait_values<0>();", "core.template wait_values<1>();"},
     {"NoFenceBeforeAProduct", "warpgroup_attention.cuh", "pin(scores);\n    wgmma_fence();", "pin(scores);",
      "wgmma.fence"},
@@ -101,6 +109,16 @@ const Mutant kMutants[] = {
      "named_all(1 + group, kWarpgroup, true)"},
     {"ASecondLookByOneWarp", "warpgroup_consumer.cuh", "named_all(1 + group, kWarpgroup, fine)",
      "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)"},
+    {"PassedKeysNotReleased", "warpgroup_consumer.cuh", "k.next();\n      release_keys();", "k.next();", "deadlock",
+     kTwoGroups, kCausal},
+    {"PassedValuesNotReleased", "warpgroup_consumer.cuh", "v.wait_full(smem.v_ring);\n      release_values();",
+     "v.next();", "deadlock", kTwoGroups, kCausal},
+    {"SeenByTheFirstRowOnly", "warpgroup_consumer.cuh", "key_limit<Config>(p, end - 1)",
+     "key_limit<Config>(p, end - 64)", "", kTwoGroups, kCausal},
+    {"HalfABlockForMore", "warpgroup_consumer.cuh", "Config::kTileN <= Config::kTileN / 2",
+     "Config::kTileN <= Config::kTileN / 2 + 16", "", kTwoGroups, kCausal},
+    {"OtherHalfWeighs", "warpgroup_attention.cuh", "weights[k][i] = 0;", "weights[k][i] = 0x3c003c00;", "", kTwoGroups,
+     kCausal},
 };
 
 INSTANTIATE_TEST_SUITE_P(Planted, WarpgroupMutants, ::testing::ValuesIn(kMutants),

@@ -23,6 +23,20 @@ struct Scores {
   }
 };
 
+struct HalfScores {
+  static __device__ void multiply(float (&d)[4][4], gqa::u64 a, gqa::u64 b, bool accumulate) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0;\n}"
+        : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+          "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+          "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+          "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3])
+        : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
+  }
+};
+
 struct Values {
   static __device__ void multiply(float (&d)[8][4], const gqa::u32 (&a)[4], gqa::u64 b, bool accumulate) {
     asm volatile(
@@ -54,6 +68,7 @@ struct Config {
   static constexpr int kStages = 2;  // KV buffers
   static constexpr int kPack = 1;    // query heads of a group in the tile's rows
   using Scores = ::Scores;
+  using HalfScores = ::HalfScores;
   using Values = ::Values;
   static constexpr bool kDraw = true;  // CTAs draw the next tile
   static constexpr int kResident = 1;  // CTAs a processor holds
