@@ -220,7 +220,9 @@ double warpgroup_seconds(const Model& m) {
   const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
   const double work = share * (m.p.causal() ? each * (m.steps.average * step + turn) : std::ceil(each) * longest);
   const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
-  const double memory = (bytes(m.p) + (key_reads(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
+  // Tiles that run together walk the keys together: each round of tiles reads them, not each tile.
+  const double reads = std::min(key_reads(m), std::max(1.0, each * m.steps.average / std::max(1.0, m.steps.most)));
+  const double memory = (bytes(m.p) + (reads - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
   return kWarpgroupLaunch + std::max(compute / kWarpgroupClock, memory);
 }
 

@@ -82,10 +82,10 @@ struct WarpgroupTile {
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 3, 1},  {192, 128, 2, 1},   {192, 112, 2, 1},   {192, 96, 2, 1},  {192, 80, 3, 1},  {192, 80, 2, 1},
-    {192, 64, 4, 1},   {192, 64, 3, 1},    {128, 192, 2, 1},   {128, 160, 2, 1}, {128, 128, 2, 1}, {128, 80, 2, 0},
-    {128, 64, 2, 1},   {128, 64, 2, 0},    {64, 128, 2, 0},    {64, 80, 2, 0},   {64, 64, 3, 0},   {64, 64, 2, 0},
-    {64, 64, 4, 1, 2}, {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
+    {192, 128, 3, 1}, {192, 128, 2, 1}, {192, 112, 2, 1},  {192, 96, 2, 1},    {192, 80, 3, 1},
+    {192, 80, 2, 1},  {192, 64, 3, 1},  {128, 192, 2, 1},  {128, 160, 2, 1},   {128, 128, 2, 1},
+    {128, 80, 2, 0},  {128, 64, 2, 1},  {128, 64, 2, 0},   {64, 128, 2, 0},    {64, 80, 2, 0},
+    {64, 64, 3, 0},   {64, 64, 2, 0},   {64, 64, 4, 1, 2}, {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
 };
 
 // The host: one thread a tile, no pipeline.

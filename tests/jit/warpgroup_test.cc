@@ -33,7 +33,7 @@ struct Piece {
 // One of each kernel that the space has for these head dims.
 std::vector<Piece> pieces(int head_dim) {
   std::map<std::string, Piece> found;  // by source, which is what a kernel is
-  for (const char* rest : {",hq=8,hk=2,sq=4096", ",hq=8,hk=2,sq=4096,causal", ",hq=8,hk=2,sq=100,sk=4096,causal"}) {
+  for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=8,hk=2,sq=4096,causal"}) {
     Problem problem;
     EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
