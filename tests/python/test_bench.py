@@ -71,6 +71,29 @@ def test_on_the_cpu(tmp_path):
         assert result["max_abs_error"]["gqa"] < 3e-2
 
 
+def test_a_peer_that_ends_the_device_ends_the_run(tmp_path, monkeypatch, capsys):
+    """Not the shapes measured before: they are printed and written."""
+    pytest.importorskip("torch", reason="test_a_peer_that_ends_the_device_ends_the_run needs PyTorch")
+    from gqa.bench import __main__ as bench
+
+    def faulty(shape, inputs):
+        if shape.kv_len > 32:
+            raise RuntimeError("an illegal memory access")
+        return lambda: inputs[0]
+
+    peer = bench.peers.Peer("faulty", faulty)
+    monkeypatch.setattr(bench.peers, "contestants", lambda device: ([peer], []))
+    monkeypatch.setattr(bench.timing, "alive", lambda device: False)
+    file = tmp_path / "result.json"
+    shapes_run = (SPEC, SPEC.replace("sk=32", "sk=64"), SPEC.replace("sk=32", "sk=96"))
+    arguments = ["--device", "cpu", "--rounds", "2", "--cache", str(tmp_path / "cache.db"), "--budget", "0.2"]
+    assert bench.main([*arguments, "--json", str(file), "--shapes", *shapes_run]) == 3
+    printed = capsys.readouterr()
+    assert "faulty left cpu unusable on " + shapes_run[1] in printed.err and "--without faulty" in printed.err
+    assert [result["shape"] for result in json.loads(file.read_text())["results"]] == [SPEC]
+    assert bench.main([*arguments, "--without", "faulty", "--shapes", shapes_run[1]]) == 0
+
+
 def test_a_peer_that_fails_is_named(tmp_path):
     """PyTorch's causal is aligned top-left: for unequal lengths it is no peer, and no time of it is shown."""
     pytest.importorskip("torch", reason="test_a_peer_that_fails_is_named needs PyTorch")

@@ -1,6 +1,7 @@
 """python -m gqa.bench: reads the command line, runs each shape, prints the table.
 
-Exit code: 0; 1 if gqa itself failed on a shape; 2 for a command line or machine it cannot work with.
+Exit code: 0; 1 if gqa itself failed on a shape; 2 for a command line or machine it cannot work with; 3 if a library
+left the device unusable, with what was measured until then.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ _ROUNDS = 9
 _GRIDS = ("prefill", "decode", "all", "hopper", "sweep", "graph")
 
 Case = Union[Shape, GraphCase]
+
+
+class DeviceLost(RuntimeError):
+    """A library's kernel ended the device's context; nothing more can be measured in this process."""
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -56,6 +61,7 @@ def _options() -> argparse.ArgumentParser:
     graph = "gated_mlp:m=4,k=4096,n=11008,dtype=bf16"
     parser.add_argument("--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}, or graphs, {graph}")
     parser.add_argument("--grid", choices=_GRIDS, default="all", help="else this grid (all)")
+    parser.add_argument("--without", nargs="+", default=[], metavar="LIBRARY", help="attention: leave these peers out")
     parser.add_argument("--no-compile", action="store_true", help="graphs: leave torch.compile out")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
     parser.add_argument("--json", metavar="FILE", help="also write every sample there")
@@ -83,21 +89,25 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
         name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
     )
     others, absent = peers.contestants(device)
-    attention = [peers.gqa_peer(handle)] + others
+    attention = [peers.gqa_peer(handle)] + [peer for peer in others if peer.name not in options.without]
     machine = _machine(device, options)
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
     if absent and any(isinstance(case, Shape) for case in cases):
         print(f"not installed here: {', '.join(absent)}")
-    results = []
+    results: List[report.Result] = []
+    lost = False
     with torch.no_grad():
         for case in cases:
             if isinstance(case, GraphCase):
                 rivals = graph_peers.contestants(case, device, handle, not options.no_compile)
-                results.append(_measure(case, device, rivals, options.rounds))
             else:
-                results.append(
-                    _measure(case, device, [(peer.name, peer.prepare) for peer in attention], options.rounds)
-                )
+                rivals = [(peer.name, peer.prepare) for peer in attention]
+            try:
+                results.append(_measure(case, device, rivals, options.rounds))
+            except DeviceLost as error:
+                print(error, file=sys.stderr)
+                lost = True
+                break
             print(report.summary(results[-1]), flush=True)
             while models:
                 print(f"  {models.pop(0)}", flush=True)
@@ -105,6 +115,8 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": machine, "results": [result.as_json() for result in results]}, file, indent=1)
+    if lost:
+        return 3
     handle.close()
     return 1 if any("gqa" in result.failures for result in results) else 0
 
@@ -144,6 +156,11 @@ def _measure(case: Any, device: str, contestants: List[Tuple[str, Callable[..., 
         except Exception as error:  # whatever a library raises: it is named and not timed
             result.errors.pop(name, None)
             result.failures[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            if not timing.alive(device):
+                raise DeviceLost(
+                    f"{name} left {device} unusable on {case} ({result.failures[name]}): the shapes from here on are not"
+                    f" measured; --without {name} leaves it out"
+                ) from error
     result.times = timing.rounds(replays, rounds) if replays else {}
     return result
 

@@ -31,6 +31,16 @@ def sets_needed(bytes_each: int, device: str) -> int:
     return max(2, min(_MAX_SETS, math.ceil(3 * l2 / bytes_each)))
 
 
+def alive(device: str) -> bool:
+    """Whether the device still computes: an illegal access of one library's kernel ends it for all of the process."""
+    try:
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+    except RuntimeError:
+        return False
+    return True
+
+
 def replay_of(calls: Sequence[Call], device: str) -> Replay:
     """calls: the same work, one call an input set; each has run once already."""
     return _cpu_replay(calls[0]) if device == "cpu" else _graph_replay(calls, device)
