@@ -92,6 +92,9 @@ def test_a_peer_that_ends_the_device_ends_the_run(tmp_path, monkeypatch, capsys)
     assert "faulty left cpu unusable on " + shapes_run[1] in printed.err and "--without faulty" in printed.err
     assert [result["shape"] for result in json.loads(file.read_text())["results"]] == [SPEC]
     assert bench.main([*arguments, "--without", "faulty", "--shapes", shapes_run[1]]) == 0
+    with pytest.raises(SystemExit, match="2"):
+        bench.main([*arguments, "--without", "faulti", "--shapes", SPEC])
+    assert "--without faulti: no such library; known here: faulty" in capsys.readouterr().err
 
 
 def test_a_peer_that_fails_is_named(tmp_path):

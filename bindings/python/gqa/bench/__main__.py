@@ -85,10 +85,14 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     name = "host" if device == "cpu" else device
     threads = options.threads if device == "cpu" else None
     models: List[str] = []  # what gqa says of its cost model, a line a tuning
+    others, absent = peers.contestants(device)
+    known = [peer.name for peer in others] + absent
+    for library in options.without:
+        if library not in known:
+            _options().error(f"--without {library}: no such library; known here: {', '.join(known)}")
     handle = gqa.Handle(
         name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
     )
-    others, absent = peers.contestants(device)
     attention = [peers.gqa_peer(handle)] + [peer for peer in others if peer.name not in options.without]
     machine = _machine(device, options)
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
