@@ -29,11 +29,6 @@ SkeletonText text_of(Skeleton skeleton) {
   return {};
 }
 
-// Under a causal mask a tile's first step may need half of a block's keys only, in whole fragments of 16.
-bool halves_tiles(const Problem& problem, const Candidate& candidate) {
-  return problem.causal() && key_shares(candidate) == 1 && candidate.tile_n % 32 == 0;
-}
-
 // The products' wrappers stand before the Config that names them.
 void write_products(std::ostream& out, const Problem& problem, const Candidate& candidate) {
   const BLayout keys = problem.keys_transposed ? BLayout::kRows : BLayout::kColumns;

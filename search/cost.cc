@@ -44,22 +44,20 @@ struct Steps {
   double average = 0, most = 0;
 };
 
-// Keys that the tile's last row sees.
-double keys_of_tile(const Problem& p, const Candidate& c, std::int64_t tile) {
+// Keys that packed rows before `end` see: the last that exists sees most.
+double keys_seen(const Problem& p, const Candidate& c, std::int64_t end) {
   if (!p.causal()) return p.kv_len;
-  const std::int64_t last_row = std::min((tile + 1) * c.tile_m, std::int64_t{p.q_len} * c.pack) - 1;
+  const std::int64_t last_row = std::min(end, std::int64_t{p.q_len} * c.pack) - 1;
   return static_cast<double>(std::clamp<std::int64_t>(last_row / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
 }
 
 // Steps of a tile's warpgroups on average: each walks what its own 64 rows see, in whole or half blocks at first.
 double warpgroup_steps(const Problem& p, const Candidate& c, std::int64_t tile) {
-  const int groups = c.tile_m / 64, half = c.tile_n % 32 == 0 ? 2 : 1;
+  const int groups = c.tile_m / 64, parts = halves_tiles(p, c) ? 2 : 1;
   double steps = 0;
   for (int group = 0; group < groups; ++group) {
-    const std::int64_t rows = std::min(tile * c.tile_m + 64 * (group + 1), std::int64_t{p.q_len} * c.pack);
-    const auto keys =
-        static_cast<double>(std::clamp<std::int64_t>((rows - 1) / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
-    steps += std::ceil(keys / c.tile_n * half) / half;
+    const double keys = keys_seen(p, c, tile * c.tile_m + 64 * (group + 1));
+    steps += std::ceil(keys / c.tile_n * parts) / parts;
   }
   return steps / groups;
 }
@@ -75,10 +73,11 @@ Steps steps_of(const Problem& p, const Candidate& c) {
   for (std::int64_t i = 0; i < samples; ++i) {
     const std::int64_t tile = (2 * i + 1) * tiles / (2 * samples);
     const bool own = p.causal() && c.skeleton == Skeleton::kWarpgroup && key_shares(c) == 1;
-    steps.average += own ? warpgroup_steps(p, c, tile) : std::ceil(keys_of_tile(p, c, tile) / keys_a_step(c));
+    steps.average +=
+        own ? warpgroup_steps(p, c, tile) : std::ceil(keys_seen(p, c, (tile + 1) * c.tile_m) / keys_a_step(c));
   }
   steps.average /= static_cast<double>(samples);
-  steps.most = std::ceil(keys_of_tile(p, c, tiles - 1) / keys_a_step(c));
+  steps.most = std::ceil(keys_seen(p, c, tiles * c.tile_m) / keys_a_step(c));
   return steps;
 }
 

@@ -91,6 +91,11 @@ int key_shares(const Candidate& candidate) {
   return candidate.skeleton == Skeleton::kWarpgroup ? candidate.warps * 16 / candidate.tile_m : 1;
 }
 
+bool halves_tiles(const Problem& problem, const Candidate& candidate) {
+  return candidate.skeleton == Skeleton::kWarpgroup && problem.causal() && key_shares(candidate) == 1 &&
+         candidate.tile_n % 32 == 0;
+}
+
 int resident_blocks(const Candidate& candidate) {
   // One warpgroup alone leaves the tensor cores idle.
   return candidate.skeleton == Skeleton::kWarpgroup && candidate.warps == 4 ? 2 : 1;

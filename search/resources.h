@@ -30,6 +30,9 @@ int registers(const Problem& problem, const Candidate& candidate);
 // Warpgroups that share the keys of the same query rows (warpgroup), each taking every so-many-th block of them.
 int key_shares(const Candidate& candidate);
 
+// Whether a tile's first step may be half a block of keys (warpgroup): under a causal mask, in whole fragments of 16.
+bool halves_tiles(const Problem& problem, const Candidate& candidate);
+
 // CTAs a processor is asked to hold at once; more may fit.
 int resident_blocks(const Candidate& candidate);
 

@@ -157,7 +157,7 @@ struct Flash {
     let_next_grid_begin();
     wait_for_grids_before();
     // The tile's last row sees most.
-    const int keys = key_limit<Config>(p, min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1);
+    const int keys = keys_seen<Config>(p, first_row + Config::kTileM);
     const int blocks = (keys + Config::kTileN - 1) / Config::kTileN;
     Core core;
     load_queries();

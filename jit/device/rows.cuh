@@ -46,6 +46,12 @@ __device__ inline int key_limit(const AttentionParams& p, int row) {
   return max(0, min(p.kv_len, position + p.kv_len - p.q_len + 1));
 }
 
+// Keys that packed rows before `end` see: the last that exists sees most.
+template <typename Config>
+__device__ inline int keys_seen(const AttentionParams& p, int end) {
+  return key_limit<Config>(p, min(end, p.q_len * Config::kPack) - 1);
+}
+
 template <typename Config>
 __device__ inline bool row_exists(const AttentionParams& p, int row) {
   return row / Config::kPack < p.q_len;

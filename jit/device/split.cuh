@@ -61,7 +61,7 @@ struct Split {
     place = place_of<Config>(p, tile - other * p.row_tiles, other);
     k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
     v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
-    const int keys = key_limit<Config>(p, min(place.first_row + kRows, p.q_len * Config::kPack) - 1);
+    const int keys = keys_seen<Config>(p, place.first_row + kRows);
     const int total = (keys + Config::kTileN - 1) / Config::kTileN;
     const int share = quotient(total + p.splits - 1, p.by_splits);
     first_block = min(split * share, total);

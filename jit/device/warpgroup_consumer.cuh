@@ -130,13 +130,6 @@ struct WarpgroupConsumer {
       if (part() > 0) KeyShare<Config>(smem).wait_taken();
   }
 
-  // Keys that this warpgroup's rows see; of a tile's blocks the last may be past them. One at least: rows that see no
-  // key mask it all.
-  __device__ int keys_seen(int first_row) const {
-    const int end = min(first_row + rows() * 64 + 64, p.q_len * Config::kPack);
-    return max(1, key_limit<Config>(p, end - 1));
-  }
-
   // Blocks that only other warpgroups' rows see go by, awaited all the same: see wait_for_first_part().
   __device__ void pass_keys(int blocks) {
     for (; blocks > 0; --blocks) {
@@ -174,7 +167,9 @@ struct WarpgroupConsumer {
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();
     if constexpr (kSkips) {
-      const int seen = keys_seen(first_row), unseen = block - (seen - 1) / Config::kTileN;
+      // One key at least: rows that see none mask it all. Of the tile's blocks the last may be past what is seen.
+      const int seen = max(1, keys_seen<Config>(p, first_row + rows() * 64 + 64));
+      const int unseen = block - (seen - 1) / Config::kTileN;
       pass_keys(unseen);
       pass_values(unseen);
       block -= unseen;

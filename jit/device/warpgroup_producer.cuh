@@ -57,8 +57,7 @@ struct WarpgroupProducer {
 
   // Blocks of keys that the tile's last row, which sees most, needs. One at least: rows that see no key mask it all.
   __device__ int block_count(const Place& place) const {
-    const int last = min(place.first_row + Config::kTileM, p.q_len * Config::kPack) - 1;
-    return max(1, (key_limit<Config>(p, last) + Config::kTileN - 1) / Config::kTileN);
+    return max(1, (keys_seen<Config>(p, place.first_row + Config::kTileM) + Config::kTileN - 1) / Config::kTileN);
   }
 
   // In the order the consumers ask: the keys of the next block before the values of this one.
