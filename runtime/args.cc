@@ -2,7 +2,9 @@
 // (shapes, heads) to where they lie (strides, alignment, overlap); the first that fails answers.
 #include "runtime/args.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -253,10 +255,11 @@ Status read_views(const DLTensor& q, const DLTensor& k, const DLTensor& v, const
   return status;
 }
 
-void fill_problem(const Views& views, DType dtype, bool causal, Problem* problem) {
+void fill_problem(const Views& views, DType dtype, bool causal, bool lse, Problem* problem) {
   const auto size = [](const View& view, int at) { return static_cast<std::int32_t>(view.size[at]); };
   problem->dtype = dtype;
   problem->mask = causal ? Mask::kCausal : Mask::kNone;
+  problem->lse = lse;
   problem->batch = size(views.q, 0);
   problem->q_len = size(views.q, 1);
   problem->q_heads = size(views.q, 2);
@@ -293,6 +296,16 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   call->stream = options != nullptr ? options->stream : nullptr;
 }
 
+// A shape of the header that had no `lse` yet ends before it: zero.
+Status read_shape(const gqa_shape& given, gqa_shape* shape) {
+  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse);
+  if (given.size != kWithoutLse) {
+    if (Status status = check_struct(given, "gqa_shape"); !status.ok()) return status;
+  }
+  std::memcpy(shape, &given, std::min(given.size, sizeof(gqa_shape)));
+  return {};
+}
+
 bool in_range(int value, int last) { return value >= 0 && value <= last; }
 
 }  // namespace
@@ -305,33 +318,38 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   if (Status status = check_tensors(device, *q, *k, *v, *out, lse, &dtype); !status.ok()) return status;
   Views views;
   if (Status status = read_views(*q, *k, *v, *out, lse, &views); !status.ok()) return status;
-  fill_problem(views, dtype, options != nullptr && options->causal == 1, &call->problem);
+  fill_problem(views, dtype, options != nullptr && options->causal == 1, lse != nullptr, &call->problem);
   if (Status status = check(call->problem); !status.ok()) return status;
   fill_call(views, options, call);
   return {};
 }
 
-Status make_problem(const gqa_shape* shape, Problem* problem) {
-  if (shape == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
-  if (Status status = check_struct(*shape, "gqa_shape"); !status.ok()) return status;
+Status make_problem(const gqa_shape* given, Problem* problem) {
+  if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
+  gqa_shape shape{};
+  if (Status status = read_shape(*given, &shape); !status.ok()) return status;
   DType dtype{};
-  if (!half(shape->dtype, &dtype)) {
-    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape->dtype) + ", expected float16 or bfloat16"};
+  if (!half(shape.dtype, &dtype)) {
+    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
   }
-  if (shape->causal != 0 && shape->causal != 1) {
-    return {Code::kOption, "gqa_shape.causal is " + text(shape->causal) + ", expected 0 or 1"};
+  if (shape.causal != 0 && shape.causal != 1) {
+    return {Code::kOption, "gqa_shape.causal is " + text(shape.causal) + ", expected 0 or 1"};
+  }
+  if (shape.lse != 0 && shape.lse != 1) {
+    return {Code::kOption, "gqa_shape.lse is " + text(shape.lse) + ", expected 0 or 1"};
   }
   Problem made;
   made.dtype = dtype;
-  made.mask = shape->causal == 1 ? Mask::kCausal : Mask::kNone;
-  const std::int64_t head_dim_v = shape->head_dim_v != 0 ? shape->head_dim_v : shape->head_dim;
+  made.mask = shape.causal == 1 ? Mask::kCausal : Mask::kNone;
+  made.lse = shape.lse == 1;
+  const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
   const struct {
     const char* name;
     std::int64_t given;
     std::int32_t* made;
-  } sizes[] = {{"batch", shape->batch, &made.batch},          {"q_len", shape->q_len, &made.q_len},
-               {"kv_len", shape->kv_len, &made.kv_len},       {"q_heads", shape->q_heads, &made.q_heads},
-               {"kv_heads", shape->kv_heads, &made.kv_heads}, {"head_dim", shape->head_dim, &made.head_dim},
+  } sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
+               {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
+               {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
                {"head_dim_v", head_dim_v, &made.head_dim_v}};
   for (const auto& size : sizes) {
     if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {

@@ -20,7 +20,7 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
                  const gqa_call* options, Call* call);
 
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
-Status make_problem(const gqa_shape* shape, Problem* problem);
+Status make_problem(const gqa_shape* given, Problem* problem);
 
 bool owned(const Device& device, DLDevice given);
 // kDevice unless the device may use such a tensor; `name` begins the message.

@@ -35,7 +35,7 @@ struct Call {
   const void* k = nullptr;
   const void* v = nullptr;
   void* out = nullptr;
-  float* lse = nullptr;  // may be null
+  float* lse = nullptr;  // null where problem.lse is false: none is asked for
   Strides q_strides, k_strides, v_strides, out_strides;
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
   float scale = 0;         // never 0 here: already defaulted

@@ -132,7 +132,8 @@ typedef struct gqa_call {
   float scale;         /* scores are scaled by this, finite and positive; 0: 1/sqrt(head_dim) */
   int causal;          /* 1: query i sees keys j <= i + kv_len - q_len (aligned bottom-right); a row that sees no key
                           gives 0 and lse -inf */
-  const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores) */
+  const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores);
+                          calls with and without are tuned apart */
   void* stream;        /* CUstream / cudaStream_t to launch on; NULL: the legacy default stream; host: ignored */
 } gqa_call;
 
@@ -152,6 +153,7 @@ typedef struct gqa_shape {
   int64_t head_dim_v; /* 0: head_dim */
   DLDataType dtype;   /* {kDLFloat, 16, 1} or {kDLBfloat, 16, 1} */
   int causal;
+  int lse; /* 1: calls that give an lse tensor, 0: calls that do not */
 } gqa_shape;
 
 /* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be

@@ -23,7 +23,7 @@ TrialLayout::TrialLayout(const Problem& p)
   k = p.batch * k_strides.batch;
   v = p.batch * v_strides.batch;
   out = p.batch * out_strides.batch;
-  lse = std::int64_t{p.batch} * p.q_heads * p.q_len;
+  lse = p.lse ? std::int64_t{p.batch} * p.q_heads * p.q_len : 0;
 }
 
 Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int set) const {
@@ -32,7 +32,7 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
   c.k = buffers.k + k * set + shift;
   c.v = buffers.v + v * set + shift;
   c.out = buffers.out + first_out();
-  c.lse = buffers.lse + kGuard;
+  c.lse = problem.lse ? buffers.lse + kGuard : nullptr;
   c.q_strides = q_strides;
   c.k_strides = k_strides;
   c.v_strides = v_strides;

@@ -9,7 +9,8 @@
 
 namespace gqa {
 
-// Where the buffers begin. q, k and v hold several sets one after the other; out and lse lie between guards.
+// Where the buffers begin. q, k and v hold several sets one after the other; out and lse lie between guards; lse is
+// null where the problem asks for none.
 struct TrialBuffers {
   std::uint16_t* q = nullptr;
   std::uint16_t* k = nullptr;
@@ -29,7 +30,7 @@ struct TrialLayout {
   std::int64_t input_bytes() const { return 2 * (q + k + v); }  // of a set
   std::int64_t input_slab(std::int64_t count, int sets) const { return count * sets + 8; }
   std::int64_t out_slab() const { return out + 2 * kGuard; }
-  std::int64_t lse_slab() const { return lse + 2 * kGuard; }
+  std::int64_t lse_slab() const { return problem.lse ? lse + 2 * kGuard : 0; }
   std::int64_t first_out() const { return kGuard + shift; }
 
   Problem problem;

@@ -1,6 +1,7 @@
 // verify.h: when a candidate's numbers are right; the same rule on every device.
 // Owns: which rows are compared with the reference, and the judgement: error at most twice that of the naive
-// computation in the same 16-bit dtype, every element written and finite, nothing written elsewhere.
+// computation in the same 16-bit dtype, every element written and finite, nothing written elsewhere. Log-sum-exp is
+// compared only where the problem asks for it.
 // Never: computes attention; devices measure, this judges.
 // Threads: pure functions.
 #pragma once
@@ -21,7 +22,7 @@ std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t mos
 struct Comparison {
   double error = 0;                  // max |out - reference| over the rows checked
   std::int64_t worst_index = 0;      // of that element: checked row * head_dim_v + dimension
-  double lse_error = 0;              // max |lse - reference|
+  double lse_error = 0;              // max |lse - reference|; 0 where none is asked for
   std::int64_t worst_lse_index = 0;  // checked row
   double naive_error = 0;            // max error of the naive 16-bit computation
   double largest = 0;                // max |reference|

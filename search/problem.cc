@@ -116,7 +116,7 @@ Status parse_notma(std::string_view text, bool* tma) {
   return status;
 }
 
-bool stands_alone(std::string_view key) { return key == "causal" || key == "notma" || key == "ktrans"; }
+bool stands_alone(std::string_view key) { return key == "causal" || key == "notma" || key == "ktrans" || key == "lse"; }
 
 Status parse_align(std::string_view text, std::uint16_t* align) {
   if (text != "2" && text != "16") return text_error("align=" + quote(text) + ": expected 16 or 2");
@@ -138,6 +138,7 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
   if (key == "align") return parse_align(value, &problem->align);
   if (key == "notma") return parse_notma(value, &problem->tma);
   if (key == "ktrans") return parse_flag("ktrans", value, &problem->keys_transposed);
+  if (key == "lse") return parse_flag("lse", value, &problem->lse);
   for (const SizeKey& size : kSizeKeys) {
     if (size.key != key) continue;
     std::int64_t number = 0;
@@ -146,10 +147,10 @@ Status parse_item(std::string_view key, std::string_view value, Problem* problem
     return status;
   }
   return text_error("unknown key " + quote(key) +
-                    ": expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma or ktrans");
+                    ": expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma, ktrans or lse");
 }
 
-// "key=value", or a bare "causal", "notma" or "ktrans".
+// "key=value", or a bare "causal", "notma", "ktrans" or "lse".
 Status split_item(std::string_view item, std::string_view* key, std::string_view* value) {
   const auto equals = item.find('=');
   *key = trim(item.substr(0, equals));
@@ -162,7 +163,7 @@ Status split_item(std::string_view item, std::string_view* key, std::string_view
   if (key->empty())
     return text_error("an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   return text_error(quote(*key) +
-                    " has no value: expected KEY=VALUE (only 'causal', 'notma' and 'ktrans' stand alone)");
+                    " has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans' and 'lse' stand alone)");
 }
 
 Status fill_defaults(Problem* problem) {
@@ -187,7 +188,7 @@ std::uint64_t hash(const Problem& p) {
   const std::array<std::int32_t, 11> packed = {static_cast<std::int32_t>(p.dtype),
                                                static_cast<std::int32_t>(p.mask),
                                                p.align,
-                                               p.tma | p.keys_transposed << 1,
+                                               p.tma | p.keys_transposed << 1 | p.lse << 2,
                                                p.head_dim,
                                                p.head_dim_v,
                                                p.batch,
@@ -226,6 +227,7 @@ std::string to_text(const Problem& p) {
   if (p.align != 16) text += ",align=" + std::to_string(p.align);
   if (p.align == 16 && !p.tma) text += ",notma";
   if (p.keys_transposed) text += ",ktrans";
+  if (p.lse) text += ",lse";
   return text;
 }
 

@@ -25,6 +25,8 @@ struct Problem {
   bool tma = true;
   // k lies as (head_dim, keys): a row of it holds one column of all keys, which are contiguous.
   bool keys_transposed = false;
+  // The log-sum-exp of each row is asked for. Where it is not, kernels serve whose own is too coarse to be given out.
+  bool lse = false;
   std::int32_t head_dim = 0;    // of q and k
   std::int32_t head_dim_v = 0;  // of v and out
   std::int32_t batch = 0;
@@ -43,14 +45,14 @@ std::uint64_t hash(const Problem& problem);
 
 // The problem with batch, q_len and kv_len rounded up to 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: what a winner is kept
 // under, so that a decode whose KV grows by one each token finds the winner of its bucket. kv_len is at least 16
-// there, a single query drops its causal mask, which hides nothing, and align 2 its tma. Idempotent; a problem passes
-// check() if its signature does.
+// there, a single query drops its causal mask, which hides nothing, and align 2 its tma; lse stays. Idempotent; a
+// problem passes check() if its signature does.
 Problem signature(const Problem& problem);
 std::int32_t bucket(std::int32_t length);
 
-// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma,ktrans". dv and align are left out at
-// their defaults (d and 16), causal where there is no mask, notma where tma is true or align=2 says it already, ktrans
-// where keys are not transposed.
+// "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma,ktrans,lse". dv and align are left out
+// at their defaults (d and 16), causal where there is no mask, notma where tma is true or align=2 says it already,
+// ktrans where keys are not transposed, lse where none is asked for.
 std::string to_text(const Problem& problem);
 
 // Reads to_text's form, in any order; hq, sq and d are required (b defaults to 1, hk to hq, sk to sq, dv to d, dtype to

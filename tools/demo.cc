@@ -137,9 +137,9 @@ std::vector<std::uint16_t> numbers(DType dtype, std::size_t count, unsigned seed
   return values;
 }
 
-// q, k, v and out of one call, compact.
+// q, k, v, out and, where it is asked for, lse of one call, compact.
 struct Tensors {
-  Buffer q, k, v, out;
+  Buffer q, k, v, out, lse;
   Call call;
 };
 
@@ -155,6 +155,7 @@ Tensors make_tensors(const Device& device, const Problem& p) {
                   Buffer::make(device, count(p.kv_len, p.kv_heads, p.head_dim)),
                   Buffer::make(device, count(p.kv_len, p.kv_heads, p.head_dim_v)),
                   Buffer::make(device, count(p.q_len, p.q_heads, p.head_dim_v)),
+                  p.lse ? Buffer::make(device, 2 * count(p.q_len, p.q_heads, 1)) : Buffer(),  // float32
                   {}};
   tensors.q.fill(numbers(p.dtype, count(p.q_len, p.q_heads, p.head_dim), 1));
   tensors.k.fill(numbers(p.dtype, count(p.kv_len, p.kv_heads, p.head_dim), 2));
@@ -169,6 +170,12 @@ Tensors make_tensors(const Device& device, const Problem& p) {
   call.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
   call.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
   call.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.head_dim)));
+  if (p.lse) {
+    call.lse = static_cast<float*>(tensors.lse.data());
+    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
+    call.lse_head_stride = p.q_len;
+    call.lse_row_stride = 1;
+  }
   call.problem = p;
   return tensors;
 }

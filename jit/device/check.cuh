@@ -169,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   atomicMax(&c.result->largest, __float_as_uint(largest));
 }
 
-// One CTA a checked row: the worst element of out and the worst log-sum-exp against the reference.
+// One CTA a checked row: the worst element of out and, where there is one, the worst log-sum-exp against the reference.
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     gqa_compare(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c) {
   using namespace gqa;
@@ -181,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     if (!(error < 3.0e38f)) error = 3.0e38f;  // NaN or infinite
     atomicMax(&c.result->worst, static_cast<u64>(__float_as_uint(error)) << 32 | static_cast<u32>(index));
   }
-  if (threadIdx.x != 0) return;
+  if (threadIdx.x != 0 || p.lse == nullptr) return;
   const float given = p.lse[row.offset(p.lse_strides)], expected = c.reference_lse[blockIdx.x];
   float error = given == expected ? 0.f : fabsf(given - expected);
   if (!(error < 3.0e38f)) error = 3.0e38f;

@@ -93,7 +93,8 @@ Status CudaTrial::allocate_outputs() {
   const std::size_t out_bytes = static_cast<std::size_t>(layout_.out_slab()) * 2;
   const std::size_t lse_bytes = static_cast<std::size_t>(layout_.lse_slab()) * 4;
   if (Status s = DeviceMemory::allocate(driver(), out_bytes, &out_); !s.ok()) return s;
-  if (Status s = DeviceMemory::allocate(driver(), lse_bytes, &lse_); !s.ok()) return s;
+  if (lse_bytes > 0)
+    if (Status s = DeviceMemory::allocate(driver(), lse_bytes, &lse_); !s.ok()) return s;
   return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
 }
 
@@ -137,7 +138,8 @@ Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
 
 Status CudaTrial::poison() {
   const CUresult out = driver().cuMemsetD8Async(out_.address(), 0xff, out_.bytes(), stream_.get());
-  const CUresult lse = driver().cuMemsetD8Async(lse_.address(), 0xff, lse_.bytes(), stream_.get());
+  CUresult lse = CUDA_SUCCESS;
+  if (layout_.problem.lse) lse = driver().cuMemsetD8Async(lse_.address(), 0xff, lse_.bytes(), stream_.get());
   const CUresult result = driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
   return driver().error("cuMemsetD8Async", out != CUDA_SUCCESS ? out : lse != CUDA_SUCCESS ? lse : result);
 }
@@ -154,7 +156,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   scan.rows = problem.q_len;
   scan.row_extent = full.out_strides.row;
   scan.bf16 = problem.dtype == DType::kBF16;
-  if (Status s = checker_->scan(stream_.get(), scan); !s.ok()) return s;
+  if (Status s = checker_->scan(stream_.get(), scan); !s.ok() || !problem.lse) return s;
   scan.slab = lse_.as<void>();
   scan.count = static_cast<long long>(lse_.bytes() / 4);
   scan.first = TrialLayout::kGuard;

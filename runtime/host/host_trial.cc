@@ -61,6 +61,8 @@ RowPlace place_of(const Problem& p, std::int64_t row) {
           static_cast<int>(row % p.q_len)};
 }
 
+bool worse(double error, double worst) { return error > worst || std::isnan(error); }
+
 }  // namespace
 
 HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : layout_(problem), threads_(spec.processors) {
@@ -119,7 +121,7 @@ void HostTrial::prepare(const Problem& problem, Variant* variant) {
 
 void HostTrial::poison() {
   std::fill(out_.begin(), out_.end(), kPoison);
-  std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
+  if (!lse_.empty()) std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
 }
 
 // Inside the problem every element must be written and finite, outside it must still be poison.
@@ -158,7 +160,6 @@ void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
 void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
   const Problem& p = layout_.problem;
   const std::int64_t first = layout_.first_out(), dim = p.head_dim_v;
-  const auto worse = [](double error, double worst) { return error > worst || std::isnan(error); };
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
     const std::int64_t out =
@@ -171,8 +172,16 @@ void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
         comparison->worst_index = i * dim + d;
       }
     }
-    const std::int64_t lse = kGuard + (std::int64_t{place.batch} * p.q_heads + place.head) * p.q_len + place.position;
-    const double given = lse_[static_cast<std::size_t>(lse)];
+  }
+  if (p.lse) compare_lse(variant, comparison);
+}
+
+void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) const {
+  const Problem& p = layout_.problem;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
+    const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
+    const std::int64_t at = kGuard + (std::int64_t{place.batch} * p.q_heads + place.head) * p.q_len + place.position;
+    const double given = lse_[static_cast<std::size_t>(at)];
     const double expected = variant.reference_lse[static_cast<std::size_t>(i)];
     const double error = given == expected ? 0 : std::fabs(given - expected);
     if (worse(error, comparison->lse_error)) {

@@ -37,6 +37,7 @@ class HostTrial final : public Trial {
   void scan(const Problem& problem, Comparison* comparison) const;
   void scan_lse(const Problem& problem, Comparison* comparison) const;
   void compare(const Variant& variant, Comparison* comparison) const;
+  void compare_lse(const Variant& variant, Comparison* comparison) const;
 
   const TrialLayout layout_;
   const int threads_;

@@ -156,6 +156,17 @@ TEST(Codegen, FeaturesOfTheProblemShapeTheCode) {
   EXPECT_EQ(base, attention_source(problem_of("hq=8,sq=64,sk=64,d=128,notma"), c));
 }
 
+// Calls with and without log-sum-exp share what is compiled: a kernel's key is its source.
+TEST(Codegen, LogSumExpAskedForOrNotIsTheSameCode) {
+  const Problem with = problem_of("hq=8,sq=64,sk=64,d=128,causal,lse"),
+                without = problem_of("hq=8,sq=64,sk=64,d=128,causal");
+  EXPECT_EQ(feature_text(with), feature_text(without));
+  for (const char* candidate :
+       {"flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0", "split m=16 n=16 warps=4 stages=3 pack=1 splits=4",
+        "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=1"})
+    EXPECT_EQ(attention_source(with, candidate_of(candidate)), attention_source(without, candidate_of(candidate)));
+}
+
 TEST(Codegen, GeneratedSourceNeedsNoToolkitHeader) {
   for (const EmbeddedHeader& header : embedded_headers()) {
     std::istringstream lines(header.text);

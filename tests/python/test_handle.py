@@ -44,6 +44,20 @@ def test_warm_is_what_the_first_call_would_do(tmp_path):
         check(handle.attention(q, k, v, causal=True), attention_float64(q, k, v, True)[0])
 
 
+def test_warm_for_calls_with_lse(tmp_path):
+    path = tmp_path / "cache.db"
+    with gqa.Handle("host", cache_path=path, tuning_budget=BUDGET) as handle:
+        handle.warm(batch=1, q_len=16, kv_len=16, q_heads=2, kv_heads=1, head_dim=32, dtype="fp16", return_lse=True)
+    with gqa.Handle("host", cache_path=path, tuning="cached-only") as handle:
+        q, k, v = make_qkv()
+        expected, expected_lse = attention_float64(q, k, v)
+        out, lse = handle.attention(q, k, v, return_lse=True)
+        check(out, expected)
+        check(lse, expected_lse)
+        with pytest.raises(gqa.GqaError, match="sq=16"):  # tuned apart
+            handle.attention(q, k, v)
+
+
 def test_shared_handles():
     """gqa.attention and gqa.warm without a handle, in the cache that $GQA_CACHE names."""
     gqa.warm(batch=1, q_len=1, kv_len=16, q_heads=2, kv_heads=1, head_dim=32, dtype="fp16", device="host")

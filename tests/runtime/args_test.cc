@@ -188,7 +188,7 @@ TEST(Args, AGoodCallIsReadAsItLies) {
   const Status status = args.make();
   ASSERT_TRUE(status.ok()) << status.message();
   const Call& call = args.call;
-  EXPECT_EQ(to_text(call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,causal");
+  EXPECT_EQ(to_text(call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,causal,lse");
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.q), kPlace + 32);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.out), 4 * kPlace);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.lse), 5 * kPlace);
@@ -200,6 +200,23 @@ TEST(Args, AGoodCallIsReadAsItLies) {
   EXPECT_EQ(call.lse_row_stride, 1);
   EXPECT_FLOAT_EQ(call.scale, 0.125f);
   EXPECT_EQ(call.stream, &args);
+}
+
+TEST(Args, LogSumExpIsAskedForExactlyWhereATensorIsGiven) {
+  Args args;
+  for (const bool given : {true, false, true}) {  // whatever the call was before
+    args.with_lse = given;
+    args.options.lse = nullptr;
+    ASSERT_TRUE(args.make().ok());
+    EXPECT_EQ(args.call.problem.lse, given);
+    EXPECT_EQ(args.call.lse != nullptr, given);
+    EXPECT_EQ(signature(args.call.problem).lse, given);
+  }
+  FakeWorld world;
+  ASSERT_TRUE(
+      make_call(FakeDevice(&world), args.q.get(), args.k.get(), args.v.get(), args.out.get(), nullptr, &args.call)
+          .ok());
+  EXPECT_FALSE(args.call.problem.lse);
 }
 
 TEST(Args, NoStridesMeansCompact) {
@@ -344,7 +361,7 @@ TEST(Args, EveryArgumentStatusHasATestOfItsOwn) {
 
 // ---- gqa_shape and gqa_options
 
-gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1}; }
+gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1, 0}; }
 
 TEST(Shape, BecomesAProblem) {
   const gqa_shape shape = good_shape();
@@ -357,6 +374,20 @@ TEST(Shape, BecomesAProblem) {
   EXPECT_EQ(problem.head_dim_v, 192);
 }
 
+TEST(Shape, SaysWhetherCallsAskForLogSumExp) {
+  gqa_shape shape = good_shape();
+  Problem problem;
+  shape.lse = 1;
+  ASSERT_TRUE(make_problem(&shape, &problem).ok());
+  EXPECT_TRUE(problem.lse);
+  // As an earlier header has it: what follows is not part of it.
+  shape.size = offsetof(gqa_shape, lse);
+  shape.lse = 7;
+  const Status status = make_problem(&shape, &problem);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(to_text(problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=192,dv=128,dtype=f16,causal");
+}
+
 TEST(Shape, BadOnesAreRefused) {
   const auto refused = [](void (*spoil)(gqa_shape&)) {
     gqa_shape shape = good_shape();
@@ -367,6 +398,7 @@ TEST(Shape, BadOnesAreRefused) {
   EXPECT_EQ(refused([](gqa_shape& s) { s.size = 8; }), Code::kStructSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = kF32; }), Code::kDtype);
   EXPECT_EQ(refused([](gqa_shape& s) { s.causal = -1; }), Code::kOption);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.lse = 2; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.batch = 0; }), Code::kSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.kv_len = kHuge; }), Code::kSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.head_dim_v = -1; }), Code::kSize);

@@ -1,6 +1,7 @@
 // c_api.cc: the C interface as a program meets it: through libgqa.so and gqa.h alone.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -95,7 +96,7 @@ TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
   };
   const Handle host(options);
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
-  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0};
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0};
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines.back().find('\n'), std::string::npos);
@@ -106,6 +107,31 @@ TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
   ASSERT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_OK) << gqa_last_error();
   EXPECT_EQ(lines.size(), told);                                            // a hit has nothing to say
   for (const std::uint16_t element : out.data) ASSERT_EQ(element, 0x3f80);  // the mean of ones
+}
+
+TEST(CApi, WarmsCallsWithLogSumExpApart) {
+  std::vector<std::string> lines;
+  gqa_options options = host_options();
+  options.log_user = &lines;
+  options.log = [](void* user, gqa_log_level, const char* message) {
+    static_cast<std::vector<std::string>*>(user)->push_back(message);
+  };
+  const Handle host(options);
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 1};
+  ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
+  const std::size_t told = lines.size();
+  HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  float sums[4 * 3] = {};
+  std::int64_t shape_of_lse[] = {1, 4, 3};
+  const DLTensor lse = {sums, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape_of_lse, nullptr, 0};
+  const gqa_call call = {sizeof(call), 0, 0, &lse, nullptr};
+  ASSERT_EQ(gqa_run_ex(host.handle, q.get(), k.get(), v.get(), out.get(), &call), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(lines.size(), told);  // a hit
+  // Nine scores of sqrt(32), of ones.
+  for (const float sum : sums) EXPECT_NEAR(sum, std::sqrt(32.0) + std::log(9.0), 1e-3);
+  ASSERT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_OK) << gqa_last_error();
+  EXPECT_GT(lines.size(), told);  // another problem
 }
 
 TEST(CApi, CachedOnlyWithoutACacheFailsClearly) {

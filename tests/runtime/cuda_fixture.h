@@ -22,13 +22,6 @@
 
 namespace gqa::test {
 
-inline Problem problem_of(const std::string& text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
-  return problem;
-}
-
 struct Compiled {
   Candidate candidate;
   Binary binary;
@@ -126,7 +119,8 @@ class GpuCopy {
     call_.k = moved(case_->k, call_.k);
     call_.v = moved(case_->v, call_.v);
     call_.out = moved(case_->out, call_.out);
-    call_.lse = reinterpret_cast<float*>(moved(case_->lse, call_.lse));
+    float* const lse = reinterpret_cast<float*>(moved(case_->lse, case_->lse.data()));
+    if (call_.lse != nullptr) call_.lse = lse;
   }
   ~GpuCopy() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <thread>
@@ -74,7 +75,8 @@ TEST_F(CudaGpu, BatchTimesHeadsPast65535) {
 
 TEST_F(CudaGpu, EveryTileOfTheSpace) {
   for (const char* text : {"b=1,hq=8,hk=2,sq=333,sk=333,d=128,causal", "b=2,hq=8,hk=2,sq=1,sk=2000,d=128",
-                           "b=1,hq=8,hk=2,sq=5,sk=700,d=64,causal", "b=1,hq=4,hk=2,sq=300,sk=300,d=64,dtype=f16"}) {
+                           "b=1,hq=8,hk=2,sq=5,sk=700,d=64,causal", "b=1,hq=4,hk=2,sq=300,sk=300,d=64,dtype=f16",
+                           "b=1,hq=8,hk=2,sq=333,sk=333,d=128,causal,lse=0"}) {
     const Problem problem = problem_of(text);
     std::vector<Candidate> all;
     std::set<std::string> seen;
@@ -103,28 +105,35 @@ TEST_F(CudaGpu, EverySplitCountAndOrder) {
 // ---- what verification must catch
 
 TEST_F(CudaGpu, VerificationCatchesAMissingMask) {
-  const Problem causal = problem_of("b=1,hq=4,hk=2,sq=200,sk=200,d=64,causal");
-  Problem full = causal;
-  full.mask = Mask::kNone;
-  const Candidate c = best(causal, 1).front();
-  std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device_->make_trial(causal, &trial).ok());
-  const Verdict verdict = trial->verify(*kernel_for(full, causal, c, c));
-  EXPECT_FALSE(verdict.passed);
-  EXPECT_NE(std::string::npos, verdict.reason.find("over the bound")) << verdict.reason;
+  for (const char* lse : {",lse=1", ",lse=0"}) {
+    const Problem causal = problem_of(std::string("b=1,hq=4,hk=2,sq=200,sk=200,d=64,causal") + lse);
+    Problem full = causal;
+    full.mask = Mask::kNone;
+    const Candidate c = best(causal, 1).front();
+    std::unique_ptr<Trial> trial;
+    ASSERT_TRUE(device_->make_trial(causal, &trial).ok());
+    const Verdict verdict = trial->verify(*kernel_for(full, causal, c, c));
+    EXPECT_FALSE(verdict.passed);
+    EXPECT_NE(std::string::npos, verdict.reason.find("over the bound")) << verdict.reason;
+  }
 }
 
 TEST_F(CudaGpu, VerificationCatchesUnwrittenRows) {
-  const Problem problem = problem_of("b=1,hq=4,hk=2,sq=256,sk=256,d=64");
   Candidate small, large;
   ASSERT_TRUE(parse("flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 order=0", &small).ok());
   ASSERT_TRUE(parse("flash m=128 n=32 warps=4 stages=1 pack=1 splits=1 order=0", &large).ok());
-  std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device_->make_trial(problem, &trial).ok());
-  // The grid of the large tile launched with the small tile's code covers half the rows.
-  const Verdict verdict = trial->verify(*kernel_for(problem, problem, small, large));
-  EXPECT_FALSE(verdict.passed);
-  EXPECT_NE(std::string::npos, verdict.reason.find("not written")) << verdict.reason;
+  std::int64_t unwritten[2] = {};
+  for (const int lse : {0, 1}) {
+    const Problem problem = problem_of("b=1,hq=4,hk=2,sq=256,sk=256,d=64,lse=" + std::to_string(lse));
+    std::unique_ptr<Trial> trial;
+    ASSERT_TRUE(device_->make_trial(problem, &trial).ok());
+    // The grid of the large tile launched with the small tile's code covers half the rows.
+    const Verdict verdict = trial->verify(*kernel_for(problem, problem, small, large));
+    EXPECT_FALSE(verdict.passed);
+    EXPECT_NE(std::string::npos, verdict.reason.find("not written")) << verdict.reason;
+    unwritten[lse] = std::atoll(verdict.reason.c_str());
+  }
+  EXPECT_EQ(unwritten[1], unwritten[0] + 4 * 128);  // half the rows of lse, where it is asked for
 }
 
 TEST_F(CudaGpu, VerificationCatchesWritingPastTheWorkspace) {
@@ -187,8 +196,9 @@ class CudaSession : public CudaGpu {
     CudaGpu::TearDown();
   }
 
-  // Compact tensors of small constants: v is all ones, so every output must be 1.
+  // Compact tensors of small constants: v is all ones, so every output must be 1. No lse.
   Call call_for(const Problem& p, CUstream stream) {
+    EXPECT_FALSE(p.lse);
     Call c;
     const unsigned short one = p.dtype == DType::kBF16 ? 0x3f80 : 0x3c00;
     const auto tensor = [&](std::int64_t count) {
@@ -296,7 +306,7 @@ TEST_F(CudaStrides, TheSameInputsGiveTheSameBits) {
 
 TEST_F(CudaSession, CaptureUsesWhatIsLoadedAndReplays) {
   const CUstream s = stream();
-  for (const char* text : {"b=1,hq=8,hk=2,sq=128,sk=128,d=64", "b=1,hq=8,hk=2,sq=1,sk=4000,d=64"}) {
+  for (const char* text : {"b=1,hq=8,hk=2,sq=128,sk=128,d=64,lse=0", "b=1,hq=8,hk=2,sq=1,sk=4000,d=64,lse=0"}) {
     const Call c = call_for(problem_of(text), s);
     ASSERT_TRUE(session_->ready(c.problem).ok());
     CUgraph graph = nullptr;
@@ -320,7 +330,7 @@ TEST_F(CudaSession, CaptureUsesWhatIsLoadedAndReplays) {
 
 TEST_F(CudaSession, CaptureWithNothingLoadedFailsAndLeavesTheCaptureValid) {
   const CUstream s = stream();
-  const Call c = call_for(problem_of("b=1,hq=8,hk=2,sq=200,sk=200,d=64"), s);
+  const Call c = call_for(problem_of("b=1,hq=8,hk=2,sq=200,sk=200,d=64,lse=0"), s);
   CUgraph graph = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
   EXPECT_EQ(Code::kCapturing, session_->run(c).code());
@@ -332,7 +342,8 @@ TEST_F(CudaSession, CaptureWithNothingLoadedFailsAndLeavesTheCaptureValid) {
 
 // Split kernels meet in partials and counters; warpgroup ones may draw their tiles from a counter.
 TEST_F(CudaSession, CallsOnSeveralStreamsAndThreadsKeepTheirWorkspacesApart) {
-  for (const char* text : {"b=2,hq=8,hk=1,sq=1,sk=6000,d=128", "b=2,hq=8,hk=8,sq=1500,sk=1500,d=128,causal"}) {
+  for (const char* text :
+       {"b=2,hq=8,hk=1,sq=1,sk=6000,d=128,lse=0", "b=2,hq=8,hk=8,sq=1500,sk=1500,d=128,causal,lse=0"}) {
     const Problem p = problem_of(text);
     ASSERT_TRUE(session_->ready(p).ok());
     std::vector<Call> calls;
@@ -356,7 +367,7 @@ TEST_F(CudaSession, CallsOnSeveralStreamsAndThreadsKeepTheirWorkspacesApart) {
 
 TEST_F(CudaSession, AGrowingDecodeKeepsItsKernel) {
   const CUstream s = stream();
-  Problem p = problem_of("b=1,hq=8,hk=2,sq=1,sk=1537,d=64");
+  Problem p = problem_of("b=1,hq=8,hk=2,sq=1,sk=1537,d=64,lse=0");
   ASSERT_TRUE(session_->ready(p).ok());
   for (p.kv_len = 1600; p.kv_len <= 2048; p.kv_len += 64) {
     const Call c = call_for(p, s);

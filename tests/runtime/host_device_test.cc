@@ -24,13 +24,7 @@ namespace {
 
 using test::AttentionCase;
 using test::matches_float64;
-
-Problem problem_of(const std::string& text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
-  return problem;
-}
+using test::problem_of;
 
 std::unique_ptr<Device> host(int threads = 2) {
   std::unique_ptr<Device> device;
@@ -162,6 +156,16 @@ TEST(HostDevice, EveryRankedCandidateVerifies) {
   }
 }
 
+TEST(HostDevice, WithoutLogSumExpTheSameKernelsRun) {
+  const auto device = host();
+  const Problem with = problem_of("b=1,hq=4,hk=1,sq=40,sk=70,d=64,causal"),
+                without = problem_of("b=1,hq=4,hk=1,sq=40,sk=70,d=64,causal,lse=0");
+  for (const Ranked& ranked : enumerate(with, device->spec()).ranked)
+    EXPECT_EQ(device->source(with, ranked.candidate), device->source(without, ranked.candidate));
+  EXPECT_TRUE(runs_right(without));
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=4,hk=1,sq=1,sk=300,d=64,lse=0")));
+}
+
 TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
   // Sizes that are no multiple of any block: of 16 rows, of 32 dimensions.
   for (const char* text :
@@ -209,9 +213,9 @@ class Faulty : public Kernel {
 
 std::uint16_t* out_of(const Call& call) { return static_cast<std::uint16_t*>(call.out); }
 
-std::string verdict_of(Faulty::Fault fault) {
+std::string verdict_of(Faulty::Fault fault, const char* lse = ",lse=1") {
   const auto device = host();
-  const Problem p = problem_of("b=1,hq=2,hk=1,sq=40,sk=64,d=64,causal");
+  const Problem p = problem_of(std::string("b=1,hq=2,hk=1,sq=40,sk=64,d=64,causal") + lse);
   std::unique_ptr<Trial> trial;
   EXPECT_TRUE(device->make_trial(p, &trial).ok());
   const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), fault);
@@ -248,6 +252,37 @@ TEST(HostTrial, CatchesNaN) {
 TEST(HostTrial, CatchesAWrongLogSumExp) {
   const std::string reason = verdict_of([](const Call& c) { c.lse[2] += 0.01F; });
   EXPECT_NE(std::string::npos, reason.find("log-sum-exp error")) << reason;
+}
+
+TEST(HostTrial, CatchesALogSumExpNotWritten) {
+  EXPECT_EQ("1 output elements were not written",
+            verdict_of([](const Call& c) { std::memset(c.lse + 3, 0xff, sizeof(float)); }));
+}
+
+// Nothing is compared, scanned or missed of what nobody asked for; out is judged as ever.
+TEST(HostTrial, WithoutLogSumExpJudgesTheOutputOnly) {
+  const char* const without = ",lse=0";
+  EXPECT_EQ("passed", verdict_of([](const Call& c) { EXPECT_EQ(nullptr, c.lse); }, without));
+  EXPECT_EQ("1 output elements were not written", verdict_of([](const Call& c) { out_of(c)[7] = 0xffff; }, without));
+  EXPECT_EQ("1 elements were written outside the output",
+            verdict_of([](const Call& c) { out_of(c)[-1] = 0; }, without));
+  const std::string reason = verdict_of([](const Call& c) { out_of(c)[5] = 0x4120; }, without);
+  EXPECT_NE(std::string::npos, reason.find("over the bound")) << reason;
+}
+
+TEST(HostTrial, TimesWithLogSumExpWhereItIsAskedFor) {
+  const auto device = host();
+  const auto timed = [&](const Problem& p, Faulty::Fault look) {
+    std::unique_ptr<Trial> trial;
+    EXPECT_TRUE(device->make_trial(p, &trial).ok());
+    const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), look);
+    std::vector<double> samples;
+    EXPECT_TRUE(trial->time(kernel, 2, &samples).ok());
+    return samples.size();
+  };
+  const std::string text = "b=1,hq=2,hk=1,sq=40,sk=64,d=64";
+  EXPECT_EQ(2U, timed(problem_of(text + ",lse=0"), [](const Call& c) { EXPECT_EQ(nullptr, c.lse); }));
+  EXPECT_EQ(2U, timed(problem_of(text), [](const Call& c) { EXPECT_NE(nullptr, c.lse); }));
 }
 
 TEST(HostTrial, TimesARealRun) {

@@ -70,6 +70,28 @@ TEST_F(SessionTest, LengthsOfOneBucketShareAWinner) {
   EXPECT_EQ(world_.trials, 2);
 }
 
+TEST_F(SessionTest, CallsWithLogSumExpAreTunedApartAndShareTheKernels) {
+  const Problem without = small_problem(), with = small_problem("b=1,hq=8,hk=2,sq=256,sk=256,d=64,causal,lse");
+  const auto session = open();
+  ASSERT_TRUE(session->run(call_of(without)).ok());
+  EXPECT_EQ(world_.trials, 1);
+  EXPECT_GT(world_.compiles, 1);
+  forget_counts();
+  ASSERT_TRUE(session->run(call_of(with)).ok());
+  EXPECT_EQ(world_.trials, 1);
+  EXPECT_GT(world_.samples, 0);
+  EXPECT_EQ(world_.compiles, 0);  // every kernel was there
+  forget_counts();
+  ASSERT_TRUE(session->run(call_of(without)).ok());
+  ASSERT_TRUE(session->run(call_of(with)).ok());
+  EXPECT_EQ(world_.loads + world_.trials, 0);
+
+  std::set<std::string> signatures;
+  for (const cache::WinnerRow& winner : session->store().list_winners()) signatures.insert(winner.key.signature);
+  const std::string text = "b=1,hq=8,hk=2,sq=256,sk=256,d=64,dtype=bf16,causal";  // as before there was such a key
+  EXPECT_EQ(signatures, (std::set<std::string>{text, text + ",lse"}));
+}
+
 TEST_F(SessionTest, ManyShapesAreAllFoundAgain) {
   const auto session = open(Tuning::kGuess);
   std::vector<Problem> problems;

@@ -40,6 +40,8 @@ Problem random_problem(std::mt19937& random) {
   p.q_heads = p.kv_heads * any(1, 9);
   p.q_len = any(0, 3) ? any(1, 100000) : 1;
   p.kv_len = any(1, 100000);
+  p.keys_transposed = any(0, 1) == 1;
+  p.lse = any(0, 1) == 1;
   return p;
 }
 
@@ -87,6 +89,23 @@ TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) {
   EXPECT_EQ(read("hq=4,sq=7,d=64,ktrans=0"), plain);
 }
 
+TEST(Problem, LogSumExpIsAProblemOfItsOwn) {
+  const Problem plain = read("hq=4,sq=7,d=64"), with = read("hq=4,sq=7,d=64,lse");
+  EXPECT_FALSE(plain.lse);
+  EXPECT_TRUE(with.lse);
+  EXPECT_NE(plain, with);
+  EXPECT_NE(hash(plain), hash(with));
+  EXPECT_TRUE(signature(with).lse);
+  EXPECT_FALSE(signature(plain).lse);
+  // Last, so that what was written before there was such a key reads as before: without.
+  EXPECT_EQ(to_text(plain), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16");
+  EXPECT_EQ(to_text(read("lse,hq=4,sq=7,d=64,causal,notma,ktrans")),
+            "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,causal,notma,ktrans,lse");
+  EXPECT_EQ(read("hq=4,sq=7,d=64,lse=1"), with);
+  EXPECT_EQ(read("hq=4,sq=7,d=64,lse=0"), plain);
+  EXPECT_EQ(error_of("hq=4,sq=7,d=64,lse=2"), "lse='2': expected 'lse', lse=0 or lse=1");
+}
+
 TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {
   const Problem plain = read("hq=4,sq=7,d=64"), without = read("hq=4,sq=7,d=64,notma");
   EXPECT_TRUE(plain.tma);
@@ -118,13 +137,13 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,heads=4"),
-            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma or ktrans");
+            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma, ktrans or lse");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
   EXPECT_EQ(error_of("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
   EXPECT_EQ(error_of("hq=4,sq,d=64"),
-            "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma' and 'ktrans' stand alone)");
+            "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans' and 'lse' stand alone)");
   EXPECT_EQ(error_of("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   EXPECT_EQ(error_of("hq=4,d=64"), "sq is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");

@@ -56,7 +56,7 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   call.k = k.first();
   call.v = v.first();
   call.out = out.first();
-  call.lse = lse.as<float>();
+  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
   AttentionParams params = params_of(call, candidate);
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();

@@ -17,7 +17,7 @@ class Mutants : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
-    ASSERT_TRUE(parse(kProblem, &problem_).ok());
+    problem_ = test::problem_of(kProblem);
   }
 
   // Whether the kernel of a candidate passes, with `from` in a header replaced by `to`.

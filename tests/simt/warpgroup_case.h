@@ -15,6 +15,8 @@
 
 namespace gqa::simt {
 
+using test::problem_of;
+
 // Kernels outlive a test: several run the same.
 inline const Kernel* kernel_for(const Problem& problem, const Candidate& candidate, std::string* why) {
   static std::map<std::string, std::unique_ptr<Kernel>> kernels;
@@ -34,12 +36,6 @@ inline ::testing::AssertionResult right(const char* candidate_text, int processo
   if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
     return ::testing::AssertionFailure() << s.message();
   return test::matches_float64(*attention);
-}
-
-inline Problem problem_of(const std::string& text) {
-  Problem problem;
-  EXPECT_TRUE(parse(text, &problem).ok()) << text;
-  return problem;
 }
 
 }  // namespace gqa::simt

@@ -34,9 +34,8 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
 
   // The last block's scores are so high that it is computed twice.
   static std::string verdict(const Mutant& mutant) {
-    Problem problem;
+    const Problem problem = test::problem_of(mutant.problem);
     Candidate candidate;
-    EXPECT_TRUE(parse(mutant.problem, &problem).ok());
     EXPECT_TRUE(parse(mutant.candidate, &candidate).ok());
     std::vector<EmbeddedHeader> headers = embedded_headers();
     for (EmbeddedHeader& each : headers) {

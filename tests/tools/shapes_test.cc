@@ -75,9 +75,11 @@ TEST(Shapes, JsonStringsAndObjectsMeanTheSame) {
   const std::vector<Problem> shapes = shapes_from_json(
       R"(["b=2,hq=8,hk=2,sq=512,d=64,dtype=f16,causal",
           {"b": 2, "hq": 8, "hk": 2, "sq": 512, "d": 64, "dtype": "f16", "causal": true},
-          {"hq": 8, "sq": 512, "d": 192, "dv": 128, "causal": false, "align": 2}])",
+          {"hq": 8, "sq": 512, "d": 192, "dv": 128, "causal": false, "align": 2},
+          {"hq": 8, "sq": 512, "d": 64, "lse": true}])",
       "test");
-  ASSERT_EQ(shapes.size(), 3u);
+  ASSERT_EQ(shapes.size(), 4u);
+  EXPECT_EQ(shapes[3], problem_of("hq=8,sq=512,d=64,lse"));
   EXPECT_EQ(shapes[0], shapes[1]);
   EXPECT_EQ(shapes[2], problem_of("hq=8,sq=512,d=192,dv=128,align=2"));
 }
@@ -104,6 +106,9 @@ TEST(Shapes, EachSignatureOnceInTheOrderGiven) {
   ASSERT_EQ(shapes.size(), 2u + 17u);
   EXPECT_EQ(shapes[0], problem_of("hq=4,sq=1024,d=64"));
   EXPECT_EQ(shapes[1], signature(problem_of("hq=4,sq=8,d=64")));
+  options = {};
+  options.specs = {"hq=4,sq=8,d=64", "hq=4,sq=8,d=64,lse"};  // tuned apart
+  EXPECT_EQ(read_shapes(options).size(), 2u);
   EXPECT_TRUE(read_shapes({}).empty());
 }
 

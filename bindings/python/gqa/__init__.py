@@ -93,10 +93,12 @@ def warm(
     head_dim_v: Optional[int] = None,
     dtype: Any = "bfloat16",
     causal: bool = False,
+    return_lse: bool = False,
     device: str = "auto",
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
 
+    return_lse: for calls with return_lse, which are tuned apart from those without.
     device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N" or "host".
     """
     _defaults.of(device).warm(
@@ -109,4 +111,5 @@ def warm(
         head_dim_v=head_dim_v,
         dtype=dtype,
         causal=causal,
+        return_lse=return_lse,
     )

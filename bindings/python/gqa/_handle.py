@@ -88,8 +88,9 @@ class Handle:
         head_dim_v: Optional[int] = None,
         dtype: Any = "bfloat16",
         causal: bool = False,
+        return_lse: bool = False,
     ) -> None:
-        """Does what the first call of such a shape would do, and computes nothing."""
+        """Does what the first call of such a shape would do, and computes nothing. return_lse: for calls that have it."""
         self._core.warm(
             batch=batch,
             q_len=q_len,
@@ -100,6 +101,7 @@ class Handle:
             head_dim_v=head_dim_v or 0,
             bfloat16=_is_bfloat16(dtype),
             causal=causal,
+            lse=return_lse,
         )
 
     @property

@@ -120,10 +120,10 @@ void Handle::define(py::module_& module) {
                                 tuning_budget, threads, std::move(log)});
   };
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
-                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal) {
+                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse) {
     const DLDataType dtype = {static_cast<uint8_t>(bfloat16 ? kDLBfloat : kDLFloat), 16, 1};
     self.warm(gqa_shape{sizeof(gqa_shape), batch, q_len, kv_len, q_heads, kv_heads, head_dim, head_dim_v, dtype,
-                        causal ? 1 : 0});
+                        causal ? 1 : 0, lse ? 1 : 0});
   };
   py::class_<Handle>(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.")
       .def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
@@ -131,7 +131,8 @@ void Handle::define(py::module_& module) {
       .def("run", &Handle::run, py::arg("q"), py::arg("k"), py::arg("v"), py::arg("out"), py::arg("lse"),
            py::arg("scale"), py::arg("causal"), py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
-           py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"))
+           py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
+           py::arg("lse"))
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)
       .def_property_readonly("closed", &Handle::closed);
