@@ -29,19 +29,26 @@ SkeletonText text_of(Skeleton skeleton) {
   return {};
 }
 
+constexpr int kColumnsOfOnes = 8;  // the fewest that wgmma takes
+
+bool needs_half_scores(const Problem& problem, const Candidate& candidate) {
+  return candidate.sums != 0 || halves_tiles(problem, candidate);
+}
+
 // The products' wrappers stand before the Config that names them.
 void write_products(std::ostream& out, const Problem& problem, const Candidate& candidate) {
   const BLayout keys = problem.keys_transposed ? BLayout::kRows : BLayout::kColumns;
   out << shared_product("Scores", problem.dtype, candidate.tile_n, keys) << "\n";
-  if (halves_tiles(problem, candidate))
+  if (needs_half_scores(problem, candidate))
     out << shared_product("HalfScores", problem.dtype, candidate.tile_n / 2, keys) << "\n";
-  out << register_product("Values", problem.dtype, problem.head_dim_v) << "\n";
+  const int sums = candidate.sums != 0 ? kColumnsOfOnes : 0;
+  out << register_product("Values", problem.dtype, problem.head_dim_v + sums) << "\n";
 }
 
 void write_warpgroup_config(std::ostream& out, const Problem& problem, const Candidate& candidate) {
   const auto flag = [](int value) { return value != 0 ? "true" : "false"; };
   out << "  using Scores = ::Scores;\n"
-      << (halves_tiles(problem, candidate) ? "  using HalfScores = ::HalfScores;\n" : "")
+      << (needs_half_scores(problem, candidate) ? "  using HalfScores = ::HalfScores;\n" : "")
       << "  using Values = ::Values;\n"
       << "  static constexpr bool kDraw = " << flag(candidate.draw) << ";  // CTAs draw the next tile\n"
       << "  static constexpr int kResident = " << resident_blocks(candidate) << ";  // CTAs a processor holds\n"
@@ -49,9 +56,10 @@ void write_warpgroup_config(std::ostream& out, const Problem& problem, const Can
 }
 
 // What only some kernels have: features.cuh.
-void write_features(std::ostream& out, const Problem& problem, bool chain) {
+void write_features(std::ostream& out, const Problem& problem, const Candidate& candidate, bool chain) {
   if (problem.keys_transposed)
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
+  if (candidate.sums != 0) out << "  static constexpr bool kSums = true;  // of weights, by the products with values\n";
   if (chain) out << "  using Chain = ::ScoreChain;\n";
 }
 
@@ -68,7 +76,7 @@ void write_config(std::ostream& out, const Problem& problem, const Candidate& ca
       << "  static constexpr int kStages = " << candidate.stages << ";  // KV buffers\n"
       << "  static constexpr int kPack = " << candidate.pack << ";    // query heads of a group in the tile's rows\n";
   if (candidate.skeleton == Skeleton::kWarpgroup) write_warpgroup_config(out, problem, candidate);
-  write_features(out, problem, chain);
+  write_features(out, problem, candidate, chain);
   out << "};\n";
 }
 

@@ -15,16 +15,22 @@ constexpr std::int64_t kMostOfAField = 1 << 20;
 struct Field {
   std::string_view key;
   std::int32_t Candidate::*value;
+  std::int32_t initial;
   FieldUse use;
 };
-#define GQA_FIELD(field, key, initial, use) {key, &Candidate::field, FieldUse::use},
+#define GQA_FIELD(field, key, initial, use) {key, &Candidate::field, initial, FieldUse::use},
 constexpr Field kFields[] = {GQA_CANDIDATE_FIELDS(GQA_FIELD)};
 #undef GQA_FIELD
 
 constexpr Skeleton kSkeletons[] = {Skeleton::kFlash, Skeleton::kSplit, Skeleton::kWarpgroup};
 
 bool has(Skeleton skeleton, const Field& field) {
-  return field.use != FieldUse::kWarpgroupCode || skeleton == Skeleton::kWarpgroup;
+  const bool warpgroups = field.use == FieldUse::kWarpgroupCode || field.use == FieldUse::kMechanism;
+  return !warpgroups || skeleton == Skeleton::kWarpgroup;
+}
+
+bool required(Skeleton skeleton, const Field& field) {
+  return has(skeleton, field) && field.use != FieldUse::kLaunch && field.use != FieldUse::kMechanism;
 }
 
 std::string field_keys(Skeleton skeleton) {
@@ -39,6 +45,7 @@ std::string text_of(const Candidate& candidate, bool compiled_only) {
   std::string text(name(candidate.skeleton));
   for (const Field& field : kFields) {
     if (!has(candidate.skeleton, field) || (compiled_only && field.use == FieldUse::kLaunch)) continue;
+    if (field.use == FieldUse::kMechanism && candidate.*field.value == field.initial) continue;
     text += " " + std::string(field.key) + "=" + std::to_string(candidate.*field.value);
   }
   return text;
@@ -72,7 +79,7 @@ Status parse_field(std::string_view item, Candidate* candidate, unsigned* seen) 
 
 Status missing_field(const Candidate& candidate, unsigned seen) {
   for (unsigned at = 0; at < std::size(kFields); ++at) {
-    if (kFields[at].use != FieldUse::kLaunch && has(candidate.skeleton, kFields[at]) && !(seen & 1u << at)) {
+    if (required(candidate.skeleton, kFields[at]) && !(seen & 1u << at)) {
       Candidate example;
       example.skeleton = candidate.skeleton;
       return text_error("key " + quote(kFields[at].key) + " is missing: expected all that shape the code, as in " +

@@ -29,6 +29,7 @@ constexpr double kExposed[] = {1.17, 0.34, 0.32};  // of the shorter of softmax 
 constexpr double kStep = 285, kStepAWarpgroup = 25;
 constexpr double kClocksAKeyByte = 0.0079;  // of keys and values, from L2: power more than time
 constexpr double kThirdStage = 0.972;       // of a step, where there is one
+constexpr double kSums = 0.97;              // of a step whose products sum
 constexpr double kTurn = 2054;              // from tile to tile: first scores, last values, out
 constexpr double kTurnAKey = 0.0171;        // times the widths of a key and a value
 constexpr double kTurnAnOutput = 7.0;       // times head_dim_v and warpgroups
@@ -202,7 +203,7 @@ double warpgroup_step(const Model& m) {
   const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
   const double kv_tile = 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
   const double step = busy + kStep + kStepAWarpgroup * warpgroups + kClocksAKeyByte * kv_tile;
-  return step * (m.c.stages > 2 ? kThirdStage : 1);
+  return step * (m.c.stages > 2 ? kThirdStage : 1) * (m.c.sums != 0 ? kSums : 1);
 }
 
 // From a tile's last step to the first of the next.

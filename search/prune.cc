@@ -18,7 +18,7 @@ constexpr int kTilesThatNeedNoPacking = 16;
 constexpr int kWarpgroupRows = 64;      // of a wgmma
 constexpr int kMostWgmmaColumns = 256;  // of a wgmma
 constexpr int kWgmmaOperands = 30;      // registers beside a wgmma's accumulators
-constexpr int kPanelKeys = 64;          // of transposed keys: a swizzled row of shared memory
+constexpr int kPanelColumns = 64;       // a swizzled row of shared memory: of transposed keys, keys
 constexpr int kBlockReserve = 1024;     // bytes of shared memory the driver takes for each block
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
@@ -60,8 +60,10 @@ struct FieldRange {
   std::int32_t Candidate::*field;
   int least, most;
 };
-constexpr FieldRange kWarpgroupRanges[] = {
-    {"stages", &Candidate::stages, 1, 4}, {"draw", &Candidate::draw, 0, 1}, {"out", &Candidate::own_out, 0, 1}};
+constexpr FieldRange kWarpgroupRanges[] = {{"stages", &Candidate::stages, 1, 4},
+                                           {"draw", &Candidate::draw, 0, 1},
+                                           {"out", &Candidate::own_out, 0, 1},
+                                           {"sums", &Candidate::sums, 0, 1}};
 
 std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192) {
@@ -84,6 +86,9 @@ std::string wrong_for_warpgroup(const Candidate& c) {
   if (shares_keys && c.own_out == 0) return "two warpgroups on the same rows without out=1: they hand over beside it";
   if (shares_keys && c.stages % 2 != 0)
     return number(c.stages) + " stages for two warpgroups on the same rows: expected as many for each";
+  if (c.sums != 0 && (shares_keys || c.own_out == 0 || c.tile_n % 32 != 0 || c.stages < 2))
+    return "sums of halves of " + number(c.tile_n) + " keys, " + number(c.stages) +
+           " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";
@@ -141,11 +146,21 @@ std::string useless_pack(const Problem& p, const Candidate& c) {
   return "";
 }
 
+// The ones stand beside one panel of values; a half of the keys is rows of a block.
+std::string wrong_for_sums(const Problem& p, const Candidate& c) {
+  if (c.sums == 0) return "";
+  if (p.lse) return "sums of rounded weights: too coarse for the log-sum-exp that is asked for";
+  if (p.head_dim_v != kPanelColumns)
+    return "sums beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
+  if (p.keys_transposed) return "sums of halves of transposed keys: halves are rows";
+  return "";
+}
+
 std::string wrong_for_transposed_keys(const Problem& p, const Candidate& c, bool host) {
   if (!p.keys_transposed) return "";
   if (host) return "keys given as (head_dim, keys): the host reads a key's elements side by side";
-  if (c.skeleton == Skeleton::kWarpgroup && c.tile_n % kPanelKeys != 0) {
-    return "step of " + number(c.tile_n) + " keys: transposed keys come in panels of " + number(kPanelKeys);
+  if (c.skeleton == Skeleton::kWarpgroup && c.tile_n % kPanelColumns != 0) {
+    return "step of " + number(c.tile_n) + " keys: transposed keys come in panels of " + number(kPanelColumns);
   }
   return "";
 }
@@ -252,6 +267,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   const bool warpgroup = candidate.skeleton == Skeleton::kWarpgroup;
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_transposed_keys(problem, candidate, host); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_sums(problem, candidate); !reason.empty()) return reason;
   if (warpgroup) {
     if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;
   }

@@ -41,7 +41,8 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
   const std::int64_t handover = key_shares(c) == 1 ? 0 : 256LL * p.head_dim_v + 2048;
-  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value + handover : 8;
+  const int ones = c.sums != 0 ? 2048 : 0;
+  const std::int64_t out = c.own_out ? 2LL * c.tile_m * value + handover + ones : 8;
   const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? query : std::max(query, value)) + out;
   // Transposed keys are panels of 64 keys, with a row an element of head_dim.
   const std::int64_t keys =
@@ -52,9 +53,9 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
 }
 
 // jit/device/warpgroup_attention.cuh: a consumer thread's share of 64 rows of out and scores as float32, the weights
-// packed by two, and running state, addresses, loop counters.
+// packed by two, their sums where products sum, and running state, addresses, loop counters.
 int warpgroup_registers(const Problem& p, const Candidate& c) {
-  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28;
+  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28 + (c.sums != 0 ? 4 : 0);
 }
 
 }  // namespace

@@ -77,15 +77,16 @@ constexpr Tile kSplitTiles[] = {
 struct WarpgroupTile {
   int m, n, stages, own_out;
   int key_shares = 1;  // warpgroups on the same rows
+  int sums = 0;
 };
 
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 3, 1}, {192, 128, 2, 1}, {192, 112, 2, 1},  {192, 96, 2, 1},    {192, 80, 3, 1},
-    {192, 80, 2, 1},  {192, 64, 3, 1},  {128, 192, 2, 1},  {128, 160, 2, 1},   {128, 128, 2, 1},
-    {128, 80, 2, 0},  {128, 64, 2, 1},  {128, 64, 2, 0},   {64, 128, 2, 0},    {64, 80, 2, 0},
-    {64, 64, 3, 0},   {64, 64, 2, 0},   {64, 64, 4, 1, 2}, {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
+    {192, 128, 4, 1, 1, 1}, {192, 128, 3, 1},   {192, 128, 2, 1},   {192, 112, 2, 1}, {192, 96, 2, 1},  {192, 80, 3, 1},
+    {192, 80, 2, 1},        {192, 64, 3, 1},    {128, 192, 2, 1},   {128, 160, 2, 1}, {128, 128, 2, 1}, {128, 80, 2, 0},
+    {128, 64, 2, 1},        {128, 64, 2, 0},    {64, 128, 2, 0},    {64, 80, 2, 0},   {64, 64, 3, 0},   {64, 64, 2, 0},
+    {64, 64, 4, 1, 2},      {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
 };
 
 // The host: one thread a tile, no pipeline.
@@ -143,6 +144,7 @@ Candidate candidate_of(const WarpgroupTile& tile, int pack, int draw) {
       candidate_of(Skeleton::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16 * tile.key_shares, tile.stages}, pack);
   c.draw = draw;
   c.own_out = tile.own_out;
+  c.sums = tile.sums;
   return c;
 }
 

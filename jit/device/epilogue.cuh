@@ -30,14 +30,14 @@ __device__ inline void clear_unseen(float (&out)[kOuts][4], const RowState& stat
 }
 
 // Out's rows, normalised, into panels of kTileM rows; `tile`: the warpgroup's first row.
-template <typename Config, int kOuts>
-__device__ inline void write_out(float (&out)[kOuts][4], const RowState& state, u32 tile) {
+template <typename Config, int kFragments>
+__device__ inline void write_out(float (&out)[kFragments][4], const RowState& state, u32 tile) {
   const int lane = lane_index(), warp = thread_index() % kWarpgroup / 32;
   const u32 row = tile + (warp * 16 + lane % 16) * kPanelRowBytes;
   const float inverse[2] = {inverse_or_zero(state.sum[0]), inverse_or_zero(state.sum[1])};
   if (state.sum[0] == 0 || state.sum[1] == 0) clear_unseen(out, state);
 #pragma unroll
-  for (int n = 0; n < kOuts; n += 2) {
+  for (int n = 0; n < Config::kHeadDimV / 8; n += 2) {
     u32 packed[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -1,7 +1,7 @@
 // features.cuh: what a Config may say beyond what every one does.
-// Owns: keys_transposed() (kKeysTransposed: keys lie as head_dim rows of all keys), apply_chain() (Chain: what becomes
-// of each score before the mask and the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys).
-// A Config without them has none.
+// Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
+// apply_chain() (Chain: what becomes of each score before the mask and the softmax) and halves_tiles() (HalfScores: the
+// product with half a tile's keys). A Config without them has none.
 // Never: costs a kernel anything that does not ask for it.
 // Threads: values.
 #pragma once
@@ -15,19 +15,24 @@ struct AsVoid {
   using Result = void;
 };
 
-template <typename Config, typename = void>
-struct KeyLayout {
-  static constexpr bool kTransposed = false;
-};
-template <typename Config>
-struct KeyLayout<Config, decltype(static_cast<void>(Config::kKeysTransposed))> {
-  static constexpr bool kTransposed = Config::kKeysTransposed;
-};
+// name<Config>(): Config::kFlag, false where there is none.
+#define GQA_FEATURE(name, kFlag)                                         \
+  template <typename Config, typename = void>                            \
+  struct kFlag##Of {                                                     \
+    static constexpr bool kSet = false;                                  \
+  };                                                                     \
+  template <typename Config>                                             \
+  struct kFlag##Of<Config, decltype(static_cast<void>(Config::kFlag))> { \
+    static constexpr bool kSet = Config::kFlag;                          \
+  };                                                                     \
+  template <typename Config>                                             \
+  __host__ __device__ constexpr bool name() {                            \
+    return kFlag##Of<Config>::kSet;                                      \
+  }
 
-template <typename Config>
-__host__ __device__ constexpr bool keys_transposed() {
-  return KeyLayout<Config>::kTransposed;
-}
+GQA_FEATURE(keys_transposed, kKeysTransposed)
+GQA_FEATURE(sums_by_products, kSums)
+#undef GQA_FEATURE
 
 template <typename Config, typename = void>
 struct ChainOf {

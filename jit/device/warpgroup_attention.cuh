@@ -18,22 +18,32 @@ constexpr float kSlack = 8;
 // Above this sum of a lane's exponentials one of them may be past what float16 holds.
 constexpr float kMostUnseen = 32768;
 
+// Summed as products, weights are 2^-kSlack of what they would be, so that those under old maxima stay below 1; from 2
+// on both 16-bit types set their highest exponent bit.
+constexpr u32 kFromTwoOn = 0x40004000;
+
 template <typename Config>
 struct WarpgroupAttention {
   static constexpr int kOuts = Config::kHeadDimV / 8;
   using Smem = WarpgroupSmem<Config>;
+  static constexpr bool kSums = Smem::kSums;
 
-  float out[kOuts][4];
-  u32 weights[Config::kTileN / 16][4];
+  float out[kOuts + kSums][4];  // with kSums the rows' sums last, eight times
   RowState state;
   float factor[2];  // what out is still to be multiplied by
   bool rescaling;   // whether it is, the same in all lanes of a warp
+
+  // What exponents are taken relative to, from a row's shift.
+  __device__ static float biased(float shift) {
+    if constexpr (kSums) return shift + kSlack;
+    return shift;
+  }
 
   // As after no key at all.
   __device__ void clear() {
     state = RowState();
 #pragma unroll
-    for (int n = 0; n < kOuts; ++n)
+    for (int n = 0; n < kOuts + kSums; ++n)
 #pragma unroll
       for (int c = 0; c < 4; ++c) out[n][c] = 0;
   }
@@ -55,14 +65,39 @@ struct WarpgroupAttention {
     wgmma_commit();
   }
 
-  // out += weights v, begun.
-  __device__ void begin_values(u32 values) {
-    const u64 v = operand(values, Smem::kValuePanel);
+  // 16 keys further in the values; the ones are the same for all.
+  __device__ static u64 value_rows(u64 values, int k) {
+    const u32 bytes = k * 16 * kPanelRowBytes;
+    return kSums ? advance_first_panel(values, bytes) : advance(values, bytes);
+  }
+
+  // out += weights v, begun; `values`: the operand.
+  template <int kProducts>
+  __device__ void begin_values(const u32 (&weights)[kProducts][4], u64 values) {
     pin(out);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < Config::kTileN / 16; ++k)
-      Config::Values::multiply(out, weights[k], advance(v, k * 16 * kPanelRowBytes), true);
+    for (int k = 0; k < kProducts; ++k) Config::Values::multiply(out, weights[k], value_rows(values, k), true);
+    wgmma_commit();
+  }
+
+  // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows.
+  template <int kFragments, int kProducts>
+  __device__ void begin_both(float (&scores)[kFragments][4], u32 queries, u32 keys, const u32 (&weights)[kProducts][4],
+                             u64 values) {
+    constexpr int kDepth = Config::kHeadDim / 16;
+    const u64 q = operand(queries, 0), k = operand(keys, 0);
+    pin(scores);
+    pin(out);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < (kDepth > kProducts ? kDepth : kProducts); ++i) {
+      const int panel = i / 4, inside = i % 4 * 32;
+      if (i < kDepth)
+        ScoresOf<Config, kFragments * 8>::multiply(scores, advance(q, panel * Smem::kQueryPanel + inside),
+                                                   advance(k, panel * Smem::kKeyPanel + inside), i != 0);
+      if (i < kProducts) Config::Values::multiply(out, weights[i], value_rows(values, i), true);
+    }
     wgmma_commit();
   }
 
@@ -107,7 +142,7 @@ struct WarpgroupAttention {
 #pragma unroll
       for (int h = 0; h < 2; ++h) factor[h] = state.raise(highest[h], h, scale_log2);
     }
-    const float shift[2] = {state.shift(0, scale_log2), state.shift(1, scale_log2)};
+    const float shift[2] = {biased(state.shift(0, scale_log2)), biased(state.shift(1, scale_log2))};
     float sum[2];
     exponentiate(scores, shift, scale_log2, sum);
 #pragma unroll
@@ -119,9 +154,26 @@ struct WarpgroupAttention {
   // lost and must be computed again, by the whole warpgroup.
   template <int kFragments>
   __device__ bool exponentiate_unseen(float (&scores)[kFragments][4], float scale_log2, float (&sum)[2]) {
-    const float shift[2] = {state.maximum[0] * scale_log2, state.maximum[1] * scale_log2};
+    const float shift[2] = {biased(state.maximum[0] * scale_log2), biased(state.maximum[1] * scale_log2)};
     exponentiate(scores, shift, scale_log2, sum);
     return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
+  }
+  // To weights, for products that sum them.
+  template <int kFragments, int kProducts>
+  __device__ bool weigh_unseen(float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
+    float not_summed[2];
+    exponentiate_unseen(scores, scale_log2, not_summed);
+    pack_weights(scores, weights);
+    return below_two(weights);
+  }
+  template <int kProducts>
+  __device__ static bool below_two(const u32 (&weights)[kProducts][4]) {
+    u32 bits = 0;
+#pragma unroll
+    for (int k = 0; k < kProducts; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) bits |= weights[k][i];
+    return (bits & kFromTwoOn) == 0;
   }
   __device__ void accept_unseen(const float (&sum)[2]) {
     state.sum[0] += sum[0];
@@ -130,6 +182,7 @@ struct WarpgroupAttention {
   }
 
   // Scores to exponentials relative to the shifts; their sums, each in two chains, since one would wait for itself.
+  // With kSums the products sum.
   template <int kFragments>
   __device__ void exponentiate(float (&scores)[kFragments][4], const float (&shift)[2], float scale_log2,
                                float (&sum)[2]) {
@@ -142,17 +195,17 @@ struct WarpgroupAttention {
         for (int c = 0; c < 2; ++c) {
           float& score = scores[n][2 * h + c];
           score = exp2_approx(fmaf(score, scale_log2, -shift[h]));
-          part[c] += score;
+          if constexpr (!kSums) part[c] += score;
         }
       }
       sum[h] = part[0] + part[1];
     }
-    finish_before_waiting(sum[0] + sum[1]);
+    if constexpr (!kSums) finish_before_waiting(sum[0] + sum[1]);
   }
 
   // The accumulators' layout is the A operand's. Keys without scores weigh nothing.
-  template <int kFragments>
-  __device__ void pack_weights(const float (&scores)[kFragments][4]) {
+  template <int kFragments, int kProducts>
+  __device__ static void pack_weights(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) {
 #pragma unroll
     for (int k = 0; k < kFragments / 2; ++k)
 #pragma unroll
@@ -161,7 +214,7 @@ struct WarpgroupAttention {
         weights[k][i] = Config::Element::pack(s[0], s[1]);
       }
 #pragma unroll
-    for (int k = kFragments / 2; k < Config::kTileN / 16; ++k)
+    for (int k = kFragments / 2; k < kProducts; ++k)
 #pragma unroll
       for (int i = 0; i < 4; ++i) weights[k][i] = 0;
   }
@@ -169,9 +222,19 @@ struct WarpgroupAttention {
   __device__ void rescale() {
     if (!rescaling) return;
 #pragma unroll
-    for (int n = 0; n < kOuts; ++n)
+    for (int n = 0; n < kOuts + kSums; ++n)
 #pragma unroll
       for (int c = 0; c < 4; ++c) out[n][c] *= factor[c / 2];
+  }
+
+  // The state then belongs to whole rows.
+  __device__ void finish() {
+    if constexpr (kSums) {
+      state.sum[0] = out[kOuts][0];
+      state.sum[1] = out[kOuts][2];
+    } else {
+      state.finish();
+    }
   }
 };
 

@@ -25,12 +25,18 @@ struct WarpgroupConsumer {
   RingCursor<1> q;
   RingCursor<Config::kStages, kShare> k, v;  // what is read next; of the keys, the buffer before may still be held
   WarpgroupAttention<Config> core;
+  u32 weights[Config::kTileN / 16][4];
 
   // Which 64 rows of the tile, and which share of their keys.
   __device__ int rows() const { return group / kShare; }
   __device__ int part() const { return group % kShare; }
   __device__ u32 query_rows() const { return shared_address(smem.q) + rows() * 64 * kPanelRowBytes; }
   __device__ u32 key_rows(int buffer) const { return shared_address(smem.k) + buffer * Smem::kKeyBytes; }
+  // The second product's right operand; the ones stand as the panel beside it.
+  __device__ u64 values(int buffer, int first_key = 0) const {
+    const u32 rows = shared_address(smem.v) + buffer * Smem::kValueBytes + first_key * kPanelRowBytes;
+    return operand(rows, Smem::kSums ? smem.ones() - rows : Smem::kValuePanel);
+  }
   __device__ int warp_row(int first_row) const {
     return first_row + rows() * 64 + thread_index() % kWarpgroup / 32 * 16;
   }
@@ -43,7 +49,7 @@ struct WarpgroupConsumer {
   }
   __device__ void begin_values() {
     v.wait_full(smem.v_ring);
-    core.begin_values(shared_address(smem.v) + v.at() * Smem::kValueBytes);
+    core.begin_values(weights, values(v.at()));
   }
   __device__ void release_keys() { release(smem.k_ring, k.before()); }
   __device__ void release_values() {
@@ -97,7 +103,7 @@ struct WarpgroupConsumer {
     core.template wait_values<0>();
     release_values();
     core.rescale();
-    core.pack_weights(scores);
+    core.pack_weights(scores, weights);
   }
 
   // A tile's first step, with no block before it; kKeys: of the block's, the first that are looked at.
@@ -108,7 +114,7 @@ struct WarpgroupConsumer {
     core.template wait_scores<0>(scores);
     release_keys();
     softmax_masked(scores, first_row, block);
-    core.pack_weights(scores);
+    core.pack_weights(scores, weights);
   }
 
   __device__ void begin() {
@@ -209,8 +215,8 @@ struct WarpgroupConsumer {
   __device__ void store(const volatile Place& at) {
     const Place place = {at.batch, at.head, at.kv_head, at.first_row};
     const bool leader = thread_index() % kWarpgroup == 0;
-    core.state.finish();
-    store_lse<Config>(p, place, core.state, warp_row(place.first_row));
+    core.finish();
+    if constexpr (!Smem::kSums) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
     const u32 finished = Config::kOwnOut ? shared_address(smem.out) + rows() * 64 * kPanelRowBytes : query_rows();
     if constexpr (Config::kOwnOut) {
       if (leader) wait_stores_read();  // of the tile before

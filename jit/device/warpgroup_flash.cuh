@@ -6,7 +6,7 @@
 #pragma once
 
 #include "grid_dependency.cuh"
-#include "warpgroup_consumer.cuh"
+#include "warpgroup_halves.cuh"
 #include "warpgroup_producer.cuh"
 
 namespace gqa {
@@ -25,7 +25,14 @@ struct WarpgroupFlash {
   const TensorMaps& maps;
   Smem& smem;
 
+  __device__ void write_ones() {
+    for (int i = threadIdx.x; i < Smem::kOnesBytes / 4; i += blockDim.x)
+      reinterpret_cast<u32*>(smem.out + Smem::kOutBytes)[i] = Config::Element::pack(1.f, 1.f);
+    fence_async();
+  }
+
   __device__ void init() {
+    if constexpr (Smem::kSums) write_ones();
     if (threadIdx.x == 0) {
       prefetch(maps.q);
       prefetch(maps.k);
@@ -49,7 +56,14 @@ struct WarpgroupFlash {
   }
 
   __device__ void consume(int group) {
-    WarpgroupConsumer<Config> consumer{p, maps, smem, group};
+    if constexpr (Smem::kSums)
+      consume_by(WarpgroupHalves<Config>{{p, maps, smem, group}});
+    else
+      consume_by(WarpgroupConsumer<Config>{p, maps, smem, group});
+  }
+
+  template <typename Consumer>
+  __device__ void consume_by(Consumer consumer) {
     consumer.begin();
     for (ConsumerWalk walk(smem.tickets); walk.more(); walk.next()) {
       const int blocks = walk.ticket().blocks;

@@ -21,6 +21,11 @@ struct WarpgroupSmem {
   // Warpgroups that share the keys of the same rows (warpgroup_share.cuh).
   static constexpr int kShare = Config::kWarps * 16 / Config::kTileM;
   static constexpr int kHandoverBytes = kShare == 1 ? 0 : Config::kHeadDimV * 256 + 2048;
+  // 16 rows of a panel of ones, which sums what is multiplied by it.
+  static constexpr bool kSums = sums_by_products<Config>();
+  static constexpr int kOnesBytes = kSums ? 16 * kPanelRowBytes : 0;
+  static_assert(!kSums || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOwnOut),
+                "ones: a second panel");
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOwnOut), "two share 64 rows");
   static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
 
@@ -36,10 +41,14 @@ struct WarpgroupSmem {
   alignas(1024) char q[kTileBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
-  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes + kHandoverBytes : 8];  // then the handover
+  // Then the handover, or the ones.
+  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes + kHandoverBytes + kOnesBytes : 8];
   Ring<1> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
+
+  // Of kSums.
+  __device__ u32 ones() const { return shared_address(out) + kOutBytes; }
 };
 
 }  // namespace gqa

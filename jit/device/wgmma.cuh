@@ -24,6 +24,11 @@ __device__ inline u64 operand(u32 address, u32 panel_stride) {
 // Moves an operand on by bytes, along rows or within a panel's row.
 __device__ inline u64 advance(u64 operand, u32 bytes) { return operand + (bytes >> 4); }
 
+// Moves its first panel on by bytes; the panel after it stays where it is.
+__device__ inline u64 advance_first_panel(u64 operand, u32 bytes) {
+  return operand + (bytes >> 4) - (u64{bytes >> 4} << 16);
+}
+
 // 9.7.15.7.1, wgmma.fence: registers and shared memory written before are visible to the products after.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 

@@ -274,6 +274,23 @@ TEST(Prune, WarpgroupsThatShareKeys) {
             "3 stages for two warpgroups on the same rows: expected as many for each");
 }
 
+TEST(Prune, SumsByProducts) {
+  const std::string sums = "m=192 warps=12 stages=4 sums=1", problem = "hq=32,hk=8,sq=4096,d=64";
+  EXPECT_EQ(warpgroup(sums, problem), "");
+  EXPECT_EQ(warpgroup(sums, problem + ",dtype=f16,causal"), "");
+  EXPECT_EQ(warpgroup(sums, problem + ",lse"),
+            "sums of rounded weights: too coarse for the log-sum-exp that is asked for");
+  EXPECT_EQ(warpgroup(sums, "hq=32,hk=8,sq=4096,d=64,dv=128"), "sums beside values of head_dim_v 128: expected 64");
+  EXPECT_EQ(warpgroup(sums, problem + ",ktrans"), "sums of halves of transposed keys: halves are rows");
+  EXPECT_EQ(
+      warpgroup(sums + " n=80", problem),
+      "sums of halves of 80 keys, 4 stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows");
+  EXPECT_NE(warpgroup(sums + " out=0", problem), "");
+  EXPECT_NE(warpgroup("m=192 warps=12 stages=1 sums=1", problem), "");
+  EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 sums=1", problem), "");
+  EXPECT_EQ(warpgroup("sums=2", problem), "sums=2: warpgroup has 0 to 1");
+}
+
 TEST(Prune, WarpgroupPacksAndSizes) {
   EXPECT_EQ(warpgroup("pack=4", "hq=32,hk=8,sq=300,sk=4096,d=128"), "");
   EXPECT_EQ(warpgroup("pack=3", "hq=6,hk=2,sq=300,sk=4096,d=128"),

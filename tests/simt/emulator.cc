@@ -266,6 +266,8 @@ void Emulator::check_race(Access access, const char* at, std::size_t bytes) {
 
 void Emulator::access(unsigned long offset, unsigned long bytes, bool write) {
   check_race(write ? Access::kWrite : Access::kRead, shared_.as<char>() + offset, bytes);
+  const std::uint64_t at = kSharedWindow + offset;
+  if (write) hopper_.plain_store(*this, {at, at + bytes});
 }
 
 unsigned Emulator::shared_address(const void* pointer) {

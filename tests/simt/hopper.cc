@@ -26,7 +26,7 @@ void Hopper::begin_block(std::size_t threads) {
   *this = {};
   stores.resize(threads);
   products.resize((threads + 31) / 32);
-  plain.resize((threads + 31) / 32);
+  plain.resize(threads);
   issued.resize((threads + 127) / 128);
 }
 
@@ -64,28 +64,27 @@ std::string Hopper::conflict(const Range& range, bool write) const {
     });
   for (const WarpProducts& warp : products)
     each_pending(warp.groups, warp.open, [&](const Product& product) {
-      if (product.a.range.meets(range) || product.b.range.meets(range))
+      if (product.a.meets(range) || product.b.meets(range))
         text = "the product of " + at(product.place) + " still reads from there";
     });
   return text;
 }
 
 std::string Hopper::unfenced(const Range& range) const {
-  for (std::size_t warp = 0; warp < plain.size(); ++warp)
-    for (const Range& stored : plain[warp].ranges)
+  for (std::size_t thread = 0; thread < plain.size(); ++thread)
+    for (const Range& stored : plain[thread])
       if (stored.meets(range))
-        return "warp " + std::to_string(warp) + " stored there without a fence.proxy.async since";
+        return "thread " + std::to_string(thread) + " stored there without a fence.proxy.async since";
   return {};
 }
 
 void Hopper::plain_store(Emulator& emulator, const Range& range) {
   if (const std::string who = conflict(range, true); !who.empty()) emulator.fail("a store into shared memory: " + who);
-  PlainStores& warp = plain[static_cast<std::size_t>(emulator.thread().number / 32)];
-  warp.fenced = 0;
-  if (!warp.ranges.empty() && warp.ranges.back().end == range.begin)
-    warp.ranges.back().end = range.end;
+  std::vector<Range>& mine = plain[static_cast<std::size_t>(emulator.thread().number)];
+  if (!mine.empty() && mine.back().end == range.begin)
+    mine.back().end = range.end;
   else
-    warp.ranges.push_back(range);
+    mine.push_back(range);
 }
 
 void Hopper::wait_until_idle(Emulator& emulator, const char* what) {

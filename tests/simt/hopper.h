@@ -6,6 +6,7 @@
 // Threads: those of one launch.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -76,8 +77,12 @@ struct Accumulators {
 
 struct ProductOperand {
   std::uint64_t descriptor = 0;
-  Range range;
   bool transposed = false;
+  std::vector<Range> ranges;  // one a panel
+
+  bool meets(const Range& range) const {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& mine) { return mine.meets(range); });
+  }
 };
 
 // What a wgmma.mma_async makes of one warp's rows.
@@ -106,12 +111,6 @@ struct IssuedProduct {
   bool accumulate;
 };
 
-// Ordinary stores of a warp that the copy engine and the tensor cores may not see yet.
-struct PlainStores {
-  std::vector<Range> ranges;
-  unsigned fenced = 0;  // lanes that have fenced since
-};
-
 struct Hopper {
   std::map<std::uint64_t, ByteBarrier> barriers;
   std::array<NamedBarrier, 16> named;
@@ -119,7 +118,7 @@ struct Hopper {
   std::vector<BoxStores> stores;                  // by thread
   std::vector<WarpProducts> products;             // by warp
   std::vector<std::deque<IssuedProduct>> issued;  // by warpgroup: of its warp that is furthest ahead, all of them
-  std::vector<PlainStores> plain;                 // by warp
+  std::vector<std::vector<Range>> plain;          // by thread: ordinary stores that it has not fenced
   bool orders = false;                            // threads by mbarriers or numbered barriers
   std::vector<int> idlers;                        // threads in wait_until_idle()
                                                   // threads in wait_until_idle()

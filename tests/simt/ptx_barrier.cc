@@ -123,10 +123,7 @@ void set_registers(Emulator& emulator, const Call& call) {
 }
 
 void fence_async(Emulator& emulator, const Call&) {
-  const int number = emulator.thread().number;
-  PlainStores& warp = emulator.hopper().plain[static_cast<std::size_t>(number / 32)];
-  warp.fenced |= 1U << number % 32;
-  if (warp.fenced == ~0U) warp.ranges.clear();
+  emulator.hopper().plain[static_cast<std::size_t>(emulator.thread().number)].clear();
 }
 
 }  // namespace

@@ -32,22 +32,33 @@ std::uint64_t place_of(const ProductOperand& operand, std::uint64_t along, std::
   return start_of(d) + along % 64 * 2 + along / 64 * leading_of(d) + inner % 8 * 128 + inner / 8 * stride_of(d);
 }
 
+// What holds `first` .. `first` + `count` of the long side, which lie in one panel.
+Range range_of(const ProductOperand& operand, unsigned first, unsigned count) {
+  const std::uint64_t begin = place_of(operand, first, 0) & ~std::uint64_t{127};
+  return {begin, (place_of(operand, first + count - 1, kInner - 1) | 127) + 1};
+}
+
+void check_readable(Emulator& emulator, const Range& range) {
+  emulator.shared(range.begin, 128, "wgmma");
+  emulator.shared(range.end - 128, 128, "wgmma");
+  const std::string who = emulator.hopper().conflict(range, false);
+  if (!who.empty()) emulator.fail("a wgmma operand: " + who);
+  const std::string unfenced = emulator.hopper().unfenced(range);
+  if (!unfenced.empty()) emulator.fail("a wgmma operand: " + unfenced);
+}
+
 // `first` .. `first` + `count` of the long side.
 ProductOperand operand_of(Emulator& emulator, std::uint64_t descriptor, bool transposed, unsigned first,
                           unsigned count) {
-  ProductOperand operand{descriptor, {}, transposed};
+  ProductOperand operand{descriptor, transposed, {}};
   if (descriptor >> 62 != 1) emulator.fail("a wgmma operand without 128-byte swizzle: the emulator knows no other");
   if ((descriptor >> 49 & 7) != 0 || (start_of(descriptor) & 0x380) != 0)
     emulator.fail("a wgmma operand that does not begin at a whole group of 8 swizzled rows");
-  const std::uint64_t begin = place_of(operand, first, 0) & ~std::uint64_t{127};
-  const std::uint64_t end = (place_of(operand, first + count - 1, kInner - 1) | 127) + 1;
-  operand.range = {begin, end};
-  emulator.shared(begin, 128, "wgmma");
-  emulator.shared(end - 128, 128, "wgmma");
-  const std::string who = emulator.hopper().conflict(operand.range, false);
-  if (!who.empty()) emulator.fail("a wgmma operand: " + who);
-  const std::string unfenced = emulator.hopper().unfenced(operand.range);
-  if (!unfenced.empty()) emulator.fail("a wgmma operand: " + unfenced);
+  const unsigned panel = transposed ? 64 : count;
+  for (unsigned done = 0; done < count; done += panel) {
+    operand.ranges.push_back(range_of(operand, first + done, std::min(panel, count - done)));
+    check_readable(emulator, operand.ranges.back());
+  }
   return operand;
 }
 
@@ -69,7 +80,7 @@ const float* widened(bool bf16) {
 void gather(Emulator& emulator, const ProductOperand& operand, bool bf16, unsigned first, unsigned count,
             double* matrix, std::size_t pitch) {
   const float* const value = widened(bf16);
-  const char* const base = emulator.shared(operand.range.begin, 128, "wgmma") - operand.range.begin;
+  const char* const base = emulator.shared(operand.ranges[0].begin, 128, "wgmma") - operand.ranges[0].begin;
   for (unsigned i = 0; i < count; ++i)
     for (unsigned k = 0; k < kInner; ++k) {
       std::uint16_t bits;

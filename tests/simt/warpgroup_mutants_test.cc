@@ -11,10 +11,12 @@ namespace {
 
 constexpr const char* kInPlace = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
 constexpr const char* kOwnOut = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1";
+constexpr const char* kSums = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1";
 constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
 // Tiles of 300 keys, three a CTA; the same under a mask, whose edge gives a tile's warpgroups different numbers of
 // keys.
 constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
+constexpr const char* kWithoutLse = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16,lse=0";
 constexpr const char* kCausal = "b=1,hq=2,hk=1,sq=212,sk=232,d=64,dtype=f16,causal";
 
 struct Mutant {
@@ -32,7 +34,7 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
   }
 
-  // The last block's scores are so high that it is computed twice.
+  // The last block's scores are so high that it is computed twice; of half blocks it is the second one's second half.
   static std::string verdict(const Mutant& mutant) {
     const Problem problem = test::problem_of(mutant.problem);
     Candidate candidate;
@@ -51,8 +53,10 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     EXPECT_NE(nullptr, kernel) << why;
     if (kernel == nullptr) return {};
     test::AttentionCase attention(problem);
-    for (int j = 0; j < problem.kv_len; ++j)
-      attention.k[static_cast<std::size_t>(j * problem.head_dim)] = store(problem.dtype, j < 64 ? 100.F : 0.F);
+    for (int j = 0; j < problem.kv_len; ++j) {
+      const bool high = candidate.sums != 0 ? j >= 224 && j < 256 : j < 64;
+      attention.k[static_cast<std::size_t>(j * problem.head_dim)] = store(problem.dtype, high ? 100.F : 0.F);
+    }
     attention.slack += 1e-2;
     const Status status = run_warpgroup(*kernel, candidate, 1, &attention, schedules());
     if (!status.ok()) return status.message();
@@ -71,6 +75,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", ""}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kOwnOut}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kCausal}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kSums, kWithoutLse}));
 }
 
 const Mutant kMutants[] = {
@@ -118,6 +123,22 @@ const Mutant kMutants[] = {
      "Config::kTileN <= Config::kTileN / 2 + 16", "", kTwoGroups, kCausal},
     {"OtherHalfWeighs", "warpgroup_attention.cuh", "weights[k][i] = 0;", "weights[k][i] = 0x3c003c00;", "", kTwoGroups,
      kCausal},
+    {"NoOnes", "warpgroup_flash.cuh", "if constexpr (Smem::kSums) write_ones();", "", "", kSums, kWithoutLse},
+    {"OnesNotShown", "warpgroup_flash.cuh", "(1.f, 1.f);\n    fence_async();", "(1.f, 1.f);", "fence.proxy.async",
+     kSums, kWithoutLse},
+    {"OnesMoveWithTheValues", "warpgroup_attention.cuh", "advance_first_panel(values, bytes)", "advance(values, bytes)",
+     "", kSums, kWithoutLse},
+    {"NoSecondLookAtAHalf", "warpgroup_halves.cuh", "named_all(1 + group, kWarpgroup, fine)",
+     "named_all(1 + group, kWarpgroup, true)", "", kSums, kWithoutLse},
+    {"ASecondLookByOneWarpAtAHalf", "warpgroup_halves.cuh", "named_all(1 + group, kWarpgroup, fine)",
+     "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)", "", kSums, kWithoutLse},
+    {"ASecondLookAtTheNextKeys", "warpgroup_halves.cuh", "kMine == 0 ? k.at() : k.before()", "k.at()", "", kSums,
+     kWithoutLse},
+    {"HalvesReleasedTooEarly", "warpgroup_halves.cuh", "half_step<0, true>();\n      this->release_values();",
+     "this->release_values();\n      half_step<0, true>();", "has not landed", kSums, kWithoutLse},
+    {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh", "half_step<1, true>();\n      this->release_keys();",
+     "this->release_keys();\n      half_step<1, true>();", "", kSums, kWithoutLse},
+    {"NoWaitForHalves", "warpgroup_halves.cuh", "fine));\n    wgmma_wait<0>();", "fine));", "", kSums, kWithoutLse},
 };
 
 INSTANTIATE_TEST_SUITE_P(Planted, WarpgroupMutants, ::testing::ValuesIn(kMutants),

@@ -43,6 +43,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=1,hk=1,sq=200,sk=330,d=64,causal", "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1"},
         Case{"b=1,hq=4,hk=1,sq=70,sk=90,d=128,causal,dtype=f16",
              "warpgroup m=192 n=80 warps=12 stages=2 pack=4 draw=1 out=1"},
+        // Half blocks, whose products sum the weights
+        Case{"b=1,hq=2,hk=1,sq=200,sk=300,d=64,lse=0",
+             "warpgroup m=192 n=64 warps=12 stages=3 pack=1 draw=0 out=1 sums=1"},
+        Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,dtype=f16,lse=0",
+             "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1 sums=1"},
+        Case{"b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal,lse=0",
+             "warpgroup m=128 n=96 warps=8 stages=3 pack=4 draw=0 out=1 sums=1"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, true}));
 
@@ -69,32 +76,48 @@ class WarpgroupInputs : public Warpgroup {
 constexpr const char* kOneHead = "b=1,hq=1,hk=1,sq=100,sk=330,d=64,dtype=f16";
 constexpr const char* kPlain = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
 constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1";
+constexpr const char* kSums = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1";
+
+// What a candidate can be asked for.
+std::string problem_for(const char* candidate, const std::string& problem) {
+  return problem + (candidate == kSums ? ",lse=0" : "");
+}
+
+// Scores climb within the second halves of blocks, not the first.
+constexpr const char* kMoreKeys = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,dtype=f16";
 
 // By little (the old maxima serve), by much (each block is computed again), or never.
 TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
   for (const float growth : {0.5F, 6.0F, 24.0F, -24.0F}) {
-    test::AttentionCase attention(problem_of(kOneHead));
-    set_climb(&attention, growth, [](int) { return true; });
-    EXPECT_TRUE(right(kPlain, 1, &attention)) << growth;
-    EXPECT_TRUE(right(kOwnOut, 1, &attention)) << growth;
+    for (const char* problem : {kOneHead, kMoreKeys})
+      for (const char* candidate : {kPlain, kOwnOut, kSums}) {
+        test::AttentionCase attention(problem_of(problem_for(candidate, problem)));
+        set_climb(&attention, growth, [](int) { return true; });
+        EXPECT_TRUE(right(candidate, 1, &attention)) << growth << candidate;
+      }
   }
 }
 
 // One lane asks for it; what the others had was right, and stays so.
 TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
   for (const int row : {29, 63, 99}) {
-    test::AttentionCase attention(problem_of(kOneHead));
-    set_climb(&attention, 24, [&](int i) { return i == row; });
-    EXPECT_TRUE(right(kPlain, 1, &attention)) << row;
+    for (const char* candidate : {kPlain, kSums}) {
+      test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
+      set_climb(&attention, 24, [&](int i) { return i == row; });
+      EXPECT_TRUE(right(candidate, 1, &attention)) << row << candidate;
+    }
   }
 }
 
 TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
-  for (const char* candidate : {kPlain, kOwnOut}) {
-    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=200,sk=100,d=64,dtype=f16,causal"));
+  for (const char* candidate : {kPlain, kOwnOut, kSums}) {
+    const Problem problem = problem_of(problem_for(candidate, "b=1,hq=1,hk=1,sq=200,sk=100,d=64,dtype=f16,causal"));
+    test::AttentionCase attention(problem);
     EXPECT_TRUE(right(candidate, 1, &attention));
     EXPECT_EQ(0, attention.out_at(0, 0, 0, 0));
-    EXPECT_EQ(-INFINITY, attention.lse[0]);
+    if (problem.lse) {
+      EXPECT_EQ(-INFINITY, attention.lse[0]);
+    }
   }
 }
 
