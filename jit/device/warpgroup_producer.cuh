@@ -68,6 +68,7 @@ struct WarpgroupProducer {
     walk.reserve();
     load_keys(place, blocks - 1);
     load_queries(place);
+#pragma unroll 1  // a producer has few registers
     for (int block = blocks - 1; block >= 0; --block) {
       if (block > 0) load_keys(place, block - 1);
       load_values(place, block);

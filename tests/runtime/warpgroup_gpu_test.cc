@@ -56,10 +56,13 @@ class WarpgroupGpu : public test::CudaGpu {
     return loaded;
   }
 
-  // Every warpgroup kernel for these features that packs no heads: lengths and heads are a launch's own.
+  // Every warpgroup kernel for these features that packs no heads: lengths and heads are a launch's own. Without
+  // log-sum-exp only those that would not do with it.
   std::vector<Loaded> kernels_for(const std::string& features) {
     const Problem problem = problem_of("hq=2,hk=2,sq=2048," + features);
-    return load_all(problem, tiles(problem));
+    std::vector<Candidate> wanted = tiles(problem);
+    if (!problem.lse) std::erase_if(wanted, [](const Candidate& c) { return c.sums == 0; });
+    return load_all(problem, wanted);
   }
 
   void run(const Kernel& kernel, AttentionCase* attention) {
@@ -90,14 +93,15 @@ constexpr const char* kLengths[] = {"sq=1,sk=1",     "sq=1,sk=300",  "sq=63,sk=6
 TEST_F(WarpgroupGpu, EveryTileIsVerified) {
   for (const char* text : {"b=1,hq=8,hk=2,sq=2048,d=128,causal", "b=2,hq=6,hk=3,sq=1000,sk=777,d=64,dtype=f16",
                            "b=3,hq=8,hk=2,sq=100,sk=900,d=128", "b=1,hq=8,hk=8,sq=900,d=256,causal",
-                           "b=1,hq=8,hk=2,sq=2048,d=128,causal,lse=0"}) {
+                           "b=1,hq=8,hk=2,sq=2048,d=64,causal,lse=0"}) {
     const Problem problem = problem_of(text);
     EXPECT_TRUE(verified(problem, tiles(problem)));
   }
 }
 
 TEST_F(WarpgroupGpu, RaggedLengths) {
-  for (const char* features : {"d=128", "d=128,causal", "d=64,causal,dtype=f16"}) {
+  for (const char* features : {"d=128", "d=128,causal", "d=64,causal,dtype=f16", "d=64,lse=0",
+                               "d=64,causal,dtype=f16,lse=0", "d=80,dv=64,lse=0"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const char* lengths : kLengths) {
       AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,") + lengths + "," + features));
@@ -197,40 +201,46 @@ void set_queries(AttentionCase* attention, float value) {
 }
 
 TEST_F(WarpgroupGpu, LargeMagnitudes) {
-  for (const char* features : {"d=128,causal", "d=64,dtype=f16"}) {
+  for (const char* features : {"d=128,causal", "d=64,dtype=f16", "d=64,lse=0", "d=64,dtype=f16,lse=0"}) {
     AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=150,sk=300,") + features), false, 30);
     EXPECT_TRUE(right(kernels_for(features), &attention));
   }
 }
 
 TEST_F(WarpgroupGpu, OneKeyHasAllTheMass) {
-  const std::vector<Loaded> kernels = kernels_for("d=128");
-  for (const int heavy : {0, 1, 127, 128, 200, 298, 299}) {
-    AttentionCase attention(problem_of("b=1,hq=4,hk=2,sq=150,sk=300,d=128"));
-    set_queries(&attention, 1);
-    set_keys(&attention, [&](std::int64_t j) { return j == heavy ? 8.0F : -8.0F; });
-    EXPECT_TRUE(right(kernels, &attention)) << "key " + std::to_string(heavy);
+  for (const char* features : {"d=128", "d=64,dtype=f16,lse=0"}) {
+    const std::vector<Loaded> kernels = kernels_for(features);
+    for (const int heavy : {0, 1, 127, 128, 200, 298, 299}) {
+      AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=150,sk=300,") + features));
+      set_queries(&attention, 1);
+      set_keys(&attention, [&](std::int64_t j) { return j == heavy ? 8.0F : -8.0F; });
+      EXPECT_TRUE(right(kernels, &attention)) << "key " + std::to_string(heavy);
+    }
   }
 }
 
 TEST_F(WarpgroupGpu, EqualScores) {
-  const std::vector<Loaded> kernels = kernels_for("d=128,causal");
-  for (const float score : {0.0F, 8.0F, -8.0F}) {
-    AttentionCase attention(problem_of("b=1,hq=4,hk=2,sq=150,sk=300,d=128,causal"));
-    set_queries(&attention, 1);
-    set_keys(&attention, [&](std::int64_t) { return score; });
-    EXPECT_TRUE(right(kernels, &attention)) << "score " + std::to_string(score);
+  for (const char* features : {"d=128,causal", "d=64,causal,lse=0"}) {
+    const std::vector<Loaded> kernels = kernels_for(features);
+    for (const float score : {0.0F, 8.0F, -8.0F}) {
+      AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=150,sk=300,") + features));
+      set_queries(&attention, 1);
+      set_keys(&attention, [&](std::int64_t) { return score; });
+      EXPECT_TRUE(right(kernels, &attention)) << "score " + std::to_string(score);
+    }
   }
 }
 
 // Blocks are walked last first: maxima that grow at each, by little (the old ones serve), by much, or never.
 TEST_F(WarpgroupGpu, MaximaThatGrowFromBlockToBlock) {
-  const std::vector<Loaded> kernels = kernels_for("d=128");
-  for (const float growth : {0.0005F, 0.002F, 0.02F, -0.002F, -0.02F}) {
-    AttentionCase attention(problem_of("b=1,hq=4,hk=2,sq=100,sk=900,d=128"));
-    set_queries(&attention, 1);
-    set_keys(&attention, [&](std::int64_t j) { return growth * static_cast<float>(900 - j); });
-    EXPECT_TRUE(right(kernels, &attention)) << "growth " + std::to_string(growth);
+  for (const char* features : {"d=128", "d=64,lse=0", "d=64,dtype=f16,lse=0"}) {
+    const std::vector<Loaded> kernels = kernels_for(features);
+    for (const float growth : {0.0005F, 0.002F, 0.02F, -0.002F, -0.02F}) {
+      AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=100,sk=900,") + features));
+      set_queries(&attention, 1);
+      set_keys(&attention, [&](std::int64_t j) { return growth * static_cast<float>(900 - j); });
+      EXPECT_TRUE(right(kernels, &attention)) << "growth " + std::to_string(growth);
+    }
   }
 }
 
@@ -261,7 +271,7 @@ void set_climb(AttentionCase* attention, Grows grows) {
 
 // The softmax that takes a block's exponentials unseen must be taken again, in every block and by every row.
 TEST_F(WarpgroupGpu, EveryBlockOutgrowsTheMaxima) {
-  for (const char* features : {"d=128,causal", "d=64,dtype=f16"}) {
+  for (const char* features : {"d=128,causal", "d=64,dtype=f16", "d=64,lse=0", "d=64,dtype=f16,lse=0"}) {
     AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=900,") + features));
     set_climb(&attention, [](int) { return true; });
     EXPECT_TRUE(right(kernels_for(features), &attention));
@@ -270,7 +280,7 @@ TEST_F(WarpgroupGpu, EveryBlockOutgrowsTheMaxima) {
 
 // One lane asks for it; what the others had was right, and stays so.
 TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
-  for (const char* features : {"d=64", "d=64,dtype=f16"}) {
+  for (const char* features : {"d=64", "d=64,dtype=f16", "d=64,lse=0"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const int row : {0, 29, 63, 64, 139}) {
       AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=500,") + features));
@@ -281,23 +291,29 @@ TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
 }
 
 TEST_F(WarpgroupGpu, RowsThatSeeNoKey) {
-  const std::vector<Loaded> kernels = kernels_for("d=64,causal");
-  for (const char* lengths : {"sq=300,sk=1", "sq=300,sk=100", "sq=500,sk=17", "sq=130,sk=129"}) {
-    AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,d=64,causal,") + lengths));
-    EXPECT_TRUE(right(kernels, &attention));
-    EXPECT_EQ(attention.out_at(0, 0, 0, 0), 0);
-    EXPECT_EQ(attention.lse[0], -INFINITY);
+  for (const std::string features : {"d=64,causal,", "d=64,causal,lse=0,"}) {
+    const std::vector<Loaded> kernels = kernels_for(features.substr(0, features.size() - 1));
+    for (const char* lengths : {"sq=300,sk=1", "sq=300,sk=100", "sq=500,sk=17", "sq=130,sk=129"}) {
+      AttentionCase attention(problem_of("b=2,hq=4,hk=2," + features + lengths));
+      EXPECT_TRUE(right(kernels, &attention));
+      EXPECT_EQ(attention.out_at(0, 0, 0, 0), 0);
+      if (attention.call.problem.lse) {
+        EXPECT_EQ(attention.lse[0], -INFINITY);
+      }
+    }
   }
 }
 
 TEST_F(WarpgroupGpu, TheSameInputsGiveTheSameBits) {
-  AttentionCase first(problem_of("b=2,hq=8,hk=2,sq=700,sk=700,d=128,causal")), again(first.call.problem);
-  for (const Loaded& one : kernels_for("d=128,causal")) {
-    run(*one.kernel, &first);
-    for (int i = 0; i < 5; ++i) {
-      run(*one.kernel, &again);
-      EXPECT_TRUE(first.out == again.out) << to_text(one.candidate);
-      EXPECT_TRUE(first.lse == again.lse) << to_text(one.candidate);
+  for (const char* features : {"d=128,causal", "d=64,causal,lse=0"}) {
+    AttentionCase first(problem_of(std::string("b=2,hq=8,hk=2,sq=700,sk=700,") + features)), again(first.call.problem);
+    for (const Loaded& one : kernels_for(features)) {
+      run(*one.kernel, &first);
+      for (int i = 0; i < 5; ++i) {
+        run(*one.kernel, &again);
+        EXPECT_TRUE(first.out == again.out) << to_text(one.candidate);
+        EXPECT_TRUE(!first.call.problem.lse || first.lse == again.lse) << to_text(one.candidate);
+      }
     }
   }
 }
@@ -389,8 +405,8 @@ TEST_F(CopyEngineGpu, ServesAlignedCalls) {
 // Keys, queries and values are all ones, so every row that sees a key is ones, and the others zeros.
 class WarpgroupLoad : public WarpgroupGpu {
  protected:
-  static constexpr int kMostBatch = 3, kMostHeads = 8, kMostLength = 900, kDim = 128;
-  static constexpr std::size_t kElements = std::size_t{kMostBatch} * kMostHeads * kMostLength * kDim;
+  static constexpr int kMostBatch = 3, kMostHeads = 8, kMostLength = 900, kMostDim = 128;
+  static constexpr std::size_t kElements = std::size_t{kMostBatch} * kMostHeads * kMostLength * kMostDim;
 
   void SetUp() override {
     WarpgroupGpu::SetUp();
@@ -410,12 +426,12 @@ class WarpgroupLoad : public WarpgroupGpu {
     WarpgroupGpu::TearDown();
   }
 
-  Call random_call(std::mt19937* random, bool causal) {
+  Call random_call(std::mt19937* random, int head_dim, bool causal) {
     const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(*random); };
     Call c;
     Problem& p = c.problem;
     p.mask = causal ? Mask::kCausal : Mask::kNone;
-    p.head_dim = p.head_dim_v = kDim;
+    p.head_dim = p.head_dim_v = head_dim;
     p.batch = any(1, kMostBatch);
     p.kv_heads = any(1, 2);
     p.q_heads = p.kv_heads * (1 << any(0, 2));
@@ -423,8 +439,8 @@ class WarpgroupLoad : public WarpgroupGpu {
     p.kv_len = any(1, kMostLength);
     c.q = c.k = c.v = reinterpret_cast<const void*>(input_);
     c.out = reinterpret_cast<void*>(out_);
-    const auto compact = [](std::int64_t length, std::int64_t heads) {
-      return Strides{length * heads * kDim, heads * kDim, kDim};
+    const auto compact = [&](std::int64_t length, std::int64_t heads) {
+      return Strides{length * heads * head_dim, heads * head_dim, head_dim};
     };
     c.q_strides = c.out_strides = compact(p.q_len, p.q_heads);
     c.k_strides = c.v_strides = compact(p.kv_len, p.kv_heads);
@@ -448,7 +464,7 @@ class WarpgroupLoad : public WarpgroupGpu {
 
   void expect_ones_and_zeros(const Call& c, const std::string& what) {
     const Problem& p = c.problem;
-    const std::int64_t row = std::int64_t{p.batch} * p.q_heads * kDim;
+    const std::int64_t row = std::int64_t{p.batch} * p.q_heads * p.head_dim_v;
     std::vector<std::uint16_t> out(static_cast<std::size_t>(row * p.q_len));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemcpyDtoHAsync(out.data(), out_, 2 * out.size(), stream_));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(stream_));
@@ -464,15 +480,22 @@ class WarpgroupLoad : public WarpgroupGpu {
 
 TEST_F(WarpgroupLoad, AThousandLaunchesOfRandomShapes) {
   constexpr int kLaunches = 1000, kTogether = 10;
-  const std::vector<Loaded> kernels[] = {kernels_for("d=128,lse=0"), kernels_for("d=128,causal,lse=0")};
+  const struct {
+    int head_dim;
+    bool causal;
+    std::vector<Loaded> kernels;
+  } families[] = {{128, false, kernels_for("d=128")},
+                  {128, true, kernels_for("d=128,causal")},
+                  {64, false, kernels_for("d=64,lse=0")},
+                  {64, true, kernels_for("d=64,causal,lse=0")}};
   std::mt19937 random(11);
   for (int i = 0; i < kLaunches; i += kTogether) {
     std::string what;
     Call call;
     for (int together = 0; together < kTogether; ++together) {
-      const bool causal = random() % 2 != 0;
-      const Loaded& one = kernels[causal][random() % kernels[causal].size()];
-      call = random_call(&random, causal);
+      const auto& family = families[random() % std::size(families)];
+      const Loaded& one = family.kernels[random() % family.kernels.size()];
+      call = random_call(&random, family.head_dim, family.causal);
       ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemsetD8Async(out_, 0xff, 2 * kElements, stream_));
       ASSERT_TRUE(one.kernel->launch(call).ok());
       what = to_text(call.problem) + " | " + to_text(one.candidate);
