@@ -82,9 +82,10 @@ struct ConsumerWalk {
   __device__ explicit ConsumerWalk(Tickets& shared) : tickets(shared) {}
 
   __device__ const volatile Ticket& ticket() const { return tickets.ticket[cursor.at()]; }
-  __device__ bool more() const {
+  // Of the next tile, once it is known; 0 after the last.
+  __device__ int blocks() const {
     cursor.wait_full(tickets.ring);
-    return ticket().blocks > 0;
+    return ticket().blocks;
   }
   __device__ void next() {
     release(tickets.ring, cursor.at());

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "epilogue.cuh"
+#include "warpgroup_hints.cuh"
 #include "warpgroup_share.cuh"
 
 namespace gqa {
@@ -71,12 +72,15 @@ struct WarpgroupConsumer {
     core.softmax(scores, p.scale_log2);
   }
 
+  // Whether `mine` holds in the whole warpgroup.
+  __device__ bool all_agree(bool mine) const { return told_agreed<Config>(named_all(1 + group, kWarpgroup, mine)); }
+
   // The softmax of a block seen whole, at first without a look at its maxima. Where that does not do, its scores are
   // computed again; the keys are kept until then.
   __device__ void softmax_unseen(BlockScores& scores) {
     float sum[2];
     const bool fine = core.exponentiate_unseen(scores, p.scale_log2, sum);
-    if (named_all(1 + group, kWarpgroup, fine)) {
+    if (all_agree(fine)) {
       core.accept_unseen(sum);
     } else {
       core.begin_scores(scores, query_rows(), key_rows(k.before()));

@@ -65,9 +65,9 @@ struct WarpgroupFlash {
   template <typename Consumer>
   __device__ void consume_by(Consumer consumer) {
     consumer.begin();
-    for (ConsumerWalk walk(smem.tickets); walk.more(); walk.next()) {
-      const int blocks = walk.ticket().blocks;
-      consumer.walk(walk.ticket().place.first_row, blocks);
+    ConsumerWalk walk(smem.tickets);
+    for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
+      consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks);
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
       if (consumer.join()) consumer.store(walk.ticket().place);
     }

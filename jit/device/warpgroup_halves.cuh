@@ -90,8 +90,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 
   // The softmax of half kMine of a block seen whole, beside the values of the other half and, where there are any, its
   // next scores. Where the maxima so far do not do, its scores are computed again; of half 1 the keys are the buffer
-  // before's by then. The vote changes nothing, but tells the assembler that a warp's lanes go one way: without it
-  // addresses leave the uniform registers, and the whole takes 15 % longer.
+  // before's by then.
   template <int kMine, bool kScores>
   __device__ void half_step() {
     constexpr int kOther = 1 - kMine;
@@ -100,7 +99,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     else
       core.begin_values(halves[kOther], values_of(kOther));
     const bool fine = core.weigh_unseen(scores[kMine], halves[kMine], p.scale_log2);
-    const bool all_fine = __all_sync(0xffffffffu, named_all(1 + group, kWarpgroup, fine));
+    const bool all_fine = this->all_agree(fine);
     wgmma_wait<0>();
     if constexpr (kScores) {
       pin(scores[kOther]);

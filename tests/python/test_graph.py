@@ -558,8 +558,11 @@ def test_the_example_on_a_gpu():
     optimized = attention_graph().superoptimize(config="attention")
     given = attention_inputs()
     tensors = [torch.from_numpy(x).cuda() for x in given]
-    with torch.cuda.stream(torch.cuda.Stream()):
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         out = optimized(tensors)
+    stream.synchronize()
     assert out.device == tensors[0].device
     check(out.cpu().numpy(), attention_of(*given))
     check(optimized(given), attention_of(*given))  # the host's tensors get a program of their own

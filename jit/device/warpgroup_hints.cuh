@@ -1,0 +1,29 @@
+// warpgroup_hints.cuh: what the assembler is told of a warp's lanes: that they hold the same value, or go one way.
+// Owns: where it is told. It keeps addresses in uniform registers then, and orders a loop's instructions otherwise: 15
+// % of a kernel that sums, up to 3 % of others, and where it is not told as much (docs/performance.md). Never: changes
+// a value. Threads: all lanes of a warp call together.
+#pragma once
+
+#include "features.cuh"
+
+namespace gqa {
+
+// Of a tile's place and its blocks.
+template <typename Config>
+constexpr bool kTellTile = Config::kPack > 1 || Config::kHeadDimV >= 256;
+
+template <typename Config>
+__device__ inline int told_same(int value) {
+  if constexpr (kTellTile<Config>) return __shfl_sync(0xffffffffu, value, 0);
+  return value;
+}
+
+// Of what a barrier answered.
+template <typename Config>
+__device__ inline bool told_agreed(bool answer) {
+  if constexpr (sums_by_products<Config>() || (Config::kCausal && !kTellTile<Config>))
+    return __all_sync(0xffffffffu, answer);
+  return answer;
+}
+
+}  // namespace gqa
