@@ -8,9 +8,9 @@
 
 namespace gqa {
 
-// Of a tile's place and its blocks.
+// Of a tile's place and its blocks. Wider steps at 256 would spill.
 template <typename Config>
-constexpr bool kTellTile = Config::kPack > 1 || Config::kHeadDimV >= 256;
+constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Config::kTileN <= 64);
 
 template <typename Config>
 __device__ inline int told_same(int value) {
