@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from gqa.bench import graph_cases, shapes
@@ -50,6 +51,31 @@ def test_ratio_is_taken_within_rounds():
     assert result.ratio("slow") == 3.0 and result.best_peer() == "fast"
     assert "best peer / gqa = 2.000 (fast" in report.summary(result)
     assert "failed: no such thing" in report.table([result])
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
+def test_each_contestant_follows_each_other_equally_often(count):
+    timing = pytest.importorskip("gqa.bench.timing")
+    rounds = count if count % 2 == 0 else 2 * count
+    followed = {}
+    for turn in range(rounds):
+        row = timing.order(count, turn)
+        assert sorted(row) == list(range(count))
+        for pair in zip(row, row[1:]):
+            followed[pair] = followed.get(pair, 0) + 1
+    assert len(followed) == count * (count - 1)
+    assert len(set(followed.values())) == 1
+
+
+def test_settling_runs_the_contestant_itself_before_its_sample():
+    timing = pytest.importorskip("gqa.bench.timing")
+    ran = []
+    replays = {name: lambda name=name: ran.append(name) or time.sleep(0.002) or 1.0 for name in ("a", "b")}
+    times = timing.rounds(replays, 1, settle=0.01)
+    assert times == {"a": [1.0], "b": [1.0]}
+    assert ran[:2] == ["a", "b"]
+    first = ran[2:].index("b")
+    assert first >= 3 and set(ran[2 : 2 + first]) == {"a"} and set(ran[2 + first :]) == {"b"}
 
 
 def run_bench(tmp_path, *arguments):

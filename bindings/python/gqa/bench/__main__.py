@@ -66,6 +66,13 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
     parser.add_argument("--json", metavar="FILE", help="also write every sample there")
     parser.add_argument("--rounds", type=_positive, default=_ROUNDS, help=f"rounds to time ({_ROUNDS})")
+    parser.add_argument(
+        "--settle",
+        type=float,
+        default=0,
+        metavar="MS",
+        help="run each library for so long before each of its samples: at its own heat, not at that of the mix (0)",
+    )
     parser.add_argument("--cache", metavar="PATH", help="gqa's cache file; default: gqa's own default")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="what gqa may spend on a shape never seen")
     parser.add_argument(
@@ -107,7 +114,7 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
             else:
                 rivals = [(peer.name, peer.prepare) for peer in attention]
             try:
-                results.append(_measure(case, device, rivals, options.rounds))
+                results.append(_measure(case, device, rivals, options))
             except DeviceLost as error:
                 print(error, file=sys.stderr)
                 lost = True
@@ -137,13 +144,20 @@ def _model_lines(lines: List[str]) -> Callable[[str, str], None]:
 
 
 def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
-    facts: Dict[str, Any] = {"gqa": gqa.version(), "torch": torch.__version__, "rounds": options.rounds}
+    facts: Dict[str, Any] = {
+        "gqa": gqa.version(),
+        "torch": torch.__version__,
+        "rounds": options.rounds,
+        "settle_ms": options.settle,
+    }
     if device == "cpu":
         return {"device": f"cpu, {options.threads} threads", **facts}
     return {"device": torch.cuda.get_device_name(device), "cudnn": torch.backends.cudnn.version(), **facts}
 
 
-def _measure(case: Any, device: str, contestants: List[Tuple[str, Callable[..., Any]]], rounds: int) -> report.Result:
+def _measure(
+    case: Any, device: str, contestants: List[Tuple[str, Callable[..., Any]]], options: argparse.Namespace
+) -> report.Result:
     is_graph = isinstance(case, GraphCase)
     make_inputs, error_of = (
         (graph_peers.make_inputs, graph_peers.worst_error) if is_graph else (peers.make_inputs, worst_error)
@@ -165,7 +179,7 @@ def _measure(case: Any, device: str, contestants: List[Tuple[str, Callable[..., 
                     f"{name} left {device} unusable on {case} ({result.failures[name]}): the shapes from here on are not"
                     f" measured; --without {name} leaves it out"
                 ) from error
-    result.times = timing.rounds(replays, rounds) if replays else {}
+    result.times = timing.rounds(replays, options.rounds, options.settle / 1e3) if replays else {}
     return result
 
 

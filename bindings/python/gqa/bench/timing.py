@@ -2,8 +2,8 @@
 
 Owns: rotation of inputs, graph capture and replay, the order of rounds. Never: knows what a contestant is.
 On a GPU each contestant's calls over all input sets are one CUDA graph, so that neither Python nor the launch is timed,
-and the sets hold more than three times the L2 cache, so that no call finds its inputs there. Before it is timed a graph
-runs for a while: the clock of a card at its power limit then answers to this contestant's heat, not to the one before.
+and the sets hold more than three times the L2 cache, so that no call finds its inputs there. The clock of a card at its
+power limit answers to what ran before: each contestant follows each other equally often, or runs for a while itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import torch
 Call = Callable[[], torch.Tensor]
 Replay = Callable[[], float]  # runs once and returns microseconds a call
 
-_SETTLE_US = 25_000.0  # that a graph runs before it is timed
 _GRAPH_US = 4000.0  # a graph runs at least this long, so that an event's resolution does not matter
 _MAX_CALLS = 1024  # in one graph
 _CPU_ROUND_US = 50_000.0
@@ -48,17 +47,31 @@ def replay_of(calls: Sequence[Call], device: str) -> Replay:
     return _cpu_replay(calls[0]) if device == "cpu" else _graph_replay(calls, device)
 
 
-def rounds(replays: Dict[str, Replay], count: int) -> Dict[str, List[float]]:
-    """Microseconds of each contestant, a number a round; who goes first moves on each round."""
+def rounds(replays: Dict[str, Replay], count: int, settle: float = 0) -> Dict[str, List[float]]:
+    """Microseconds of each contestant, a number a round; each runs for `settle` seconds before each of its numbers."""
     names = list(replays)
     times: Dict[str, List[float]] = {name: [] for name in names}
     for name in names:
         replays[name]()  # not counted: the first replay uploads the graph
     for turn in range(count):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            times[name].append(replays[name]())
+        for at in order(len(names), turn):
+            _settle(replays[names[at]], settle)
+            times[names[at]].append(replays[names[at]]())
     return times
+
+
+def order(count: int, turn: int) -> List[int]:
+    """Who runs when in a round. In `count` rounds (odd: twice as many) each comes right after each other equally often:
+    Williams, "Experimental designs balanced for the estimation of residual effects of treatments", 1949."""
+    zigzag = [(at + 1) // 2 if at % 2 else -(at // 2) for at in range(count)]  # 0, 1, -1, 2, -2, ...
+    row = [(at + turn) % count for at in zigzag]
+    return row if count % 2 == 0 or turn // count % 2 == 0 else row[::-1]
+
+
+def _settle(replay: Replay, seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        replay()
 
 
 def _cpu_replay(call: Call) -> Replay:
@@ -83,12 +96,9 @@ def _graph_replay(calls: Sequence[Call], device: str) -> Replay:
         passes = min(math.ceil(_GRAPH_US / (per_call * len(calls))), max(1, _MAX_CALLS // len(calls)))
         graph = once if passes <= 1 else _captured(list(calls) * passes)
     count = len(calls) * max(1, passes)
-    settling = math.ceil(_SETTLE_US / (per_call * count))
 
     def replay(_held: Sequence[Call] = calls) -> float:  # the graph reads tensors that the calls alone may own
         with torch.cuda.device(device):
-            for _ in range(settling):
-                graph.replay()
             return _timed(graph, count)
 
     return replay
