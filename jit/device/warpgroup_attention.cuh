@@ -158,7 +158,8 @@ struct WarpgroupAttention {
     exponentiate(scores, shift, scale_log2, sum);
     return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
   }
-  // To weights, for products that sum them.
+
+  // To weights, for products that sum them. The answer is false where one is too large.
   template <int kFragments, int kProducts>
   __device__ bool weigh_unseen(float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
     float not_summed[2];
@@ -166,6 +167,7 @@ struct WarpgroupAttention {
     pack_weights(scores, weights);
     return below_two(weights);
   }
+
   template <int kProducts>
   __device__ static bool below_two(const u32 (&weights)[kProducts][4]) {
     u32 bits = 0;
@@ -175,6 +177,7 @@ struct WarpgroupAttention {
       for (int i = 0; i < 4; ++i) bits |= weights[k][i];
     return (bits & kFromTwoOn) == 0;
   }
+
   __device__ void accept_unseen(const float (&sum)[2]) {
     state.sum[0] += sum[0];
     state.sum[1] += sum[1];

@@ -27,6 +27,12 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   float scores[2][kKeys / 8][4];
   u32 halves[2][kKeys / 16][4];  // weights
 
+  // Both halves as one block's.
+  using BlockScores = typename Consumer::BlockScores;
+  using BlockWeights = u32[Config::kTileN / 16][4];
+  __device__ BlockScores& block_scores() { return reinterpret_cast<BlockScores&>(scores); }
+  __device__ BlockWeights& block_weights() { return reinterpret_cast<BlockWeights&>(halves); }
+
   __device__ u32 keys_of(int half) const { return this->key_rows(k.at()) + half * kHalfBytes; }
   __device__ u64 values_of(int half) const { return this->values(v.at(), half * kKeys); }
 
@@ -59,32 +65,27 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     pin(core.out);
   }
 
-  // The weights of a block under the mask, one half after the other.
-  template <int kHalves>
+  // The weights of a block under the mask, whose halves have their maxima in common: what one of them raised the
+  // other's weights would not know of.
   __device__ void softmax_block(int first_row, int block) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (half < kHalves) {
-        core.mask(scores[half], p, this->warp_row(first_row), block * Config::kTileN + half * kKeys);
-        core.softmax(scores[half], p.scale_log2);
-        core.rescale();
-        core.pack_weights(scores[half], halves[half]);
-      } else {
-#pragma unroll
-        for (int i = 0; i < kKeys / 16; ++i)
-#pragma unroll
-          for (int c = 0; c < 4; ++c) halves[half][i][c] = 0;
-      }
-    }
+    this->softmax_masked(block_scores(), first_row, block);
+    core.rescale();
+    core.pack_weights(block_scores(), block_weights());
+  }
+
+  // Of a block whose second half no row sees.
+  __device__ void softmax_first_half(int first_row, int block) {
+    this->softmax_masked(scores[0], first_row, block);
+    core.pack_weights(scores[0], block_weights());
   }
 
   __device__ void first_block(int first_row, int block, int seen) {
     if (seen - block * Config::kTileN <= kKeys) {
       begin_block<false, 1>();
-      softmax_block<1>(first_row, block);
+      softmax_first_half(first_row, block);
     } else {
       begin_block<false, 2>();
-      softmax_block<2>(first_row, block);
+      softmax_block(first_row, block);
     }
   }
 
@@ -152,7 +153,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     first_block(first_row, block--, seen);
     for (; block >= unmasked; --block) {
       begin_block<true, 2>();
-      softmax_block<2>(first_row, block);
+      softmax_block(first_row, block);
     }
     const bool halved = block >= 0;
     if (halved) walk_unmasked(block);

@@ -233,7 +233,7 @@ TEST_F(WarpgroupGpu, EqualScores) {
 
 // Blocks are walked last first: maxima that grow at each, by little (the old ones serve), by much, or never.
 TEST_F(WarpgroupGpu, MaximaThatGrowFromBlockToBlock) {
-  for (const char* features : {"d=128", "d=64,lse=0", "d=64,dtype=f16,lse=0"}) {
+  for (const char* features : {"d=128", "d=128,causal", "d=64,lse=0", "d=64,dtype=f16,lse=0", "d=64,causal,lse=0"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const float growth : {0.0005F, 0.002F, 0.02F, -0.002F, -0.02F}) {
       AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=100,sk=900,") + features));

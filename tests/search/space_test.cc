@@ -405,6 +405,10 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
+  const char* summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1";
+  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", summing));
+  EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal", summing));
+  EXPECT_FALSE(among_first_dozen("hq=32,sq=16384,d=64,lse", summing));
 }
 
 TEST(Rank, TheModelNeverBeatsTheDevice) {

@@ -85,11 +85,12 @@ std::string problem_for(const char* candidate, const std::string& problem) {
 
 // Scores climb within the second halves of blocks, not the first.
 constexpr const char* kMoreKeys = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,dtype=f16";
+constexpr const char* kMoreKeysUnderAMask = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,dtype=f16,causal";
 
 // By little (the old maxima serve), by much (each block is computed again), or never.
 TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
   for (const float growth : {0.5F, 6.0F, 24.0F, -24.0F}) {
-    for (const char* problem : {kOneHead, kMoreKeys})
+    for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask})
       for (const char* candidate : {kPlain, kOwnOut, kSums}) {
         test::AttentionCase attention(problem_of(problem_for(candidate, problem)));
         set_climb(&attention, growth, [](int) { return true; });
