@@ -25,6 +25,7 @@ constexpr u32 kFromTwoOn = 0x40004000;
 template <typename Config>
 struct WarpgroupAttention {
   static constexpr int kOuts = Config::kHeadDimV / 8;
+  static constexpr int kDepth = Config::kHeadDim / 16;  // products that make scores
   using Smem = WarpgroupSmem<Config>;
   static constexpr bool kSums = Smem::kSums;
 
@@ -48,20 +49,26 @@ struct WarpgroupAttention {
       for (int c = 0; c < 4; ++c) out[n][c] = 0;
   }
 
-  // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys. Transposed keys are
-  // read as the second product reads the values: rows of the inner dimension.
+  __device__ static u64 key_operand(u32 keys) { return operand(keys, Smem::kKeysTransposed ? Smem::kKeyPanel : 0); }
+
+  // The d-th product that makes the scores. Transposed keys are read as the second product reads the values: rows of
+  // the inner dimension.
+  template <int kFragments>
+  __device__ static void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d) {
+    const int panel = d / 4, inside = d % 4 * 32;
+    ScoresOf<Config, kFragments * 8>::multiply(
+        scores, advance(q, panel * Smem::kQueryPanel + inside),
+        advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : panel * Smem::kKeyPanel + inside), d != 0);
+  }
+
+  // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys.
   template <int kFragments>
   __device__ void begin_scores(float (&scores)[kFragments][4], u32 queries, u32 keys) {
-    const u64 q = operand(queries, 0), k = operand(keys, Smem::kKeysTransposed ? Smem::kKeyPanel : 0);
+    const u64 q = operand(queries, 0), k = key_operand(keys);
     pin(scores);
     wgmma_fence();
 #pragma unroll
-    for (int d = 0; d < Config::kHeadDim / 16; ++d) {
-      const int panel = d / 4, inside = d % 4 * 32;
-      ScoresOf<Config, kFragments * 8>::multiply(
-          scores, advance(q, panel * Smem::kQueryPanel + inside),
-          advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : panel * Smem::kKeyPanel + inside), d != 0);
-    }
+    for (int d = 0; d < kDepth; ++d) multiply_scores(scores, q, k, d);
     wgmma_commit();
   }
 
@@ -85,29 +92,30 @@ struct WarpgroupAttention {
   template <int kFragments, int kProducts>
   __device__ void begin_both(float (&scores)[kFragments][4], u32 queries, u32 keys, const u32 (&weights)[kProducts][4],
                              u64 values) {
-    constexpr int kDepth = Config::kHeadDim / 16;
-    const u64 q = operand(queries, 0), k = operand(keys, 0);
+    const u64 q = operand(queries, 0), k = key_operand(keys);
     pin(scores);
     pin(out);
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < (kDepth > kProducts ? kDepth : kProducts); ++i) {
-      const int panel = i / 4, inside = i % 4 * 32;
-      if (i < kDepth)
-        ScoresOf<Config, kFragments * 8>::multiply(scores, advance(q, panel * Smem::kQueryPanel + inside),
-                                                   advance(k, panel * Smem::kKeyPanel + inside), i != 0);
+      if (i < kDepth) multiply_scores(scores, q, k, i);
       if (i < kProducts) Config::Values::multiply(out, weights[i], value_rows(values, i), true);
     }
     wgmma_commit();
   }
 
-  // Until at most kPending of the products begun are still running. Scores have been through the chain then, where
-  // there is one.
+  // Scores whose products have ended, through the chain where there is one.
+  template <int kFragments>
+  __device__ static void take_scores(float (&scores)[kFragments][4]) {
+    pin(scores);
+    apply_chain<Config>(scores);
+  }
+
+  // Until at most kPending of the products begun are still running.
   template <int kPending, int kFragments>
   __device__ void wait_scores(float (&scores)[kFragments][4]) {
     wgmma_wait<kPending>();
-    pin(scores);
-    apply_chain<Config>(scores);
+    take_scores(scores);
   }
   template <int kPending>
   __device__ void wait_values() {

@@ -155,10 +155,25 @@ struct WarpgroupConsumer {
     }
   }
 
+  // Keys that this warpgroup's rows see. One at least: rows that see none mask it all.
+  __device__ int seen_by_rows(int first_row) const {
+    return max(1, keys_seen<Config>(p, first_row + rows() * 64 + 64));
+  }
+
+  // Whether of this block no more than the first half is seen.
+  __device__ static bool half_is_seen(int block, int seen) {
+    return seen - block * Config::kTileN <= Config::kTileN / 2;
+  }
+
+  // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
+  __device__ int first_masked(int first_row) const {
+    return key_limit<Config>(p, first_row + rows() * 64) / Config::kTileN;
+  }
+
   // The first step, of half a block where the rows see no more of it.
   __device__ void begin_walk(int first_row, int block, int seen) {
     if constexpr (halves_tiles<Config>())
-      if (seen - block * Config::kTileN <= Config::kTileN / 2) return first_step<Config::kTileN / 2>(first_row, block);
+      if (half_is_seen(block, seen)) return first_step<Config::kTileN / 2>(first_row, block);
     first_step(first_row, block);
   }
 
@@ -170,15 +185,14 @@ struct WarpgroupConsumer {
 
   // A tile's out and state, not yet normalised, of this part of its keys.
   __device__ void walk(int first_row, int blocks) {
-    // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
-    const int unmasked = key_limit<Config>(p, first_row + rows() * 64) / Config::kTileN;
+    const int masked = first_masked(first_row);
     core.clear();
     q.wait_full(smem.q_ring);
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();
     if constexpr (kSkips) {
-      // One key at least: rows that see none mask it all. Of the tile's blocks the last may be past what is seen.
-      const int seen = max(1, keys_seen<Config>(p, first_row + rows() * 64 + 64));
+      // Of the tile's blocks the last may be past what is seen.
+      const int seen = seen_by_rows(first_row);
       const int unseen = block - (seen - 1) / Config::kTileN;
       pass_keys(unseen);
       pass_values(unseen);
@@ -189,7 +203,7 @@ struct WarpgroupConsumer {
     }
     wait_for_first_part();
     block -= kShare;
-    for (; block >= unmasked; block -= kShare) step<true>(first_row, block);
+    for (; block >= masked; block -= kShare) step<true>(first_row, block);
     for (; block >= 0; block -= kShare) step<false>(first_row, block);
     end_queries();
     begin_values();

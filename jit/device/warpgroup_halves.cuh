@@ -25,13 +25,14 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer::v;
 
   float scores[2][kKeys / 8][4];
-  u32 halves[2][kKeys / 16][4];  // weights
 
-  // Both halves as one block's.
+  // Both halves as one block's, and a half of the block's weights.
   using BlockScores = typename Consumer::BlockScores;
-  using BlockWeights = u32[Config::kTileN / 16][4];
+  using HalfWeights = u32[kKeys / 16][4];
   __device__ BlockScores& block_scores() { return reinterpret_cast<BlockScores&>(scores); }
-  __device__ BlockWeights& block_weights() { return reinterpret_cast<BlockWeights&>(halves); }
+  __device__ HalfWeights& weights_of(int half) {
+    return reinterpret_cast<HalfWeights&>(this->weights[half * (kKeys / 16)]);
+  }
 
   __device__ u32 keys_of(int half) const { return this->key_rows(k.at()) + half * kHalfBytes; }
   __device__ u64 values_of(int half) const { return this->values(v.at(), half * kKeys); }
@@ -44,24 +45,22 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       if constexpr (kValues)
-        core.begin_both(scores[half], this->query_rows(), keys_of(half), halves[half], values_of(half));
+        core.begin_both(scores[half], this->query_rows(), keys_of(half), weights_of(half), values_of(half));
       else
         core.begin_scores(scores[half], this->query_rows(), keys_of(half));
     }
     k.next();
-    wait<kHalves>();
+    wait<0, kHalves>();
     this->release_keys();
     if constexpr (kValues) this->release_values();
   }
 
-  template <int kHalves>
+  // Until all products have ended, those of so many halves' scores among them.
+  template <int kFirst, int kCount>
   __device__ void wait() {
     wgmma_wait<0>();
 #pragma unroll
-    for (int half = 0; half < kHalves; ++half) {
-      pin(scores[half]);
-      apply_chain<Config>(scores[half]);
-    }
+    for (int half = kFirst; half < kFirst + kCount; ++half) core.take_scores(scores[half]);
     pin(core.out);
   }
 
@@ -70,17 +69,17 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void softmax_block(int first_row, int block) {
     this->softmax_masked(block_scores(), first_row, block);
     core.rescale();
-    core.pack_weights(block_scores(), block_weights());
+    core.pack_weights(block_scores(), this->weights);
   }
 
   // Of a block whose second half no row sees.
   __device__ void softmax_first_half(int first_row, int block) {
     this->softmax_masked(scores[0], first_row, block);
-    core.pack_weights(scores[0], block_weights());
+    core.pack_weights(scores[0], this->weights);
   }
 
   __device__ void first_block(int first_row, int block, int seen) {
-    if (seen - block * Config::kTileN <= kKeys) {
+    if (this->half_is_seen(block, seen)) {
       begin_block<false, 1>();
       softmax_first_half(first_row, block);
     } else {
@@ -96,24 +95,19 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void half_step() {
     constexpr int kOther = 1 - kMine;
     if constexpr (kScores)
-      core.begin_both(scores[kOther], this->query_rows(), keys_of(kOther), halves[kOther], values_of(kOther));
+      core.begin_both(scores[kOther], this->query_rows(), keys_of(kOther), weights_of(kOther), values_of(kOther));
     else
-      core.begin_values(halves[kOther], values_of(kOther));
-    const bool fine = core.weigh_unseen(scores[kMine], halves[kMine], p.scale_log2);
+      core.begin_values(weights_of(kOther), values_of(kOther));
+    const bool fine = core.weigh_unseen(scores[kMine], weights_of(kMine), p.scale_log2);
     const bool all_fine = this->all_agree(fine);
-    wgmma_wait<0>();
-    if constexpr (kScores) {
-      pin(scores[kOther]);
-      apply_chain<Config>(scores[kOther]);
-    }
-    pin(core.out);
+    wait<kOther, kScores>();
     if (!all_fine) {
       const int buffer = kMine == 0 ? k.at() : k.before();
       core.begin_scores(scores[kMine], this->query_rows(), this->key_rows(buffer) + kMine * kHalfBytes);
       core.template wait_scores<0>(scores[kMine]);
       core.softmax(scores[kMine], p.scale_log2);
       core.rescale();
-      core.pack_weights(scores[kMine], halves[kMine]);
+      core.pack_weights(scores[kMine], weights_of(kMine));
     }
   }
 
@@ -122,8 +116,8 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void walk_unmasked(int block) {
     k.wait_full(smem.k_ring);
     v.wait_full(smem.v_ring);
-    core.begin_both(scores[0], this->query_rows(), keys_of(0), halves[0], values_of(0));
-    wait<1>();
+    core.begin_both(scores[0], this->query_rows(), keys_of(0), weights_of(0), values_of(0));
+    wait<0, 1>();
     for (; block > 0; --block) {
       half_step<0, true>();
       this->release_values();
@@ -143,15 +137,14 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 
   // A tile's out and state, not yet normalised.
   __device__ void walk(int first_row, int blocks) {
-    const int unmasked = key_limit<Config>(p, first_row + this->rows() * 64) / Config::kTileN;
-    const int seen = max(1, keys_seen<Config>(p, first_row + this->rows() * 64 + 64));
+    const int masked = this->first_masked(first_row), seen = this->seen_by_rows(first_row);
     int block = (seen - 1) / Config::kTileN;
     core.clear();
     this->q.wait_full(smem.q_ring);
     this->pass_keys(blocks - 1 - block);
     this->pass_values(blocks - 1 - block);
     first_block(first_row, block--, seen);
-    for (; block >= unmasked; --block) {
+    for (; block >= masked; --block) {
       begin_block<true, 2>();
       softmax_block(first_row, block);
     }
@@ -159,8 +152,8 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     if (halved) walk_unmasked(block);
     this->end_queries();
     v.wait_full(smem.v_ring);
-    if (!halved) core.begin_values(halves[0], values_of(0));
-    core.begin_values(halves[1], values_of(1));
+    if (!halved) core.begin_values(weights_of(0), values_of(0));
+    core.begin_values(weights_of(1), values_of(1));
     core.template wait_values<0>();
     this->release_values();
   }

@@ -20,6 +20,16 @@ gqa_options host_options() {
   return options;
 }
 
+// Every message of the log becomes a line.
+gqa_options logging_to(std::vector<std::string>* lines) {
+  gqa_options options = host_options();
+  options.log_user = lines;
+  options.log = [](void* user, gqa_log_level, const char* message) {
+    static_cast<std::vector<std::string>*>(user)->push_back(message);
+  };
+  return options;
+}
+
 struct HostTensor {
   explicit HostTensor(std::initializer_list<std::int64_t> sizes) : shape(sizes) {
     std::int64_t count = 1;
@@ -89,12 +99,7 @@ TEST(CApi, TheLastErrorIsThisThreadsAndASuccessClearsIt) {
 
 TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
   std::vector<std::string> lines;
-  gqa_options options = host_options();
-  options.log_user = &lines;
-  options.log = [](void* user, gqa_log_level, const char* message) {
-    static_cast<std::vector<std::string>*>(user)->push_back(message);
-  };
-  const Handle host(options);
+  const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
   const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0};
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
@@ -111,12 +116,7 @@ TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
 
 TEST(CApi, WarmsCallsWithLogSumExpApart) {
   std::vector<std::string> lines;
-  gqa_options options = host_options();
-  options.log_user = &lines;
-  options.log = [](void* user, gqa_log_level, const char* message) {
-    static_cast<std::vector<std::string>*>(user)->push_back(message);
-  };
-  const Handle host(options);
+  const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
   const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 1};
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();

@@ -291,10 +291,10 @@ TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
 }
 
 TEST_F(WarpgroupGpu, RowsThatSeeNoKey) {
-  for (const std::string features : {"d=64,causal,", "d=64,causal,lse=0,"}) {
-    const std::vector<Loaded> kernels = kernels_for(features.substr(0, features.size() - 1));
+  for (const std::string features : {"d=64,causal", "d=64,causal,lse=0"}) {
+    const std::vector<Loaded> kernels = kernels_for(features);
     for (const char* lengths : {"sq=300,sk=1", "sq=300,sk=100", "sq=500,sk=17", "sq=130,sk=129"}) {
-      AttentionCase attention(problem_of("b=2,hq=4,hk=2," + features + lengths));
+      AttentionCase attention(problem_of("b=2,hq=4,hk=2," + features + "," + lengths));
       EXPECT_TRUE(right(kernels, &attention));
       EXPECT_EQ(attention.out_at(0, 0, 0, 0), 0);
       if (attention.call.problem.lse) {

@@ -77,33 +77,30 @@ TEST(Problem, TextRoundTrips) {
   }
 }
 
-TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) {
-  const Problem plain = read("hq=4,sq=7,d=64"), transposed = read("hq=4,sq=7,d=64,ktrans");
-  EXPECT_FALSE(plain.keys_transposed);
-  EXPECT_TRUE(transposed.keys_transposed);
-  EXPECT_NE(plain, transposed);
-  EXPECT_NE(hash(plain), hash(transposed));
-  EXPECT_TRUE(signature(transposed).keys_transposed);
-  EXPECT_EQ(to_text(transposed), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,ktrans");
-  EXPECT_EQ(read("hq=4,sq=7,d=64,ktrans=1"), transposed);
-  EXPECT_EQ(read("hq=4,sq=7,d=64,ktrans=0"), plain);
-}
-
-TEST(Problem, LogSumExpIsAProblemOfItsOwn) {
-  const Problem plain = read("hq=4,sq=7,d=64"), with = read("hq=4,sq=7,d=64,lse");
-  EXPECT_FALSE(plain.lse);
-  EXPECT_TRUE(with.lse);
+// A flag, false unless the text has its key.
+void expect_a_problem_of_its_own(const std::string& key, bool Problem::*flag) {
+  const std::string text = "hq=4,sq=7,d=64";
+  const Problem plain = read(text), with = read(text + "," + key);
+  EXPECT_FALSE(plain.*flag);
+  EXPECT_TRUE(with.*flag);
   EXPECT_NE(plain, with);
   EXPECT_NE(hash(plain), hash(with));
-  EXPECT_TRUE(signature(with).lse);
-  EXPECT_FALSE(signature(plain).lse);
-  // Last, so that what was written before there was such a key reads as before: without.
+  EXPECT_TRUE(signature(with).*flag);
+  EXPECT_FALSE(signature(plain).*flag);
   EXPECT_EQ(to_text(plain), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16");
+  EXPECT_EQ(to_text(with), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16," + key);
+  EXPECT_EQ(read(text + "," + key + "=1"), with);
+  EXPECT_EQ(read(text + "," + key + "=0"), plain);
+  EXPECT_EQ(error_of(text + "," + key + "=2"), key + "='2': expected '" + key + "', " + key + "=0 or " + key + "=1");
+}
+
+TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) { expect_a_problem_of_its_own("ktrans", &Problem::keys_transposed); }
+
+TEST(Problem, LogSumExpIsAProblemOfItsOwn) {
+  expect_a_problem_of_its_own("lse", &Problem::lse);
+  // Last, so that what was written before there was such a key reads as before: without.
   EXPECT_EQ(to_text(read("lse,hq=4,sq=7,d=64,causal,notma,ktrans")),
             "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,causal,notma,ktrans,lse");
-  EXPECT_EQ(read("hq=4,sq=7,d=64,lse=1"), with);
-  EXPECT_EQ(read("hq=4,sq=7,d=64,lse=0"), plain);
-  EXPECT_EQ(error_of("hq=4,sq=7,d=64,lse=2"), "lse='2': expected 'lse', lse=0 or lse=1");
 }
 
 TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {

@@ -137,7 +137,7 @@ const Mutant kMutants[] = {
      "this->release_values();\n      half_step<0, true>();", "has not landed", kSums, kWithoutLse},
     {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh", "half_step<1, true>();\n      this->release_keys();",
      "this->release_keys();\n      half_step<1, true>();", "", kSums, kWithoutLse},
-    {"NoWaitForHalves", "warpgroup_halves.cuh", "fine);\n    wgmma_wait<0>();", "fine);", "", kSums, kWithoutLse},
+    {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
 };
 
 INSTANTIATE_TEST_SUITE_P(Planted, WarpgroupMutants, ::testing::ValuesIn(kMutants),
