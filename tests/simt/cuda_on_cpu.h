@@ -14,7 +14,7 @@
 #define __host__
 #define __global__
 #define __constant__ static
-#define __shared__ static  // one block runs at a time
+#define __shared__ static  // one block runs at a time; kernels of clusters have none
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)

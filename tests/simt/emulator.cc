@@ -13,9 +13,7 @@
 namespace gqa::simt {
 namespace {
 
-// Where shared memory begins in its window: zero is no address of anything, and swizzles look at low bits.
-constexpr unsigned kSharedWindow = 1024;
-constexpr std::size_t kSharedAlignment = 1024;
+constexpr unsigned kMostCtas = 16;  // of a cluster: the bits of a multicast's mask
 
 Emulator* running = nullptr;
 
@@ -44,24 +42,39 @@ Emulator::Emulator(const Binding& binding, const Launch& launch, const Schedule&
     : binding_(binding),
       launch_(launch),
       schedule_(schedule),
-      shared_("shared memory", launch.dynamic_shared, kSharedAlignment),
-      random_(schedule.seed),
-      races_(launch.dynamic_shared) {
-  const unsigned count = volume(launch.block);
-  for (unsigned i = 0; i < count; ++i) threads_.push_back(std::make_unique<Thread>());
-  warps_.resize((count + 31) / 32);
+      block_threads_(volume(launch.block)),
+      random_(schedule.seed) {
   *binding_.machine = this;
-  *binding_.shared_begin = shared_.as<char>();
-  *binding_.shared_bytes = shared_.bytes();
   running = this;
+  if (!refusal().empty()) return;  // run() says it
+  for (unsigned rank = 0; rank < launch.cluster; ++rank)
+    ctas_.push_back(std::make_unique<Cta>(rank, launch.cluster, launch.dynamic_shared));
+  for (unsigned i = 0; i < launch.cluster * block_threads_; ++i) threads_.push_back(std::make_unique<Thread>());
+  warps_.resize((threads_.size() + 31) / 32);
+  *binding_.shared_bytes = launch.dynamic_shared;
 }
 
 Emulator::~Emulator() { running = nullptr; }
 
+// What a GPU would not launch, or this emulator not follow: warpgroups of two CTAs in one.
+std::string Emulator::refusal() const {
+  const unsigned cluster = launch_.cluster;
+  const std::string clusters = "a launch in clusters of " + std::to_string(cluster) + " CTAs";
+  if (cluster < 1 || cluster > kMostCtas) return clusters + ": 1 to " + std::to_string(kMostCtas) + " expected";
+  if (launch_.grid.x % cluster != 0)
+    return clusters + " of a grid of " + std::to_string(launch_.grid.x) + " along x, which is no multiple of that";
+  if (cluster > 1 && block_threads_ % 128 != 0)
+    return clusters + " of " + std::to_string(block_threads_) + " threads, which are no whole warpgroups";
+  if (launch_.dynamic_shared > kCtaWindow - kSharedBegin)
+    return "a launch with " + std::to_string(launch_.dynamic_shared) + " bytes of shared memory";
+  return {};
+}
+
 Status Emulator::run() {
+  if (const std::string why = refusal(); !why.empty()) return {Code::kDeviceFailed, why};
   const FaultScope faults;
-  for (const unsigned block : order_of(volume(launch_.grid))) {
-    run_block(index_in(block, launch_.grid));
+  for (const unsigned cluster : order_of(volume(launch_.grid) / launch_.cluster)) {
+    run_cluster(cluster * launch_.cluster);
     if (failed_) return {Code::kDeviceFailed, error_ + " [" + to_text(schedule_) + "]"};
   }
   return {};
@@ -75,17 +88,23 @@ std::vector<unsigned> Emulator::order_of(unsigned count) {
   return order;
 }
 
-void Emulator::begin_block(Index3 block) {
-  shared_.poison();
-  races_.begin_block();
+void Emulator::begin_cluster(unsigned first_block) {
+  for (const auto& cta : ctas_) cta->begin();
   ended_ = 0;
-  barrier_ = {};
-  hopper_.begin_block(threads_.size());
+  hopper_.begin_cluster(ctas_.size(), block_threads_);
   for (Warp& warp : warps_) warp = {};
   for (unsigned i = 0; i < threads_.size(); ++i) {
     Thread& t = *threads_[i];
-    t.self = {index_in(i, launch_.block), block, launch_.block, launch_.grid};
+    const unsigned rank = i / block_threads_, in_block = i % block_threads_;
+    t.cta = ctas_[rank].get();
+    t.self = {index_in(in_block, launch_.block),
+              index_in(first_block + rank, launch_.grid),
+              launch_.block,
+              launch_.grid,
+              rank,
+              launch_.cluster};
     t.number = static_cast<int>(i);
+    t.in_block = static_cast<int>(in_block);
     t.done = false;
     t.waits_for = {};
     t.open.clear();
@@ -102,23 +121,34 @@ void Emulator::begin_block(Index3 block) {
 }
 
 // A warp runs as far as it can before the next begins, so that warps drift as far apart as their barriers allow; in
-// random order, some rounds each.
-void Emulator::run_block(Index3 block) {
-  begin_block(block);
+// random order, some rounds each. Of several CTAs the first goes on whenever it can: others move one warp at a time.
+bool Emulator::run_warps() {
+  const auto count = static_cast<unsigned>(warps_.size()), warps = count / static_cast<unsigned>(ctas_.size());
+  unsigned done = 0;
+  bool moved = false;
+  for (const unsigned warp : order_of(count)) {
+    const unsigned rounds = schedule_.order == Order::kRandom ? 1 + random_() % 64 : ~0U;
+    moved = run_warp(warp, rounds) || moved;
+    if (failed_) return false;
+    if (++done >= warps && moved && schedule_.order != Order::kRandom) return true;
+  }
+  return moved;
+}
+
+void Emulator::run_cluster(unsigned first_block) {
+  begin_cluster(first_block);
   while (ended_ < static_cast<int>(threads_.size()) && !failed_) {
-    bool moved = false;
-    for (const unsigned warp : order_of(static_cast<unsigned>(warps_.size()))) {
-      const unsigned rounds = schedule_.order == Order::kRandom ? 1 + random_() % 64 : ~0U;
-      moved = run_warp(warp, rounds) || moved;
-      if (failed_) return;
-    }
+    const bool moved = run_warps();
+    if (failed_) return;
     if (!moved && !hopper_.go_on(*this)) check_deadlock();
   }
-  std::string damage = shared_.damage();
+  std::string damage;
+  for (const auto& cta : ctas_)
+    if (damage.empty()) damage = cta->shared.damage();
   if (damage.empty()) damage = hopper_.unfinished();
   if (!damage.empty() && !failed_) {
     failed_ = true;
-    error_ = "block " + to_text(block) + ": " + damage;
+    error_ = "block " + to_text(index_in(first_block, launch_.grid)) + ": " + damage;
   }
 }
 
@@ -139,6 +169,7 @@ bool Emulator::run_warp(std::size_t warp, unsigned rounds) {
 bool Emulator::go_on(std::size_t thread) {
   current_ = threads_[thread].get();
   *binding_.self = &current_->self;
+  *binding_.shared_begin = current_->cta->shared.as<char>();
   current_->fiber.resume();
   if (!failed_ && FaultScope::last().signal != 0) explain_fault();
   return !failed_;
@@ -153,6 +184,9 @@ void Emulator::end_thread() {
   warp.ended |= bit;
   for (std::size_t i = 0; i < warp.meetings.size(); ++i)
     if (!warp.meetings[i].aligned && warp.meetings[i].arrived == (warp.meetings[i].mask & ~warp.ended)) finish(warp, i);
+  hopper_.end_thread(*this);
+  if (++current_->cta->ended < block_threads_) return;
+  if (const std::string what = hopper_.landing_in(current_->cta->rank); !what.empty()) fail(what);
 }
 
 void Emulator::wait(std::string_view what, Place place) {
@@ -201,23 +235,26 @@ void Emulator::finish(Warp& warp, std::size_t meeting) {
 }
 
 int Emulator::sync_block(const char* function, bool vote, Place place) {
-  if (barrier_.arrived == 0) barrier_ = {function, place, 0, 0, barrier_.last_votes};
-  if (!same(barrier_.place, place)) {
+  const Cta& cta = *current_->cta;
+  BlockBarrier& barrier = current_->cta->barrier;
+  if (barrier.arrived == 0) barrier = {function, place, 0, 0, barrier.last_votes, barrier.passed};
+  if (!same(barrier.place, place)) {
     current_->place = place;
-    fail("divergent barrier: " + std::string(function) + " here, while others wait in " + std::string(barrier_.name) +
-         " at " + to_text(barrier_.place));
+    fail("divergent barrier: " + std::string(function) + " here, while others wait in " + std::string(barrier.name) +
+         " at " + to_text(barrier.place));
   }
-  barrier_.votes += vote;
-  if (++barrier_.arrived < static_cast<int>(threads_.size())) {
+  barrier.votes += vote;
+  if (++barrier.arrived < block_threads_) {
     wait(function, place);
   } else {
     current_->place = place;
-    barrier_.arrived = 0;
-    barrier_.last_votes = barrier_.votes;
-    ++block_barriers_;
-    for (Warp& warp : warps_) warp.runnable = warp.there;
+    barrier.arrived = 0;
+    barrier.last_votes = barrier.votes;
+    ++barrier.passed;
+    const std::size_t warps = warps_.size() / ctas_.size();
+    for (std::size_t w = cta.rank * warps; w < (cta.rank + 1) * warps; ++w) warps_[w].runnable = warps_[w].there;
   }
-  return barrier_.last_votes;
+  return barrier.last_votes;
 }
 
 namespace {
@@ -252,41 +289,47 @@ void Emulator::execute(const Instruction* instruction, const Operand* operands, 
 
 void Emulator::check_race(Access access, const char* at, std::size_t bytes) {
   if (hopper_.orders) return;  // in ways that the detector does not know
-  const auto offset = static_cast<std::size_t>(at - shared_.as<char>());
-  const Moment now{current_->number, block_barriers_, warps_[static_cast<std::size_t>(current_->number / 32)].barriers,
-                   current_->place};
-  std::string race;
-  if (access == Access::kRead || access == Access::kReadOfWarp)
-    race = races_.read(offset, bytes, now, access == Access::kReadOfWarp);
-  if (access == Access::kWrite) race = races_.write(offset, bytes, now);
-  if (access == Access::kIssueCopy) race = races_.issue_copy(offset, bytes, now);
-  if (access == Access::kLandCopy) races_.land_copy(offset, bytes, now);
-  if (!race.empty()) fail(race);
+  Cta& cta = *current_->cta;
+  const auto offset = static_cast<std::size_t>(at - cta.shared.as<char>());
+  const Moment now{current_->in_block, cta.barrier.passed,
+                   warps_[static_cast<std::size_t>(current_->number / 32)].barriers, current_->place};
+  if (const std::string race = cta.races.check(access, offset, bytes, now); !race.empty()) fail(race);
 }
 
 void Emulator::access(unsigned long offset, unsigned long bytes, bool write) {
-  check_race(write ? Access::kWrite : Access::kRead, shared_.as<char>() + offset, bytes);
-  const std::uint64_t at = kSharedWindow + offset;
+  const Cta& cta = *current_->cta;
+  check_race(write ? Access::kWrite : Access::kRead, cta.shared.as<char>() + offset, bytes);
+  const std::uint64_t at = cta.address_of(offset);
   if (write) hopper_.plain_store(*this, {at, at + bytes});
 }
 
 unsigned Emulator::shared_address(const void* pointer) {
-  const std::ptrdiff_t offset = static_cast<const char*>(pointer) - shared_.as<char>();
-  if (offset < 0 || offset > static_cast<std::ptrdiff_t>(shared_.bytes()))
+  const Buffer& shared = current_->cta->shared;
+  const std::ptrdiff_t offset = static_cast<const char*>(pointer) - shared.as<char>();
+  if (offset < 0 || offset > static_cast<std::ptrdiff_t>(shared.bytes()))
     fail("the shared address of what does not lie in dynamic shared memory");
-  return kSharedWindow + static_cast<unsigned>(offset);
+  return static_cast<unsigned>(current_->cta->address_of(static_cast<std::size_t>(offset)));
 }
 
 char* Emulator::shared(std::uint64_t address, std::size_t bytes, const char* what) {
-  const std::uint64_t offset = address - kSharedWindow;
-  if (address < kSharedWindow || offset + bytes > shared_.bytes())
-    fail(std::string(what) + " of bytes " + std::to_string(static_cast<std::int64_t>(offset)) + " to " +
-         std::to_string(static_cast<std::int64_t>(offset + bytes)) + " of shared memory, which has " +
-         std::to_string(shared_.bytes()));
-  if (offset % bytes != 0)
-    fail(std::string(what) + " at byte " + std::to_string(offset) + " of shared memory, which is not aligned to " +
-         std::to_string(bytes));
-  return shared_.as<char>() + offset;
+  const Cta& cta = *current_->cta;
+  if (rank_of(address) != cta.rank && rank_of(address) < ctas_.size())
+    fail(std::string(what) + " of shared memory of CTA " + std::to_string(rank_of(address)) + " by a thread of CTA " +
+         std::to_string(cta.rank) + ", which reaches its own alone");
+  if (const std::string why = cta.refusal(address, bytes, what); !why.empty()) fail(why);
+  return cta.at(address);
+}
+
+char* Emulator::cluster_shared(std::uint64_t address, std::size_t bytes, const char* what) {
+  const std::uint64_t rank = rank_of(address);
+  if (rank >= ctas_.size())
+    fail(std::string(what) + " of CTA " + std::to_string(rank) + " in a cluster of " + std::to_string(ctas_.size()));
+  const Cta& cta = *ctas_[rank];
+  if (cta.ended == block_threads_)
+    fail(std::string(what) + ": CTA " + std::to_string(rank) +
+         " of the cluster has ended, and its shared memory with it");
+  if (const std::string why = cta.refusal(address, bytes, what); !why.empty()) fail(why);
+  return cta.at(address);
 }
 
 // ---- what goes wrong
@@ -309,13 +352,18 @@ void Emulator::trap(const char* what, Place place) {
 
 void Emulator::check_deadlock() {
   failed_ = true;
-  std::map<std::string, std::vector<int>> waiting;
-  for (const auto& t : threads_)
-    waiting[t->done ? "ended" : "wait in " + std::string(t->waits_for) + " at " + to_text(t->place)].push_back(
-        t->number);
-  error_ = "deadlock in block " + to_text(threads_[0]->self.block) + ":";
-  for (const auto& [what, who] : waiting)
-    error_ += " " + std::to_string(who.size()) + " threads (the first: " + std::to_string(who[0]) + ") " + what + ";";
+  error_ = std::string("deadlock in ") + (ctas_.size() > 1 ? "the cluster of " : "") + "block " +
+           to_text(threads_[0]->self.block) + ":";
+  for (const auto& cta : ctas_) {
+    std::map<std::string, std::vector<int>> waiting;
+    for (const auto& t : threads_)
+      if (t->cta == cta.get())
+        waiting[t->done ? "ended" : "wait in " + std::string(t->waits_for) + " at " + to_text(t->place)].push_back(
+            t->in_block);
+    if (ctas_.size() > 1) error_ += " CTA " + std::to_string(cta->rank) + ":";
+    for (const auto& [what, who] : waiting)
+      error_ += " " + std::to_string(who.size()) + " threads (the first: " + std::to_string(who[0]) + ") " + what + ";";
+  }
 }
 
 void Emulator::explain_fault() {

@@ -1,6 +1,7 @@
 // emulator.h: one launch of a kernel on the CPU.
-// Owns: the blocks, one after the other; a block's threads as fibers, their order, the places where they meet (warp
-// functions, barriers), and what goes wrong there: divergence, deadlock, faults.
+// Owns: the clusters of blocks (one block each, unless the launch says otherwise), one cluster after the other; the
+// threads of a cluster's blocks as fibers that run together, their order, the places where they meet (warp functions,
+// barriers), and what goes wrong there: divergence, deadlock, faults.
 // Never: compiles (kernel.h) or knows what an instruction does (ptx.h).
 // Threads: one thread of the system; one launch at a time.
 #pragma once
@@ -14,11 +15,10 @@
 #include <vector>
 
 #include "search/status.h"
-#include "tests/simt/buffer.h"
+#include "tests/simt/cta.h"
 #include "tests/simt/fiber.h"
 #include "tests/simt/hopper.h"
 #include "tests/simt/machine.h"
-#include "tests/simt/race.h"
 
 namespace gqa::simt {
 
@@ -37,6 +37,7 @@ struct Launch {
   Index3 grid, block;
   std::size_t dynamic_shared = 0;
   void** arguments = nullptr;
+  unsigned cluster = 1;  // CTAs of a cluster, side by side along x
 };
 
 // A copy that was issued and has not happened.
@@ -49,7 +50,8 @@ struct Copy {
 struct Thread {
   Fiber fiber;
   Self self{};
-  int number = 0;
+  Cta* cta = nullptr;
+  int number = 0, in_block = 0;  // of its cluster's threads, of its block's
   bool done = false;
   Place place{"the kernel's begin", 0};   // where it met others last
   std::string_view waits_for;             // empty: it can go on
@@ -81,7 +83,7 @@ class Emulator final : public Machine {
   void gather(const char* function, unsigned mask, unsigned long long value, unsigned long long (&values)[32],
               Place place) override;
   void access(unsigned long offset, unsigned long bytes, bool write) override;
-  char* dynamic_shared() override { return shared_.as<char>(); }
+  char* dynamic_shared() override { return current_->cta->shared.as<char>(); }
   unsigned shared_address(const void* pointer) override;
   unsigned long long clock() override { return ++ticks_; }
   void trap(const char* what, Place place) override;
@@ -97,10 +99,14 @@ class Emulator final : public Machine {
   std::size_t choose(std::size_t count);
   // The current thread waits until all lanes of the mask came; the last runs `complete`.
   void meet(Meeting meeting, const void* payload);
-  // Shared memory at an address of its window, checked.
+  // Shared memory of the current thread's CTA at an address of its window, checked.
   char* shared(std::uint64_t address, std::size_t bytes, const char* what);
-  // What an instruction of the current thread does to shared memory, against what others did.
-  enum class Access { kRead, kReadOfWarp, kWrite, kIssueCopy, kLandCopy };
+  // Shared memory of any CTA of the cluster, checked: one that has ended has none.
+  char* cluster_shared(std::uint64_t address, std::size_t bytes, const char* what);
+  unsigned cluster_size() const { return launch_.cluster; }
+  unsigned cluster_rank() const { return current_->cta->rank; }
+  // What an instruction of the current thread does to its CTA's shared memory, against what others did.
+  using Access = simt::Access;
   void check_race(Access access, const char* at, std::size_t bytes);
   // Ends the launch. Never returns to the thread.
   [[noreturn]] void fail(const std::string& message);
@@ -111,14 +117,11 @@ class Emulator final : public Machine {
     std::uint64_t barriers = 1;  // passed, and one
     std::vector<Meeting> meetings;
   };
-  struct Barrier {
-    std::string_view name;
-    Place place{};
-    int arrived = 0, votes = 0, last_votes = 0;
-  };
 
-  void run_block(Index3 block);
-  void begin_block(Index3 block);
+  std::string refusal() const;
+  void run_cluster(unsigned first_block);
+  void begin_cluster(unsigned first_block);
+  bool run_warps();
   bool run_warp(std::size_t warp, unsigned rounds);
   bool go_on(std::size_t thread);
   void end_thread();
@@ -132,15 +135,13 @@ class Emulator final : public Machine {
   Binding binding_;
   Launch launch_;
   Schedule schedule_;
-  Buffer shared_;
-  std::vector<std::unique_ptr<Thread>> threads_;
-  std::vector<Warp> warps_;
-  Barrier barrier_;
+  unsigned block_threads_;
+  std::vector<std::unique_ptr<Cta>> ctas_;        // of the cluster, by rank
+  std::vector<std::unique_ptr<Thread>> threads_;  // of its CTAs, one CTA after the other
+  std::vector<Warp> warps_;                       // of these threads
   Hopper hopper_;
   Thread* current_ = nullptr;
   std::mt19937 random_;
-  RaceDetector races_;
-  std::uint64_t block_barriers_ = 0;  // passed
   unsigned long long ticks_ = 0;
   int ended_ = 0;
   bool failed_ = false;

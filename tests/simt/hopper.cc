@@ -22,34 +22,58 @@ void each_pending(const Groups& groups, const Open& open, Use use) {
 
 }  // namespace
 
-void Hopper::begin_block(std::size_t threads) {
+void Hopper::begin_cluster(std::size_t ctas, std::size_t threads_of_block) {
+  const std::size_t threads = ctas * threads_of_block;
   *this = {};
+  block_threads = threads_of_block;
+  named.resize(ctas);
+  cluster.missing = cluster.living = threads;
+  cluster.threads.resize(threads);
   stores.resize(threads);
   products.resize((threads + 31) / 32);
   plain.resize(threads);
   issued.resize((threads + 127) / 128);
 }
 
+void Hopper::end_thread(Emulator& emulator) {
+  const auto thread = static_cast<std::size_t>(emulator.thread().number);
+  --cluster.living;
+  if (cluster.threads[thread].arrivals == cluster.phase) arrive_at_cluster(emulator);
+}
+
+std::string Hopper::block_of(std::size_t rank) const {
+  return named.size() == 1 ? "the block" : "CTA " + std::to_string(rank) + " of the cluster";
+}
+
+std::string Hopper::landing_in(std::uint64_t rank) const {
+  for (const BoxCopy& load : loads)
+    if (rank_of(load.address) == rank)
+      return block_of(rank) + " ended before its load of " + at(load.place) + " had landed";
+  return {};
+}
+
 std::string Hopper::unfinished() const {
-  if (!loads.empty()) return "the block ended before its load of " + at(loads.front().place) + " had landed";
   std::string text;
-  for (const BoxStores& thread : stores)
-    each_pending(thread.groups, thread.open, [&](const BoxCopy& store) {
-      text = "the block ended before its store of " + at(store.place) + " had read shared memory";
+  for (std::size_t thread = 0; thread < stores.size(); ++thread)
+    each_pending(stores[thread].groups, stores[thread].open, [&](const BoxCopy& store) {
+      text = block_of(thread / block_threads) + " ended before its store of " + at(store.place) +
+             " had read shared memory";
     });
-  for (const WarpProducts& warp : products)
-    each_pending(warp.groups, warp.open, [&](const Product& product) {
-      text = "the block ended without waiting for its product of " + at(product.place);
+  for (std::size_t warp = 0; warp < products.size(); ++warp)
+    each_pending(products[warp].groups, products[warp].open, [&](const Product& product) {
+      text = block_of(warp * 32 / block_threads) + " ended without waiting for its product of " + at(product.place);
     });
-  for (std::size_t i = 0; i < named.size(); ++i)
-    if (named[i].arrived != 0)
-      text = "the block ended with " + std::to_string(named[i].arrived) + " of " + std::to_string(named[i].expected) +
-             " threads at barrier " + std::to_string(i);
+  for (std::size_t rank = 0; rank < named.size(); ++rank)
+    for (std::size_t i = 0; i < named[rank].size(); ++i)
+      if (const NamedBarrier& barrier = named[rank][i]; barrier.arrived != 0)
+        text = block_of(rank) + " ended with " + std::to_string(barrier.arrived) + " of " +
+               std::to_string(barrier.expected) + " threads at barrier " + std::to_string(i);
   for (std::size_t group = 0; group < issued.size(); ++group)
     for (std::size_t warp = group * 4; warp < std::min(group * 4 + 4, products.size()); ++warp)
       if (products[warp].issued != issued[group].size())
-        text = "warp " + std::to_string(warp) + " took part in " + std::to_string(products[warp].issued) + " of the " +
-               std::to_string(issued[group].size()) + " products of its warpgroup";
+        text = "warp " + std::to_string(warp % ((block_threads + 31) / 32)) + " of " +
+               block_of(warp * 32 / block_threads) + " took part in " + std::to_string(products[warp].issued) +
+               " of the " + std::to_string(issued[group].size()) + " products of its warpgroup";
   return text;
 }
 
@@ -74,7 +98,8 @@ std::string Hopper::unfenced(const Range& range) const {
   for (std::size_t thread = 0; thread < plain.size(); ++thread)
     for (const Range& stored : plain[thread])
       if (stored.meets(range))
-        return "thread " + std::to_string(thread) + " stored there without a fence.proxy.async since";
+        return "thread " + std::to_string(thread % block_threads) + " of " + block_of(thread / block_threads) +
+               " stored there without a fence.proxy.async since";
   return {};
 }
 

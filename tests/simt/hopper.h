@@ -1,9 +1,9 @@
-// hopper.h: what a block of threads has on Hopper besides its threads: barriers that count bytes, a copy engine, and
-// tensor cores that run behind the warps.
-// Owns: that state for one block; which shared memory is being read or written behind the threads' backs, so that a
-// second use of it is seen as the race it is; what happens where no thread can go on.
-// Never: knows the instructions (ptx_barrier.cc, ptx_bulk.cc, ptx_wgmma.cc).
-// Threads: those of one launch.
+// hopper.h: what a cluster of blocks has on Hopper besides its threads: barriers that count bytes, a barrier of the
+// cluster, a copy engine, and tensor cores that run behind the warps.
+// Owns: that state for one cluster, by thread, by CTA or by shared address, which tells CTAs apart; which shared memory
+// is being read or written behind the threads' backs, so that a second use of it is seen as the race it is; what
+// happens where no thread can go on. Never: knows the instructions (ptx_barrier.cc, ptx_bulk.cc, ptx_cluster.cc,
+// ptx_wgmma.cc). Threads: those of one launch.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,11 @@ struct Instruction;
 // mbarrier: its phase ends when all arrivals and all bytes are in.
 struct ByteBarrier {
   int expected = 0, pending = 0;  // arrivals
-  std::int64_t bytes = 0;         // still to come in this phase
+  std::int64_t bytes = 0;         // still to come in this phase; below zero: that came before they were announced
   unsigned phase = 0;
   int initialised_by = 0;
-  bool shown = false;  // to the copy engine, by fence.mbarrier_init
+  unsigned initialised_after = 0;  // arrivals of that thread at the cluster's barrier
+  bool shown = false;              // to the copy engine, by fence.mbarrier_init
   std::vector<int> waiters;
 };
 
@@ -43,6 +44,18 @@ struct NamedBarrier {
   int expected = 0, arrived = 0;
   bool all = true;
   std::vector<Waiter> waiters;
+};
+
+// barrier.cluster: among all threads of a cluster that have not ended. A thread that has arrived once more than it has
+// waited is under way.
+struct ClusterBarrier {
+  struct Passage {
+    unsigned arrivals = 0, waits = 0;
+  };
+  unsigned phase = 0;
+  std::size_t missing = 0, living = 0;  // threads: that the phase waits for, that have not ended
+  std::vector<Passage> threads;
+  std::vector<int> waiters;
 };
 
 // Bytes of shared memory, as addresses of its window.
@@ -76,7 +89,7 @@ struct Accumulators {
 };
 
 struct ProductOperand {
-  std::uint64_t descriptor = 0;
+  std::uint64_t descriptor = 0, window = 0;  // of the CTA's shared addresses, which a descriptor leaves out
   bool transposed = false;
   std::vector<Range> ranges;  // one a panel
 
@@ -113,7 +126,8 @@ struct IssuedProduct {
 
 struct Hopper {
   std::map<std::uint64_t, ByteBarrier> barriers;
-  std::array<NamedBarrier, 16> named;
+  std::vector<std::array<NamedBarrier, 16>> named;  // by CTA
+  ClusterBarrier cluster;
   std::list<BoxCopy> loads;
   std::vector<BoxStores> stores;                  // by thread
   std::vector<WarpProducts> products;             // by warp
@@ -121,10 +135,14 @@ struct Hopper {
   std::vector<std::vector<Range>> plain;          // by thread: ordinary stores that it has not fenced
   bool orders = false;                            // threads by mbarriers or numbered barriers
   std::vector<int> idlers;                        // threads in wait_until_idle()
-                                                  // threads in wait_until_idle()
+  std::size_t block_threads = 0;
 
-  void begin_block(std::size_t threads);
-  // Empty, or what a block left unfinished as it ended.
+  void begin_cluster(std::size_t ctas, std::size_t threads_of_block);
+  // The current thread has ended: the cluster's barrier does not wait for it.
+  void end_thread(Emulator& emulator);
+  // Empty, or which load has not landed in a CTA that has ended.
+  std::string landing_in(std::uint64_t rank) const;
+  // Empty, or what a cluster left unfinished as it ended.
   std::string unfinished() const;
 
   // Of bytes that a thread, the copy engine or the tensor cores are about to use: empty, or who still uses them.
@@ -137,10 +155,20 @@ struct Hopper {
   void wait_until_idle(Emulator& emulator, const char* what);
   // No thread can go on: lets one thing happen. False: nothing is under way that a thread waits for.
   bool go_on(Emulator& emulator);
+
+ private:
+  // "the block", or which CTA of several.
+  std::string block_of(std::size_t rank) const;
 };
 
 // Shared by the instructions.
 ByteBarrier& byte_barrier(Emulator& emulator, std::uint64_t address);
+// In any CTA of the cluster that has not ended; that another CTA's was initialised is known through the cluster's
+// barrier alone.
+ByteBarrier& cluster_byte_barrier(Emulator& emulator, std::uint64_t address, const char* what);
+void arrive_with(Emulator& emulator, ByteBarrier& barrier, std::int64_t bytes);
+// A phase of the cluster's barrier misses one thread less.
+void arrive_at_cluster(Emulator& emulator);
 void complete_bytes(Emulator& emulator, std::uint64_t address, std::int64_t bytes);
 // Performs what go_on() chose among the loads of a barrier.
 void land_chosen(Emulator& emulator, std::uint64_t barrier);

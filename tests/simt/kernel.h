@@ -19,8 +19,13 @@
 // An error of launch() is one of: a race in shared memory (race.h), a fault (memory outside every Buffer, misaligned
 // vectors, an index outside an array), a guard overwritten, a divergent barrier or warp function, a deadlock, an
 // instruction that the emulator does not know (give it a line in ptx_*.cc), shared memory outside dynamic_shared.
-// Copies by cp.async happen at the wait that covers them (Copies::kLate) or at once (kEarly), and blocks and warps run
-// in several orders: a result that differs between the schedules is a race, too.
+//
+// Launch::cluster CTAs, where it is not 1, run together as a Hopper cluster: one may run far ahead of the others, their
+// multicasts land in each apart, and a CTA whose threads have all ended has no shared memory any more. An error is then
+// also: a rank or a mask outside the cluster, a use of a CTA that has ended or of a barrier there that no
+// barrier.cluster showed, a load that lands in an ended CTA. Copies by cp.async happen at the wait that covers them
+// (Copies::kLate) or at once (kEarly), and blocks and warps run in several orders: a result that differs between the
+// schedules is a race, too.
 #pragma once
 
 #include <memory>

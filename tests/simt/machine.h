@@ -14,6 +14,7 @@ struct Index3 {
 // threadIdx and so on.
 struct Self {
   Index3 thread, block, block_dim, grid_dim;
+  unsigned cluster_rank, cluster_size;  // its CTA's rank, of so many
 };
 
 // Where in the source a thread is, for messages.

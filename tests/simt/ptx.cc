@@ -39,8 +39,9 @@ std::vector<Argument> arguments_of(const std::string& text) {
 }
 
 Handler handler_of(const std::string& opcode) {
-  for (const auto* known : {&thread_instructions(), &copy_instructions(), &warp_instructions(), &block_instructions(),
-                            &barrier_instructions(), &bulk_instructions(), &wgmma_instructions()})
+  for (const auto* known :
+       {&thread_instructions(), &copy_instructions(), &warp_instructions(), &block_instructions(),
+        &barrier_instructions(), &bulk_instructions(), &cluster_instructions(), &wgmma_instructions()})
     for (const Known& each : *known)
       if (opcode == each.opcode) return each.handler;
   return nullptr;
@@ -66,10 +67,18 @@ Instruction read(const std::string& text) {
 
 std::uint64_t special(const std::string& name, const Self& self) {
   const std::map<std::string, unsigned> registers = {
-      {"tid.x", self.thread.x},       {"tid.y", self.thread.y},      {"tid.z", self.thread.z},
-      {"ctaid.x", self.block.x},      {"ctaid.y", self.block.y},     {"ctaid.z", self.block.z},
-      {"ntid.x", self.block_dim.x},   {"nctaid.x", self.grid_dim.x}, {"laneid", self.thread.x % 32},
+      {"tid.x", self.thread.x},
+      {"tid.y", self.thread.y},
+      {"tid.z", self.thread.z},
+      {"ctaid.x", self.block.x},
+      {"ctaid.y", self.block.y},
+      {"ctaid.z", self.block.z},
+      {"ntid.x", self.block_dim.x},
+      {"nctaid.x", self.grid_dim.x},
+      {"laneid", self.thread.x % 32},
       {"warpid", self.thread.x / 32},
+      {"cluster_ctarank", self.cluster_rank},
+      {"cluster_nctarank", self.cluster_size},
   };
   const auto found = registers.find(name);
   return found == registers.end() ? 0xdeadbeef : found->second;

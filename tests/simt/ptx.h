@@ -57,6 +57,7 @@ const std::vector<Known>& warp_instructions();     // ldmatrix, mma
 const std::vector<Known>& block_instructions();    // what stands in braces with others: predicates
 const std::vector<Known>& barrier_instructions();  // mbarrier, barrier, fences
 const std::vector<Known>& bulk_instructions();     // cp.async.bulk
+const std::vector<Known>& cluster_instructions();  // mapa, barrier.cluster, arrivals at other CTAs' barriers
 const std::vector<Known>& wgmma_instructions();
 
 }  // namespace gqa::simt

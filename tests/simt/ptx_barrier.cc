@@ -8,10 +8,18 @@ namespace gqa::simt {
 namespace {
 
 constexpr int kMostArrivals = (1 << 20) - 1;
+constexpr std::int64_t kMostBytes = (1 << 20) - 1;  // either way
 
 // ---- mbarrier
 
+const ClusterBarrier::Passage& passage_of(Emulator& emulator) {
+  return emulator.hopper().cluster.threads[static_cast<std::size_t>(emulator.thread().number)];
+}
+
+// Bytes may come before the arrival that announces them: the phase waits for that arrival.
 void end_phase_if_complete(Emulator& emulator, ByteBarrier& barrier) {
+  if (barrier.bytes > kMostBytes || barrier.bytes < -kMostBytes)
+    emulator.fail("an mbarrier that counts " + std::to_string(barrier.bytes) + " bytes, which it cannot");
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   ++barrier.phase;
   barrier.pending = barrier.expected;
@@ -30,6 +38,7 @@ void init(Emulator& emulator, const Call& call) {
   ByteBarrier& barrier = barriers[address];
   barrier.expected = barrier.pending = static_cast<int>(arrivals);
   barrier.initialised_by = emulator.thread().number;
+  barrier.initialised_after = passage_of(emulator).arrivals;
   emulator.hopper().orders = true;
 }
 
@@ -38,23 +47,21 @@ void show(Emulator& emulator, const Call&) {
     if (barrier.initialised_by == emulator.thread().number) barrier.shown = true;
 }
 
-void arrive_with(Emulator& emulator, std::uint64_t address, std::int64_t bytes) {
-  ByteBarrier& barrier = byte_barrier(emulator, address);
-  barrier.bytes += bytes;
-  --barrier.pending;  // never below zero: the phase would have ended, but for bytes
-  if (barrier.pending < 0) emulator.fail("mbarrier.arrive once more than the barrier's phase expects");
-  end_phase_if_complete(emulator, barrier);
+// .shared::cta
+ByteBarrier& own_byte_barrier(Emulator& emulator, const Call& call) {
+  emulator.shared(call.read(1), 8, call.instruction.opcode.c_str());
+  return byte_barrier(emulator, call.read(1));
 }
 
-void arrive(Emulator& emulator, const Call& call) { arrive_with(emulator, call.read(1), 0); }
+void arrive(Emulator& emulator, const Call& call) { arrive_with(emulator, own_byte_barrier(emulator, call), 0); }
 void arrive_expect(Emulator& emulator, const Call& call) {
-  arrive_with(emulator, call.read(1), static_cast<std::int64_t>(call.read(2)));
+  arrive_with(emulator, own_byte_barrier(emulator, call), static_cast<std::int64_t>(call.read(2)));
 }
 
 // It may give up after a while; here it never does.
 void try_wait(Emulator& emulator, const Call& call) {
   const std::uint64_t address = call.read(1);
-  ByteBarrier& barrier = byte_barrier(emulator, address);
+  ByteBarrier& barrier = own_byte_barrier(emulator, call);
   while ((barrier.phase & 1) == call.read(2)) {
     barrier.waiters.push_back(emulator.thread().number);
     emulator.sleep("mbarrier.try_wait");
@@ -68,7 +75,7 @@ void try_wait(Emulator& emulator, const Call& call) {
 // ---- numbered barriers
 
 bool meet_at(Emulator& emulator, std::uint64_t number, std::uint64_t threads, bool vote, bool stay) {
-  auto& all = emulator.hopper().named;
+  auto& all = emulator.hopper().named[emulator.cluster_rank()];
   if (number >= all.size()) emulator.fail("barrier " + std::to_string(number) + " of 16");
   if (threads == 0 || threads % 32 != 0)
     emulator.fail("a barrier of " + std::to_string(threads) + " threads: whole warps expected");
@@ -134,6 +141,22 @@ ByteBarrier& byte_barrier(Emulator& emulator, std::uint64_t address) {
   if (found == barriers.end())
     emulator.fail("no mbarrier was initialised at shared address " + std::to_string(address));
   return found->second;
+}
+
+ByteBarrier& cluster_byte_barrier(Emulator& emulator, std::uint64_t address, const char* what) {
+  emulator.cluster_shared(address, 8, what);
+  ByteBarrier& barrier = byte_barrier(emulator, address);
+  if (rank_of(address) != emulator.cluster_rank() && passage_of(emulator).waits <= barrier.initialised_after)
+    emulator.fail(std::string(what) + ": no barrier.cluster stands between this and the mbarrier.init in CTA " +
+                  std::to_string(rank_of(address)));
+  return barrier;
+}
+
+void arrive_with(Emulator& emulator, ByteBarrier& barrier, std::int64_t bytes) {
+  barrier.bytes += bytes;
+  --barrier.pending;  // never below zero: the phase would have ended, but for bytes
+  if (barrier.pending < 0) emulator.fail("mbarrier.arrive once more than the barrier's phase expects");
+  end_phase_if_complete(emulator, barrier);
 }
 
 void complete_bytes(Emulator& emulator, std::uint64_t address, std::int64_t bytes) {

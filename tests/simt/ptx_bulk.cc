@@ -20,9 +20,15 @@ TensorBox box_of(Emulator& emulator, const Call& call, unsigned rank, std::size_
 
 char* place_of(Emulator& emulator, const BoxCopy& copy) {
   if (copy.address % kBoxAlignment != 0) emulator.fail("a box at a shared address that is not aligned to 128 bytes");
-  char* const first = emulator.shared(copy.address, kBoxAlignment, "cp.async.bulk.tensor");
-  emulator.shared(copy.range().end - kBoxAlignment, kBoxAlignment, "cp.async.bulk.tensor");
+  char* const first = emulator.cluster_shared(copy.address, kBoxAlignment, "cp.async.bulk.tensor");
+  emulator.cluster_shared(copy.range().end - kBoxAlignment, kBoxAlignment, "cp.async.bulk.tensor");
   return first;
+}
+
+void check_own(Emulator& emulator, std::uint64_t address) {
+  if (rank_of(address) != emulator.cluster_rank() && rank_of(address) < emulator.cluster_size())
+    emulator.fail("cp.async.bulk.tensor, which is no multicast, with an address of CTA " +
+                  std::to_string(rank_of(address)) + " in CTA " + std::to_string(emulator.cluster_rank()));
 }
 
 void land(Emulator& emulator, const BoxCopy& load) {
@@ -30,13 +36,12 @@ void land(Emulator& emulator, const BoxCopy& load) {
   complete_bytes(emulator, load.barrier, static_cast<std::int64_t>(load.box.bytes()));
 }
 
-// [shared], [map, {coordinates}], [barrier]
-template <unsigned kRank>
-void load(Emulator& emulator, const Call& call) {
-  const BoxCopy load{box_of(emulator, call, kRank, 1), call.read(0), call.read(2 + kRank), call.place};
+// Into one CTA.
+void issue(Emulator& emulator, const BoxCopy& load) {
   place_of(emulator, load);
-  if (!byte_barrier(emulator, load.barrier).shown)
-    emulator.fail("a load on an mbarrier that no fence.mbarrier_init showed to the copy engine");
+  if (!cluster_byte_barrier(emulator, load.barrier, "cp.async.bulk.tensor").shown)
+    emulator.fail("a load on an mbarrier of CTA " + std::to_string(rank_of(load.barrier)) +
+                  " that no fence.mbarrier_init showed to the copy engine");
   if (const std::string who = emulator.hopper().conflict(load.range(), true); !who.empty())
     emulator.fail("a load into shared memory: " + who);
   if (emulator.schedule().copies == Copies::kEarly)
@@ -45,10 +50,36 @@ void load(Emulator& emulator, const Call& call) {
     emulator.hopper().loads.push_back(load);
 }
 
+// [shared], [map, {coordinates}], [barrier]: of the thread's own CTA.
+template <unsigned kRank>
+void load(Emulator& emulator, const Call& call) {
+  const BoxCopy load{box_of(emulator, call, kRank, 1), call.read(0), call.read(2 + kRank), call.place};
+  check_own(emulator, load.address);
+  check_own(emulator, load.barrier);
+  issue(emulator, load);
+}
+
+// And a mask of CTAs. Each gets a copy of its own, at the same place in its shared memory, with the barrier at the same
+// place there; they land apart.
+template <unsigned kRank>
+void multicast(Emulator& emulator, const Call& call) {
+  BoxCopy load{box_of(emulator, call, kRank, 1), call.read(0), call.read(2 + kRank), call.place};
+  const std::uint64_t mask = call.read(3 + kRank), size = emulator.cluster_size();
+  if (mask == 0 || mask >> size != 0)
+    emulator.fail("a load to the CTAs of mask " + std::to_string(mask) + " in a cluster of " + std::to_string(size));
+  for (std::uint64_t rank = 0; rank < size; ++rank) {
+    if ((mask >> rank & 1) == 0) continue;
+    load.address = in_cta(load.address, rank);
+    load.barrier = in_cta(load.barrier, rank);
+    issue(emulator, load);
+  }
+}
+
 // [map, {coordinates}], [shared]
 template <unsigned kRank>
 void store(Emulator& emulator, const Call& call) {
   const BoxCopy store{box_of(emulator, call, kRank, 0), call.read(1 + kRank), 0, call.place};
+  check_own(emulator, store.address);
   const char* const from = place_of(emulator, store);
   std::string wrong = emulator.hopper().conflict(store.range(), false);
   if (wrong.empty()) wrong = emulator.hopper().unfenced(store.range());
@@ -108,6 +139,8 @@ const std::vector<Known>& bulk_instructions() {
       {"prefetch.tensormap", prefetch},
       {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", load<4>},
       {"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes", load<5>},
+      {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster",
+       multicast<4>},
       {"cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group", store<4>},
       {"cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group", store<5>},
       {"cp.async.bulk.commit_group", commit},

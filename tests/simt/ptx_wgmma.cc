@@ -23,13 +23,15 @@ std::uint64_t start_of(std::uint64_t descriptor) { return (descriptor & 0x3fff) 
 std::uint64_t leading_of(std::uint64_t descriptor) { return (descriptor >> 16 & 0x3fff) << 4; }
 std::uint64_t stride_of(std::uint64_t descriptor) { return (descriptor >> 32 & 0x3fff) << 4; }
 
+std::uint64_t start_of(const ProductOperand& operand) { return operand.window + start_of(operand.descriptor); }
+
 // Where element (long side, inner) lies before the swizzle, 128-byte rows in groups of 8. Inner first: a row is 64
 // inner elements of one of the long side's, groups are a stride apart. Long side first (transposed): a row is 64 of the
 // long side at one inner index, groups along the inner dimension a stride apart, the next 64 a leading offset away.
 std::uint64_t place_of(const ProductOperand& operand, std::uint64_t along, std::uint64_t inner) {
   const std::uint64_t d = operand.descriptor;
-  if (!operand.transposed) return start_of(d) + along % 8 * 128 + along / 8 * stride_of(d) + inner * 2;
-  return start_of(d) + along % 64 * 2 + along / 64 * leading_of(d) + inner % 8 * 128 + inner / 8 * stride_of(d);
+  if (!operand.transposed) return start_of(operand) + along % 8 * 128 + along / 8 * stride_of(d) + inner * 2;
+  return start_of(operand) + along % 64 * 2 + along / 64 * leading_of(d) + inner % 8 * 128 + inner / 8 * stride_of(d);
 }
 
 // What holds `first` .. `first` + `count` of the long side, which lie in one panel.
@@ -50,7 +52,7 @@ void check_readable(Emulator& emulator, const Range& range) {
 // `first` .. `first` + `count` of the long side.
 ProductOperand operand_of(Emulator& emulator, std::uint64_t descriptor, bool transposed, unsigned first,
                           unsigned count) {
-  ProductOperand operand{descriptor, transposed, {}};
+  ProductOperand operand{descriptor, emulator.cluster_rank() * kCtaWindow, transposed, {}};
   if (descriptor >> 62 != 1) emulator.fail("a wgmma operand without 128-byte swizzle: the emulator knows no other");
   if ((descriptor >> 49 & 7) != 0 || (start_of(descriptor) & 0x380) != 0)
     emulator.fail("a wgmma operand that does not begin at a whole group of 8 swizzled rows");

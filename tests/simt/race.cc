@@ -25,6 +25,15 @@ std::string race(std::size_t offset, const char* what, const Moment& other) {
 
 }  // namespace
 
+std::string RaceDetector::check(Access access, std::size_t offset, std::size_t bytes, const Moment& now) {
+  if (access == Access::kRead || access == Access::kReadOfWarp)
+    return read(offset, bytes, now, access == Access::kReadOfWarp);
+  if (access == Access::kWrite) return write(offset, bytes, now);
+  if (access == Access::kIssueCopy) return issue_copy(offset, bytes, now);
+  land_copy(offset, bytes, now);
+  return {};
+}
+
 template <typename Visit>
 std::string RaceDetector::each(std::size_t offset, std::size_t bytes, Visit visit) {
   const std::size_t end = std::min((offset + bytes + 1) / 2, cells_.size());

@@ -24,19 +24,23 @@ struct Moment {
   Place place{"", 0};
 };
 
+// What is done to shared memory. kReadOfWarp: by an instruction of the whole warp.
+enum class Access { kRead, kReadOfWarp, kWrite, kIssueCopy, kLandCopy };
+
 class RaceDetector {
  public:
   explicit RaceDetector(std::size_t bytes) : cells_((bytes + 1) / 2) {}
 
   void begin_block() { cells_.assign(cells_.size(), {}); }
   // Empty, or the race that the access makes.
-  // of_warp: by an instruction of the whole warp.
+  std::string check(Access access, std::size_t offset, std::size_t bytes, const Moment& now);
+
+ private:
   std::string read(std::size_t offset, std::size_t bytes, const Moment& now, bool of_warp);
   std::string write(std::size_t offset, std::size_t bytes, const Moment& now);
   std::string issue_copy(std::size_t offset, std::size_t bytes, const Moment& now);
   void land_copy(std::size_t offset, std::size_t bytes, const Moment& now);
 
- private:
   struct Cell {
     Moment written;
     Moment reads[3];  // the last, the last of another thread of its warp, the last of another warp
