@@ -100,7 +100,8 @@ TEST_F(ClusterErrors, ALoadThatLandsInACtaThatHasEnded) {
 TEST_F(ClusterErrors, BarriersOfAnotherCtaThatAreNotKnownToBeThere) {
   const std::string init = "if (t == 0) { barrier_init(bars[0], 1); if (rank == 0) fence_barrier_init(); }\n";
   const std::string load = "if (rank == 0 && t == 0) load_all(shared, map, bar(0), 0, 0, 0, 2);\n";
-  EXPECT_TRUE(fails("an mbarrier of CTA 1 that no fence.mbarrier_init", init + "cluster_sync();\n" + load));
+  for (const Schedule& schedule : {kFirstAhead, kSecondAhead})
+    EXPECT_TRUE(fails("an mbarrier of CTA 1 that no fence.mbarrier_init", init + "cluster_sync();\n" + load, schedule));
   EXPECT_TRUE(fails("no mbarrier was initialised", "cluster_sync();\nif (t == 0) arrive_there(bar(3), 1 - rank);"));
   // Whoever runs ahead.
   const std::string both = "if (t == 0) { barrier_init(bars[0], 1); fence_barrier_init(); }\n";

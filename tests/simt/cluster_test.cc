@@ -42,6 +42,25 @@ TEST_F(Clusters, CtasHaveTheirRankTheirSharedMemoryAndTheirBarriers) {
   }
 }
 
+// Two warps take turns, so that no warp gets far alone: as the first CTA ends, the other has not begun.
+TEST_F(Clusters, OneCtaMayRunFarAheadOfTheOther) {
+  const auto kernel = kernel_of(R"(
+    if (t < 64)
+      for (int round = 0; round < 20; ++round) {
+        if (t == 0) out[2 + rank] = round;
+        named_sync(1, 64);
+      }
+    if (t == 0) out[rank] = out[3 - rank];)");
+  const auto other_as_ended = [&](std::size_t rank, const Schedule& schedule) {
+    const Buffer out("out", kOut);
+    EXPECT_TRUE(launch(*kernel, out, schedule).ok());
+    return out.as<std::uint16_t>()[rank];
+  };
+  EXPECT_EQ(0xffff, other_as_ended(0, {Order::kAscending, Copies::kLate, 1}));
+  EXPECT_EQ(0xffff, other_as_ended(1, {Order::kDescending, Copies::kEarly, 1}));
+  EXPECT_EQ(19, other_as_ended(1, {Order::kAscending, Copies::kLate, 1}));
+}
+
 // What each thread wrote before it arrived, its partner in the other CTA reads after it has waited.
 TEST_F(Clusters, TheirBarrierOrdersAllThreadsThroughItsPhases) {
   for (const char* form : {"", "_aligned"}) {
