@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <new>
 
 namespace gqa::simt {
@@ -40,6 +41,7 @@ void Fiber::start(void (*function)(void*), void* argument) {
 void Fiber::begin() {
   current->function_(current->argument_);
   leave();
+  std::abort();  // resumed after its end; to return would end the process, quietly and with success
 }
 
 void Fiber::resume() {

@@ -1,5 +1,6 @@
 // ptx_bulk.cc: boxes of tensors moved by the copy engine: a load lands when nothing else can go on and a thread waits
-// for it, a store reads its source as its thread waits for it; or both at once, as the schedule says.
+// for it (a multicast's in each CTA apart), a store reads its source as its thread waits for it; or all at once, as the
+// schedule says.
 #include <algorithm>
 
 #include "tests/simt/ptx.h"
