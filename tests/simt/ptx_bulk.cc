@@ -82,6 +82,8 @@ void store(Emulator& emulator, const Call& call) {
   const BoxCopy store{box_of(emulator, call, kRank, 0), call.read(1 + kRank), 0, call.place};
   check_own(emulator, store.address);
   const char* const from = place_of(emulator, store);
+  if (std::any_of(store.box.at.begin(), store.box.at.begin() + kRank, [](std::int64_t at) { return at < 0; }))
+    emulator.fail("a store at a coordinate below 0: an illegal instruction on Hopper, unlike a load there");
   std::string wrong = emulator.hopper().conflict(store.range(), false);
   if (wrong.empty()) wrong = emulator.hopper().unfenced(store.range());
   if (!wrong.empty()) emulator.fail("a store from shared memory: " + wrong);

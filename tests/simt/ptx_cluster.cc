@@ -79,6 +79,7 @@ const std::vector<Known>& cluster_instructions() {
       {"mbarrier.arrive.expect_tx.shared::cluster.b64", arrive},
       {"barrier.cluster.arrive", arrive_all<false>},
       {"barrier.cluster.arrive.aligned", arrive_all<true>},
+      {"barrier.cluster.arrive.relaxed", arrive_all<false>},
       {"barrier.cluster.wait", wait_all<false>},
       {"barrier.cluster.wait.aligned", wait_all<true>},
   };

@@ -27,6 +27,24 @@ void widen(Emulator&, const Call& call) {
   call.write_float(0, load(kType, static_cast<std::uint16_t>(call.read(1))));
 }
 
+// Of two bfloat16 in a word each; rounded once, but for ties that float32 makes.
+template <typename Function>
+void each_bf16(const Call& call, Function function) {
+  const auto half = [&](std::size_t argument, int shift) {
+    return load(DType::kBF16, static_cast<std::uint16_t>(call.read(argument) >> shift));
+  };
+  std::uint32_t packed = 0;
+  for (const int shift : {0, 16})
+    packed |= static_cast<std::uint32_t>(store(DType::kBF16, function(half, shift))) << shift;
+  call.write(0, packed);
+}
+void multiply_bf16x2(Emulator&, const Call& call) {
+  each_bf16(call, [](auto half, int shift) { return half(1, shift) * half(2, shift); });
+}
+void multiply_add_bf16x2(Emulator&, const Call& call) {
+  each_bf16(call, [](auto half, int shift) { return std::fma(half(1, shift), half(2, shift), half(3, shift)); });
+}
+
 void move(Emulator&, const Call& call) { call.write(0, call.read(1)); }
 
 // .ftz: subnormals, given or to be returned, are zero.
@@ -96,6 +114,8 @@ const std::vector<Known>& thread_instructions() {
       {"cvt.rn.bf16.f32", round<DType::kBF16>},
       {"cvt.f32.f16", widen<DType::kF16>},
       {"cvt.f32.bf16", widen<DType::kBF16>},
+      {"mul.rn.bf16x2", multiply_bf16x2},
+      {"fma.rn.bf16x2", multiply_add_bf16x2},
       {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
       {"ex2.approx.f32", function<std::exp2>},
       {"lg2.approx.ftz.f32", function_ftz<std::log2>},
