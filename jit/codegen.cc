@@ -38,11 +38,12 @@ bool needs_half_scores(const Problem& problem, const Candidate& candidate) {
 // The products' wrappers stand before the Config that names them.
 void write_products(std::ostream& out, const Problem& problem, const Candidate& candidate) {
   const BLayout keys = problem.keys_transposed ? BLayout::kRows : BLayout::kColumns;
-  out << shared_product("Scores", problem.dtype, candidate.tile_n, keys) << "\n";
+  const auto scores = candidate.held != 0 ? either_product : shared_product;  // by where the queries are
+  out << scores("Scores", problem.dtype, candidate.tile_n, keys) << "\n";
   if (needs_half_scores(problem, candidate))
-    out << shared_product("HalfScores", problem.dtype, candidate.tile_n / 2, keys) << "\n";
+    out << scores("HalfScores", problem.dtype, candidate.tile_n / 2, keys) << "\n";
   const int sums = candidate.sums != 0 ? kColumnsOfOnes : 0;
-  out << register_product("Values", problem.dtype, problem.head_dim_v + sums) << "\n";
+  out << register_product("Values", problem.dtype, problem.head_dim_v + sums, BLayout::kRows) << "\n";
 }
 
 void write_warpgroup_config(std::ostream& out, const Problem& problem, const Candidate& candidate) {
@@ -60,6 +61,14 @@ void write_features(std::ostream& out, const Problem& problem, const Candidate& 
   if (problem.keys_transposed)
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
   if (candidate.sums != 0) out << "  static constexpr bool kSums = true;  // of weights, by the products with values\n";
+  if (candidate.poly != 0)
+    out << "  static constexpr int kPackedExp = " << candidate.poly << ";  // every so-manieth pair of weights\n";
+  if (candidate.held != 0)
+    out << "  static constexpr int kHeld = " << candidate.held << ";  // times 16 columns of queries, in registers\n";
+  if (candidate.queries != 1)
+    out << "  static constexpr int kQueries = " << candidate.queries << ";  // buffers of queries\n";
+  if (candidate.cluster != 1)
+    out << "  static constexpr int kCluster = " << candidate.cluster << ";  // CTAs that share keys and values\n";
   if (chain) out << "  using Chain = ::ScoreChain;\n";
 }
 
@@ -86,6 +95,10 @@ std::string_view more_parameters(Skeleton skeleton) {
 }
 std::string_view more_arguments(Skeleton skeleton) { return skeleton == Skeleton::kWarpgroup ? "maps, " : ""; }
 
+std::string cluster_bounds(const LaunchPlan& launch) {
+  return launch.cluster == 1 ? "" : "__cluster_dims__(" + std::to_string(launch.cluster) + ", 1, 1) ";
+}
+
 // `steps`: on each score before the softmax.
 std::string source(const Problem& problem, const Candidate& candidate, const std::vector<ScoreStep>& steps) {
   const SkeletonText skeleton = text_of(candidate.skeleton);
@@ -104,7 +117,8 @@ std::string source(const Problem& problem, const Candidate& candidate, const std
   out << "\nusing Smem = " << skeleton.smem << "<Config>;\n"
       << "static_assert(sizeof(Smem) == " << launch.shared_memory
       << ", \"the host's plan and the device's layout differ\");\n\n"
-      << "extern \"C\" __global__ void __launch_bounds__(" << launch.threads << ", " << launch.resident << ")\n"
+      << "extern \"C\" __global__ void " << cluster_bounds(launch) << "__launch_bounds__(" << launch.threads << ", "
+      << launch.resident << ")\n"
       << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params" << more_parameters(candidate.skeleton)
       << ") {\n"
       << "  extern __shared__ __align__(1024) char memory[];\n"

@@ -36,29 +36,43 @@ void write_product(std::ostream& out, DType dtype, int columns, const std::strin
   out << "\n        : " << inputs << ", \"l\"(b), \"r\"(static_cast<int>(accumulate)));\n  }\n";
 }
 
-}  // namespace
-
-std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b) {
+void write_shared(std::ostream& out, DType dtype, int columns, BLayout b) {
   const int first = columns / 2;
-  std::ostringstream out;
-  out << "struct " << name << " {\n";
   write_product(out, dtype, columns, "gqa::u64 a", "%" + std::to_string(first), first + 1,
                 b == BLayout::kRows ? "1, 1, 0, 1" : "1, 1, 0, 0", "\"l\"(a)");
+}
+
+void write_register(std::ostream& out, DType dtype, int columns, BLayout b) {
+  const int first = columns / 2;
+  std::ostringstream a;
+  a << "{";
+  for (int i = 0; i < 4; ++i) a << (i == 0 ? "%" : ", %") << first + i;
+  a << "}";
+  write_product(out, dtype, columns, "const gqa::u32 (&a)[4]", a.str(), first + 4,
+                b == BLayout::kRows ? "1, 1, 1" : "1, 1, 0", "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
+}
+
+template <typename... Writers>
+std::string product(const std::string& name, DType dtype, int columns, BLayout b, Writers... write) {
+  std::ostringstream out;
+  out << "struct " << name << " {\n";
+  (write(out, dtype, columns, b), ...);
   out << "};\n";
   return out.str();
 }
 
-std::string register_product(const std::string& name, DType dtype, int columns) {
-  const int first = columns / 2;
-  std::ostringstream out, a;
-  a << "{";
-  for (int i = 0; i < 4; ++i) a << (i == 0 ? "%" : ", %") << first + i;
-  a << "}";
-  out << "struct " << name << " {\n";
-  write_product(out, dtype, columns, "const gqa::u32 (&a)[4]", a.str(), first + 4, "1, 1, 1",
-                "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
-  out << "};\n";
-  return out.str();
+}  // namespace
+
+std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b) {
+  return product(name, dtype, columns, b, write_shared);
+}
+
+std::string register_product(const std::string& name, DType dtype, int columns, BLayout b) {
+  return product(name, dtype, columns, b, write_register);
+}
+
+std::string either_product(const std::string& name, DType dtype, int columns, BLayout b) {
+  return product(name, dtype, columns, b, write_shared, write_register);
 }
 
 }  // namespace gqa

@@ -19,7 +19,10 @@ enum class BLayout : std::uint8_t { kColumns, kRows };
 // += a (64 x 16, rows) * b, both in shared memory.
 std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b);
 
-// The same with a in registers, const u32 (&a)[4], and b's rows contiguous.
-std::string register_product(const std::string& name, DType dtype, int columns);
+// The same with a in registers, const u32 (&a)[4].
+std::string register_product(const std::string& name, DType dtype, int columns, BLayout b);
+
+// Both, as overloads.
+std::string either_product(const std::string& name, DType dtype, int columns, BLayout b);
 
 }  // namespace gqa

@@ -24,6 +24,9 @@ enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 // draw (warpgroup): 0: CTAs take tiles in rounds, every other round backwards; 1: each draws the next one that is free.
 // sums (warpgroup): 1: the softmax of half a block's keys runs beside the products of the other half, and the tensor
 // cores sum the rounded weights, so there is no exact log-sum-exp.
+// poly (warpgroup, with sums): which exponentials are polynomials on the FMA units instead of the special-function
+// unit's. held (warpgroup): the queries' first columns, which the products then take from registers instead of shared
+// memory. cluster (warpgroup): 2: pairs of CTAs on neighbouring rows; each key and value comes from L2 once for both.
 
 // What a field shapes.
 enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch };
@@ -40,6 +43,10 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch 
   X(draw, "draw", 0, kWarpgroupCode)   /* 1: CTAs draw the next tile, above */          \
   X(own_out, "out", 0, kWarpgroupCode) /* 1: out has a buffer of its own */             \
   X(sums, "sums", 0, kMechanism)       /* 1: row sums by the tensor cores, above */     \
+  X(queries, "queries", 1, kMechanism) /* buffers of a tile's queries */                \
+  X(poly, "poly", 0, kMechanism)       /* every poly-th pair of weights, above */       \
+  X(held, "held", 0, kMechanism)       /* times 16 query columns in registers */        \
+  X(cluster, "cluster", 1, kMechanism) /* CTAs that share keys by multicast, above */   \
   X(splits, "splits", 1, kLaunch)      /* CTAs that share one row tile's keys */        \
   X(order, "order", 0, kLaunch)        /* of tiles, above */
 

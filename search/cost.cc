@@ -28,8 +28,11 @@ constexpr double kClocksAnExponential = 0.0715;    // its share of the special-f
 constexpr double kExposed[] = {1.17, 0.34, 0.32};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
 constexpr double kStep = 285, kStepAWarpgroup = 25;
 constexpr double kClocksAKeyByte = 0.0079;  // of keys and values, from L2: power more than time
+constexpr double kShared = 0.85;            // of it, between two CTAs
 constexpr double kThirdStage = 0.972;       // of a step, where there is one
 constexpr double kSums = 0.97;              // of a step whose products sum
+constexpr double kPoly = 0.96;              // of a step whose exponentials are polynomials in part
+constexpr double kHeldGain = 0.02;          // of a step whose queries are all in registers
 constexpr double kTurn = 2054;              // from tile to tile: first scores, last values, out
 constexpr double kTurnAKey = 0.0171;        // times the widths of a key and a value
 constexpr double kTurnAnOutput = 7.0;       // times head_dim_v and warpgroups
@@ -52,12 +55,19 @@ double keys_seen(const Problem& p, const Candidate& c, std::int64_t end) {
   return static_cast<double>(std::clamp<std::int64_t>(last_row / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
 }
 
+// Rows of the warpgroup skeleton's first tile that do not exist: jit/device/warpgroup_producer.cuh.
+std::int64_t rows_before_the_first(const Problem& p, const Candidate& c) {
+  const std::int64_t none = row_tiles(p, c) * c.tile_m * c.cluster - std::int64_t{p.q_len} * c.pack;
+  return none / 64 * 64;
+}
+
 // Steps of a tile's warpgroups on average: each walks what its own 64 rows see, in whole or half blocks at first.
 double warpgroup_steps(const Problem& p, const Candidate& c, std::int64_t tile) {
-  const int groups = c.tile_m / 64, parts = halves_tiles(p, c) ? 2 : 1;
+  const int groups = c.tile_m / 64 * c.cluster, parts = halves_tiles(p, c) ? 2 : 1;
+  const std::int64_t first = tile * c.tile_m * c.cluster - rows_before_the_first(p, c);
   double steps = 0;
   for (int group = 0; group < groups; ++group) {
-    const double keys = keys_seen(p, c, tile * c.tile_m + 64 * (group + 1));
+    const double keys = keys_seen(p, c, std::max<std::int64_t>(1, first + 64 * (group + 1)));
     steps += std::ceil(keys / c.tile_n * parts) / parts;
   }
   return steps / groups;
@@ -78,7 +88,7 @@ Steps steps_of(const Problem& p, const Candidate& c) {
         own ? warpgroup_steps(p, c, tile) : std::ceil(keys_seen(p, c, (tile + 1) * c.tile_m) / keys_a_step(c));
   }
   steps.average /= static_cast<double>(samples);
-  steps.most = std::ceil(keys_seen(p, c, tiles * c.tile_m) / keys_a_step(c));
+  steps.most = std::ceil(keys_seen(p, c, tiles * c.tile_m * c.cluster) / keys_a_step(c));
   return steps;
 }
 
@@ -93,7 +103,7 @@ struct Model {
   double other_clocks = 0;  // what the other units need, hidden if there are warps to hide it
 
   double width() const { return double{1} * p.head_dim + p.head_dim_v; }
-  double processors() const { return device.processors; }
+  double processors() const { return device.processors / c.cluster; }  // a cluster is as one
   double blocks() const { return static_cast<double>(launch.blocks); }
   double kv_bytes() const { return 2.0 * p.batch * p.kv_len * p.kv_heads * width(); }
 };
@@ -197,13 +207,15 @@ double flash_seconds(const Model& m) {
 double warpgroup_step(const Model& m) {
   const double scores = double{1} * m.c.tile_m * keys_a_step(m.c);
   const int warpgroups = m.c.warps / 4;
-  const double rate = m.device.wgmma_flops / m.processors() / kWarpgroupClock;
+  const double rate = m.device.wgmma_flops / m.device.processors / kWarpgroupClock;
   const double products = kProductsShare * 2 * scores * m.width() / rate, softmax = scores * kClocksAnExponential;
   const double busy = std::max(products, softmax) + kExposed[warpgroups - 1] * std::min(products, softmax);
   const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
   const double kv_tile = 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
-  const double step = busy + kStep + kStepAWarpgroup * warpgroups + kClocksAKeyByte * kv_tile;
-  return step * (m.c.stages > 2 ? kThirdStage : 1) * (m.c.sums != 0 ? kSums : 1);
+  const double moved = kClocksAKeyByte * kv_tile * (m.c.cluster > 1 ? kShared : 1);
+  const double step = busy + kStep + kStepAWarpgroup * warpgroups + moved;
+  const double held = 1 - kHeldGain * m.c.held * 16 / m.p.head_dim;
+  return step * held * (m.c.stages > 2 ? kThirdStage : 1) * (m.c.sums != 0 ? kSums : 1) * (m.c.poly != 0 ? kPoly : 1);
 }
 
 // From a tile's last step to the first of the next.

@@ -60,10 +60,10 @@ struct FieldRange {
   std::int32_t Candidate::*field;
   int least, most;
 };
-constexpr FieldRange kWarpgroupRanges[] = {{"stages", &Candidate::stages, 1, 4},
-                                           {"draw", &Candidate::draw, 0, 1},
-                                           {"out", &Candidate::own_out, 0, 1},
-                                           {"sums", &Candidate::sums, 0, 1}};
+constexpr FieldRange kWarpgroupRanges[] = {
+    {"stages", &Candidate::stages, 1, 4}, {"draw", &Candidate::draw, 0, 1},      {"out", &Candidate::own_out, 0, 1},
+    {"sums", &Candidate::sums, 0, 1},     {"poly", &Candidate::poly, 0, 32},     {"queries", &Candidate::queries, 1, 2},
+    {"held", &Candidate::held, 0, 16},    {"cluster", &Candidate::cluster, 1, 2}};
 
 std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192) {
@@ -89,6 +89,11 @@ std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.sums != 0 && (shares_keys || c.own_out == 0 || c.tile_n % 32 != 0 || c.stages < 2))
     return "sums of halves of " + number(c.tile_n) + " keys, " + number(c.stages) +
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
+  if (c.poly != 0 && (c.sums == 0 || c.poly == 1))
+    return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
+  if (c.queries != 1 && c.own_out == 0) return "two buffers of queries without out=1: out would take their place";
+  if (c.cluster != 1 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
+    return "cluster=" + number(c.cluster) + ": expected draw=0, since its CTAs walk together, and a CTA a processor";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";
@@ -152,8 +157,24 @@ std::string wrong_for_sums(const Problem& p, const Candidate& c) {
   if (p.lse) return "sums of rounded weights: too coarse for the log-sum-exp that is asked for";
   if (p.head_dim_v != kPanelColumns)
     return "sums beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
+  if (c.poly != 0 && p.dtype != DType::kBF16)
+    return "poly=" + number(c.poly) + ": its weights are bf16, those of the problem " + std::string(name(p.dtype));
   if (p.keys_transposed) return "sums of halves of transposed keys: halves are rows";
   return "";
+}
+
+std::string wrong_for_held(const Problem& p, const Candidate& c) {
+  if (c.held * 16 <= p.head_dim) return "";
+  return "held=" + number(c.held) + " times 16 columns of queries: head_dim is " + number(p.head_dim);
+}
+
+// Rows for one CTA only.
+std::string useless_cluster(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  if (c.cluster == 1) return "";
+  if (device.processors < c.cluster)
+    return "cluster of " + number(c.cluster) + " on " + number(device.processors) + " processors";
+  const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
+  return rows > c.tile_m ? "" : "cluster of " + number(c.cluster) + " tiles for " + number(rows) + " query rows";
 }
 
 std::string wrong_for_transposed_keys(const Problem& p, const Candidate& c, bool host) {
@@ -182,9 +203,6 @@ std::string over_shared_memory(const LaunchPlan& launch, const DeviceSpec& devic
          number(device.smem_per_block);
 }
 
-// jit/device/warpgroup_flash.cuh: the producer gives most of its registers to the consumers; three share what two have.
-constexpr int consumer_registers(int consumers) { return consumers == 1 ? 224 : consumers == 2 ? 232 : 160; }
-
 std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   const LaunchPlan launch = plan(p, c);
   if (std::string reason = over_shared_memory(launch, device); !reason.empty()) return reason;
@@ -193,7 +211,7 @@ std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const De
     return number(launch.resident) + " blocks a processor need " + number(together) +
            " bytes of shared memory, it has " + number(device.smem_per_processor);
   }
-  const int needed = registers(p, c), most = consumer_registers(consumers(c));
+  const int needed = registers(p, c), most = consumer_registers(c);
   if (needed > most) {
     return "needs about " + number(needed) + " registers a consumer thread, " + number(consumers(c)) +
            " consumer warpgroups leave it " + number(most);
@@ -252,6 +270,7 @@ std::string unfit_for_problem(const Problem& p, const Candidate& c, const Device
   const bool host = device.kind == DeviceKind::kHost;
   if (std::string reason = useless_pack(p, c); !reason.empty()) return reason;
   if (std::string reason = oversized(p, c, host); !reason.empty()) return reason;
+  if (std::string reason = useless_cluster(p, c, device); !reason.empty()) return reason;
   return c.skeleton == Skeleton::kSplit ? wrong_split(p, c, device) : "";
 }
 
@@ -268,6 +287,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_transposed_keys(problem, candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_sums(problem, candidate); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_held(problem, candidate); !reason.empty()) return reason;
   if (warpgroup) {
     if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;
   }

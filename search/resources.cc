@@ -43,19 +43,19 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   const std::int64_t handover = key_shares(c) == 1 ? 0 : 256LL * p.head_dim_v + 2048;
   const int ones = c.sums != 0 ? 2048 : 0;
   const std::int64_t out = c.own_out ? 2LL * c.tile_m * value + handover + ones : 8;
-  const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? query : std::max(query, value)) + out;
+  const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? c.queries * query : std::max(query, value)) + out;
   // Transposed keys are panels of 64 keys, with a row an element of head_dim.
   const std::int64_t keys =
       p.keys_transposed ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
-  const std::int64_t barriers = 16LL * (1 + 2 * c.stages + 2) + 40;
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 40;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
 // jit/device/warpgroup_attention.cuh: a consumer thread's share of 64 rows of out and scores as float32, the weights
-// packed by two, their sums where products sum, and running state, addresses, loop counters.
+// packed by two, their sums where products sum, queries that are held, and running state, addresses, loop counters.
 int warpgroup_registers(const Problem& p, const Candidate& c) {
-  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28 + (c.sums != 0 ? 4 : 0);
+  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28 + (c.sums != 0 ? 4 : 0) + 4 * c.held;
 }
 
 }  // namespace
@@ -72,6 +72,19 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
   return 0;
 }
 
+// The producer gives most of its registers to the consumers; three share what two have.
+int consumer_registers(const Candidate& candidate) {
+  const int consumers = candidate.warps / 4;
+  return consumers == 1 ? 224 : consumers == 2 ? 232 : 160;
+}
+
+int held_that_fit(const Problem& problem, const Candidate& candidate) {
+  Candidate none = candidate;
+  none.held = 0;
+  const int left = consumer_registers(candidate) - warpgroup_registers(problem, none);
+  return std::clamp(left / 4, 0, problem.head_dim / 16);
+}
+
 int registers(const Problem& problem, const Candidate& candidate) {
   if (candidate.skeleton == Skeleton::kWarpgroup) return warpgroup_registers(problem, candidate);
   const int warp_rows =
@@ -85,7 +98,8 @@ int registers(const Problem& problem, const Candidate& candidate) {
 
 std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
   const std::int64_t rows = static_cast<std::int64_t>(problem.q_len) * candidate.pack;
-  return (rows + candidate.tile_m - 1) / candidate.tile_m;
+  const std::int64_t tile = std::int64_t{candidate.tile_m} * candidate.cluster;
+  return (rows + tile - 1) / tile;
 }
 
 int key_shares(const Candidate& candidate) {
@@ -111,6 +125,7 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
     launch.threads += kProducerThreads;
     launch.persistent = true;
     launch.resident = resident_blocks(candidate);
+    launch.cluster = candidate.cluster;
     launch.counters = candidate.draw;
   }
   launch.shared_memory = shared_memory(problem, candidate);

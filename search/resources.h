@@ -27,6 +27,12 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 // addressing.
 int registers(const Problem& problem, const Candidate& candidate);
 
+// Registers that a consumer thread of the warpgroup skeleton may have: jit/device/warpgroup_flash.cuh.
+int consumer_registers(const Candidate& candidate);
+
+// The most of `held` that leaves the rest of a candidate its registers.
+int held_that_fit(const Problem& problem, const Candidate& candidate);
+
 // Warpgroups that share the keys of the same query rows (warpgroup), each taking every so-many-th block of them.
 int key_shares(const Candidate& candidate);
 
@@ -37,10 +43,11 @@ bool halves_tiles(const Problem& problem, const Candidate& candidate);
 int resident_blocks(const Candidate& candidate);
 
 struct LaunchPlan {
-  std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles
+  std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles, a cluster's as one
   bool persistent = false;          // CTAs walk tiles: no more are launched than run at once
   int threads = 0;                  // threads a CTA
   int resident = 1;                 // resident_blocks
+  int cluster = 1;                  // CTAs a cluster
   std::int64_t shared_memory = 0;   // dynamic, bytes
   std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements
   std::int64_t counters = 0;        // workspace counters, uint32; zero before the first launch and left zero
@@ -49,7 +56,7 @@ struct LaunchPlan {
 };
 LaunchPlan plan(const Problem& problem, const Candidate& candidate);
 
-// Query-row tiles of one head group: ceil(q_len * pack / tile_m).
+// Query-row tiles of one head group: ceil(q_len * pack / tile_m); of clusters, their tiles together are one.
 std::int64_t row_tiles(const Problem& problem, const Candidate& candidate);
 
 }  // namespace gqa

@@ -78,15 +78,35 @@ struct WarpgroupTile {
   int m, n, stages, own_out;
   int key_shares = 1;  // warpgroups on the same rows
   int sums = 0;
+  int queries = 1;
+  int poly = 0;  // of bfloat16
 };
 
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 4, 1, 1, 1}, {192, 128, 3, 1},   {192, 128, 2, 1},   {192, 112, 2, 1}, {192, 96, 2, 1},  {192, 80, 3, 1},
-    {192, 80, 2, 1},        {192, 64, 4, 1},    {128, 192, 2, 1},   {128, 160, 2, 1}, {128, 128, 2, 1}, {128, 80, 2, 0},
-    {128, 64, 2, 1},        {128, 64, 2, 0},    {64, 128, 2, 0},    {64, 80, 2, 0},   {64, 64, 3, 0},   {64, 64, 2, 0},
-    {64, 64, 4, 1, 2},      {64, 128, 2, 1, 2}, {64, 128, 4, 1, 2},
+    {192, 128, 4, 1, 1, 1, 2, 4},
+    {192, 128, 3, 1},
+    {192, 128, 2, 1},
+    {192, 112, 2, 1},
+    {192, 96, 2, 1},
+    {192, 80, 3, 1},
+    {192, 80, 2, 1},
+    {192, 64, 4, 1},
+    {128, 192, 2, 1},
+    {128, 160, 2, 1},
+    {128, 128, 2, 1},
+    {128, 96, 2, 0},
+    {128, 80, 2, 0},
+    {128, 64, 2, 1},
+    {128, 64, 2, 0},
+    {64, 128, 2, 0},
+    {64, 80, 2, 0},
+    {64, 64, 3, 0},
+    {64, 64, 2, 0},
+    {64, 64, 4, 1, 2},
+    {64, 128, 2, 1, 2},
+    {64, 128, 4, 1, 2},
 };
 
 // The host: one thread a tile, no pipeline.
@@ -99,7 +119,8 @@ constexpr double kSplitWaves[] = {0.5, 1, 2, 3, 4, 8};
 constexpr int kMostSplits = 128;
 constexpr int kPackedSplitRows = 64;  // into which as many heads of a group as fit are packed
 constexpr int kFewestKeysAWarp = 32;
-constexpr int kMostSection = 1 << 20;  // head groups walked together
+constexpr int kMostSection = 1 << 20;   // head groups walked together
+constexpr int kLeastHeldHeadDim = 128;  // of queries in registers
 
 std::vector<int> divisors(int number) {
   std::vector<int> found;
@@ -139,12 +160,22 @@ void add_flash(const Problem& p, const Tile& tile, const DeviceSpec& device, std
   }
 }
 
-Candidate candidate_of(const WarpgroupTile& tile, int pack, int draw) {
+// Who hands out tiles, and to whom.
+struct Walk {
+  int draw, cluster;
+};
+constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}};
+
+Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Walk walk) {
   Candidate c =
       candidate_of(Skeleton::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16 * tile.key_shares, tile.stages}, pack);
-  c.draw = draw;
+  c.draw = walk.draw;
+  c.cluster = walk.cluster;
   c.own_out = tile.own_out;
   c.sums = tile.sums;
+  c.queries = tile.queries;
+  c.poly = p.dtype == DType::kBF16 ? tile.poly : 0;
+  if (p.head_dim >= kLeastHeldHeadDim && c.warps == tile.m / 16 && tile.m > 64) c.held = held_that_fit(p, c);
   return c;
 }
 
@@ -164,8 +195,8 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
                    std::vector<Candidate>* found) {
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
-    for (const int draw : {0, 1}) {
-      Candidate c = candidate_of(tile, pack, draw);
+    for (const Walk walk : kWalks) {
+      Candidate c = candidate_of(p, tile, pack, walk);
       found->push_back(c);
       c.order = heads_in_l2(p, c, device);
       if (c.order != 0) found->push_back(c);

@@ -66,7 +66,7 @@ __device__ inline void store_lse(const AttentionParams& p, const Place& place, c
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = warp_row + lane_index() / 4 + h * 8;
-    if (row_exists<Config>(p, row))
+    if (row >= 0 && row_exists<Config>(p, row))
       lse[row_offset<Config>(p.lse_strides, row)] = log_sum_exp(state.maximum[h], state.sum[h], p.scale_log2);
   }
 }

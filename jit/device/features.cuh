@@ -1,9 +1,9 @@
 // features.cuh: what a Config may say beyond what every one does.
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
-// apply_chain() (Chain: what becomes of each score before the mask and the softmax) and halves_tiles() (HalfScores: the
-// product with half a tile's keys). A Config without them has none.
-// Never: costs a kernel anything that does not ask for it.
-// Threads: values.
+// cluster_size() (CTAs that share keys: cluster.cuh), held_queries() (warpgroup_attention.cuh), query_buffers(),
+// packed_exponentials(), apply_chain() (Chain: what becomes of each score before the mask and the softmax) and
+// halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none. Never: costs a
+// kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "fast_math.cuh"
@@ -15,23 +15,27 @@ struct AsVoid {
   using Result = void;
 };
 
-// name<Config>(): Config::kFlag, false where there is none.
-#define GQA_FEATURE(name, kFlag)                                         \
-  template <typename Config, typename = void>                            \
-  struct kFlag##Of {                                                     \
-    static constexpr bool kSet = false;                                  \
-  };                                                                     \
-  template <typename Config>                                             \
-  struct kFlag##Of<Config, decltype(static_cast<void>(Config::kFlag))> { \
-    static constexpr bool kSet = Config::kFlag;                          \
-  };                                                                     \
-  template <typename Config>                                             \
-  __host__ __device__ constexpr bool name() {                            \
-    return kFlag##Of<Config>::kSet;                                      \
+// name<Config>(): Config::kValue, `absent` where there is none.
+#define GQA_FEATURE(type, name, kValue, absent)                            \
+  template <typename Config, typename = void>                              \
+  struct kValue##Of {                                                      \
+    static constexpr type kSet = absent;                                   \
+  };                                                                       \
+  template <typename Config>                                               \
+  struct kValue##Of<Config, decltype(static_cast<void>(Config::kValue))> { \
+    static constexpr type kSet = Config::kValue;                           \
+  };                                                                       \
+  template <typename Config>                                               \
+  __host__ __device__ constexpr type name() {                              \
+    return kValue##Of<Config>::kSet;                                       \
   }
 
-GQA_FEATURE(keys_transposed, kKeysTransposed)
-GQA_FEATURE(sums_by_products, kSums)
+GQA_FEATURE(bool, keys_transposed, kKeysTransposed, false)
+GQA_FEATURE(bool, sums_by_products, kSums, false)
+GQA_FEATURE(int, cluster_size, kCluster, 1)
+GQA_FEATURE(int, held_queries, kHeld, 0)
+GQA_FEATURE(int, query_buffers, kQueries, 1)
+GQA_FEATURE(int, packed_exponentials, kPackedExp, 0)
 #undef GQA_FEATURE
 
 template <typename Config, typename = void>

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "element.cuh"
+#include "features.cuh"
 #include "index.cuh"
 #include "params.h"
 
@@ -14,7 +15,7 @@ namespace gqa {
 // Where a CTA works: one row tile of one group of packed heads.
 struct Place {
   int batch, head, kv_head;  // head: the first of the packed ones
-  int first_row;             // of the tile, in packed rows
+  int first_row;             // of the tile, in packed rows (warpgroup: also below 0, where none exist)
 };
 
 // `other`: which head group of which batch.
@@ -24,7 +25,7 @@ __device__ inline Place place_of(const AttentionParams& p, int tile, int other) 
   place.batch = quotient(other, p.by_head_groups);
   place.head = (other - place.batch * p.head_groups) * Config::kPack;
   place.kv_head = quotient(place.head, p.by_group);
-  place.first_row = tile * Config::kTileM;
+  place.first_row = tile * Config::kTileM * cluster_size<Config>();
   return place;
 }
 

@@ -10,11 +10,13 @@
 namespace gqa {
 
 // Round by round over the processors, every other round backwards, so that who began with a long tile ends
-// with a short one. The kResident CTAs of a processor, which start one grid's share apart, take its rounds in turn.
+// with a short one. The kResident CTAs of a processor, which start one grid's share apart, take its rounds in turn. A
+// cluster is as one CTA.
 template <typename Config>
 __device__ inline int round_tile(int turn) {
-  const int processors = gridDim.x / Config::kResident, first = blockIdx.x % processors;
-  const int round = blockIdx.x / processors + turn * Config::kResident;
+  const int cluster = blockIdx.x / cluster_size<Config>();
+  const int processors = gridDim.x / (Config::kResident * cluster_size<Config>()), first = cluster % processors;
+  const int round = cluster / processors + turn * Config::kResident;
   return round * processors + (round % 2 == 0 ? first : processors - 1 - first);
 }
 

@@ -99,9 +99,9 @@ struct RowState {
 // 1/sum, 0 for a row that saw no key.
 __device__ inline float inverse_or_zero(float sum) { return sum > 0 ? 1.f / sum : 0.f; }
 
-// Natural log of the sum of exponentials of scaled scores; -inf for a row that saw no key.
+// Natural log of the sum of exponentials of scaled scores; -inf for a row that saw no key, NaN where a score was.
 __device__ inline float log_sum_exp(float maximum, float sum, float scale_log2) {
-  return sum > 0 ? (maximum * scale_log2 + __log2f(sum)) * kLn2 : negative_infinity();
+  return sum == 0 ? negative_infinity() : (maximum * scale_log2 + __log2f(sum)) * kLn2;
 }
 
 }  // namespace gqa

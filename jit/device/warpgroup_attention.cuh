@@ -5,6 +5,8 @@
 // Threads: the 128 threads of a warpgroup; a quad of lanes holds a row, as in warp_attention.cuh.
 #pragma once
 
+#include "mma.cuh"
+#include "packed_exp.cuh"
 #include "rows.cuh"
 #include "softmax.cuh"
 #include "warpgroup_smem.cuh"
@@ -28,11 +30,14 @@ struct WarpgroupAttention {
   static constexpr int kDepth = Config::kHeadDim / 16;  // products that make scores
   using Smem = WarpgroupSmem<Config>;
   static constexpr bool kSums = Smem::kSums;
+  static constexpr int kHeld = held_queries<Config>();
+  static_assert(kHeld <= kDepth, "there are not as many columns to hold");
 
   float out[kOuts + kSums][4];  // with kSums the rows' sums last, eight times
   RowState state;
-  float factor[2];  // what out is still to be multiplied by
-  bool rescaling;   // whether it is, the same in all lanes of a warp
+  float factor[2];                        // what out is still to be multiplied by
+  bool rescaling;                         // whether it is, the same in all lanes of a warp
+  Fragment held[kHeld == 0 ? 1 : kHeld];  // the queries' first columns: what shared memory need not deliver
 
   // What exponents are taken relative to, from a row's shift.
   __device__ static float biased(float shift) {
@@ -49,16 +54,32 @@ struct WarpgroupAttention {
       for (int c = 0; c < 4; ++c) out[n][c] = 0;
   }
 
+  // A tile's queries have come; `queries`: as for begin_scores().
+  __device__ void hold_queries(u32 queries) {
+    const int lane = lane_index(), warp = thread_index() % kWarpgroup / 32;
+    const u32 row = queries + (warp * 16 + lane % 16) * kPanelRowBytes;
+#pragma unroll
+    for (int d = 0; d < kHeld; ++d) {
+      const int piece = (d % 4 * 2 + lane / 16) ^ (lane % 8);  // the 128-byte swizzle, as in epilogue.cuh
+      held[d] = ldmatrix(row + d / 4 * Smem::kQueryPanel + piece * 16);
+    }
+  }
+
   __device__ static u64 key_operand(u32 keys) { return operand(keys, Smem::kKeysTransposed ? Smem::kKeyPanel : 0); }
 
-  // The d-th product that makes the scores. Transposed keys are read as the second product reads the values: rows of
-  // the inner dimension.
+  // The d-th 16 columns of keys. Transposed, they are read as the second product reads the values: rows of the inner
+  // dimension.
+  __device__ static u64 key_columns(u64 k, int d) {
+    return advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : d / 4 * Smem::kKeyPanel + d % 4 * 32);
+  }
+
+  // The d-th product that makes the scores.
   template <int kFragments>
-  __device__ static void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d) {
-    const int panel = d / 4, inside = d % 4 * 32;
-    ScoresOf<Config, kFragments * 8>::multiply(
-        scores, advance(q, panel * Smem::kQueryPanel + inside),
-        advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : panel * Smem::kKeyPanel + inside), d != 0);
+  __device__ void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d) const {
+    using Product = ScoresOf<Config, kFragments * 8>;
+    if constexpr (kHeld > 0)
+      if (d < kHeld) return Product::multiply(scores, held[d].r, key_columns(k, d), d != 0);
+    Product::multiply(scores, advance(q, d / 4 * Smem::kQueryPanel + d % 4 * 32), key_columns(k, d), d != 0);
   }
 
   // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys.
@@ -169,21 +190,33 @@ struct WarpgroupAttention {
 
   // To weights, for products that sum them. The answer is false where one is too large.
   template <int kFragments, int kProducts>
-  __device__ bool weigh_unseen(float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
-    float not_summed[2];
-    exponentiate_unseen(scores, scale_log2, not_summed);
-    pack_weights(scores, weights);
-    return below_two(weights);
-  }
-
-  template <int kProducts>
-  __device__ static bool below_two(const u32 (&weights)[kProducts][4]) {
+  __device__ bool weigh_unseen(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
+    const float shift[2] = {biased(state.maximum[0] * scale_log2), biased(state.maximum[1] * scale_log2)};
+    PackedExp packed(scale_log2, shift);
     u32 bits = 0;
 #pragma unroll
     for (int k = 0; k < kProducts; ++k)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) bits |= weights[k][i];
-    return (bits & kFromTwoOn) == 0;
+      for (int i = 0; i < 4; ++i) {
+        const float* s = &scores[2 * k + i / 2][i % 2 * 2];
+        if (is_packed(4 * k + i)) {
+          weights[k][i] = packed(s[0], s[1], i % 2);
+        } else {
+          weights[k][i] = Config::Element::pack(exp2_approx(fmaf(s[0], scale_log2, -shift[i % 2])),
+                                                exp2_approx(fmaf(s[1], scale_log2, -shift[i % 2])));
+          bits |= weights[k][i];
+        }
+      }
+    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || packed.below_two());
+  }
+
+  // Which pairs of weights are polynomials: never those of both of a lane's rows for the same keys, so that the other
+  // row sees what is not a number, and the exact softmax then shows it to all.
+  static constexpr int kPackedExp = packed_exponentials<Config>();
+  static_assert(kPackedExp != 1, "exact exponentials must be among them");
+  __device__ static constexpr bool is_packed(int pair) {
+    if constexpr (kPackedExp == 0) return false;
+    return pair % kPackedExp == 0;
   }
 
   __device__ void accept_unseen(const float (&sum)[2]) {

@@ -5,6 +5,7 @@
 // Threads: the 128 threads of a warpgroup.
 #pragma once
 
+#include "cluster.cuh"
 #include "epilogue.cuh"
 #include "warpgroup_hints.cuh"
 #include "warpgroup_share.cuh"
@@ -15,7 +16,7 @@ template <typename Config>
 struct WarpgroupConsumer {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kShare = Smem::kShare;
-  // Whether warpgroups leave out what none of their rows sees, though another's may.
+  // Whether warpgroups leave out what none of their rows sees, though another's, or another CTA's, may.
   static constexpr bool kSkips = Config::kCausal && kShare == 1;
   using BlockScores = float[Config::kTileN / 8][4];
 
@@ -23,15 +24,16 @@ struct WarpgroupConsumer {
   const TensorMaps& maps;
   Smem& smem;
   const int group;  // this warpgroup's number
-  RingCursor<1> q;
+  RingCursor<Smem::kQueries> q;
   RingCursor<Config::kStages, kShare> k, v;  // what is read next; of the keys, the buffer before may still be held
   WarpgroupAttention<Config> core;
   u32 weights[Config::kTileN / 16][4];
 
-  // Which 64 rows of the tile, and which share of their keys.
+  // Which 64 rows of the tile, where they begin, and which share of their keys.
   __device__ int rows() const { return group / kShare; }
+  __device__ int first_of_rows(int first_row) const { return first_row + rows() * Smem::kGroupStep; }
   __device__ int part() const { return group % kShare; }
-  __device__ u32 query_rows() const { return shared_address(smem.q) + rows() * 64 * kPanelRowBytes; }
+  __device__ u32 query_rows() const { return shared_address(smem.q[q.at()]) + rows() * 64 * kPanelRowBytes; }
   __device__ u32 key_rows(int buffer) const { return shared_address(smem.k) + buffer * Smem::kKeyBytes; }
   // The second product's right operand; the ones stand as the panel beside it.
   __device__ u64 values(int buffer, int first_key = 0) const {
@@ -39,7 +41,7 @@ struct WarpgroupConsumer {
     return operand(rows, Smem::kSums ? smem.ones() - rows : Smem::kValuePanel);
   }
   __device__ int warp_row(int first_row) const {
-    return first_row + rows() * 64 + thread_index() % kWarpgroup / 32 * 16;
+    return first_of_rows(first_row) + thread_index() % kWarpgroup / 32 * 16;
   }
 
   template <int kFragments>
@@ -52,13 +54,13 @@ struct WarpgroupConsumer {
     v.wait_full(smem.v_ring);
     core.begin_values(weights, values(v.at()));
   }
-  __device__ void release_keys() { release(smem.k_ring, k.before()); }
+  __device__ void release_keys() { release_to<Config>(kKeyLoader, smem.k_ring, k.before()); }
   __device__ void release_values() {
-    release(smem.v_ring, v.at());
+    release_to<Config>(kValueLoader<Config>, smem.v_ring, v.at());
     v.next();
   }
   __device__ void release_queries() {
-    release(smem.q_ring, 0);
+    release(smem.q_ring, q.at());
     q.next();
   }
   // After a tile's last scores. Without a buffer of its own, out is to take the queries' place first.
@@ -140,16 +142,13 @@ struct WarpgroupConsumer {
       if (part() > 0) KeyShare<Config>(smem).wait_taken();
   }
 
-  // Blocks that only other warpgroups' rows see go by, awaited all the same: see wait_for_first_part().
-  __device__ void pass_keys(int blocks) {
+  // Blocks that only others' rows see go by, awaited all the same: see wait_for_first_part(). Keys and values by turns,
+  // as they come: there may be more of them than buffers.
+  __device__ void pass(int blocks) {
     for (; blocks > 0; --blocks) {
       k.wait_full(smem.k_ring);
       k.next();
       release_keys();
-    }
-  }
-  __device__ void pass_values(int blocks) {
-    for (; blocks > 0; --blocks) {
       v.wait_full(smem.v_ring);
       release_values();
     }
@@ -157,7 +156,8 @@ struct WarpgroupConsumer {
 
   // Keys that this warpgroup's rows see. One at least: rows that see none mask it all.
   __device__ int seen_by_rows(int first_row) const {
-    return max(1, keys_seen<Config>(p, first_row + rows() * 64 + 64));
+    const int first = first_of_rows(first_row);
+    return first < 0 ? 1 : max(1, keys_seen<Config>(p, first + 64));
   }
 
   // Whether of this block no more than the first half is seen.
@@ -167,7 +167,7 @@ struct WarpgroupConsumer {
 
   // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
   __device__ int first_masked(int first_row) const {
-    return key_limit<Config>(p, first_row + rows() * 64) / Config::kTileN;
+    return key_limit<Config>(p, first_of_rows(first_row)) / Config::kTileN;
   }
 
   // The first step, of half a block where the rows see no more of it.
@@ -188,14 +188,14 @@ struct WarpgroupConsumer {
     const int masked = first_masked(first_row);
     core.clear();
     q.wait_full(smem.q_ring);
+    core.hold_queries(query_rows());
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();
     if constexpr (kSkips) {
       // Of the tile's blocks the last may be past what is seen.
       const int seen = seen_by_rows(first_row);
       const int unseen = block - (seen - 1) / Config::kTileN;
-      pass_keys(unseen);
-      pass_values(unseen);
+      pass(unseen);
       block -= unseen;
       begin_walk(first_row, block, seen);
     } else {
@@ -243,7 +243,9 @@ struct WarpgroupConsumer {
     write_out<Config>(core.out, core.state, finished);
     fence_async();
     named_sync(1 + group, kWarpgroup);
-    if (leader) send_out<Config>(finished, maps.out, place, place.first_row + rows() * 64);
+    // Of rows below 0 none exist; the copy engine refuses to store at such a place.
+    if (leader && first_of_rows(place.first_row) >= 0)
+      send_out<Config>(finished, maps.out, place, first_of_rows(place.first_row));
     if constexpr (!Config::kOwnOut) {
       if (leader) wait_stores_read();
       __syncwarp();

@@ -39,12 +39,24 @@ struct WarpgroupFlash {
       prefetch(maps.v);
       prefetch(maps.out);
       smem.q_ring.init(kConsumers * 4);
-      smem.k_ring.init(kConsumers / Smem::kShare * 4);
-      smem.v_ring.init(kConsumers / Smem::kShare * 4);
+      smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
+      smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
       smem.tickets.ring.init(kConsumers * 4);
       fence_barrier_init();
     }
     __syncthreads();
+    if constexpr (Smem::kCluster > 1) {
+      cluster_arrive_relaxed();  // the fence showed the barriers
+      cluster_wait();
+    }
+  }
+
+  // Others may still arrive here or load here until they have ended, too.
+  __device__ void end_together() {
+    if constexpr (Smem::kCluster > 1) {
+      cluster_arrive();
+      cluster_wait();
+    }
   }
 
   __device__ void produce() {
@@ -85,6 +97,7 @@ struct WarpgroupFlash {
       take_registers<kConsumerRegisters>();
       consume(group);
     }
+    end_together();
   }
 };
 

@@ -141,8 +141,8 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     int block = (seen - 1) / Config::kTileN;
     core.clear();
     this->q.wait_full(smem.q_ring);
-    this->pass_keys(blocks - 1 - block);
-    this->pass_values(blocks - 1 - block);
+    core.hold_queries(this->query_rows());
+    this->pass(blocks - 1 - block);
     first_block(first_row, block--, seen);
     for (; block >= masked; --block) {
       begin_block<true, 2>();

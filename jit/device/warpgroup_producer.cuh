@@ -1,10 +1,11 @@
 // warpgroup_producer.cuh: the thread that keeps the copy engine busy.
-// Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for.
+// Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. Of a cluster's
+// producers one asks for all CTAs' keys, another for their values.
 // Never: touches what it loads.
 // Threads: one.
 #pragma once
 
-#include "tma.cuh"
+#include "cluster.cuh"
 #include "warpgroup_smem.cuh"
 
 namespace gqa {
@@ -12,11 +13,13 @@ namespace gqa {
 template <typename Config>
 struct WarpgroupProducer {
   using Smem = WarpgroupSmem<Config>;
+  static constexpr int kCluster = Smem::kCluster;
+  static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/tensor_map.cc
 
   const AttentionParams& p;
   const TensorMaps& maps;
   Smem& smem;
-  RingCursor<1> q;
+  RingCursor<Smem::kQueries> q;
   RingCursor<Config::kStages> k, v;
 
   __device__ void load_queries(const Place& place) {
@@ -24,24 +27,44 @@ struct WarpgroupProducer {
     barrier_arrive_expect(q.full(smem.q_ring), Smem::kQueryBytes);
 #pragma unroll
     for (int panel = 0; panel < panels(Config::kHeadDim); ++panel)
-      load_box(shared_address(smem.q) + panel * Smem::kQueryPanel, maps.q, q.full(smem.q_ring), panel * kPanelColumns,
-               0, place.first_row / Config::kPack, place.head / Config::kPack, place.batch);
+#pragma unroll
+      for (int box = 0; box < Config::kTileM / kQueryRows; ++box)
+        load_box(shared_address(smem.q[q.at()]) + panel * Smem::kQueryPanel + box * kQueryRows * kPanelRowBytes, maps.q,
+                 q.full(smem.q_ring), panel * kPanelColumns, 0,
+                 (place.first_row + box * Smem::kGroupStep) / Config::kPack, place.head / Config::kPack, place.batch);
     q.next();
+  }
+
+  // Every CTA's barrier that a block's bytes will count on.
+  __device__ static void expect_block(u32 full, u32 bytes) {
+    if constexpr (kCluster == 1) {
+      barrier_arrive_expect(full, bytes);
+    } else {
+#pragma unroll
+      for (u32 rank = 0; rank < kCluster; ++rank) barrier_arrive_expect_there(at_rank(full, rank), bytes);
+    }
+  }
+
+  __device__ static void load_panel(u32 to, const TensorMap& map, u32 full, int column, int row, const Place& place) {
+    if constexpr (kCluster == 1)
+      load_box(to, map, full, column, row, place.kv_head, place.batch);
+    else
+      load_box_for_all(to, map, full, column, row, place.kv_head, place.batch, (1 << kCluster) - 1);
   }
 
   // Panels of a block's rows; of transposed keys the panels lie side by side along the keys.
   template <int kPanels, int kPanelBytes, bool kTransposed>
   __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block) {
     const int first_key = block * Config::kTileN;
-    barrier_arrive_expect(full, kPanels * kPanelBytes);
+    expect_block(full, kPanels * kPanelBytes);
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel)
-      load_box(shared_address(buffer) + panel * kPanelBytes, map, full,
-               panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place.kv_head,
-               place.batch);
+      load_panel(shared_address(buffer) + panel * kPanelBytes, map, full,
+                 panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place);
   }
 
   __device__ void load_keys(const Place& place, int block) {
+    if (cluster_rank<Config>() != kKeyLoader) return;
     k.wait_empty(smem.k_ring);
     load_block<Smem::kKeyPanels, Smem::kKeyPanel, Smem::kKeysTransposed>(smem.k[k.at()], maps.k, k.full(smem.k_ring),
                                                                          place, block);
@@ -49,21 +72,32 @@ struct WarpgroupProducer {
   }
 
   __device__ void load_values(const Place& place, int block) {
+    if (cluster_rank<Config>() != kValueLoader<Config>) return;
     v.wait_empty(smem.v_ring);
     load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, v.full(smem.v_ring), place,
                                                                     block);
     v.next();
   }
 
-  // Blocks of keys that the tile's last row, which sees most, needs. One at least: rows that see no key mask it all.
+  // Under a mask the warpgroups' rows that do not exist are of the tile that sees fewest keys, not most.
+  __device__ int rows_before_the_first() const {
+    const int none = p.row_tiles * Config::kTileM * kCluster - p.q_len * Config::kPack;
+    return Config::kCausal ? none / 64 * 64 : 0;
+  }
+
+  // Blocks of keys that the last row of the cluster's tile, which sees most, needs. One at least: rows that see no key
+  // mask it all.
   __device__ int block_count(const Place& place) const {
-    return max(1, (keys_seen<Config>(p, place.first_row + Config::kTileM) + Config::kTileN - 1) / Config::kTileN);
+    const int end = place.first_row + Config::kTileM * kCluster;
+    return max(1, (keys_seen<Config>(p, end) + Config::kTileN - 1) / Config::kTileN);
   }
 
   // In the order the consumers ask: the keys of the next block before the values of this one.
   __device__ void load_tile(ProducerWalk<Config>& walk) {
-    const Place place = tile_place<Config>(p, walk.number);
+    Place place = tile_place<Config>(p, walk.number);
+    place.first_row -= rows_before_the_first();
     const int blocks = block_count(place);
+    place.first_row += cluster_rank<Config>() * 64;
     walk.announce({place, blocks});
     walk.reserve();
     load_keys(place, blocks - 1);

@@ -29,6 +29,12 @@ struct WarpgroupSmem {
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOwnOut), "two share 64 rows");
   static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
 
+  // Of a cluster's rows the CTAs take 64 by turns, so that a mask leaves each as much.
+  static constexpr int kCluster = cluster_size<Config>();
+  static constexpr int kGroupStep = 64 * kCluster;  // rows from one warpgroup's to the next one's
+  static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1 && !Config::kDraw),
+                "a cluster walks its tiles in rounds");
+
   static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
   static constexpr int kOutBytes = panels(Config::kHeadDimV) * kQueryPanel;
   static constexpr int kKeyPanels = panels(kKeysTransposed ? Config::kTileN : Config::kHeadDim);
@@ -38,12 +44,15 @@ struct WarpgroupSmem {
   // Without a buffer of its own, finished rows of out take the place of the queries.
   static constexpr int kTileBytes = Config::kOwnOut || kQueryBytes > kOutBytes ? kQueryBytes : kOutBytes;
 
-  alignas(1024) char q[kTileBytes];
+  static constexpr int kQueries = query_buffers<Config>();
+  static_assert(kQueries == 1 || Config::kOwnOut, "out would take the place of the next tile's queries");
+
+  alignas(1024) char q[kQueries][kTileBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
   // Then the handover, or the ones.
   alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes + kHandoverBytes + kOnesBytes : 8];
-  Ring<1> q_ring;
+  Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
 

@@ -102,11 +102,11 @@ Status CudaKernel::launch(const Call& call) const {
   return launch(call, needed, workspace);
 }
 
-// A persistent kernel's CTAs fill the device once and walk the tiles.
-unsigned CudaKernel::grid(const LaunchPlan& plan) const {
+unsigned grid_of(const LaunchPlan& plan, int processors) {
   if (!plan.persistent) return static_cast<unsigned>(plan.blocks);
-  const std::int64_t processors = (plan.blocks + plan.resident - 1) / plan.resident;
-  return static_cast<unsigned>(std::min<std::int64_t>(processors, shared_->processors) * plan.resident);
+  const std::int64_t wanted = (plan.blocks + plan.resident - 1) / plan.resident;
+  const std::int64_t most = std::max(1, processors / plan.cluster);
+  return static_cast<unsigned>(std::min(wanted, most) * plan.resident * plan.cluster);
 }
 
 Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const {
@@ -126,7 +126,7 @@ Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Worksp
 }
 
 CUresult CudaKernel::launch(const LaunchPlan& plan, CUstream stream, void** arguments) const {
-  const LaunchShape shape = {grid(plan), static_cast<unsigned>(plan.threads),
+  const LaunchShape shape = {grid_of(plan, shared_->processors), static_cast<unsigned>(plan.threads),
                              static_cast<unsigned>(plan.shared_memory)};
   return launch_kernel(*shared_, function_, shape, stream, arguments);
 }

@@ -50,7 +50,6 @@ class CudaKernel : public Kernel {
  private:
   CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate);
   CUresult launch(const LaunchPlan& plan, CUstream stream, void** arguments) const;
-  unsigned grid(const LaunchPlan& plan) const;
 
   std::shared_ptr<CudaShared> shared_;
   Candidate candidate_;
@@ -58,6 +57,9 @@ class CudaKernel : public Kernel {
   Module module_;
   CUfunction function_ = nullptr;
 };
+
+// CTAs that are launched: a persistent kernel's fill the device once and walk the tiles.
+unsigned grid_of(const LaunchPlan& plan, int processors);
 
 // The kernel's first argument, without workspace; what verification kernels take too.
 AttentionParams params_of(const Call& call, const Candidate& candidate);

@@ -8,8 +8,8 @@
 namespace gqa {
 namespace {
 
-constexpr int kPanel = 64;          // columns of a box: 128 bytes, a row of the swizzle
-constexpr int kWarpgroupRows = 64;  // of out a warpgroup stores at once
+constexpr int kPanel = 64;  // columns of a box: 128 bytes, a row of the swizzle
+constexpr int kWarpgroupRows = 64;
 
 // cuda.h may align its type to 128 bytes; the driver asks for 64.
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) == 64,
@@ -25,11 +25,14 @@ struct MapKey {
   const void *q, *k, *v, *out;
   Strides q_strides, k_strides, v_strides, out_strides;
   std::int32_t batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, dtype;
-  std::int32_t tile_m, tile_n, pack, keys_transposed;
+  std::int32_t query_rows, tile_n, pack, keys_transposed;
 
   bool operator==(const MapKey& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };
 static_assert(std::has_unique_object_representations_v<MapKey>);
+
+// A cluster's CTAs take 64 rows by turns: jit/device/warpgroup_producer.cuh.
+int query_rows(const Candidate& c) { return c.cluster == 1 ? c.tile_m : kWarpgroupRows; }
 
 MapKey key_of(const Call& call, const Candidate& c) {
   const Problem& p = call.problem;
@@ -37,7 +40,7 @@ MapKey key_of(const Call& call, const Candidate& c) {
           call.q_strides, call.k_strides, call.v_strides, call.out_strides,
           p.batch,        p.q_heads,      p.kv_heads,     p.q_len,
           p.kv_len,       p.head_dim,     p.head_dim_v,   static_cast<std::int32_t>(p.dtype),
-          c.tile_m,       c.tile_n,       c.pack,         p.keys_transposed};
+          query_rows(c),  c.tile_n,       c.pack,         p.keys_transposed};
 }
 
 // A few calls alternate in a graph or a layer; more than that and encoding is cheap enough.
@@ -122,7 +125,7 @@ Status refused(const Driver& driver, const char* tensor, const Call& call, CUres
 
 Status encode_all(const Driver& driver, const Call& call, const Candidate& c, TensorMaps* maps) {
   const int d = call.problem.head_dim, dv = call.problem.head_dim_v;
-  CUresult r = encode_rows(driver, call, c.pack, call.q, call.q_strides, d, c.tile_m, &maps->q);
+  CUresult r = encode_rows(driver, call, c.pack, call.q, call.q_strides, d, query_rows(c), &maps->q);
   if (r != CUDA_SUCCESS) return refused(driver, "q", call, r);
   r = call.problem.keys_transposed ? encode_transposed_keys(driver, call, &maps->k)
                                    : encode_keys(driver, call, call.k, call.k_strides, d, c.tile_n, &maps->k);

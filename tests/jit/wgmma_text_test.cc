@@ -67,7 +67,9 @@ TEST(WgmmaText, SharedProductsOfEverySize) {
 TEST(WgmmaText, RegisterProductsOfEverySize) {
   for (const DType dtype : {DType::kF16, DType::kBF16})
     for (int columns = 32; columns <= 256; columns += 16) {
-      const std::string text = register_product("Values", dtype, columns);
+      const std::string text = register_product("Values", dtype, columns, BLayout::kRows);
+      EXPECT_NE(text.find("p, 1, 1, 1;"), std::string::npos);
+      EXPECT_NE(register_product("Values", dtype, columns, BLayout::kColumns).find("p, 1, 1, 0;"), std::string::npos);
       EXPECT_NE(text.find("m64n" + std::to_string(columns) + "k16"), std::string::npos);
       EXPECT_EQ(count(text, "\"+f\"(d["), columns / 2) << columns;
       EXPECT_EQ(count(text, "\"r\"(a["), 4);  // a in registers
@@ -78,12 +80,22 @@ TEST(WgmmaText, RegisterProductsOfEverySize) {
     }
 }
 
+TEST(WgmmaText, EitherProductIsBothOfThem) {
+  const auto inside = [](const std::string& text) {
+    return text.substr(text.find('{') + 2, text.rfind('}') - 2 - text.find('{'));
+  };
+  const std::string both = either_product("P", DType::kF16, 64, BLayout::kRows);
+  EXPECT_NE(both.find(inside(shared_product("P", DType::kF16, 64, BLayout::kRows))), std::string::npos);
+  EXPECT_NE(both.find(inside(register_product("P", DType::kF16, 64, BLayout::kRows))), std::string::npos);
+}
+
 TEST(WgmmaText, NameAndDtypeShapeTheText) {
   EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
             shared_product("B", DType::kF16, 64, BLayout::kColumns));
   EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
             shared_product("A", DType::kBF16, 64, BLayout::kColumns));
-  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns), register_product("A", DType::kF16, 64));
+  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
+            register_product("A", DType::kF16, 64, BLayout::kColumns));
 }
 
 }  // namespace

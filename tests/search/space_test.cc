@@ -289,6 +289,33 @@ TEST(Prune, SumsByProducts) {
   EXPECT_NE(warpgroup("m=192 warps=12 stages=1 sums=1", problem), "");
   EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 sums=1", problem), "");
   EXPECT_EQ(warpgroup("sums=2", problem), "sums=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup(sums + " poly=4", problem), "");
+  EXPECT_EQ(warpgroup(sums + " poly=4", problem + ",dtype=f16"),
+            "poly=4: its weights are bf16, those of the problem f16");
+  const std::string alone = ": expected sums=1, since weights are then summed as rounded, and at least 2";
+  EXPECT_EQ(warpgroup("poly=4", problem), "poly=4" + alone);
+  EXPECT_EQ(warpgroup(sums + " poly=1", problem), "poly=1" + alone);
+}
+
+TEST(Reject, WhatAClusterOrHeldQueriesLack) {
+  EXPECT_EQ(warpgroup("cluster=2 draw=0"), "");
+  EXPECT_EQ(warpgroup("cluster=2 draw=0 order=3 out=0 held=8"), "");
+  EXPECT_EQ(warpgroup("cluster=3"), "cluster=3: warpgroup has 1 to 2");
+  EXPECT_EQ(warpgroup("cluster=2 draw=1"),
+            "cluster=2: expected draw=0, since its CTAs walk together, and a CTA a processor");
+  EXPECT_EQ(warpgroup("cluster=2 draw=0 m=64 n=64 warps=4"), warpgroup("cluster=2 draw=1"));
+  EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=128,sk=4096,d=128"), "cluster of 2 tiles for 128 query rows");
+  DeviceSpec one = h200();
+  one.processors = 1;
+  EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=4096,d=128", one), "cluster of 2 on 1 processors");
+  EXPECT_EQ(warpgroup("held=8"), "");
+  EXPECT_EQ(warpgroup("held=9"), "held=9 times 16 columns of queries: head_dim is 128");
+  EXPECT_EQ(warpgroup("held=17"), "held=17: warpgroup has 0 to 16");
+  EXPECT_EQ(warpgroup("held=16 n=64 out=0", "hq=32,sq=4096,d=256"),
+            "needs about 268 registers a consumer thread, 2 consumer warpgroups leave it 232");
+  EXPECT_EQ(warpgroup("queries=2 n=64"), "");
+  EXPECT_EQ(warpgroup("queries=3"), "queries=3: warpgroup has 1 to 2");
+  EXPECT_EQ(warpgroup("queries=2 out=0"), "two buffers of queries without out=1: out would take their place");
 }
 
 TEST(Prune, WarpgroupPacksAndSizes) {
@@ -401,14 +428,16 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
   };
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal,notma", "flash m=128 n=64 warps=4 stages=2 pack=1"));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal,notma", "flash m=128 n=64 warps=4 stages=2 pack=1"));
-  const char* wide = "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=1 out=1";
+  const char* wide = "warpgroup m=192 n=64 warps=12 stages=4 pack=1 draw=0 out=1 held=5";
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
-  const char* summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1";
+  const char* summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 queries=2 poly=4";
   EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", summing));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal", summing));
   EXPECT_FALSE(among_first_dozen("hq=32,sq=16384,d=64,lse", summing));
+  const char* together = "warpgroup m=128 n=80 warps=8 stages=2 pack=1 draw=0 out=0 held=12 cluster=2";
+  EXPECT_TRUE(among_first_dozen("hq=8,sq=16384,d=192", together));
 }
 
 TEST(Rank, TheModelNeverBeatsTheDevice) {

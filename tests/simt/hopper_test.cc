@@ -257,8 +257,8 @@ TEST_P(HopperProducts, MultiplyAsTheirDefinition) {
   const ProductCase c = GetParam();
   const std::string columns = std::to_string(c.columns);
   const BLayout layout = c.b_rows ? BLayout::kRows : BLayout::kColumns;
-  const std::string text =
-      c.a_registers ? register_product("P", c.dtype, c.columns) : shared_product("P", c.dtype, c.columns, layout);
+  const std::string text = c.a_registers ? register_product("P", c.dtype, c.columns, layout)
+                                         : shared_product("P", c.dtype, c.columns, layout);
   const auto kernel = kernel_of("const u16* a, const u16* b, float* out", "constexpr int kN = " + columns + R"(;
     const auto at = [](int row, int column) { return row * 128 + ((column / 8 ^ row % 8) * 16) + column % 8 * 2; };
     for (int i = t; i < 64 * 64; i += 128) *reinterpret_cast<u16*>(memory + at(i / 64, i % 64)) = a[i];

@@ -30,10 +30,10 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   TensorMaps maps;
   if (Status s = tensor_maps(emulated_driver(), call, candidate, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
-  const std::int64_t wanted = (needed.blocks + needed.resident - 1) / needed.resident;
-  const auto grid = static_cast<unsigned>(std::min<std::int64_t>(wanted, processors) * needed.resident);
+  const unsigned grid = grid_of(needed, processors);
   const auto threads = static_cast<unsigned>(needed.threads);
-  const Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  launch.cluster = static_cast<unsigned>(needed.cluster);
   if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
   if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
   *outputs = {out.values(), lse.values<float>()};

@@ -16,6 +16,11 @@ constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1
 // Tiles of 300 keys, three a CTA; the same under a mask, whose edge gives a tile's warpgroups different numbers of
 // keys.
 constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
+constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 held=2 cluster=2";
+constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
+constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
+constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
+constexpr const char* kInBF16 = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,lse=0";
 constexpr const char* kWithoutLse = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16,lse=0";
 constexpr const char* kCausal = "b=1,hq=2,hk=1,sq=212,sk=232,d=64,dtype=f16,causal";
 
@@ -58,7 +63,9 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
       attention.k[static_cast<std::size_t>(j * problem.head_dim)] = store(problem.dtype, high ? 100.F : 0.F);
     }
     attention.slack += 1e-2;
-    const Status status = run_warpgroup(*kernel, candidate, 1, &attention, schedules());
+    std::vector<Schedule> wanted = schedules();
+    if (candidate.cluster > 1) wanted.push_back({Order::kDescending, Copies::kLate, 1});
+    const Status status = run_warpgroup(*kernel, candidate, candidate.cluster, &attention, wanted);
     if (!status.ok()) return status.message();
     const auto result = test::matches_float64(attention);
     return result ? "" : result.message();
@@ -76,6 +83,9 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kOwnOut}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kCausal}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kSums, kWithoutLse}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
 const Mutant kMutants[] = {
@@ -116,12 +126,42 @@ const Mutant kMutants[] = {
      kTwoGroups, kCausal},
     {"PassedValuesNotReleased", "warpgroup_consumer.cuh", "v.wait_full(smem.v_ring);\n      release_values();",
      "v.next();", "deadlock", kTwoGroups, kCausal},
-    {"SeenByTheFirstRowOnly", "warpgroup_consumer.cuh", "first_row + rows() * 64 + 64", "first_row + rows() * 64 + 1",
-     "", kTwoGroups, kCausal},
+    {"SeenByTheFirstRowOnly", "warpgroup_consumer.cuh", "first + 64", "first + 1", "", kTwoGroups, kCausal},
     {"HalfABlockForMore", "warpgroup_consumer.cuh", "Config::kTileN <= Config::kTileN / 2",
      "Config::kTileN <= Config::kTileN / 2 + 16", "", kTwoGroups, kCausal},
     {"OtherHalfWeighs", "warpgroup_attention.cuh", "weights[k][i] = 0;", "weights[k][i] = 0x3c003c00;", "", kTwoGroups,
      kCausal},
+    {"KeysPassedBeforeValues", "warpgroup_consumer.cuh",
+     "for (; blocks > 0; --blocks) {\n      k.wait_full(smem.k_ring);\n      k.next();\n      release_keys();",
+     "for (int i = 0; i < blocks; ++i) {\n      k.wait_full(smem.k_ring);\n      k.next();\n      release_keys();\n    "
+     "}\n"
+     "    for (; blocks > 0; --blocks) {",
+     "deadlock", kTwoGroups, kMoreKeysThanBuffers},
+    {"StoresOfRowsThatDoNotExist", "warpgroup_consumer.cuh", "if (leader && first_of_rows(place.first_row) >= 0)",
+     "if (leader)", "below 0", kTwoGroups, kMoreKeysThanBuffers},
+    {"LogsOfRowsThatDoNotExist", "epilogue.cuh", "row >= 0 && ", "", "", kTwoGroups, kMoreKeysThanBuffers},
+    {"KeysReleasedToOneself", "warpgroup_consumer.cuh", "release_to<Config>(kKeyLoader,",
+     "release_to<Config>(cluster_rank<Config>(),", "", kCluster, kTwoTiles},
+    {"ValuesReleasedToTheKeysLoader", "warpgroup_consumer.cuh", "release_to<Config>(kValueLoader<Config>,",
+     "release_to<Config>(kKeyLoader,", "", kCluster, kTwoTiles},
+    {"BothLoadKeys", "warpgroup_producer.cuh", "if (cluster_rank<Config>() != kKeyLoader) return;", "", "", kCluster,
+     kTwoTiles},
+    {"OnlyOneExpects", "warpgroup_producer.cuh", "rank < kCluster", "rank < 1", "", kCluster, kTwoTiles},
+    {"LoadedForOneOnly", "warpgroup_producer.cuh", "(1 << kCluster) - 1", "1 << (kCluster - 1)", "", kCluster,
+     kTwoTiles},
+    {"NoMeetingAtTheBegin", "warpgroup_flash.cuh", "cluster_wait();\n    }\n  }\n\n  // Others may",
+     "}\n  }\n\n  // Others may", "cluster", kCluster, kTwoTiles},
+    {"NoMeetingAtTheEnd", "warpgroup_flash.cuh", "    end_together();", "", "has ended", kCluster, kTwoTiles},
+    {"ArrivalsOfOneCtaOnly", "warpgroup_flash.cuh", "smem.k_ring.init(Smem::kCluster * ", "smem.k_ring.init(", "",
+     kCluster, kTwoTiles},
+    {"TheSameRowsTwice", "warpgroup_producer.cuh", "place.first_row += cluster_rank<Config>() * 64;", "", "", kCluster,
+     kTwoTiles},
+    {"BlocksOfOneCtaOnly", "warpgroup_producer.cuh", "place.first_row + Config::kTileM * kCluster;",
+     "place.first_row + Config::kTileM;", "", kCluster, kTwoTiles},
+    {"RowsOfOneTile", "warpgroup_smem.cuh", "kGroupStep = 64 * kCluster;", "kGroupStep = 64;", "", kCluster, kTwoTiles},
+    {"NotHeld", "warpgroup_consumer.cuh", "core.hold_queries(query_rows());", "", "", kCluster, kTwoTiles},
+    {"HeldUnswizzled", "warpgroup_attention.cuh", "(d % 4 * 2 + lane / 16) ^ (lane % 8);", "d % 4 * 2 + lane / 16;", "",
+     kCluster, kTwoTiles},
     {"NoOnes", "warpgroup_flash.cuh", "if constexpr (Smem::kSums) write_ones();", "", "", kSums, kWithoutLse},
     {"OnesNotShown", "warpgroup_flash.cuh", "(1.f, 1.f);\n    fence_async();", "(1.f, 1.f);", "fence.proxy.async",
      kSums, kWithoutLse},
@@ -137,6 +177,8 @@ const Mutant kMutants[] = {
      "this->release_values();\n      half_step<0, true>();", "has not landed", kSums, kWithoutLse},
     {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh", "half_step<1, true>();\n      this->release_keys();",
      "this->release_keys();\n      half_step<1, true>();", "", kSums, kWithoutLse},
+    {"NoCorrectionOfTheChord", "packed_exp.cuh", "mul_bf16x2(line, fma", "mul_bf16x2(line, 0 * fma", "", kPoly,
+     kInBF16},
     {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
 };
 

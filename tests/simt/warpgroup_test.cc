@@ -43,6 +43,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=1,hk=1,sq=200,sk=330,d=64,causal", "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1"},
         Case{"b=1,hq=4,hk=1,sq=70,sk=90,d=128,causal,dtype=f16",
              "warpgroup m=192 n=80 warps=12 stages=2 pack=4 draw=1 out=1"},
+        // A warpgroup of rows that do not exist, past which more blocks go than there are buffers
+        Case{"b=1,hq=1,hk=1,sq=150,sk=500,d=64,causal", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0"},
+        Case{"b=1,hq=2,hk=1,sq=75,sk=400,d=128,causal",
+             "warpgroup m=128 n=64 warps=8 stages=2 pack=2 draw=1 out=0 held=4"},
         // Half blocks, whose products sum the weights
         Case{"b=1,hq=2,hk=1,sq=200,sk=300,d=64,lse=0",
              "warpgroup m=192 n=64 warps=12 stages=3 pack=1 draw=0 out=1 sums=1"},
@@ -50,6 +54,10 @@ INSTANTIATE_TEST_SUITE_P(
              "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1 sums=1"},
         Case{"b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal,lse=0",
              "warpgroup m=128 n=96 warps=8 stages=3 pack=4 draw=0 out=1 sums=1"},
+        Case{"b=1,hq=2,hk=1,sq=200,sk=500,d=64,lse=0",
+             "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=0 out=1 sums=1 poly=4"},
+        Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0",
+             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=1 out=1 sums=1 queries=2 poly=2"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, true}));
 
@@ -77,9 +85,15 @@ constexpr const char* kOneHead = "b=1,hq=1,hk=1,sq=100,sk=330,d=64,dtype=f16";
 constexpr const char* kPlain = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
 constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1";
 constexpr const char* kSums = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1";
+constexpr const char* kPoly = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
+
+std::string causal_of(const std::string& problem) {
+  return problem.find(",causal") == std::string::npos ? "" : ",causal";
+}
 
 // What a candidate can be asked for.
 std::string problem_for(const char* candidate, const std::string& problem) {
+  if (candidate == kPoly) return problem.substr(0, problem.find(",dtype=f16")) + ",lse=0" + causal_of(problem);
   return problem + (candidate == kSums ? ",lse=0" : "");
 }
 
@@ -89,9 +103,10 @@ constexpr const char* kMoreKeysUnderAMask = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,dt
 
 // By little (the old maxima serve), by much (each block is computed again), or never.
 TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
-  for (const float growth : {0.5F, 6.0F, 24.0F, -24.0F}) {
+  for (const float growth : {0.5F, 6.0F, 24.0F, 1000.0F, -24.0F, -1000.0F}) {
     for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask})
-      for (const char* candidate : {kPlain, kOwnOut, kSums}) {
+      for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly}) {
+        if (std::abs(growth) > 100 && candidate != kPoly) continue;
         test::AttentionCase attention(problem_of(problem_for(candidate, problem)));
         set_climb(&attention, growth, [](int) { return true; });
         EXPECT_TRUE(right(candidate, 1, &attention)) << growth << candidate;
@@ -102,16 +117,26 @@ TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
 // One lane asks for it; what the others had was right, and stays so.
 TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
   for (const int row : {29, 63, 99}) {
-    for (const char* candidate : {kPlain, kSums}) {
-      test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
-      set_climb(&attention, 24, [&](int i) { return i == row; });
-      EXPECT_TRUE(right(candidate, 1, &attention)) << row << candidate;
-    }
+    for (const char* candidate : {kPlain, kSums, kPoly})
+      for (const float growth : {24.F, 100.F, 200.F, 2000.F}) {
+        if (growth > 24 && candidate != kPoly) continue;
+        test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
+        set_climb(&attention, growth, [&](int i) { return i == row; });
+        EXPECT_TRUE(right(candidate, 1, &attention)) << row << candidate << growth;
+      }
   }
 }
 
+// To where a polynomial's fixed-point number, past 2^24, begins at zero again.
+TEST_F(WarpgroupInputs, OneRowLeavesItsMaximaFarBehind) {
+  test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=128,d=64,lse=0"));
+  set_climb(&attention, 22656, [](int i) { return i == 99; });
+  attention.slack += 5e-3;
+  EXPECT_TRUE(right(kPoly, 1, &attention));
+}
+
 TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
-  for (const char* candidate : {kPlain, kOwnOut, kSums}) {
+  for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly}) {
     const Problem problem = problem_of(problem_for(candidate, "b=1,hq=1,hk=1,sq=200,sk=100,d=64,dtype=f16,causal"));
     test::AttentionCase attention(problem);
     EXPECT_TRUE(right(candidate, 1, &attention));
@@ -120,6 +145,23 @@ TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
       EXPECT_EQ(-INFINITY, attention.lse[0]);
     }
   }
+}
+
+// Of a key that is not a number every row's answer is none: also where its weight is a polynomial.
+TEST_F(WarpgroupInputs, NotANumberIsSeen) {
+  for (const char* candidate : {kPlain, kSums, kPoly})
+    for (const int key : {3, 11, 200, 325}) {
+      test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
+      attention.k[static_cast<std::size_t>(key * 64 + 5)] = 0x7fc0;
+      EXPECT_FALSE(right(candidate, 1, &attention));  // nothing is equal to it
+      for (int row = 0; row < 100; ++row) {
+        EXPECT_TRUE(std::isnan(load(attention.call.problem.dtype, attention.out_at(0, 0, row, 7))))
+            << candidate << key << " " << row;
+        if (attention.call.problem.lse) {
+          EXPECT_TRUE(std::isnan(attention.lse[static_cast<std::size_t>(row)]));
+        }
+      }
+    }
 }
 
 TEST_F(WarpgroupInputs, WithoutLse) {

@@ -1,0 +1,75 @@
+// Warpgroup kernels whose CTAs share keys in clusters, and those that hold queries in registers, on the CPU against
+// float64: tiles of one CTA's rows only, rows that do not exist, masks, packed heads, several tiles a cluster, half
+// blocks, maxima that grow.
+#include <gtest/gtest.h>
+
+#include "tests/simt/warpgroup_case.h"
+
+namespace gqa::simt {
+namespace {
+
+struct Case {
+  const char* problem;
+  const char* candidate;
+  int processors = 2;
+  float growth = 0;  // of the scores, from each 64 keys to the 64 before
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.problem << " | " << c.candidate; }
+
+class WarpgroupCluster : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+
+  // Either CTA far ahead, loads late or early.
+  static std::vector<Schedule> all_schedules() {
+    std::vector<Schedule> all = schedules();
+    all.push_back({Order::kDescending, Copies::kLate, 1});
+    all.push_back({Order::kAscending, Copies::kEarly, 1});
+    return all;
+  }
+};
+
+TEST_P(WarpgroupCluster, AgreesWithFloat64UnderEverySchedule) {
+  const Problem problem = problem_of(GetParam().problem);
+  test::AttentionCase attention(problem);
+  if (GetParam().growth != 0) {
+    for (int j = 0; j < problem.kv_len; ++j)
+      attention.k[static_cast<std::size_t>(j * problem.head_dim)] =
+          store(problem.dtype, GetParam().growth * static_cast<float>((problem.kv_len - 1 - j) / 64));
+    attention.slack += 1e-2;
+  }
+  EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention, all_schedules()));
+}
+
+constexpr const char* kPlain = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0 cluster=2";
+constexpr const char* kPacked = "warpgroup m=128 n=64 warps=8 stages=2 pack=4 draw=0 out=1 held=3 cluster=2";
+constexpr const char* kSums = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=0 out=1 sums=1 queries=2 cluster=2";
+constexpr const char* kHeld = "warpgroup m=128 n=96 warps=8 stages=2 pack=1 draw=0 out=0 held=9";
+constexpr const char* kTwoBuffers = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1 queries=2 held=2";
+
+INSTANTIATE_TEST_SUITE_P(Clusters, WarpgroupCluster,
+                         ::testing::Values(Case{"b=1,hq=1,hk=1,sq=256,sk=300,d=64", kPlain},
+                                           Case{"b=1,hq=2,hk=1,sq=140,sk=150,d=64,dtype=f16", kPlain},
+                                           Case{"b=1,hq=3,hk=1,sq=300,sk=100,d=64", kPlain, 5},
+                                           Case{"b=1,hq=1,hk=1,sq=500,sk=500,d=64,causal", kPlain},
+                                           Case{"b=1,hq=2,hk=1,sq=320,sk=600,d=64,causal,dtype=f16", kPlain, 4},
+                                           Case{"b=1,hq=1,hk=1,sq=300,sk=130,d=64,causal", kPlain},
+                                           Case{"b=1,hq=4,hk=1,sq=100,sk=130,d=80,causal", kPacked},
+                                           Case{"b=1,hq=8,hk=2,sq=60,sk=300,d=64,dtype=f16", kPacked},
+                                           Case{"b=1,hq=2,hk=2,sq=200,sk=330,d=64,lse=0", kSums},
+                                           Case{"b=1,hq=1,hk=1,sq=400,sk=500,d=64,causal,lse=0,dtype=f16", kSums},
+                                           Case{"b=1,hq=1,hk=1,sq=256,sk=400,d=64,dtype=f16", kPlain, 2, 24},
+                                           Case{"b=1,hq=1,hk=1,sq=256,sk=400,d=64,dtype=f16,lse=0", kSums, 2, 24}));
+
+INSTANTIATE_TEST_SUITE_P(Held, WarpgroupCluster,
+                         ::testing::Values(Case{"b=1,hq=2,hk=1,sq=150,sk=200,d=192,dtype=f16", kHeld, 1},
+                                           Case{"b=1,hq=1,hk=1,sq=200,sk=330,d=192,causal", kHeld, 1},
+                                           Case{"b=1,hq=1,hk=1,sq=128,sk=400,d=192,dtype=f16", kHeld, 1, 24},
+                                           Case{"b=1,hq=3,hk=1,sq=200,sk=200,d=64,causal", kTwoBuffers, 1},
+                                           Case{"b=1,hq=3,hk=1,sq=128,sk=150,d=64,ktrans", kTwoBuffers, 2}));
+
+}  // namespace
+}  // namespace gqa::simt
