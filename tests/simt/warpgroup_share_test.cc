@@ -24,14 +24,8 @@ class WarpgroupShare : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(WarpgroupShare, AgreesWithFloat64UnderEverySchedule) {
-  const Problem problem = problem_of(GetParam().problem);
-  test::AttentionCase attention(problem);
-  if (GetParam().growth != 0) {
-    for (int j = 0; j < problem.kv_len; ++j)
-      attention.k[static_cast<std::size_t>(j * problem.head_dim)] =
-          store(problem.dtype, GetParam().growth * static_cast<float>((problem.kv_len - 1 - j) / 64));
-    attention.slack += 1e-2;
-  }
+  test::AttentionCase attention(problem_of(GetParam().problem));
+  make_scores_climb(GetParam().growth, &attention);
   EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention));
 }
 
