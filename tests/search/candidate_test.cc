@@ -76,9 +76,9 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of("flash m"), "'m' has no value: expected m=NUMBER");
   EXPECT_EQ(error_of("flash k=1"), "unknown key 'k': expected m, n, warps, stages, pack, splits, order");
   EXPECT_EQ(error_of("flash draw=1"), "unknown key 'draw': expected m, n, warps, stages, pack, splits, order");
-  EXPECT_EQ(
-      error_of("warpgroup k=1"),
-      "unknown key 'k': expected m, n, warps, stages, pack, draw, out, sums, queries, poly, held, cluster, splits, order");
+  EXPECT_EQ(error_of("warpgroup k=1"),
+            "unknown key 'k': expected m, n, warps, stages, pack, draw, out, sums, queries, poly, held, cluster, "
+            "splits, order");
   EXPECT_EQ(error_of("warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=1"),
             "key 'out' is missing: expected all that shape the code, as in "
             "'warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0'");
