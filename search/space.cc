@@ -175,7 +175,7 @@ Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Wa
   c.sums = tile.sums;
   c.queries = tile.queries;
   c.poly = p.dtype == DType::kBF16 ? tile.poly : 0;
-  if (p.head_dim >= kLeastHeldHeadDim && c.warps == tile.m / 16 && tile.m > 64) c.held = held_that_fit(p, c);
+  if (p.head_dim >= kLeastHeldHeadDim && tile.m > 64) c.held = held_that_fit(p, c);
   return c;
 }
 

@@ -297,7 +297,7 @@ TEST(Prune, SumsByProducts) {
   EXPECT_EQ(warpgroup(sums + " poly=1", problem), "poly=1" + alone);
 }
 
-TEST(Reject, WhatAClusterOrHeldQueriesLack) {
+TEST(Prune, WhatAClusterOrHeldQueriesLack) {
   EXPECT_EQ(warpgroup("cluster=2 draw=0"), "");
   EXPECT_EQ(warpgroup("cluster=2 draw=0 order=3 out=0 held=8"), "");
   EXPECT_EQ(warpgroup("cluster=3"), "cluster=3: warpgroup has 1 to 2");

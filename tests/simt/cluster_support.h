@@ -1,5 +1,5 @@
 // cluster_support.h: kernels of a few lines that run as clusters of two CTAs under the emulator.
-// Owns: the fixture, a wrapper for each instruction of clusters, a tensor of which boxes are loaded.
+// Owns: the fixture, names for the instructions of clusters, a tensor of which boxes are loaded.
 // Never: judges what a kernel leaves.
 // Threads: one.
 #pragma once
@@ -15,34 +15,22 @@
 
 namespace gqa::simt {
 
+// What cluster.cuh has, in these kernels' terms, and the aligned forms, which it has not.
 inline constexpr const char* kClusterInstructions = R"(
 namespace gqa {
-__device__ inline u32 cluster_rank() { u32 r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
-__device__ inline u32 there(u32 address, u32 rank) {
-  u32 d;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(d) : "r"(address), "r"(rank));
-  return d;
-}
+struct Pair { static constexpr int kCluster = 2; };
+__device__ inline u32 there(u32 address, u32 rank) { return at_rank(address, rank); }
 __device__ inline void arrive_there(u32 barrier, u32 rank) {
   asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier), "r"(rank) : "memory");
 }
-__device__ inline void arrive_once_at_0(u32 barrier) {
-  asm volatile("{\n.reg .pred leader;\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, 0;\n"
-               "elect.sync _|leader, 0xffffffff;\n@leader mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
-               ::"r"(barrier) : "memory");
-}
+__device__ inline void arrive_once_at_0(u32 barrier) { barrier_arrive_once_there(at_rank(barrier, 0)); }
 __device__ inline void expect_there(u32 barrier, u32 rank, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(there(barrier, rank)), "r"(bytes)
-               : "memory");
+  barrier_arrive_expect_there(at_rank(barrier, rank), bytes);
 }
 __device__ inline void load_all(u32 to, const TensorMap& map, u32 barrier, int column, int row, int plane, u16 mask) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-               " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to), "l"(&map), "r"(barrier), "r"(column), "r"(row),
-               "r"(plane), "r"(0), "h"(mask) : "memory");
+  load_box_for_all(to, map, barrier, column, row, plane, 0, mask);
 }
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 __device__ inline void cluster_arrive_aligned() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait_aligned() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 __device__ inline void cluster_sync() { cluster_arrive_aligned(); cluster_wait_aligned(); }
@@ -86,14 +74,14 @@ class Clusters : public ::testing::Test {
   // and bar(i), the address of one), element(slot, i) of a box at memory + slot * 1024.
   static std::unique_ptr<Kernel> kernel_of(const std::string& body, const std::string& before = "") {
     std::string why;
-    auto kernel = Kernel::compile(std::string("#include \"tma.cuh\"\n#include \"warpgroup.cuh\"\n#include "
+    auto kernel = Kernel::compile(std::string("#include \"cluster.cuh\"\n#include \"warpgroup.cuh\"\n#include "
                                               "\"wgmma.cuh\"\n#include \"epilogue.cuh\"\n") +
                                       kClusterInstructions + "using namespace gqa;\n" + before + R"(
 extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, u16* out) {
   extern __shared__ __align__(1024) char memory[];
   Barrier* const bars = reinterpret_cast<Barrier*>(memory + 65536);
   const int t = threadIdx.x;
-  const u32 shared = shared_address(memory), rank = cluster_rank();
+  const u32 shared = shared_address(memory), rank = cluster_rank<Pair>();
   const auto bar = [&](int i) { return shared + 65536 + 8 * i; };
   const auto element = [&](int slot, int i) {
     return *reinterpret_cast<u16*>(memory + slot * 1024 + i / 64 * 128 + (i % 64 / 8 ^ i / 64) * 16 + i % 8 * 2);
@@ -110,15 +98,6 @@ extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, u16* ou
     void* to = out.data();
     void* arguments[] = {&planes_.map, &to};
     return kernel.launch({grid, {threads, 1, 1}, kShared + 64, arguments, cluster}, schedule);
-  }
-
-  // schedules(), and the second CTA ahead while copies are late.
-  static std::vector<Schedule> all_schedules() {
-    std::vector<Schedule> all = schedules();
-    all.push_back({Order::kDescending, Copies::kLate, 1});
-    all.push_back({Order::kAscending, Copies::kEarly, 1});
-    all.push_back({Order::kRandom, Copies::kEarly, 2});
-    return all;
   }
 
  private:

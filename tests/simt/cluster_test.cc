@@ -30,7 +30,7 @@ TEST_F(Clusters, CtasHaveTheirRankTheirSharedMemoryAndTheirBarriers) {
     const bool right = there(shared + 64, rank) == shared + 64 && there(shared, 1) - there(shared, 0) == 0x40000 &&
                        back == there(shared + 64, 0);
     out[block * 256 + 128 + t] = rank + (right ? 10 : 20);)");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule, {4, 2, 1});
     ASSERT_TRUE(status.ok()) << status.message();
@@ -70,7 +70,7 @@ TEST_F(Clusters, TheirBarrierOrdersAllThreadsThroughItsPhases) {
       const int partner = (1 - rank) * 128 + 127 - t;
       if (out[round * 256 + partner] != round * 300 + partner) __trap();
     })");
-    for (const Schedule& schedule : all_schedules()) {
+    for (const Schedule& schedule : cluster_schedules()) {
       const Buffer out("out", kOut);
       const Status status = launch(*kernel, out, schedule);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -83,7 +83,7 @@ TEST_F(Clusters, ArrivingAtTheirBarrierDoesNotWait) {
   const auto kernel = kernel_of(begin(128) + R"(
     if (rank == 0) { cluster_arrive(); arrive_there(bar(0), 1); out[t] = t; cluster_wait(); }
     if (rank == 1) { barrier_wait(bar(0), 0); cluster_arrive(); cluster_wait(); if (out[t] != t) __trap(); })");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -100,7 +100,7 @@ TEST_F(Clusters, EndedThreadsAreNotWaitedForAtTheirBarrier) {
     if (rank == 0 && t % 4 == 1) return;
     for (int round = 0; round < 3; ++round) { cluster_arrive(); cluster_wait(); }
     out[rank * 128 + t] = 1;)");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -129,7 +129,7 @@ TEST_F(Clusters, AMulticastFeedsBothAndBothGiveTheSlotBack) {
       }
     }
     cluster_sync();)");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule, {4, 1, 1});
     ASSERT_TRUE(status.ok()) << status.message();
@@ -155,7 +155,7 @@ TEST_F(Clusters, AMulticastReachesTheCtasOfItsMaskAtTheSamePlace) {
     barrier_wait(bar(0), 0);
     if (rank == 1) barrier_wait(bar(1), 0);
     for (int i = t; i < 1536; i += 128) out[rank * 1536 + i] = element(i / 512, i % 512);)");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -183,7 +183,7 @@ TEST_F(Clusters, AMulticastLandsApartInEachCta) {
     }
     cluster_sync();)");
   int early = 0, late = 0;
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -215,7 +215,7 @@ TEST_F(Clusters, BytesMayComeBeforeTheyAreAnnounced) {
     }
     cluster_arrive();
     cluster_wait();)");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -235,7 +235,7 @@ TEST_F(Clusters, BytesMayBeAnnouncedByAnotherCta) {
     }
     cluster_arrive();
     cluster_wait();)");
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -258,7 +258,7 @@ TEST_F(Clusters, ProductsReadTheSharedMemoryOfTheirOwnCta) {
     wgmma_wait<0>();
     for (int i = 0; i < 4; ++i) out[rank * 512 + t * 4 + i] = static_cast<u16>(d[0][i]);)",
                                 shared_product("P", DType::kF16, 8, BLayout::kColumns));
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);
     ASSERT_TRUE(status.ok()) << status.message();

@@ -167,6 +167,8 @@ ByteBarrier& byte_barrier(Emulator& emulator, std::uint64_t address);
 // barrier alone.
 ByteBarrier& cluster_byte_barrier(Emulator& emulator, std::uint64_t address, const char* what);
 void arrive_with(Emulator& emulator, ByteBarrier& barrier, std::int64_t bytes);
+// How often the current thread came to the cluster's barrier and left it.
+ClusterBarrier::Passage& passage_of(Emulator& emulator);
 // A phase of the cluster's barrier misses one thread less.
 void arrive_at_cluster(Emulator& emulator);
 void complete_bytes(Emulator& emulator, std::uint64_t address, std::int64_t bytes);

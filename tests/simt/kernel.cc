@@ -88,6 +88,17 @@ const std::vector<Schedule>& schedules() {
   return all;
 }
 
+const std::vector<Schedule>& cluster_schedules() {
+  static const std::vector<Schedule> all = [] {
+    std::vector<Schedule> made = schedules();
+    made.push_back({Order::kDescending, Copies::kLate, 1});
+    made.push_back({Order::kAscending, Copies::kEarly, 1});
+    made.push_back({Order::kRandom, Copies::kEarly, 2});
+    return made;
+  }();
+  return all;
+}
+
 std::unique_ptr<Kernel> Kernel::compile(const std::string& source, const std::string& entry, std::string* why,
                                         const std::vector<EmbeddedHeader>& headers) {
   const TemporaryFolder folder;

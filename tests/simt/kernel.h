@@ -44,6 +44,8 @@ const char* unavailable();
 
 // Different enough that races show.
 const std::vector<Schedule>& schedules();
+// And with the other CTA of a cluster ahead, or loads that land the other way.
+const std::vector<Schedule>& cluster_schedules();
 
 class Kernel {
  public:

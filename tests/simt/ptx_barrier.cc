@@ -12,10 +12,6 @@ constexpr std::int64_t kMostBytes = (1 << 20) - 1;  // either way
 
 // ---- mbarrier
 
-const ClusterBarrier::Passage& passage_of(Emulator& emulator) {
-  return emulator.hopper().cluster.threads[static_cast<std::size_t>(emulator.thread().number)];
-}
-
 // Bytes may come before the arrival that announces them: the phase waits for that arrival.
 void end_phase_if_complete(Emulator& emulator, ByteBarrier& barrier) {
   if (barrier.bytes > kMostBytes || barrier.bytes < -kMostBytes)

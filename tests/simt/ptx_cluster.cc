@@ -30,10 +30,6 @@ void arrive(Emulator& emulator, const Call& call) {
 
 // ---- barrier.cluster
 
-ClusterBarrier::Passage& passage_of(Emulator& emulator) {
-  return emulator.hopper().cluster.threads[static_cast<std::size_t>(emulator.thread().number)];
-}
-
 void align(Emulator& emulator, const Call& call) {
   emulator.meet({call.instruction.opcode, true, call.place, 0xffffffffU, 0, {}, [](const Meeting&) {}}, nullptr);
 }
@@ -62,6 +58,10 @@ void wait_all(Emulator& emulator, const Call& call) {
 }
 
 }  // namespace
+
+ClusterBarrier::Passage& passage_of(Emulator& emulator) {
+  return emulator.hopper().cluster.threads[static_cast<std::size_t>(emulator.thread().number)];
+}
 
 void arrive_at_cluster(Emulator& emulator) {
   ClusterBarrier& barrier = emulator.hopper().cluster;

@@ -63,8 +63,7 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
       attention.k[static_cast<std::size_t>(j * problem.head_dim)] = store(problem.dtype, high ? 100.F : 0.F);
     }
     attention.slack += 1e-2;
-    std::vector<Schedule> wanted = schedules();
-    if (candidate.cluster > 1) wanted.push_back({Order::kDescending, Copies::kLate, 1});
+    const std::vector<Schedule>& wanted = candidate.cluster > 1 ? cluster_schedules() : schedules();
     const Status status = run_warpgroup(*kernel, candidate, candidate.cluster, &attention, wanted);
     if (!status.ok()) return status.message();
     const auto result = test::matches_float64(attention);
