@@ -62,7 +62,7 @@ void write_features(std::ostream& out, const Problem& problem, const Candidate& 
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
   if (candidate.sums != 0) out << "  static constexpr bool kSums = true;  // of weights, by the products with values\n";
   if (candidate.poly != 0)
-    out << "  static constexpr int kPackedExp = " << candidate.poly << ";  // every so-manieth pair of weights\n";
+    out << "  static constexpr int kPackedExp = " << candidate.poly << ";  // one pair of weights in so many\n";
   if (candidate.held != 0)
     out << "  static constexpr int kHeld = " << candidate.held << ";  // times 16 columns of queries, in registers\n";
   if (candidate.queries != 1)

@@ -44,7 +44,7 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch 
   X(own_out, "out", 0, kWarpgroupCode) /* 1: out has a buffer of its own */             \
   X(sums, "sums", 0, kMechanism)       /* 1: row sums by the tensor cores, above */     \
   X(queries, "queries", 1, kMechanism) /* buffers of a tile's queries */                \
-  X(poly, "poly", 0, kMechanism)       /* every poly-th pair of weights, above */       \
+  X(poly, "poly", 0, kMechanism)       /* one pair of weights in poly, above */         \
   X(held, "held", 0, kMechanism)       /* times 16 query columns in registers */        \
   X(cluster, "cluster", 1, kMechanism) /* CTAs that share keys by multicast, above */   \
   X(splits, "splits", 1, kLaunch)      /* CTAs that share one row tile's keys */        \

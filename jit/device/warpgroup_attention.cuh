@@ -82,10 +82,9 @@ struct WarpgroupAttention {
     Product::multiply(scores, advance(q, d / 4 * Smem::kQueryPanel + d % 4 * 32), key_columns(k, d), d != 0);
   }
 
-  // scores = q k^T, begun. Addresses of this warpgroup's first query row and of the tile of keys.
+  // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'.
   template <int kFragments>
-  __device__ void begin_scores(float (&scores)[kFragments][4], u32 queries, u32 keys) {
-    const u64 q = operand(queries, 0), k = key_operand(keys);
+  __device__ void begin_scores(float (&scores)[kFragments][4], u64 q, u64 k) {
     pin(scores);
     wgmma_fence();
 #pragma unroll
@@ -111,9 +110,8 @@ struct WarpgroupAttention {
 
   // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows.
   template <int kFragments, int kProducts>
-  __device__ void begin_both(float (&scores)[kFragments][4], u32 queries, u32 keys, const u32 (&weights)[kProducts][4],
+  __device__ void begin_both(float (&scores)[kFragments][4], u64 q, u64 k, const u32 (&weights)[kProducts][4],
                              u64 values) {
-    const u64 q = operand(queries, 0), k = key_operand(keys);
     pin(scores);
     pin(out);
     wgmma_fence();
@@ -191,7 +189,7 @@ struct WarpgroupAttention {
   // To weights, for products that sum them. The answer is false where one is too large.
   template <int kFragments, int kProducts>
   __device__ bool weigh_unseen(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
-    const float shift[2] = {biased(state.maximum[0] * scale_log2), biased(state.maximum[1] * scale_log2)};
+    const float shift[2] = {fmaf(state.maximum[0], scale_log2, kSlack), fmaf(state.maximum[1], scale_log2, kSlack)};
     PackedExp packed(scale_log2, shift);
     u32 bits = 0;
 #pragma unroll
@@ -199,7 +197,7 @@ struct WarpgroupAttention {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* s = &scores[2 * k + i / 2][i % 2 * 2];
-        if (is_packed(4 * k + i)) {
+        if (is_packed<4 * kProducts>(4 * k + i)) {
           weights[k][i] = packed(s[0], s[1], i % 2);
         } else {
           weights[k][i] = Config::Element::pack(exp2_approx(fmaf(s[0], scale_log2, -shift[i % 2])),
@@ -207,16 +205,16 @@ struct WarpgroupAttention {
           bits |= weights[k][i];
         }
       }
-    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || packed.below_two());
+    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || packed.all_below_two());
   }
 
-  // Which pairs of weights are polynomials: never those of both of a lane's rows for the same keys, so that the other
-  // row sees what is not a number, and the exact softmax then shows it to all.
+  // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials
+  // of the others.
   static constexpr int kPackedExp = packed_exponentials<Config>();
-  static_assert(kPackedExp != 1, "exact exponentials must be among them");
+  template <int kPairs>
   __device__ static constexpr bool is_packed(int pair) {
     if constexpr (kPackedExp == 0) return false;
-    return pair % kPackedExp == 0;
+    return pair * kPackedExp < kPairs;
   }
 
   __device__ void accept_unseen(const float (&sum)[2]) {

@@ -34,11 +34,18 @@ struct WarpgroupConsumer {
   __device__ int first_of_rows(int first_row) const { return first_row + rows() * Smem::kGroupStep; }
   __device__ int part() const { return group % kShare; }
   __device__ u32 query_rows() const { return shared_address(smem.q[q.at()]) + rows() * 64 * kPanelRowBytes; }
-  __device__ u32 key_rows(int buffer) const { return shared_address(smem.k) + buffer * Smem::kKeyBytes; }
-  // The second product's right operand; the ones stand as the panel beside it.
+  // The products' operands; `first_key`: of the buffer's.
+  __device__ u64 queries() const { return operand(query_rows(), 0); }
+  __device__ u64 keys(int buffer, int first_key = 0) const {
+    const u32 first = shared_address(smem.k), bytes = buffer * Smem::kKeyBytes + first_key * kPanelRowBytes;
+    if constexpr (kMovesKeys<Config>) return advance_low(core.key_operand(first), bytes);
+    return core.key_operand(first + bytes);
+  }
+  // The ones stand as the panel beside the values.
   __device__ u64 values(int buffer, int first_key = 0) const {
-    const u32 rows = shared_address(smem.v) + buffer * Smem::kValueBytes + first_key * kPanelRowBytes;
-    return operand(rows, Smem::kSums ? smem.ones() - rows : Smem::kValuePanel);
+    const u32 first = shared_address(smem.v), bytes = buffer * Smem::kValueBytes + first_key * kPanelRowBytes;
+    if constexpr (Smem::kSums) return advance_first_panel_low(operand(first, smem.ones() - first), bytes);
+    return operand(first + bytes, Smem::kValuePanel);
   }
   __device__ int warp_row(int first_row) const {
     return first_of_rows(first_row) + thread_index() % kWarpgroup / 32 * 16;
@@ -47,7 +54,7 @@ struct WarpgroupConsumer {
   template <int kFragments>
   __device__ void begin_scores(float (&scores)[kFragments][4]) {
     k.wait_full(smem.k_ring);
-    core.begin_scores(scores, query_rows(), key_rows(k.at()));
+    core.begin_scores(scores, queries(), keys(k.at()));
     k.next();
   }
   __device__ void begin_values() {
@@ -85,7 +92,7 @@ struct WarpgroupConsumer {
     if (all_agree(fine)) {
       core.accept_unseen(sum);
     } else {
-      core.begin_scores(scores, query_rows(), key_rows(k.before()));
+      core.begin_scores(scores, queries(), keys(k.before()));
       core.template wait_scores<0>(scores);
       core.softmax(scores, p.scale_log2);
     }

@@ -14,7 +14,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer = WarpgroupConsumer<Config>;
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kKeys = Config::kTileN / 2;
-  static constexpr u32 kHalfBytes = kKeys * kPanelRowBytes;
   static_assert(!Smem::kKeysTransposed && Smem::kShare == 1, "halves are rows of a block");
 
   using Consumer::core;
@@ -34,7 +33,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     return reinterpret_cast<HalfWeights&>(this->weights[half * (kKeys / 16)]);
   }
 
-  __device__ u32 keys_of(int half) const { return this->key_rows(k.at()) + half * kHalfBytes; }
+  __device__ u64 keys_of(int half) const { return this->keys(k.at(), half * kKeys); }
   __device__ u64 values_of(int half) const { return this->values(v.at(), half * kKeys); }
 
   // A whole block's scores; beside them the values of the block before, where there is one.
@@ -45,9 +44,9 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       if constexpr (kValues)
-        core.begin_both(scores[half], this->query_rows(), keys_of(half), weights_of(half), values_of(half));
+        core.begin_both(scores[half], this->queries(), keys_of(half), weights_of(half), values_of(half));
       else
-        core.begin_scores(scores[half], this->query_rows(), keys_of(half));
+        core.begin_scores(scores[half], this->queries(), keys_of(half));
     }
     k.next();
     wait<0, kHalves>();
@@ -95,7 +94,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void half_step() {
     constexpr int kOther = 1 - kMine;
     if constexpr (kScores)
-      core.begin_both(scores[kOther], this->query_rows(), keys_of(kOther), weights_of(kOther), values_of(kOther));
+      core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther));
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
     const bool fine = core.weigh_unseen(scores[kMine], weights_of(kMine), p.scale_log2);
@@ -103,7 +102,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     wait<kOther, kScores>();
     if (!all_fine) {
       const int buffer = kMine == 0 ? k.at() : k.before();
-      core.begin_scores(scores[kMine], this->query_rows(), this->key_rows(buffer) + kMine * kHalfBytes);
+      core.begin_scores(scores[kMine], this->queries(), this->keys(buffer, kMine * kKeys));
       core.template wait_scores<0>(scores[kMine]);
       core.softmax(scores[kMine], p.scale_log2);
       core.rescale();
@@ -116,7 +115,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void walk_unmasked(int block) {
     k.wait_full(smem.k_ring);
     v.wait_full(smem.v_ring);
-    core.begin_both(scores[0], this->query_rows(), keys_of(0), weights_of(0), values_of(0));
+    core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0));
     wait<0, 1>();
     for (; block > 0; --block) {
       half_step<0, true>();

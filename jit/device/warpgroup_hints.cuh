@@ -1,7 +1,7 @@
-// warpgroup_hints.cuh: what the assembler is told of a warp's lanes: that they hold the same value, or go one way.
-// Owns: where it is told. It keeps addresses in uniform registers then, and orders a loop's instructions otherwise: 15
-// % of a kernel that sums, up to 3 % of others, and where it is not told as much (docs/performance.md). Never: changes
-// a value. Threads: all lanes of a warp call together.
+// warpgroup_hints.cuh: what the assembler is told of a warp's lanes: that they hold the same value, or go one way; and
+// how it is to reckon addresses. Owns: where. It keeps addresses in uniform registers then, and orders a loop's
+// instructions otherwise: 15 % of a kernel that sums, up to 3 % of others, and where it is not told as much
+// (docs/performance.md). Never: changes a value. Threads: all lanes of a warp call together.
 #pragma once
 
 #include "features.cuh"
@@ -11,6 +11,11 @@ namespace gqa {
 // Of a tile's place and its blocks. Wider steps at 256 would spill.
 template <typename Config>
 constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Config::kTileN <= 64);
+
+// Whether a buffer's keys are reckoned from the operand of the first one's. Else each operand is made of its address,
+// which is more instructions where products sum, and fewer in other loops.
+template <typename Config>
+constexpr bool kMovesKeys = sums_by_products<Config>();
 
 template <typename Config>
 __device__ inline int told_same(int value) {

@@ -29,6 +29,15 @@ __device__ inline u64 advance_first_panel(u64 operand, u32 bytes) {
   return operand + (bytes >> 4) - (u64{bytes >> 4} << 16);
 }
 
+// The two above by bytes that the compiler does not know: both fields are in the low word and carry nothing out of it.
+__device__ inline u64 add_low(u64 operand, u32 low) {
+  return (operand >> 32 << 32) | (static_cast<u32>(operand) + low);
+}
+__device__ inline u64 advance_low(u64 operand, u32 bytes) { return add_low(operand, bytes >> 4); }
+__device__ inline u64 advance_first_panel_low(u64 operand, u32 bytes) {
+  return add_low(operand, (bytes >> 4) - (bytes >> 4 << 16));
+}
+
 // 9.7.15.7.1, wgmma.fence: registers and shared memory written before are visible to the products after.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 

@@ -39,7 +39,17 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
   }
 
-  // The last block's scores are so high that it is computed twice; of half blocks it is the second one's second half.
+  // Scores of so many keys of the last block, high or low by the sign of a row's query, make it be computed twice. Of
+  // half blocks it is the second one's second half; of polynomials none but theirs.
+  static void set_keys(const Candidate& candidate, test::AttentionCase* attention) {
+    const Problem& p = attention->call.problem;
+    const int first = candidate.sums != 0 ? 224 : 0, count = candidate.poly != 0 ? 16 : candidate.sums != 0 ? 32 : 64;
+    for (int j = 0; j < p.kv_len; ++j)
+      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, j < first || j >= first + count ? 0.F
+                                                                              : candidate.poly != 0           ? 3000.F
+                                                                                                              : 100.F);
+  }
+
   static std::string verdict(const Mutant& mutant) {
     const Problem problem = test::problem_of(mutant.problem);
     Candidate candidate;
@@ -58,10 +68,7 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     EXPECT_NE(nullptr, kernel) << why;
     if (kernel == nullptr) return {};
     test::AttentionCase attention(problem);
-    for (int j = 0; j < problem.kv_len; ++j) {
-      const bool high = candidate.sums != 0 ? j >= 224 && j < 256 : j < 64;
-      attention.k[static_cast<std::size_t>(j * problem.head_dim)] = store(problem.dtype, high ? 100.F : 0.F);
-    }
+    set_keys(candidate, &attention);
     attention.slack += 1e-2;
     const std::vector<Schedule>& wanted = candidate.cluster > 1 ? cluster_schedules() : schedules();
     const Status status = run_warpgroup(*kernel, candidate, candidate.cluster, &attention, wanted);
@@ -178,6 +185,7 @@ const Mutant kMutants[] = {
      "this->release_keys();\n      half_step<1, true>();", "", kSums, kWithoutLse},
     {"NoCorrectionOfTheChord", "packed_exp.cuh", "mul_bf16x2(line, fma", "mul_bf16x2(line, 0 * fma", "", kPoly,
      kInBF16},
+    {"PolynomialsNotLookedAt", "packed_exp.cuh", "seen_ |= a | b;", "", "", kPoly, kInBF16},
     {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
 };
 

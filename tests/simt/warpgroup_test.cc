@@ -94,9 +94,10 @@ std::string problem_for(const char* candidate, const std::string& problem) {
 constexpr const char* kMoreKeys = "b=1,hq=1,hk=1,sq=100,sk=362,d=64";
 constexpr const char* kMoreKeysUnderAMask = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,causal";
 
-// By little (the old maxima serve), by much (each block is computed again), or never.
+// By little (the old maxima serve), by much (each block is computed again), or never: at -400 the low half alone of a
+// polynomial's fixed-point number would pass for a weight.
 TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
-  for (const float growth : {0.5F, 6.0F, 24.0F, 1000.0F, -24.0F, -1000.0F}) {
+  for (const float growth : {0.5F, 6.0F, 24.0F, 1000.0F, -24.0F, -400.0F, -1000.0F}) {
     for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask})
       for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly}) {
         if (std::abs(growth) > 100 && candidate != kPoly) continue;
@@ -120,12 +121,14 @@ TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
   }
 }
 
-// To where a polynomial's fixed-point number, past 2^24, begins at zero again.
+// To where a polynomial's fixed-point number is 3, and past 4, where its low half begins at zero again.
 TEST_F(WarpgroupInputs, OneRowLeavesItsMaximaFarBehind) {
-  test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=128,d=64,lse=0"));
-  set_climb(&attention, 22656, [](int i) { return i == 99; });
-  attention.slack += 5e-3;
-  EXPECT_TRUE(right(kPoly, 1, &attention));
+  for (const float growth : {22656.F, 45568.F}) {
+    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=128,d=64,lse=0"));
+    set_climb(&attention, growth, [](int i) { return i == 99; });
+    attention.slack += 5e-3;
+    EXPECT_TRUE(right(kPoly, 1, &attention)) << growth;
+  }
 }
 
 TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
