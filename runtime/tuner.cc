@@ -36,12 +36,15 @@ Attempt untried(const Candidate& candidate, double predicted_us, const char* out
   return attempt;
 }
 
-// Where each stands in the order of candidates.
-std::vector<Runner> runners_of(const std::vector<Lane*>& lanes) {
+// Where each stands: what moves least first.
+std::vector<Runner> runners_of(const std::vector<Lane*>& lanes, const Problem& problem, const DeviceSpec& device) {
+  std::vector<std::pair<double, Candidate>> places;
+  for (const Lane* lane : lanes)
+    places.emplace_back(moved_bytes(problem, lane->attempt.candidate, device), lane->attempt.candidate);
   std::vector<Runner> runners(lanes.size());
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const auto before = [&](const Lane* lane) { return lane->attempt.candidate < lanes[i]->attempt.candidate; };
-    runners[i].order = static_cast<std::size_t>(std::count_if(lanes.begin(), lanes.end(), before));
+    const auto before = [&](const auto& place) { return place < places[i]; };
+    runners[i].order = static_cast<std::size_t>(std::count_if(places.begin(), places.end(), before));
   }
   return runners;
 }
@@ -227,7 +230,7 @@ class Miss {
   Lane* fastest(const std::vector<Lane*>& lanes) {
     const PhaseTimer timer(&times_.time);
     clock_before_ = trial_->clock_mhz();
-    std::vector<Runner> runners = runners_of(lanes);
+    std::vector<Runner> runners = runners_of(lanes, problem_, device_.spec());
     Race timing;
     timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
       return trial_->time(*lanes[index]->kernel, count, microseconds);

@@ -40,6 +40,7 @@ constexpr double kTurnInPlace = 1409;       // without a buffer for out
 constexpr double kDraw = 569;
 constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that shares its processor
 constexpr double kWarpgroupLaunch = 1.8e-6;  // s
+constexpr double kMemoryOverL2 = 4;          // the power a byte takes, roughly
 constexpr int kBlockReserve = 1024;          // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
@@ -177,6 +178,12 @@ double key_reads(const Model& m) {
   return std::max(1.0, tiles * m.steps.average / std::max(1.0, m.steps.most));
 }
 
+// Tiles that run together walk the keys together: each round of tiles reads them, not each tile.
+double key_rounds(const Model& m) {
+  const double rounds = m.blocks() / m.processors() * m.steps.average / std::max(1.0, m.steps.most);
+  return std::min(key_reads(m), std::max(1.0, rounds));
+}
+
 // Blocks of equal work run in waves; under a causal mask the longest start first and the short ones fill the gaps.
 double flash_compute(const Model& m) {
   const double each = m.blocks() / m.processors();
@@ -203,6 +210,12 @@ double flash_seconds(const Model& m) {
   return kLaunch + longest + kProlog * (1 + (waves - 1) / m.resident);
 }
 
+// Keys and values of a step of all a CTA's warpgroups.
+double warpgroup_step_bytes(const Model& m) {
+  const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
+  return 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
+}
+
 // A step of all a CTA's warpgroups, clocks: the exponentials of one run under the products of another, but not wholly.
 double warpgroup_step(const Model& m) {
   const double scores = double{1} * m.c.tile_m * keys_a_step(m.c);
@@ -210,9 +223,7 @@ double warpgroup_step(const Model& m) {
   const double rate = m.device.wgmma_flops / m.device.processors / kWarpgroupClock;
   const double products = kProductsShare * 2 * scores * m.width() / rate, softmax = scores * kClocksAnExponential;
   const double busy = std::max(products, softmax) + kExposed[warpgroups - 1] * std::min(products, softmax);
-  const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
-  const double kv_tile = 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
-  const double moved = kClocksAKeyByte * kv_tile * (m.c.cluster > 1 ? kShared : 1);
+  const double moved = kClocksAKeyByte * warpgroup_step_bytes(m) * (m.c.cluster > 1 ? kShared : 1);
   const double step = busy + kStep + kStepAWarpgroup * warpgroups + moved;
   const double held = 1 - kHeldGain * m.c.held * 16 / m.p.head_dim;
   return step * held * (m.c.stages > 2 ? kThirdStage : 1) * (m.c.sums != 0 ? kSums : 1) * (m.c.poly != 0 ? kPoly : 1);
@@ -232,9 +243,7 @@ double warpgroup_seconds(const Model& m) {
   const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
   const double work = share * (m.p.causal() ? each * (m.steps.average * step + turn) : std::ceil(each) * longest);
   const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
-  // Tiles that run together walk the keys together: each round of tiles reads them, not each tile.
-  const double reads = std::min(key_reads(m), std::max(1.0, each * m.steps.average / std::max(1.0, m.steps.most)));
-  const double memory = (bytes(m.p) + (reads - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
+  const double memory = (bytes(m.p) + (key_rounds(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
   return kWarpgroupLaunch + std::max(compute / kWarpgroupClock, memory);
 }
 
@@ -294,6 +303,16 @@ double predict_us(const Problem& problem, const Candidate& candidate, const Devi
   model.resident = resident_blocks(model);
   fill_step_clocks(&model);
   return 1e6 * (candidate.skeleton == Skeleton::kFlash ? flash_seconds(model) : split_seconds(model));
+}
+
+double moved_bytes(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
+  if (device.kind == DeviceKind::kHost) return 0;
+  const Model model{problem, candidate, device};
+  const bool warpgroup = candidate.skeleton == Skeleton::kWarpgroup;
+  const double step = warpgroup ? warpgroup_step_bytes(model) : 2 * candidate.tile_n * model.width();
+  const double from_memory = warpgroup ? key_rounds(model) : key_reads(model);
+  return model.blocks() / candidate.splits * model.steps.average * step +
+         kMemoryOverL2 * from_memory * model.kv_bytes();
 }
 
 }  // namespace gqa

@@ -29,14 +29,15 @@ class TrialStream {
 
   // Launches a graph: each of the sets at least once, and so many that the graph's own start does not show.
   static int launches_a_graph(double guessed_us, int sets);
-  // Microseconds a launch, one sample a replay. launch(i) queues the i-th of `launches`: asked for once an id, while
-  // the stream is being captured.
+  // Microseconds a launch, one sample a replay; what is timed first also warms the device up. launch(i) queues the i-th
+  // of `launches`: asked for once an id, while the stream is being captured.
   Status time(std::uint64_t id, int launches, const std::function<Status(int)>& launch, int samples,
               std::vector<double>* microseconds);
   // 0 if it cannot be read. `memory`: two 64-bit words.
   double clock_mhz(const Checker& checker, CUdeviceptr memory);
 
  private:
+  Status warm_up(CUgraphExec graph);
   Status capture(int launches, const std::function<Status(int)>& launch, CUgraphExec* graph);
 
   const Driver& driver_;

@@ -67,6 +67,22 @@ TEST_F(TunerTest, PicksTheFastestAndKeepsItsNumbers) {
   EXPECT_GT(tuned_.times.first_correct, 0);
 }
 
+TEST_F(TunerTest, OfEqualTimesTakesWhatMovesLeast) {
+  world_.microseconds = [](const Candidate&) { return 100.0; };
+  ASSERT_TRUE(run("b=1,hq=8,hk=8,sq=16384,sk=16384,d=256").ok());
+  int timed = 0, more = 0;
+  for (const Attempt& attempt : tuned_.attempts) {
+    if (attempt.samples == 0) continue;
+    const double excess =
+        moved_bytes(problem_, attempt.candidate, world_.spec) - moved_bytes(problem_, tuned_.candidate, world_.spec);
+    EXPECT_GE(excess, 0) << to_text(attempt.candidate);
+    ++timed;
+    more += excess > 0 ? 1 : 0;
+  }
+  EXPECT_GT(timed, 1);
+  EXPECT_GT(more, 0);
+}
+
 TEST_F(TunerTest, CompilesNoMoreKernelsThanAskedAndEachOnce) {
   std::mutex mutex;
   std::multiset<std::string> compiled;

@@ -472,6 +472,19 @@ TEST(Rank, HeadByHeadPaysWhereKeysDoNotFitL2) {
   EXPECT_LE(predict_us(p, c, h200()), across * 1.01);
 }
 
+TEST(Rank, WhatMovesLessIsKnown) {
+  const Problem p = problem_of("hq=8,sq=16384,d=256");
+  const auto moved = [&](const std::string& fields, const DeviceSpec& device = h200()) {
+    return moved_bytes(p, candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0 " + fields), device);
+  };
+  // 1024 tiles read a head's 16 MiB each, or two of them together; in 8 rounds all heads' keys come from memory.
+  EXPECT_NEAR(moved("cluster=1 order=1"), 1024 * 16.0 * (1 << 20), 0.05 * moved("cluster=1 order=1"));
+  EXPECT_NEAR(moved("cluster=2 order=1"), 512 * 16.0 * (1 << 20), 0.1 * moved("cluster=2 order=1"));
+  EXPECT_GT(moved("cluster=1 order=0"), 1.1 * moved("cluster=1 order=1"));
+  EXPECT_GT(moved("cluster=2 order=0"), 1.1 * moved("cluster=2 order=1"));
+  EXPECT_EQ(moved("cluster=2 order=1", host()), 0);
+}
+
 TEST(DeviceSpec, TableIsWhole) {
   EXPECT_EQ(DeviceSpec::known_archs(), (std::vector<std::string>{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a",
                                                                  "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"}));
