@@ -41,7 +41,7 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch 
   X(stages, "stages", 2, kCode)        /* KV buffers in flight */                       \
   X(pack, "pack", 1, kCode)            /* query heads of a group in a tile's rows */    \
   X(draw, "draw", 0, kWarpgroupCode)   /* 1: CTAs draw the next tile, above */          \
-  X(own_out, "out", 0, kWarpgroupCode) /* 1: out has a buffer of its own */             \
+  X(own_out, "out", 0, kWarpgroupCode) /* 1: out leaves through a buffer, by TMA */     \
   X(sums, "sums", 0, kMechanism)       /* 1: row sums by the tensor cores, above */     \
   X(queries, "queries", 1, kMechanism) /* buffers of a tile's queries */                \
   X(poly, "poly", 0, kMechanism)       /* one pair of weights in poly, above */         \

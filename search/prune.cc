@@ -91,7 +91,6 @@ std::string wrong_for_warpgroup(const Candidate& c) {
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
   if (c.poly != 0 && (c.sums == 0 || c.poly == 1))
     return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
-  if (c.queries != 1 && c.own_out == 0) return "two buffers of queries without out=1: out would take their place";
   if (c.cluster != 1 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
     return "cluster=" + number(c.cluster) + ": expected draw=0, since its CTAs walk together, and a CTA a processor";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";

@@ -43,7 +43,7 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   const std::int64_t handover = key_shares(c) == 1 ? 0 : 256LL * p.head_dim_v + 2048;
   const int ones = c.sums != 0 ? 2048 : 0;
   const std::int64_t out = c.own_out ? 2LL * c.tile_m * value + handover + ones : 8;
-  const std::int64_t rows = 2LL * c.tile_m * (c.own_out ? c.queries * query : std::max(query, value)) + out;
+  const std::int64_t rows = 2LL * c.tile_m * c.queries * query + out;
   // Transposed keys are panels of 64 keys, with a row an element of head_dim.
   const std::int64_t keys =
       p.keys_transposed ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;

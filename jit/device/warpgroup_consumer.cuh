@@ -70,10 +70,6 @@ struct WarpgroupConsumer {
     release(smem.q_ring, q.at());
     q.next();
   }
-  // After a tile's last scores. Without a buffer of its own, out is to take the queries' place first.
-  __device__ void end_queries() {
-    if constexpr (Config::kOwnOut) release_queries();
-  }
 
   template <int kFragments>
   __device__ void softmax_masked(float (&scores)[kFragments][4], int first_row, int block) {
@@ -212,7 +208,7 @@ struct WarpgroupConsumer {
     block -= kShare;
     for (; block >= masked; block -= kShare) step<true>(first_row, block);
     for (; block >= 0; block -= kShare) step<false>(first_row, block);
-    end_queries();
+    release_queries();
     begin_values();
     core.template wait_values<0>();
     release_values();
@@ -233,31 +229,32 @@ struct WarpgroupConsumer {
 
   __device__ void end() {
     if (kShare > 1 && part() > 0) KeyShare<Config>(smem).wait_taken();
-    wait_stores();
+    if constexpr (Config::kOwnOut) wait_stores();
   }
 
-  // The place is read only here, not kept through the walk.
-  __device__ void store(const volatile Place& at) {
-    const Place place = {at.batch, at.head, at.kv_head, at.first_row};
+  // Through out's buffer, once the tile before has left it.
+  __device__ void send_rows(const Place& place) {
     const bool leader = thread_index() % kWarpgroup == 0;
-    core.finish();
-    if constexpr (!Smem::kSums) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
-    const u32 finished = Config::kOwnOut ? shared_address(smem.out) + rows() * 64 * kPanelRowBytes : query_rows();
-    if constexpr (Config::kOwnOut) {
-      if (leader) wait_stores_read();  // of the tile before
-      named_sync(1 + group, kWarpgroup);
-    }
+    const u32 finished = shared_address(smem.out) + rows() * 64 * kPanelRowBytes;
+    if (leader) wait_stores_read();
+    named_sync(1 + group, kWarpgroup);
     write_out<Config>(core.out, core.state, finished);
     fence_async();
     named_sync(1 + group, kWarpgroup);
     // Of rows below 0 none exist; the copy engine refuses to store at such a place.
     if (leader && first_of_rows(place.first_row) >= 0)
       send_out<Config>(finished, maps.out, place, first_of_rows(place.first_row));
-    if constexpr (!Config::kOwnOut) {
-      if (leader) wait_stores_read();
-      __syncwarp();
-      release_queries();
-    }
+  }
+
+  // The place is read only here, not kept through the walk.
+  __device__ void store(const volatile Place& at) {
+    const Place place = {at.batch, at.head, at.kv_head, at.first_row};
+    core.finish();
+    if constexpr (!Smem::kSums) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
+    if constexpr (Config::kOwnOut)
+      send_rows(place);
+    else
+      store_rows<Config>(p, place, core.out, core.state, warp_row(place.first_row));
   }
 };
 

@@ -149,7 +149,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     }
     const bool halved = block >= 0;
     if (halved) walk_unmasked(block);
-    this->end_queries();
+    this->release_queries();
     v.wait_full(smem.v_ring);
     if (!halved) core.begin_values(weights_of(0), values_of(0));
     core.begin_values(weights_of(1), values_of(1));

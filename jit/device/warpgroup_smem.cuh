@@ -41,13 +41,10 @@ struct WarpgroupSmem {
   static constexpr int kKeyBytes = kKeyPanels * kKeyPanel;
   static constexpr int kValueBytes = panels(Config::kHeadDimV) * kValuePanel;
   static_assert(!kKeysTransposed || Config::kTileN % kPanelColumns == 0, "transposed keys come in whole panels");
-  // Without a buffer of its own, finished rows of out take the place of the queries.
-  static constexpr int kTileBytes = Config::kOwnOut || kQueryBytes > kOutBytes ? kQueryBytes : kOutBytes;
 
   static constexpr int kQueries = query_buffers<Config>();
-  static_assert(kQueries == 1 || Config::kOwnOut, "out would take the place of the next tile's queries");
 
-  alignas(1024) char q[kQueries][kTileBytes];
+  alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
   // Then the handover, or the ones.

@@ -81,10 +81,13 @@ TEST_F(TrialStreamTest, CapturesOnceAnIdAndDividesAReplayByItsLaunches) {
     return Status();
   };
   std::vector<double> microseconds;
-  for (const std::uint64_t id : {7, 7, 8}) ASSERT_TRUE(stream_.time(id, 3, launch, 2, &microseconds).ok());
+  ASSERT_TRUE(stream_.time(7, 3, launch, 2, &microseconds).ok());
+  EXPECT_GT(counts.replays, 10) << "the device is warmed up";
+  counts.replays = 0;
+  for (const std::uint64_t id : {7, 8}) ASSERT_TRUE(stream_.time(id, 3, launch, 2, &microseconds).ok());
   EXPECT_EQ(launched, (std::vector{0, 1, 2, 0, 1, 2}));
   EXPECT_EQ(counts.captures, 2);
-  EXPECT_EQ(counts.replays, 6 + 2) << "each graph warms up once";
+  EXPECT_EQ(counts.replays, 4 + 1) << "each graph is uploaded once";
   ASSERT_EQ(microseconds.size(), 6U);
   EXPECT_NEAR(microseconds[0], 500, 1e-3);
   stream_.close();

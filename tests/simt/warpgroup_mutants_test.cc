@@ -9,7 +9,8 @@
 namespace gqa::simt {
 namespace {
 
-constexpr const char* kInPlace = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
+constexpr const char* kFromRegisters = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
+constexpr const char* kTwoFromRegisters = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0";
 constexpr const char* kOwnOut = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1";
 constexpr const char* kSums = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1";
 constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
@@ -27,7 +28,7 @@ constexpr const char* kCausal = "b=1,hq=2,hk=1,sq=212,sk=232,d=64,dtype=f16,caus
 struct Mutant {
   const char *name, *header, *from, *to;
   const char* says = "";  // part of what the emulator must say; empty: wrong numbers will do
-  const char* candidate = kInPlace;
+  const char* candidate = kFromRegisters;
   const char* problem = kFull;
 };
 
@@ -103,18 +104,23 @@ const Mutant kMutants[] = {
      "release_keys();\n    core.template wait_scores<0>(scores);", "still reads"},
     {"ValuesReleasedTooEarly", "warpgroup_consumer.cuh", "core.template wait_values<0>();\n    release_values();",
      "release_values();\n    core.template wait_values<0>();", "still reads"},
-    {"QueriesReleasedTooEarly", "warpgroup_consumer.cuh",
-     "if (leader) wait_stores_read();\n      __syncwarp();\n      release_queries();", "release_queries();",
-     "still reads"},
-    {"QueriesNeverReleased", "warpgroup_consumer.cuh", "__syncwarp();\n      release_queries();", "", "deadlock"},
-    {"NoWaitForTheStoreBefore", "warpgroup_consumer.cuh", "if (leader) wait_stores_read();  // of the tile before", "",
-     "still reads", kOwnOut},
+    {"QueriesReleasedTooEarly", "warpgroup_consumer.cuh", "core.hold_queries(query_rows());",
+     "core.hold_queries(query_rows());\n    release(smem.q_ring, q.at());"},
+    {"QueriesNeverReleased", "warpgroup_consumer.cuh", "release_queries();\n    begin_values();", "begin_values();",
+     "deadlock"},
+    {"RowsOfOthersStored", "epilogue.cuh", "row >= 0 && row_exists<Config>(p, row)", "row >= 0"},
+    {"RowsBelowZeroStored", "epilogue.cuh", "row >= 0 && row_exists<Config>(p, row);\n    store_row",
+     "row_exists<Config>(p, row);\n    store_row", "", kTwoFromRegisters, kMoreKeysThanBuffers},
+    {"QuadsNotTransposed", "epilogue.cuh", "transpose_quad(words);", ""},
+    {"NoWaitForTheStoreBefore", "warpgroup_consumer.cuh", "if (leader) wait_stores_read();", "", "still reads",
+     kOwnOut},
     {"NoBarrierBeforeRowsAreOverwritten", "warpgroup_consumer.cuh",
-     "// of the tile before\n      named_sync(1 + group, kWarpgroup);", "", "still reads", kOwnOut},
+     "if (leader) wait_stores_read();\n    named_sync(1 + group, kWarpgroup);", "if (leader) wait_stores_read();",
+     "still reads", kOwnOut},
     {"NoBarrierBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();\n    named_sync(1 + group, kWarpgroup);",
-     "fence_async();"},
-    {"NoFenceBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();", "", "fence.proxy.async"},
-    {"NoWaitForTheLastStore", "warpgroup_consumer.cuh", "wait_stores();", "", "the block ended", kOwnOut},
+     "fence_async();", "", kOwnOut},
+    {"NoFenceBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();", "", "fence.proxy.async", kOwnOut},
+    {"NoWaitForTheLastStore", "warpgroup_consumer.cuh", "wait_stores();", ";", "the block ended", kOwnOut},
     {"NoWaitForScores", "warpgroup_consumer.cuh", "core.template wait_scores<1>(scores);",
      "core.template wait_scores<2>(scores);"},
     {"NoWaitForOut", "warpgroup_consumer.cuh", "core.template wait_values<0>();", "core.template wait_values<1>();"},
@@ -123,7 +129,7 @@ const Mutant kMutants[] = {
     {"BarriersNotShown", "warpgroup_flash.cuh", "fence_barrier_init();", "", "fence.mbarrier_init"},
     {"TooFewBytesExpected", "warpgroup_producer.cuh", "full(smem.q_ring), Smem::kQueryBytes",
      "full(smem.q_ring), Smem::kQueryBytes - 128"},
-    {"WrongSwizzleOfOut", "epilogue.cuh", "^ (lane % 8)", "^ (lane % 4)"},
+    {"WrongSwizzleOfOut", "epilogue.cuh", "^ (lane % 8)", "^ (lane % 4)", "", kOwnOut},
     {"WrongStrideOfGroups", "wgmma.cuh", "kSwizzleBytes >> 4", "kSwizzleBytes >> 5"},
     {"NoSecondLook", "warpgroup_consumer.cuh", "all_agree(fine)", "all_agree(true)"},
     {"ASecondLookByOneWarp", "warpgroup_consumer.cuh", "all_agree(fine)",
@@ -145,7 +151,7 @@ const Mutant kMutants[] = {
      "deadlock", kTwoGroups, kMoreKeysThanBuffers},
     {"StoresOfRowsThatDoNotExist", "warpgroup_consumer.cuh", "if (leader && first_of_rows(place.first_row) >= 0)",
      "if (leader)", "below 0", kTwoGroups, kMoreKeysThanBuffers},
-    {"LogsOfRowsThatDoNotExist", "epilogue.cuh", "row >= 0 && ", "", "", kTwoGroups, kMoreKeysThanBuffers},
+    {"LogsOfRowsThatDoNotExist", "epilogue.cuh", "if (row >= 0 && ", "if (", "", kTwoGroups, kMoreKeysThanBuffers},
     {"KeysReleasedToOneself", "warpgroup_consumer.cuh", "release_to<Config>(kKeyLoader,",
      "release_to<Config>(cluster_rank<Config>(),", "", kCluster, kTwoTiles},
     {"ValuesReleasedToTheKeysLoader", "warpgroup_consumer.cuh", "release_to<Config>(kValueLoader<Config>,",
