@@ -8,7 +8,7 @@ namespace gqa {
 namespace {
 
 constexpr double kFarSlower = 4;  // after a single sample: out, whatever the noise
-constexpr double kNoDifference = 0.01;
+constexpr double kNoDifference = 0.005;
 constexpr int kFirstRound = 4;    // samples; each round after doubles
 constexpr int kMostSamples = 64;  // a finalist's
 constexpr int kTurn = 4;          // samples a turn, before the next candidate has its turn

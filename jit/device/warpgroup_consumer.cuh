@@ -38,13 +38,14 @@ struct WarpgroupConsumer {
   __device__ u64 queries() const { return operand(query_rows(), 0); }
   __device__ u64 keys(int buffer, int first_key = 0) const {
     const u32 first = shared_address(smem.k), bytes = buffer * Smem::kKeyBytes + first_key * kPanelRowBytes;
-    if constexpr (kMovesKeys<Config>) return advance_low(core.key_operand(first), bytes);
+    if constexpr (kMovesOperands<Config>) return advance_low(core.key_operand(first), bytes);
     return core.key_operand(first + bytes);
   }
   // The ones stand as the panel beside the values.
   __device__ u64 values(int buffer, int first_key = 0) const {
     const u32 first = shared_address(smem.v), bytes = buffer * Smem::kValueBytes + first_key * kPanelRowBytes;
     if constexpr (Smem::kSums) return advance_first_panel_low(operand(first, smem.ones() - first), bytes);
+    if constexpr (kMovesOperands<Config>) return advance_low(operand(first, Smem::kValuePanel), bytes);
     return operand(first + bytes, Smem::kValuePanel);
   }
   __device__ int warp_row(int first_row) const {

@@ -12,10 +12,10 @@ namespace gqa {
 template <typename Config>
 constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Config::kTileN <= 64);
 
-// Whether a buffer's keys are reckoned from the operand of the first one's. Else each operand is made of its address,
-// which is more instructions where products sum, and fewer in other loops.
+// Whether a buffer's operands are reckoned from the first one's. Else each is made of its address, which is more
+// instructions where products sum or two warpgroups share rows, and fewer in other loops.
 template <typename Config>
-constexpr bool kMovesKeys = sums_by_products<Config>();
+constexpr bool kMovesOperands = sums_by_products<Config>() || Config::kWarps * 16 > Config::kTileM;
 
 template <typename Config>
 __device__ inline int told_same(int value) {

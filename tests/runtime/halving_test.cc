@@ -87,8 +87,8 @@ TEST(Halving, SpendsSamplesWhereItIsClose) {
 
 TEST(Halving, TiesAreBrokenByCandidateOrder) {
   std::vector<Runner> runners;
-  EXPECT_EQ((Course{{100.9, 100.4, 100}}).run(&runners), 0);
-  EXPECT_EQ((Course{{101.1, 100.4, 100}}).run(&runners), 1);
+  EXPECT_EQ((Course{{100.4, 100.2, 100}}).run(&runners), 0);
+  EXPECT_EQ((Course{{100.6, 100.2, 100}}).run(&runners), 1);
 }
 
 TEST(Halving, AFailureIsNeverChosen) {

@@ -395,8 +395,9 @@ TEST(Space, WarpgroupWalksSectionsWhereKeysDoNotFitL2) {
     return found;
   };
   EXPECT_EQ(orders("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{0}));
-  EXPECT_EQ(orders("b=4,hq=32,hk=8,sq=16384,d=128"), (std::set<int>{0, 3 * 4, 3 * 2, 3}));  // 8 MiB a key/value head
-  EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1}));                 // 64 MiB
+  // 8 MiB a key/value head: 3 of them or 12, in whole groups or parts of them
+  EXPECT_EQ(orders("b=4,hq=32,hk=8,sq=16384,d=128"), (std::set<int>{0, 3 * 4, 3 * 2, 3, 12 * 4, 12 * 2, 12}));
+  EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1, 4}));  // 64 MiB
 }
 
 TEST(Rank, DecodePrefersSplitAndPrefillWarpgroupOrFlash) {
