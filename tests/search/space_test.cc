@@ -473,6 +473,18 @@ TEST(Rank, HeadByHeadPaysWhereKeysDoNotFitL2) {
   EXPECT_LE(predict_us(p, c, h200()), across * 1.01);
 }
 
+// Of 512 tokens; the tuner compiles a dozen.
+TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
+  std::vector<std::string> kernels;
+  for (const Ranked& ranked : enumerate(problem_of("hq=32,hk=8,sq=512,d=128,causal,lse=0"), h200()).ranked) {
+    const std::string text = kernel_text(ranked.candidate);
+    if (kernels.empty() || std::find(kernels.begin(), kernels.end(), text) == kernels.end()) kernels.push_back(text);
+    if (kernels.size() == 12) break;
+  }
+  EXPECT_NE(std::find(kernels.begin(), kernels.end(), "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1"),
+            kernels.end());
+}
+
 TEST(Rank, WhatMovesLessIsKnown) {
   const Problem p = problem_of("hq=8,sq=16384,d=256");
   const auto moved = [&](const std::string& fields, const DeviceSpec& device = h200()) {
