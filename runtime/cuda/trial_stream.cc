@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace gqa {
 namespace {
@@ -87,13 +88,12 @@ Status TrialStream::warm_up(CUgraphExec graph) {
 
 Status TrialStream::time(std::uint64_t id, int launches, const std::function<Status(int)>& launch, int samples,
                          std::vector<double>* microseconds) {
-  const bool first = graphs_.empty();
   CUgraphExec& graph = graphs_[id];
   if (graph == nullptr) {
     if (Status s = capture(launches, launch, &graph); !s.ok()) return s;
     driver_.cuGraphLaunch(graph, stream_);  // not timed: the first uploads the graph
   }
-  if (first)
+  if (!std::exchange(warm_, true))
     if (Status s = warm_up(graph); !s.ok()) return s;
   for (int i = 0; i < samples; ++i) {
     driver_.cuEventRecord(begin_, stream_);

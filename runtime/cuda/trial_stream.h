@@ -45,6 +45,7 @@ class TrialStream {
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr, end_ = nullptr;
   std::map<std::uint64_t, CUgraphExec> graphs_;
+  bool warm_ = false;
 };
 
 }  // namespace gqa
