@@ -72,10 +72,11 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
   return 0;
 }
 
-// The producer gives most of its registers to the consumers; three share what two have.
+// The producer gives most of its registers to the consumers, more of them where it draws no tiles; three share what two
+// have. jit/device/warpgroup_flash.cuh.
 int consumer_registers(const Candidate& candidate) {
   const int consumers = candidate.warps / 4;
-  return consumers == 1 ? 224 : consumers == 2 ? 232 : 160;
+  return consumers == 1 ? 224 : consumers == 3 ? 160 : candidate.draw != 0 ? 232 : 240;
 }
 
 int held_that_fit(const Problem& problem, const Candidate& candidate) {

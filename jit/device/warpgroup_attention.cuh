@@ -186,8 +186,8 @@ struct WarpgroupAttention {
     return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
   }
 
-  // To weights, for products that sum them. The answer is false where one is too large, or no polynomial's
-  // (packed_exp.cuh).
+  // To weights, for products that sum them. The answer is false where one is too large, or no exponent of a
+  // polynomial's (packed_exp.cuh).
   template <int kFragments, int kProducts>
   __device__ bool weigh_unseen(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
     const float shift[2] = {fmaf(state.maximum[0], scale_log2, kSlack), fmaf(state.maximum[1], scale_log2, kSlack)};

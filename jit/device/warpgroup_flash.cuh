@@ -17,8 +17,8 @@ struct WarpgroupFlash {
   static constexpr int kConsumers = Config::kWarps / 4;
   // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
   // than 32 a producer that draws its tiles spills.
-  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
-  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 2 ? 232 : 160;
+  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : Config::kDraw ? 40 : 24;
+  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : Config::kDraw ? 232 : 240;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
 
   const AttentionParams& p;
