@@ -179,18 +179,17 @@ Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Wa
   return c;
 }
 
-// Head groups whose keys and values fill half of L2 together, where not all of them fit it; and four times as many, as
-// fewer sections have fewer seams.
-constexpr int kSectionsInL2[] = {1, 4};
+// What a section's keys and values fill; more than L2 holds too, since fewer sections have fewer seams.
+constexpr int kHalvesOfL2[] = {1, 4};
 
-// 0: all head groups.
-int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& device, int sections) {
+// Head groups whose keys and values fill so many halves of L2 together; 0 where all of them fit it, or a section.
+int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& device, int halves) {
   const std::int64_t kv_bytes = 2LL * p.kv_len * (p.head_dim + p.head_dim_v);  // of a key/value head
   const std::int64_t groups = std::int64_t{p.batch} * p.q_heads / c.pack;
   const std::int64_t kv_heads = std::int64_t{p.batch} * p.kv_heads;
   if (kv_heads <= device.l2_bytes / kv_bytes) return 0;
-  const std::int64_t kv_heads_in_half = std::max<std::int64_t>(1, device.l2_bytes / 2 / kv_bytes);
-  const std::int64_t section = sections * kv_heads_in_half * (p.group() / c.pack);
+  const std::int64_t kv_heads_a_half = std::max<std::int64_t>(1, device.l2_bytes / 2 / kv_bytes);
+  const std::int64_t section = halves * kv_heads_a_half * (p.group() / c.pack);
   return section < groups ? static_cast<int>(std::min<std::int64_t>(section, kMostSection)) : 0;
 }
 
@@ -203,8 +202,8 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
     for (const Walk walk : kWalks) {
       Candidate c = candidate_of(p, tile, pack, walk);
       found->push_back(c);
-      for (const int sections : kSectionsInL2) {
-        c.order = heads_of_a_section(p, c, device, sections);
+      for (const int halves : kHalvesOfL2) {
+        c.order = heads_of_a_section(p, c, device, halves);
         if (c.order != 0) found->push_back(c);
       }
     }

@@ -45,10 +45,11 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
   static void set_keys(const Candidate& candidate, test::AttentionCase* attention) {
     const Problem& p = attention->call.problem;
     const int first = candidate.sums != 0 ? 224 : 0, count = candidate.poly != 0 ? 16 : candidate.sums != 0 ? 32 : 64;
-    for (int j = 0; j < p.kv_len; ++j)
-      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, j < first || j >= first + count ? 0.F
-                                                                              : candidate.poly != 0           ? 3000.F
-                                                                                                              : 100.F);
+    const float high = candidate.poly != 0 ? 3000.F : 100.F;
+    for (int j = 0; j < p.kv_len; ++j) {
+      const bool set = j >= first && j < first + count;
+      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, set ? high : 0.F);
+    }
   }
 
   static std::string verdict(const Mutant& mutant) {
