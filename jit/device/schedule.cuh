@@ -15,8 +15,15 @@ namespace gqa {
 template <typename Config>
 __device__ inline int round_tile(int turn) {
   const int cluster = blockIdx.x / cluster_size<Config>();
-  const int processors = gridDim.x / (Config::kResident * cluster_size<Config>()), first = cluster % processors;
-  const int round = cluster / processors + turn * Config::kResident;
+  const int processors = gridDim.x / (Config::kResident * cluster_size<Config>());
+  int first = cluster;
+  int round = turn * Config::kResident;
+#pragma unroll
+  for (int i = 1; Config::kResident > 1 && i <= Config::kResident; ++i) {  // a division would take longer
+    if (first < processors) break;
+    first -= processors;
+    ++round;
+  }
   return round * processors + (round % 2 == 0 ? first : processors - 1 - first);
 }
 
@@ -37,8 +44,8 @@ struct Tickets {
   Ticket ticket[kTickets];
 };
 
-// The producer's walk over its CTA's tiles. The next number is reserved while the current tile loads: a draw takes as
-// long as a load.
+// The producer's walk over its CTA's tiles. The next number is reserved under the current tile's last loads: a draw
+// takes as long as a load, and who draws earlier than it must takes a tile that another would begin first.
 template <typename Config>
 struct ProducerWalk {
   const AttentionParams& p;

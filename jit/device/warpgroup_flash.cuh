@@ -20,31 +20,35 @@ struct WarpgroupFlash {
   static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : Config::kDraw ? 40 : 24;
   static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : Config::kDraw ? 232 : 240;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
+  static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+  static constexpr int kRingsAreThere = 6;  // a named barrier; warpgroup_share.cuh has those below
 
   const AttentionParams& p;
   const TensorMaps& maps;
   Smem& smem;
 
+  // Consumers'.
   __device__ void write_ones() {
-    for (int i = threadIdx.x; i < Smem::kOnesBytes / 4; i += blockDim.x)
+    for (int i = threadIdx.x; i < Smem::kOnesBytes / 4; i += kConsumers * kWarpgroup)
       reinterpret_cast<u32*>(smem.out + Smem::kOutBytes)[i] = Config::Element::pack(1.f, 1.f);
     fence_async();
   }
 
-  __device__ void init() {
-    if constexpr (Smem::kSums) write_ones();
-    if (threadIdx.x == 0) {
-      prefetch(maps.q);
-      prefetch(maps.k);
-      prefetch(maps.v);
-      prefetch(maps.out);
-      smem.q_ring.init(kConsumers * 4);
-      smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
-      smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
-      smem.tickets.ring.init(kConsumers * 4);
-      fence_barrier_init();
-    }
-    __syncthreads();
+  // The working producer's: it need not wait for anyone to use them.
+  __device__ void init_rings() {
+    prefetch(maps.q);
+    prefetch(maps.k);
+    prefetch(maps.v);
+    prefetch(maps.out);
+    smem.q_ring.init(kConsumers * 4);
+    smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
+    smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
+    smem.tickets.ring.init(kConsumers * 4);
+    fence_barrier_init();
+  }
+
+  // Nor may others of the cluster arrive or load before.
+  __device__ void begin_together() {
     if constexpr (Smem::kCluster > 1) {
       cluster_arrive_relaxed();  // the fence showed the barriers
       cluster_wait();
@@ -87,13 +91,18 @@ struct WarpgroupFlash {
   }
 
   __device__ void run() {
-    init();
-    wait_for_grids_before();
     const int group = warpgroup_index();
     if (group == kConsumers) {
+      const bool works = threadIdx.x == kConsumers * kWarpgroup;
+      if (works) init_rings();
+      named_arrive(kRingsAreThere, kThreads);
+      begin_together();
       give_up_registers<kProducerRegisters>();
-      if (threadIdx.x == kConsumers * kWarpgroup) produce();
+      if (works) produce();
     } else {
+      if constexpr (Smem::kSums) write_ones();
+      named_sync(kRingsAreThere, kThreads);
+      begin_together();
       take_registers<kConsumerRegisters>();
       consume(group);
     }

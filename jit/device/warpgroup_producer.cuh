@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cluster.cuh"
+#include "grid_dependency.cuh"
 #include "warpgroup_smem.cuh"
 
 namespace gqa {
@@ -98,13 +99,14 @@ struct WarpgroupProducer {
     place.first_row -= rows_before_the_first();
     const int blocks = block_count(place);
     place.first_row += cluster_rank<Config>() * 64;
-    walk.announce({place, blocks});
-    walk.reserve();
+    wait_for_grids_before();  // whose end the first tile's loads await, and so all that follows from them
     load_keys(place, blocks - 1);
     load_queries(place);
+    walk.announce({place, blocks});
 #pragma unroll 1  // a producer has few registers
     for (int block = blocks - 1; block >= 0; --block) {
       if (block > 0) load_keys(place, block - 1);
+      if (block == (blocks > 1 ? 1 : 0)) walk.reserve();
       load_values(place, block);
     }
     walk.next();
