@@ -53,8 +53,8 @@ void write_warpgroup_config(std::ostream& out, const Problem& problem, const Can
       << "  using Values = ::Values;\n"
       << "  static constexpr bool kDraw = " << flag(candidate.draw) << ";  // CTAs draw the next tile\n"
       << "  static constexpr int kResident = " << resident_blocks(candidate) << ";  // CTAs a processor holds\n"
-      << "  static constexpr bool kOwnOut = " << flag(candidate.own_out)
-      << ";  // else rows of out leave from registers\n";
+      << "  static constexpr int kOutParts = " << candidate.out_parts
+      << ";  // through a buffer; 0: out leaves from registers\n";
 }
 
 // What only some kernels have: features.cuh.

@@ -22,6 +22,8 @@ enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 // order (flash, warpgroup): how many head groups are walked together, longest query tile first. 0: all of them (best
 // balance); 1: head by head (best L2 reuse); more: as many as have their keys in L2.
 // draw (warpgroup): 0: CTAs take tiles in rounds, every other round backwards; 1: each draws the next one that is free.
+// out (warpgroup): 0: rows leave straight from registers; 1: by TMA, through a buffer; more: through one for that part
+// of them, panel by panel.
 // sums (warpgroup): 1: the softmax of half a block's keys runs beside the products of the other half, and the tensor
 // cores sum the rounded weights, so there is no exact log-sum-exp.
 // poly (warpgroup, with sums): which exponentials are polynomials on the FMA units instead of the special-function
@@ -34,21 +36,21 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch 
 // X(field, text key, default, use): kLaunch shapes the launch only, all others the generated code. kWarpgroupCode and
 // kMechanism have their default in all other skeletons, whose text leaves them out; a mechanism that is not used is
 // left out of warpgroup's too.
-#define GQA_CANDIDATE_FIELDS(X)                                                         \
-  X(tile_m, "m", 64, kCode)            /* query rows a CTA owns (packed heads count) */ \
-  X(tile_n, "n", 64, kCode)            /* keys a step (split: keys a warp's step) */    \
-  X(warps, "warps", 4, kCode)          /* warps a CTA (warpgroup: that multiply) */     \
-  X(stages, "stages", 2, kCode)        /* KV buffers in flight */                       \
-  X(pack, "pack", 1, kCode)            /* query heads of a group in a tile's rows */    \
-  X(draw, "draw", 0, kWarpgroupCode)   /* 1: CTAs draw the next tile, above */          \
-  X(own_out, "out", 0, kWarpgroupCode) /* 1: out leaves through a buffer, by TMA */     \
-  X(sums, "sums", 0, kMechanism)       /* 1: row sums by the tensor cores, above */     \
-  X(queries, "queries", 1, kMechanism) /* buffers of a tile's queries */                \
-  X(poly, "poly", 0, kMechanism)       /* one pair of weights in poly, above */         \
-  X(held, "held", 0, kMechanism)       /* times 16 query columns in registers */        \
-  X(cluster, "cluster", 1, kMechanism) /* CTAs that share keys by multicast, above */   \
-  X(splits, "splits", 1, kLaunch)      /* CTAs that share one row tile's keys */        \
-  X(order, "order", 0, kLaunch)        /* of tiles, above */
+#define GQA_CANDIDATE_FIELDS(X)                                                           \
+  X(tile_m, "m", 64, kCode)              /* query rows a CTA owns (packed heads count) */ \
+  X(tile_n, "n", 64, kCode)              /* keys a step (split: keys a warp's step) */    \
+  X(warps, "warps", 4, kCode)            /* warps a CTA (warpgroup: that multiply) */     \
+  X(stages, "stages", 2, kCode)          /* KV buffers in flight */                       \
+  X(pack, "pack", 1, kCode)              /* query heads of a group in a tile's rows */    \
+  X(draw, "draw", 0, kWarpgroupCode)     /* 1: CTAs draw the next tile, above */          \
+  X(out_parts, "out", 0, kWarpgroupCode) /* of out that leave in turn, above */           \
+  X(sums, "sums", 0, kMechanism)         /* 1: row sums by the tensor cores, above */     \
+  X(queries, "queries", 1, kMechanism)   /* buffers of a tile's queries */                \
+  X(poly, "poly", 0, kMechanism)         /* one pair of weights in poly, above */         \
+  X(held, "held", 0, kMechanism)         /* times 16 query columns in registers */        \
+  X(cluster, "cluster", 1, kMechanism)   /* CTAs that share keys by multicast, above */   \
+  X(splits, "splits", 1, kLaunch)        /* CTAs that share one row tile's keys */        \
+  X(order, "order", 0, kLaunch)          /* of tiles, above */
 
 struct Candidate {
   Skeleton skeleton = Skeleton::kFlash;

@@ -37,6 +37,7 @@ constexpr double kTurn = 2054;               // from tile to tile: first scores,
 constexpr double kTurnAKey = 0.0171;         // times the widths of a key and a value
 constexpr double kTurnAnOutput = 7.0;        // times head_dim_v and warpgroups
 constexpr double kTurnFromRegisters = 1200;  // out has no buffer to leave through
+constexpr double kTurnInParts = 400;         // or one for a part of it
 constexpr double kDraw = 569;
 constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that shares its processor
 constexpr double kWarpgroupLaunch = 1.8e-6;  // s
@@ -233,7 +234,8 @@ double warpgroup_step(const Model& m) {
 double warpgroup_turn(const Model& m) {
   const double keys = kTurnAKey * m.c.tile_n * m.width();
   const double outputs = kTurnAnOutput * m.p.head_dim_v * (m.c.tile_m / 64);
-  return kTurn + keys + outputs + (m.c.own_out != 0 ? 0 : kTurnFromRegisters);
+  const double leaving = m.c.out_parts == 0 ? kTurnFromRegisters : m.c.out_parts > 1 ? kTurnInParts : 0;
+  return kTurn + keys + outputs + leaving;
 }
 
 // Tiles of equal work run in rounds; under a causal mask long and short ones even out.

@@ -61,7 +61,7 @@ struct FieldRange {
   int least, most;
 };
 constexpr FieldRange kWarpgroupRanges[] = {
-    {"stages", &Candidate::stages, 1, 4}, {"draw", &Candidate::draw, 0, 1},      {"out", &Candidate::own_out, 0, 1},
+    {"stages", &Candidate::stages, 1, 4}, {"draw", &Candidate::draw, 0, 1},      {"out", &Candidate::out_parts, 0, 4},
     {"sums", &Candidate::sums, 0, 1},     {"poly", &Candidate::poly, 0, 32},     {"queries", &Candidate::queries, 1, 2},
     {"held", &Candidate::held, 0, 16},    {"cluster", &Candidate::cluster, 1, 2}};
 
@@ -83,10 +83,10 @@ std::string wrong_for_warpgroup(const Candidate& c) {
     return std::string(range.what) + "=" + number(given) + ": warpgroup has " + number(range.least) + " to " +
            number(range.most);
   }
-  if (shares_keys && c.own_out == 0) return "two warpgroups on the same rows without out=1: they hand over beside it";
+  if (shares_keys && c.out_parts != 1) return "two warpgroups on the same rows without out=1: they hand over beside it";
   if (shares_keys && c.stages % 2 != 0)
     return number(c.stages) + " stages for two warpgroups on the same rows: expected as many for each";
-  if (c.sums != 0 && (shares_keys || c.own_out == 0 || c.tile_n % 32 != 0 || c.stages < 2))
+  if (c.sums != 0 && (shares_keys || c.out_parts != 1 || c.tile_n % 32 != 0 || c.stages < 2))
     return "sums of halves of " + number(c.tile_n) + " keys, " + number(c.stages) +
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
   if (c.poly != 0 && (c.sums == 0 || c.poly == 1))

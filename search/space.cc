@@ -75,7 +75,8 @@ constexpr Tile kSplitTiles[] = {
 };
 
 struct WarpgroupTile {
-  int m, n, stages, own_out;
+  int m, n, stages;
+  int out_buffer;      // 1: for as much of out as fits
   int key_shares = 1;  // warpgroups on the same rows
   int sums = 0;
   int queries = 1;
@@ -96,10 +97,9 @@ constexpr WarpgroupTile kWarpgroupTiles[] = {
     {128, 192, 2, 1},
     {128, 160, 2, 1},
     {128, 128, 2, 1},
-    {128, 96, 2, 0},
+    {128, 96, 2, 1},
     {128, 80, 2, 0},
     {128, 64, 2, 1},
-    {128, 64, 2, 0},
     {64, 128, 2, 0},
     {64, 80, 2, 0},
     {64, 64, 3, 0},
@@ -166,16 +166,26 @@ struct Walk {
 };
 constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}};
 
-Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Walk walk) {
+// Of out, so that a buffer for one of them fits beside the keys; 1 where none does.
+int fewest_parts(const Problem& p, Candidate c, const DeviceSpec& device) {
+  const int panels = padded_columns(p.head_dim_v) / 64;
+  for (c.out_parts = 1; c.out_parts <= panels; ++c.out_parts) {
+    if (plan(p, c).shared_memory <= device.smem_per_block) return c.out_parts;
+  }
+  return 1;
+}
+
+Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Walk walk, const DeviceSpec& device) {
   Candidate c =
       candidate_of(Skeleton::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16 * tile.key_shares, tile.stages}, pack);
   c.draw = walk.draw;
   c.cluster = walk.cluster;
-  c.own_out = tile.own_out;
+  c.out_parts = tile.out_buffer;
   c.sums = tile.sums;
   c.queries = tile.queries;
   c.poly = p.dtype == DType::kBF16 ? tile.poly : 0;
   if (p.head_dim >= kLeastHeldHeadDim && tile.m > 64) c.held = held_that_fit(p, c);
+  if (tile.out_buffer != 0 && tile.m > 64) c.out_parts = fewest_parts(p, c, device);
   return c;
 }
 
@@ -200,7 +210,7 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
     for (const Walk walk : kWalks) {
-      Candidate c = candidate_of(p, tile, pack, walk);
+      Candidate c = candidate_of(p, tile, pack, walk, device);
       found->push_back(c);
       for (const int halves : kHalvesOfL2) {
         c.order = heads_of_a_section(p, c, device, halves);

@@ -39,20 +39,21 @@ __device__ inline u32 normalised(const float (&out)[4], int h, const float (&inv
   return Config::Element::pack(out[2 * h] * inverse[h], out[2 * h + 1] * inverse[h]);
 }
 
-// Out's rows, normalised, into panels of kTileM rows; `tile`: the warpgroup's first row.
-template <typename Config, int kFragments>
-__device__ inline void write_out(float (&out)[kFragments][4], const RowState& state, u32 tile) {
+// Rows of out's panels from kFirst on, kPanels of them, normalised, into panels of kTileM rows; `tile`: the
+// warpgroup's first row.
+template <typename Config, int kFirst, int kPanels, int kFragments>
+__device__ inline void write_out(const float (&out)[kFragments][4], const float (&inverse)[2], u32 tile) {
+  constexpr int kOuts = Config::kHeadDimV / 8, kBegin = kFirst * 8, kEnd = kBegin + kPanels * 8;
   const int lane = lane_index(), warp = thread_index() % kWarpgroup / 32;
   const u32 row = tile + (warp * 16 + lane % 16) * kPanelRowBytes;
-  float inverse[2];
-  invert(out, state, inverse);
 #pragma unroll
-  for (int n = 0; n < Config::kHeadDimV / 8; n += 2) {
+  for (int n = kBegin; n < (kEnd < kOuts ? kEnd : kOuts); n += 2) {
     u32 packed[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) packed[i] = normalised<Config>(out[n + i / 2], i % 2, inverse);
     const int piece = (n % 8 + lane / 16) ^ (lane % 8);  // the 128-byte swizzle: 16-byte pieces, xor with the row
-    stmatrix(row + n / 8 * Config::kTileM * kPanelRowBytes + piece * 16, packed[0], packed[1], packed[2], packed[3]);
+    stmatrix(row + (n - kBegin) / 8 * Config::kTileM * kPanelRowBytes + piece * 16, packed[0], packed[1], packed[2],
+             packed[3]);
   }
 }
 
@@ -91,10 +92,8 @@ __device__ inline void store_row(u16* row, bool exists, const float (&out)[kFrag
 
 // Out's rows, normalised, straight from registers; `warp_row`: this warp's first, below 0 where none exist.
 template <typename Config, int kFragments>
-__device__ inline void store_rows(const AttentionParams& p, const Place& place, float (&out)[kFragments][4],
-                                  const RowState& state, int warp_row) {
-  float inverse[2];
-  invert(out, state, inverse);
+__device__ inline void store_rows(const AttentionParams& p, const Place& place, const float (&out)[kFragments][4],
+                                  const float (&inverse)[2], int warp_row) {
   u16* first = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -105,12 +104,12 @@ __device__ inline void store_rows(const AttentionParams& p, const Place& place, 
 }
 
 // Begins the store of what write_out left; one thread, after the others' fence and barrier.
-template <typename Config>
+template <typename Config, int kFirst, int kPanels>
 __device__ inline void send_out(u32 tile, const TensorMap& map, const Place& place, int first_row) {
 #pragma unroll
-  for (int panel = 0; panel < panels(Config::kHeadDimV); ++panel)
-    store_box(tile + panel * Config::kTileM * kPanelRowBytes, map, panel * kPanelColumns, 0, first_row / Config::kPack,
-              place.head / Config::kPack, place.batch);
+  for (int panel = 0; panel < kPanels; ++panel)
+    store_box(tile + panel * Config::kTileM * kPanelRowBytes, map, (kFirst + panel) * kPanelColumns, 0,
+              first_row / Config::kPack, place.head / Config::kPack, place.batch);
   commit_stores();
 }
 

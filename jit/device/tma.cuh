@@ -43,10 +43,13 @@ __device__ inline void store_box(u32 source, const TensorMap& map, int column, i
       : "memory");
 }
 
-// 9.7.9.27.3, cp.async.bulk.commit_group and wait_group: of this thread's stores. `read`: until their source may be
-// written again.
+// 9.7.9.27.3, cp.async.bulk.commit_group and wait_group: of this thread's stores. `read`: until the sources of all but
+// the last kPending groups may be written again.
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-__device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+template <int kPending>
+__device__ inline void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
 __device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 // 9.7.13.4, fence.proxy.async: this thread's ordinary stores to shared memory, before the copy engine or wgmma reads.

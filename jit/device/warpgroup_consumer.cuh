@@ -230,21 +230,26 @@ struct WarpgroupConsumer {
 
   __device__ void end() {
     if (kShare > 1 && part() > 0) KeyShare<Config>(smem).wait_taken();
-    if constexpr (Config::kOwnOut) wait_stores();
+    if constexpr (Smem::kOutParts > 0) wait_stores();
   }
 
-  // Through out's buffer, once the tile before has left it.
-  __device__ void send_rows(const Place& place) {
+  // Out's panels from kFirst on, through a buffer, each once what was there has left it.
+  template <int kFirst>
+  __device__ void send_panels(const Place& place, const float (&inverse)[2]) {
+    constexpr int kPanels = Smem::kPanelsAtOnce, kSlot = kFirst % Smem::kOutPanels;
     const bool leader = thread_index() % kWarpgroup == 0;
-    const u32 finished = shared_address(smem.out) + rows() * 64 * kPanelRowBytes;
-    if (leader) wait_stores_read();
-    named_sync(1 + group, kWarpgroup);
-    write_out<Config>(core.out, core.state, finished);
+    const u32 finished = shared_address(smem.out) + kSlot * Smem::kQueryPanel + rows() * 64 * kPanelRowBytes;
+    if constexpr (kSlot == 0 || kFirst >= Smem::kOutPanels) {
+      if (leader) wait_stores_read<kFirst == 0 ? 0 : Smem::kOutPanels / kPanels - 1>();
+      named_sync(1 + group, kWarpgroup);
+    }
+    write_out<Config, kFirst, kPanels>(core.out, inverse, finished);
     fence_async();
     named_sync(1 + group, kWarpgroup);
     // Of rows below 0 none exist; the copy engine refuses to store at such a place.
     if (leader && first_of_rows(place.first_row) >= 0)
-      send_out<Config>(finished, maps.out, place, first_of_rows(place.first_row));
+      send_out<Config, kFirst, kPanels>(finished, maps.out, place, first_of_rows(place.first_row));
+    if constexpr (kFirst + kPanels < panels(Config::kHeadDimV)) send_panels<kFirst + kPanels>(place, inverse);
   }
 
   // The place is read only here, not kept through the walk.
@@ -252,10 +257,12 @@ struct WarpgroupConsumer {
     const Place place = {at.batch, at.head, at.kv_head, at.first_row};
     core.finish();
     if constexpr (!Smem::kSums) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
-    if constexpr (Config::kOwnOut)
-      send_rows(place);
+    float inverse[2];
+    invert(core.out, core.state, inverse);
+    if constexpr (Smem::kOutParts > 0)
+      send_panels<0>(place, inverse);
     else
-      store_rows<Config>(p, place, core.out, core.state, warp_row(place.first_row));
+      store_rows<Config>(p, place, core.out, inverse, warp_row(place.first_row));
   }
 };
 

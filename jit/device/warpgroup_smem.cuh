@@ -24,9 +24,9 @@ struct WarpgroupSmem {
   // 16 rows of a panel of ones, which sums what is multiplied by it.
   static constexpr bool kSums = sums_by_products<Config>();
   static constexpr int kOnesBytes = kSums ? 16 * kPanelRowBytes : 0;
-  static_assert(!kSums || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOwnOut),
+  static_assert(!kSums || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOutParts == 1),
                 "ones: a second panel");
-  static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOwnOut), "two share 64 rows");
+  static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOutParts == 1), "two share 64 rows");
   static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
 
   // Of a cluster's rows the CTAs take 64 by turns, so that a mask leaves each as much.
@@ -36,7 +36,12 @@ struct WarpgroupSmem {
                 "a cluster walks its tiles in rounds");
 
   static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
-  static constexpr int kOutBytes = panels(Config::kHeadDimV) * kQueryPanel;
+  // Rows leave through a buffer of so many of out's panels, all at once or one by one, or (0) straight from registers.
+  static constexpr int kOutParts = Config::kOutParts;
+  static constexpr int kOutPanels =
+      kOutParts == 0 ? 0 : (panels(Config::kHeadDimV) + kOutParts - 1) / (kOutParts == 0 ? 1 : kOutParts);
+  static constexpr int kPanelsAtOnce = kOutParts == 1 ? kOutPanels : 1;
+  static constexpr int kOutBytes = kOutPanels * kQueryPanel;
   static constexpr int kKeyPanels = panels(kKeysTransposed ? Config::kTileN : Config::kHeadDim);
   static constexpr int kKeyBytes = kKeyPanels * kKeyPanel;
   static constexpr int kValueBytes = panels(Config::kHeadDimV) * kValuePanel;
@@ -48,7 +53,7 @@ struct WarpgroupSmem {
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
   // Then the handover, or the ones.
-  alignas(Config::kOwnOut ? 1024 : 8) char out[Config::kOwnOut ? kOutBytes + kHandoverBytes + kOnesBytes : 8];
+  alignas(kOutParts > 0 ? 1024 : 8) char out[kOutParts > 0 ? kOutBytes + kHandoverBytes + kOnesBytes : 8];
   Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;

@@ -262,7 +262,7 @@ TEST(Prune, WarpgroupFields) {
   EXPECT_EQ(warpgroup("draw=0"), "");
   EXPECT_EQ(warpgroup("draw=2"), "draw=2: warpgroup has 0 to 1");
   EXPECT_EQ(warpgroup("out=0"), "");
-  EXPECT_EQ(warpgroup("out=2"), "out=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("out=5"), "out=5: warpgroup has 0 to 4");
   EXPECT_EQ(warpgroup("splits=2"), "2 splits: warpgroup has 1");
 }
 
@@ -483,6 +483,23 @@ TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
   }
   EXPECT_NE(std::find(kernels.begin(), kernels.end(), "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1"),
             kernels.end());
+}
+
+// Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
+// columns.
+TEST(Space, OutHasTheFewestPartsThatFit) {
+  const auto parts = [](int head_dim, int m, int n) {
+    std::set<int> found;
+    for (const Ranked& r : enumerate(problem_of("hq=8,sq=4096,d=" + std::to_string(head_dim)), h200()).ranked) {
+      const Candidate& c = r.candidate;
+      if (c.skeleton == Skeleton::kWarpgroup && c.tile_m == m && c.tile_n == n) found.insert(c.out_parts);
+    }
+    return found;
+  };
+  EXPECT_EQ(parts(128, 128, 64), std::set<int>({1}));
+  EXPECT_EQ(parts(256, 128, 64), std::set<int>({2}));
+  EXPECT_EQ(parts(192, 128, 96), std::set<int>({2}));
+  EXPECT_EQ(parts(256, 128, 80), std::set<int>({0}));
 }
 
 TEST(Rank, WhatMovesLessIsKnown) {

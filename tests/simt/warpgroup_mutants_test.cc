@@ -21,6 +21,8 @@ constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 d
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
 constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
+constexpr const char* kInParts = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=2";
+constexpr const char* kWide = "b=1,hq=2,hk=1,sq=100,sk=70,d=64,dv=192,dtype=f16";
 constexpr const char* kInBF16 = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,lse=0";
 constexpr const char* kWithoutLse = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16,lse=0";
 constexpr const char* kCausal = "b=1,hq=2,hk=1,sq=212,sk=232,d=64,dtype=f16,causal";
@@ -93,6 +95,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kSums, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
@@ -113,11 +116,15 @@ const Mutant kMutants[] = {
     {"RowsBelowZeroStored", "epilogue.cuh", "row >= 0 && row_exists<Config>(p, row);\n    store_row",
      "row_exists<Config>(p, row);\n    store_row", "", kTwoFromRegisters, kMoreKeysThanBuffers},
     {"QuadsNotTransposed", "epilogue.cuh", "transpose_quad(words);", ""},
-    {"NoWaitForTheStoreBefore", "warpgroup_consumer.cuh", "if (leader) wait_stores_read();", "", "still reads",
+    {"NoWaitForTheStoreBefore", "warpgroup_consumer.cuh", "kFirst == 0 ? 0 :", "kFirst == 0 ? 1 :", "still reads",
      kOwnOut},
     {"NoBarrierBeforeRowsAreOverwritten", "warpgroup_consumer.cuh",
-     "if (leader) wait_stores_read();\n    named_sync(1 + group, kWarpgroup);", "if (leader) wait_stores_read();",
-     "still reads", kOwnOut},
+     "kPanels - 1>();\n      named_sync(1 + group, kWarpgroup);", "kPanels - 1>();", "still reads", kOwnOut},
+    {"NoWaitForThePanelBefore", "warpgroup_consumer.cuh", "kPanels - 1>();", "kPanels>();", "still reads", kInParts,
+     kWide},
+    {"PanelsOnTopOfEachOther", "warpgroup_consumer.cuh", "kSlot * Smem::kQueryPanel +", "", "", kInParts, kWide},
+    {"PanelsOfOneColumn", "epilogue.cuh", "(kFirst + panel) * kPanelColumns", "panel * kPanelColumns", "", kInParts,
+     kWide},
     {"NoBarrierBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();\n    named_sync(1 + group, kWarpgroup);",
      "fence_async();", "", kOwnOut},
     {"NoFenceBeforeTheStore", "warpgroup_consumer.cuh", "fence_async();", "", "fence.proxy.async", kOwnOut},

@@ -42,6 +42,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=2,hq=2,hk=1,sq=70,sk=90,d=64,dv=80,causal", "warpgroup m=64 n=64 warps=4 stages=2 pack=2 draw=1 out=0"},
         Case{"b=1,hq=2,hk=2,sq=100,sk=90,d=32,dv=112,dtype=f16",
              "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0 queries=2"},
+        // Rows that leave panel by panel: two and one of them at a time, an odd number, a last one that is narrow
+        Case{"b=1,hq=2,hk=2,sq=130,sk=90,d=64,dv=256", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=2"},
+        Case{"b=1,hq=4,hk=2,sq=70,sk=90,d=64,dv=112,causal",
+             "warpgroup m=128 n=64 warps=8 stages=2 pack=2 draw=0 out=2"},
+        Case{"b=1,hq=2,hk=2,sq=130,sk=90,d=32,dv=192,dtype=f16",
+             "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=3"},
         // Warpgroups of a tile that see different numbers of keys: whole blocks fewer, half blocks, packed heads
         Case{"b=1,hq=2,hk=1,sq=200,sk=200,d=64,causal", "warpgroup m=192 n=64 warps=12 stages=3 pack=2 draw=0 out=1"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=330,d=64,causal", "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1"},

@@ -72,7 +72,7 @@ struct Config {
   using Values = ::Values;
   static constexpr bool kDraw = true;  // CTAs draw the next tile
   static constexpr int kResident = 1;  // CTAs a processor holds
-  static constexpr bool kOwnOut = true;  // else rows of out leave from registers
+  static constexpr int kOutParts = 1;  // through a buffer; 0: out leaves from registers
 };
 
 using Smem = gqa::WarpgroupSmem<Config>;
