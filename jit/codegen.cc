@@ -70,6 +70,7 @@ void write_features(std::ostream& out, const Problem& problem, const Candidate& 
     out << "  static constexpr int kQueries = " << candidate.queries << ";  // buffers of queries\n";
   if (candidate.cluster != 1)
     out << "  static constexpr int kCluster = " << candidate.cluster << ";  // CTAs that share keys and values\n";
+  if (candidate.tail != 0) out << "  static constexpr bool kSharesTail = true;  // of tiles, by their keys\n";
   if (chain) out << "  using Chain = ::ScoreChain;\n";
 }
 

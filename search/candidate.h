@@ -29,6 +29,8 @@ enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 // poly (warpgroup, with sums): which exponentials are polynomials on the FMA units instead of the special-function
 // unit's. held (warpgroup): the queries' first columns, which the products then take from registers instead of shared
 // memory. cluster (warpgroup): 2: pairs of CTAs on neighbouring rows; each key and value comes from L2 once for both.
+// tail (warpgroup): more than 0: so many clusters (CTAs, where they are single) share the keys of those tiles that
+// whole rounds over them leave over.
 
 // What a field shapes.
 enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch };
@@ -49,6 +51,7 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch 
   X(poly, "poly", 0, kMechanism)         /* one pair of weights in poly, above */         \
   X(held, "held", 0, kMechanism)         /* times 16 query columns in registers */        \
   X(cluster, "cluster", 1, kMechanism)   /* CTAs that share keys by multicast, above */   \
+  X(tail, "tail", 0, kMechanism)         /* clusters that share the last tiles, above */  \
   X(splits, "splits", 1, kLaunch)        /* CTAs that share one row tile's keys */        \
   X(order, "order", 0, kLaunch)          /* of tiles, above */
 

@@ -39,6 +39,7 @@ constexpr double kTurnAnOutput = 7.0;        // times head_dim_v and warpgroups
 constexpr double kTurnFromRegisters = 1200;  // out has no buffer to leave through
 constexpr double kTurnInParts = 400;         // or one for a part of it
 constexpr double kDraw = 569;
+constexpr double kMeetingAnOutput = 1;       // of parts of a tile, in the workspace: a row and dimension
 constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that shares its processor
 constexpr double kWarpgroupLaunch = 1.8e-6;  // s
 constexpr double kMemoryOverL2 = 4;          // the power a byte takes, roughly
@@ -238,13 +239,15 @@ double warpgroup_turn(const Model& m) {
   return kTurn + keys + outputs + leaving;
 }
 
-// Tiles of equal work run in rounds; under a causal mask long and short ones even out.
+// Tiles of equal work run in rounds, the last of which may be shared; under a causal mask long and short ones even out.
 double warpgroup_seconds(const Model& m) {
   const double step = warpgroup_step(m), turn = warpgroup_turn(m);
   const double share = m.launch.resident > 1 ? kBesideAnother : 1;
   const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
-  const double work = share * (m.p.causal() ? each * (m.steps.average * step + turn) : std::ceil(each) * longest);
-  const double compute = std::max(work, longest) + (m.c.draw != 0 ? kDraw : 0);
+  const bool even = m.p.causal() || m.c.tail != 0;
+  const double work = share * (even ? each * (m.steps.average * step + turn) : std::ceil(each) * longest);
+  const double meeting = m.c.tail != 0 ? turn + kMeetingAnOutput * m.c.tile_m * m.p.head_dim_v : 0;
+  const double compute = std::max(work, m.c.tail != 0 ? 0 : longest) + meeting + (m.c.draw != 0 ? kDraw : 0);
   const double memory = (bytes(m.p) + (key_rounds(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
   return kWarpgroupLaunch + std::max(compute / kWarpgroupClock, memory);
 }

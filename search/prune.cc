@@ -55,15 +55,19 @@ std::string wrong_for_split(const Candidate& c) {
   return "";
 }
 
+constexpr double kWholeRounds = 0.985;  // of their places taken
+
 struct FieldRange {
   const char* what;
   std::int32_t Candidate::*field;
   int least, most;
 };
 constexpr FieldRange kWarpgroupRanges[] = {
-    {"stages", &Candidate::stages, 1, 4}, {"draw", &Candidate::draw, 0, 1},      {"out", &Candidate::out_parts, 0, 4},
-    {"sums", &Candidate::sums, 0, 1},     {"poly", &Candidate::poly, 0, 32},     {"queries", &Candidate::queries, 1, 2},
-    {"held", &Candidate::held, 0, 16},    {"cluster", &Candidate::cluster, 1, 2}};
+    {"stages", &Candidate::stages, 1, 4},  {"draw", &Candidate::draw, 0, 1},
+    {"out", &Candidate::out_parts, 0, 4},  {"sums", &Candidate::sums, 0, 1},
+    {"poly", &Candidate::poly, 0, 32},     {"queries", &Candidate::queries, 1, 2},
+    {"held", &Candidate::held, 0, 16},     {"cluster", &Candidate::cluster, 1, 2},
+    {"tail", &Candidate::tail, 0, 1 << 16}};
 
 std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192) {
@@ -93,6 +97,9 @@ std::string wrong_for_warpgroup(const Candidate& c) {
     return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
   if (c.cluster != 1 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
     return "cluster=" + number(c.cluster) + ": expected draw=0, since its CTAs walk together, and a CTA a processor";
+  if (c.tail != 0 && (c.draw != 0 || c.sums != 0 || c.tile_m == kWarpgroupRows))
+    return "tail=" + number(c.tail) +
+           ": expected draw=0 and sums=0, since CTAs in rounds share it, and 128 rows or more";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";
@@ -265,11 +272,25 @@ std::string wrong_shape(const Candidate& c, bool host) {
   return "unknown skeleton";
 }
 
+// Sharing costs a meeting in the workspace: the last round must be idle for more than that.
+std::string useless_tail(const Problem& p, const Candidate& c) {
+  if (c.tail == 0) return "";
+  if (p.causal()) return "tail=" + number(c.tail) + " under a causal mask: its last tiles are the shortest ones";
+  if (p.head_dim_v >= 256 && c.tile_n > 64)
+    return "tail=" + number(c.tail) + " with steps of " + number(c.tile_n) + " keys: beside " + number(p.head_dim_v) +
+           " columns of out they leave too few registers for it";
+  const std::int64_t tiles = plan(p, c).blocks, rounds = (tiles + c.tail - 1) / c.tail;
+  if (static_cast<double>(tiles) > kWholeRounds * static_cast<double>(rounds * c.tail))
+    return "tail=" + number(c.tail) + ": " + number(tiles) + " tiles nearly fill " + number(rounds) + " rounds";
+  return "";
+}
+
 std::string unfit_for_problem(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   const bool host = device.kind == DeviceKind::kHost;
   if (std::string reason = useless_pack(p, c); !reason.empty()) return reason;
   if (std::string reason = oversized(p, c, host); !reason.empty()) return reason;
   if (std::string reason = useless_cluster(p, c, device); !reason.empty()) return reason;
+  if (std::string reason = useless_tail(p, c); !reason.empty()) return reason;
   return c.skeleton == Skeleton::kSplit ? wrong_split(p, c, device) : "";
 }
 

@@ -36,7 +36,7 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
 }
 
 // jit/device/warpgroup_smem.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the
-// rings' barriers and two tickets of 20 bytes; swizzled panels start at multiples of 1024 bytes.
+// rings' barriers and two tickets of 40 bytes; swizzled panels start at multiples of 1024 bytes.
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
@@ -49,7 +49,7 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   const std::int64_t keys =
       p.keys_transposed ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
-  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 40;
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 2) + 80;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
@@ -73,11 +73,12 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
   return 0;
 }
 
-// The producer gives most of its registers to the consumers, more of them where it draws no tiles; three share what two
-// have. jit/device/warpgroup_flash.cuh.
+// The producer gives most of its registers to the consumers, more of them where it only walks in rounds; three share
+// what two have. jit/device/warpgroup_flash.cuh.
 int consumer_registers(const Candidate& candidate) {
   const int consumers = candidate.warps / 4;
-  return consumers == 1 ? 224 : consumers == 3 ? 160 : candidate.draw != 0 ? 232 : 240;
+  const bool simple_walk = candidate.draw == 0 && candidate.tail == 0;
+  return consumers == 1 ? 224 : consumers == 3 ? 160 : simple_walk ? 240 : 232;
 }
 
 int held_that_fit(const Problem& problem, const Candidate& candidate) {
@@ -118,6 +119,15 @@ int resident_blocks(const Candidate& candidate) {
   return candidate.skeleton == Skeleton::kWarpgroup && candidate.warps == 4 ? 2 : 1;
 }
 
+// jit/device/tail.cuh: a share is parts of two tiles at most; each warpgroup's of its 64 rows is a part and has a
+// counter.
+void add_tail(const Problem& problem, const Candidate& candidate, LaunchPlan* launch) {
+  const std::int64_t warpgroups = std::int64_t{candidate.tail} * candidate.cluster * candidate.warps / 4;
+  launch->clusters = candidate.tail;
+  launch->partial_floats = 2 * warpgroups * (64LL * problem.head_dim_v + 512);
+  launch->counters = warpgroups;
+}
+
 LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   LaunchPlan launch;
   const std::int64_t tiles = row_tiles(problem, candidate) * (problem.q_heads / candidate.pack) * problem.batch;
@@ -129,6 +139,7 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
     launch.resident = resident_blocks(candidate);
     launch.cluster = candidate.cluster;
     launch.counters = candidate.draw;
+    if (candidate.tail != 0) add_tail(problem, candidate, &launch);
   }
   launch.shared_memory = shared_memory(problem, candidate);
   if (candidate.skeleton == Skeleton::kSplit && candidate.splits > 1) {

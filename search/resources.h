@@ -49,6 +49,7 @@ struct LaunchPlan {
   int resident = 1;                 // resident_blocks
   int cluster = 1;                  // CTAs a cluster
   std::int64_t shared_memory = 0;   // dynamic, bytes
+  std::int64_t clusters = 0;        // persistent: that many run, if there is room; 0: no more than there are tiles
   std::int64_t partial_floats = 0;  // workspace for split partials, float32 elements
   std::int64_t counters = 0;        // workspace counters, uint32; zero before the first launch and left zero
 

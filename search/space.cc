@@ -160,11 +160,12 @@ void add_flash(const Problem& p, const Tile& tile, const DeviceSpec& device, std
   }
 }
 
-// Who hands out tiles, and to whom.
+// Who hands out tiles, to whom, and whether those left over are shared.
 struct Walk {
   int draw, cluster;
+  bool tail = false;
 };
-constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}};
+constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}, {0, 1, true}, {0, 2, true}};
 
 // Of out, so that a buffer for one of them fits beside the keys; 1 where none does.
 int fewest_parts(const Problem& p, Candidate c, const DeviceSpec& device) {
@@ -180,6 +181,7 @@ Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Wa
       candidate_of(Skeleton::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16 * tile.key_shares, tile.stages}, pack);
   c.draw = walk.draw;
   c.cluster = walk.cluster;
+  c.tail = walk.tail ? device.processors / walk.cluster : 0;
   c.out_parts = tile.out_buffer;
   c.sums = tile.sums;
   c.queries = tile.queries;
@@ -210,6 +212,7 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
     for (const Walk walk : kWalks) {
+      if (walk.tail && p.causal()) continue;  // its last tiles are the shortest ones
       Candidate c = candidate_of(p, tile, pack, walk, device);
       found->push_back(c);
       for (const int halves : kHalvesOfL2) {

@@ -1,9 +1,9 @@
 // features.cuh: what a Config may say beyond what every one does.
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
 // cluster_size() (CTAs that share keys: cluster.cuh), held_queries() (warpgroup_attention.cuh), query_buffers(),
-// packed_exponentials(), apply_chain() (Chain: what becomes of each score before the mask and the softmax) and
-// halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none. Never: costs a
-// kernel anything that does not ask for it. Threads: values.
+// packed_exponentials(), shares_tail() (tail.cuh), apply_chain() (Chain: what becomes of each score before the mask and
+// the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none.
+// Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "fast_math.cuh"
@@ -36,6 +36,7 @@ GQA_FEATURE(int, cluster_size, kCluster, 1)
 GQA_FEATURE(int, held_queries, kHeld, 0)
 GQA_FEATURE(int, query_buffers, kQueries, 1)
 GQA_FEATURE(int, packed_exponentials, kPackedExp, 0)
+GQA_FEATURE(bool, shares_tail, kSharesTail, false)
 #undef GQA_FEATURE
 
 template <typename Config, typename = void>

@@ -32,10 +32,20 @@ __device__ inline int first_tile() {
   return Config::kDraw ? blockIdx.x : round_tile<Config>(0);
 }
 
+// Which of a tile's parts a ticket is, where they are shared: tail.cuh.
+struct KeyPart {
+  int slot;        // of the workspace
+  int parts;       // 0 or 1: it is all of the tile
+  int first_slot;  // of the tile's parts
+  int tile;        // of those that are shared
+};
+
 // A tile on its way from the producer to the consumers, who have no time for the arithmetic.
 struct Ticket {
   Place place;
-  int blocks;  // of keys; 0: there are no more tiles
+  int blocks;  // of keys, walked from the last; 0: there are no more tiles
+  int first;   // of these blocks
+  KeyPart part;
 };
 
 constexpr int kTickets = 2;
@@ -43,6 +53,12 @@ struct Tickets {
   Ring<kTickets> ring;
   Ticket ticket[kTickets];
 };
+
+// Tiles that no whole round is left for.
+template <typename Config>
+__device__ inline int left_over(const AttentionParams& p) {
+  return shares_tail<Config>() ? p.tiles % static_cast<int>(gridDim.x / cluster_size<Config>()) : 0;
+}
 
 // The producer's walk over its CTA's tiles. The next number is reserved under the current tile's last loads: a draw
 // takes as long as a load, and who draws earlier than it must takes a tile that another would begin first.
@@ -57,7 +73,7 @@ struct ProducerWalk {
 
   __device__ ProducerWalk(const AttentionParams& params, Tickets& shared) : p(params), tickets(shared) {}
 
-  __device__ bool more() const { return number < p.tiles; }
+  __device__ bool more() const { return number < p.tiles - left_over<Config>(p); }
 
   __device__ void reserve() {
     if constexpr (Config::kDraw)

@@ -7,8 +7,8 @@
 
 #include "cluster.cuh"
 #include "epilogue.cuh"
+#include "tail.cuh"
 #include "warpgroup_hints.cuh"
-#include "warpgroup_share.cuh"
 
 namespace gqa {
 
@@ -187,8 +187,9 @@ struct WarpgroupConsumer {
     release_queries();
   }
 
-  // A tile's out and state, not yet normalised, of this part of its keys.
-  __device__ void walk(int first_row, int blocks) {
+  // A tile's out and state, not yet normalised, of this part of its keys: the blocks before `blocks`, from the last to
+  // `first`.
+  __device__ void walk(int first_row, int blocks, int first) {
     const int masked = first_masked(first_row);
     core.clear();
     q.wait_full(smem.q_ring);
@@ -208,7 +209,7 @@ struct WarpgroupConsumer {
     wait_for_first_part();
     block -= kShare;
     for (; block >= masked; block -= kShare) step<true>(first_row, block);
-    for (; block >= 0; block -= kShare) step<false>(first_row, block);
+    for (block -= first; block >= 0; block -= kShare) step<false>(first_row, block);
     release_queries();
     begin_values();
     core.template wait_values<0>();
@@ -216,7 +217,11 @@ struct WarpgroupConsumer {
   }
 
   // One warpgroup's rows of out from all parts of the keys. False: they are another's to store.
-  __device__ bool join() {
+  __device__ bool join(const volatile KeyPart& at) {
+    if constexpr (shares_tail<Config>()) {
+      const KeyPart part = {at.slot, at.parts, at.first_slot, at.tile};
+      return part.parts < 2 || TailMeeting<Config>{p, group}.meet(core, part);
+    }
     if constexpr (kShare > 1) {
       const KeyShare<Config> share(smem);
       if (part() > 0) {

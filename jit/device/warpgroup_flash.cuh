@@ -16,9 +16,10 @@ struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kWarps / 4;
   // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
-  // than 32 a producer that draws its tiles spills.
-  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : Config::kDraw ? 40 : 24;
-  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : Config::kDraw ? 232 : 240;
+  // than 32 a producer that does more than walk in rounds spills.
+  static constexpr bool kSimpleWalk = !Config::kDraw && !shares_tail<Config>();
+  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : kSimpleWalk ? 24 : 40;
+  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : kSimpleWalk ? 240 : 232;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
   static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
   static constexpr int kRingsAreThere = 6;  // a named barrier; warpgroup_share.cuh has those below
@@ -67,8 +68,14 @@ struct WarpgroupFlash {
     WarpgroupProducer<Config> producer{p, maps, smem};
     ProducerWalk<Config> walk(p, smem.tickets);
     while (walk.more()) producer.load_tile(walk);
+    if constexpr (shares_tail<Config>()) producer.load_tail(walk);
     walk.announce({Place{}, 0});
     let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
+  }
+
+  __device__ static int first_block(const volatile Ticket& ticket) {
+    if constexpr (shares_tail<Config>()) return told_same<Config>(ticket.first);
+    return 0;
   }
 
   __device__ void consume(int group) {
@@ -83,9 +90,9 @@ struct WarpgroupFlash {
     consumer.begin();
     ConsumerWalk walk(smem.tickets);
     for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
-      consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks);
+      consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
-      if (consumer.join()) consumer.store(walk.ticket().place);
+      if (consumer.join(walk.ticket().part)) consumer.store(walk.ticket().place);
     }
     consumer.end();
   }

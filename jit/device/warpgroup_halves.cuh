@@ -135,7 +135,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   }
 
   // A tile's out and state, not yet normalised.
-  __device__ void walk(int first_row, int blocks) {
+  __device__ void walk(int first_row, int blocks, int /*first: no tile is shared*/) {
     const int masked = this->first_masked(first_row), seen = this->seen_by_rows(first_row);
     int block = (seen - 1) / Config::kTileN;
     core.clear();

@@ -7,6 +7,7 @@
 
 #include "cluster.cuh"
 #include "grid_dependency.cuh"
+#include "tail.cuh"
 #include "warpgroup_smem.cuh"
 
 namespace gqa {
@@ -94,22 +95,43 @@ struct WarpgroupProducer {
   }
 
   // In the order the consumers ask: the keys of the next block before the values of this one.
-  __device__ void load_tile(ProducerWalk<Config>& walk) {
-    Place place = tile_place<Config>(p, walk.number);
-    place.first_row -= rows_before_the_first();
-    const int blocks = block_count(place);
-    place.first_row += cluster_rank<Config>() * 64;
+  __device__ void load(ProducerWalk<Config>& walk, const Ticket& ticket) {
+    const Place& place = ticket.place;
     wait_for_grids_before();  // whose end the first tile's loads await, and so all that follows from them
-    load_keys(place, blocks - 1);
+    load_keys(place, ticket.blocks - 1);
     load_queries(place);
-    walk.announce({place, blocks});
+    walk.announce(ticket);
 #pragma unroll 1  // a producer has few registers
-    for (int block = blocks - 1; block >= 0; --block) {
-      if (block > 0) load_keys(place, block - 1);
-      if (block == (blocks > 1 ? 1 : 0)) walk.reserve();
+    for (int block = ticket.blocks - 1; block >= ticket.first; --block) {
+      if (block > ticket.first) load_keys(place, block - 1);
+      if (block == (ticket.blocks > 1 ? 1 : 0)) walk.reserve();
       load_values(place, block);
     }
+  }
+
+  // Of the cluster's rows.
+  __device__ Place place_of_tile(int number) const {
+    Place place = tile_place<Config>(p, number);
+    place.first_row -= rows_before_the_first();
+    return place;
+  }
+
+  __device__ void load_tile(ProducerWalk<Config>& walk) {
+    Place place = place_of_tile(walk.number);
+    const int blocks = block_count(place);
+    place.first_row += cluster_rank<Config>() * 64;
+    load(walk, {place, blocks});
     walk.next();
+  }
+
+  // This CTA's share of the tiles that are left over, whose keys are all as many.
+  __device__ void load_tail(ProducerWalk<Config>& walk) {
+    const Tail<Config> tail{p, block_count(place_of_tile(0))};
+    tail.each_piece([&](int number, int first, int end, const KeyPart& part) {
+      Place place = place_of_tile(number);
+      place.first_row += cluster_rank<Config>() * 64;
+      load(walk, {place, end, first, part});
+    });
   }
 };
 

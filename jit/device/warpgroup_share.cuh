@@ -9,6 +9,28 @@
 
 namespace gqa {
 
+// Two parts of a row's keys under the larger of their maxima. The other's: its maxima and sums, and rows(n), the n-th
+// fragment of its out.
+template <typename Config, typename Rows>
+__device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_log2, const float4& other, Rows rows) {
+  const float maximum[2] = {other.x, other.y}, sum[2] = {other.z, other.w};
+  float mine[2], theirs[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    mine[h] = core.state.raise(maximum[h], h, scale_log2);
+    theirs[h] = exp2_approx(maximum[h] * scale_log2 - core.state.shift(h, scale_log2));
+    core.state.sum[h] = core.state.sum[h] * mine[h] + sum[h] * theirs[h];
+  }
+#pragma unroll
+  for (int n = 0; n < Config::kHeadDimV / 8; ++n) {
+    const float4 row = rows(n);
+    core.out[n][0] = core.out[n][0] * mine[0] + row.x * theirs[0];
+    core.out[n][1] = core.out[n][1] * mine[0] + row.y * theirs[0];
+    core.out[n][2] = core.out[n][2] * mine[1] + row.z * theirs[1];
+    core.out[n][3] = core.out[n][3] * mine[1] + row.w * theirs[1];
+  }
+}
+
 template <typename Config>
 struct KeyShare {
   static constexpr int kOuts = Config::kHeadDimV / 8;
@@ -37,26 +59,10 @@ struct KeyShare {
     named_arrive(kHanded, kThreads);
   }
 
-  // Both parts under the larger of their maxima.
+  // Both parts.
   __device__ void take_over(Core& core, float scale_log2) const {
     named_sync(kHanded, kThreads);
-    const float4 other = *state;
-    const float maximum[2] = {other.x, other.y}, sum[2] = {other.z, other.w};
-    float mine[2], theirs[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      mine[h] = core.state.raise(maximum[h], h, scale_log2);
-      theirs[h] = exp2_approx(maximum[h] * scale_log2 - core.state.shift(h, scale_log2));
-      core.state.sum[h] = core.state.sum[h] * mine[h] + sum[h] * theirs[h];
-    }
-#pragma unroll
-    for (int n = 0; n < kOuts; ++n) {
-      const float4 rows = out[n * kWarpgroup];
-      core.out[n][0] = core.out[n][0] * mine[0] + rows.x * theirs[0];
-      core.out[n][1] = core.out[n][1] * mine[0] + rows.y * theirs[0];
-      core.out[n][2] = core.out[n][2] * mine[1] + rows.z * theirs[1];
-      core.out[n][3] = core.out[n][3] * mine[1] + rows.w * theirs[1];
-    }
+    merge_part<Config>(core, scale_log2, *state, [&](int n) { return out[n * kWarpgroup]; });
     offer();
   }
 };

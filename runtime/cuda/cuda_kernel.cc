@@ -104,7 +104,7 @@ Status CudaKernel::launch(const Call& call) const {
 
 unsigned grid_of(const LaunchPlan& plan, int processors) {
   if (!plan.persistent) return static_cast<unsigned>(plan.blocks);
-  const std::int64_t wanted = (plan.blocks + plan.resident - 1) / plan.resident;
+  const std::int64_t wanted = plan.clusters > 0 ? plan.clusters : (plan.blocks + plan.resident - 1) / plan.resident;
   const std::int64_t most = std::max(1, processors / plan.cluster);
   return static_cast<unsigned>(std::min(wanted, most) * plan.resident * plan.cluster);
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/cuda/cuda_kernel.h"
 #include "runtime/cuda/guarded_workspace.h"
 
 namespace gqa {
@@ -89,6 +90,18 @@ TEST(Workspace, DrawsNeedACounterAndNoPartials) {
   }
   c = Candidate();
   EXPECT_FALSE(plan(p, c).needs_workspace());
+}
+
+TEST(Workspace, ASharedTailNeedsTwoPartsAWarpgroup) {
+  Problem p;
+  Candidate c;
+  ASSERT_TRUE(parse("hq=8,sq=1000,d=64,dv=128", &p).ok());
+  ASSERT_TRUE(parse("warpgroup m=192 n=64 warps=12 stages=2 pack=1 draw=0 out=1 cluster=2 tail=5", &c).ok());
+  const LaunchPlan launch = plan(p, c);
+  EXPECT_EQ(launch.partial_floats, 5 * 2 * 3 * 2 * (64 * 128 + 4 * 128));
+  EXPECT_EQ(launch.counters, 5 * 2 * 3);
+  EXPECT_EQ(grid_of(launch, 132), 10U);  // more than there are tiles
+  EXPECT_EQ(grid_of(launch, 7), 6U);
 }
 
 TEST(Workspace, APlanThatOnlyCountsGetsZeroedCounters) {

@@ -318,6 +318,21 @@ TEST(Prune, WhatAClusterOrHeldQueriesLack) {
   EXPECT_EQ(warpgroup("queries=2 out=0"), "");
 }
 
+TEST(Prune, WhatASharedTailLacks) {
+  const char* full = "hq=16,sq=16384,d=128";  // 2,048 tiles of 128 rows: 15.5 rounds
+  EXPECT_EQ(warpgroup("tail=132 draw=0", full), "");
+  EXPECT_EQ(warpgroup("tail=66 draw=0 cluster=2", full), "");
+  EXPECT_EQ(warpgroup("tail=132", full),
+            "tail=132: expected draw=0 and sums=0, since CTAs in rounds share it, and 128 rows or more");
+  EXPECT_EQ(warpgroup("tail=132 draw=0 m=64 n=64 warps=4", full), warpgroup("tail=132", full));
+  EXPECT_EQ(warpgroup("tail=132 draw=0", "hq=16,sq=16384,d=128,causal"),
+            "tail=132 under a causal mask: its last tiles are the shortest ones");
+  EXPECT_EQ(warpgroup("tail=128 draw=0", full), "tail=128: 2,048 tiles nearly fill 16 rounds");
+  EXPECT_EQ(warpgroup("tail=132 draw=0 out=0 n=80", "hq=8,sq=16384,d=256"),
+            "tail=132 with steps of 80 keys: beside 256 columns of out they leave too few registers for it");
+  EXPECT_EQ(warpgroup("tail=70000 draw=0", full), "tail=70,000: warpgroup has 0 to 65,536");
+}
+
 TEST(Prune, WarpgroupPacksAndSizes) {
   EXPECT_EQ(warpgroup("pack=4", "hq=32,hk=8,sq=300,sk=4096,d=128"), "");
   EXPECT_EQ(warpgroup("pack=3", "hq=6,hk=2,sq=300,sk=4096,d=128"),
@@ -483,6 +498,18 @@ TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
   }
   EXPECT_NE(std::find(kernels.begin(), kernels.end(), "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1"),
             kernels.end());
+}
+
+TEST(Rank, ATailIsSharedWhereMuchOfARoundIsIdle) {
+  const auto gain = [](const std::string& shape, const std::string& tile) {
+    const Problem p = problem_of(shape);
+    return predict_us(p, candidate_of("warpgroup " + tile), h200()) /
+           predict_us(p, candidate_of("warpgroup " + tile + " tail=132"), h200());
+  };
+  const std::string wide = "m=192 n=64 warps=12 stages=4 pack=1 draw=0 out=1";
+  EXPECT_GT(gain("hq=16,sq=16384,d=128", wide), 1.03);     // 10.3 rounds of 0.25 ms
+  EXPECT_LT(gain("b=16,hq=16,sq=1024,d=128", wide), 1.0);  // 11.6 rounds of 20 us
+  EXPECT_GT(gain("hq=8,sq=16384,d=256", "m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=2"), 1.01);
 }
 
 // Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256

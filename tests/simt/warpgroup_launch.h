@@ -19,6 +19,7 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
       out("out", attention.out, call.out);
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
+  const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
   const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
   call.q = q.first();
   call.k = k.first();
@@ -26,6 +27,7 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   call.out = out.first();
   call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
   AttentionParams params = params_of(call, candidate);
+  params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
   TensorMaps maps;
   if (Status s = tensor_maps(emulated_driver(), call, candidate, &maps); !s.ok()) return s;

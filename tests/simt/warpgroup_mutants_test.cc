@@ -1,6 +1,7 @@
 // Faults planted in the warpgroup skeleton: the emulator must see each of them, or it judges nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "jit/codegen.h"
@@ -18,6 +19,7 @@ constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1
 // keys.
 constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
 constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 held=2 cluster=2";
+constexpr const char* kTail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=2";
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
 constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
@@ -75,7 +77,8 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     set_keys(candidate, &attention);
     attention.slack += 1e-2;
     const std::vector<Schedule>& wanted = candidate.cluster > 1 ? cluster_schedules() : schedules();
-    const Status status = run_warpgroup(*kernel, candidate, candidate.cluster, &attention, wanted);
+    const int processors = std::max(candidate.cluster, candidate.tail);
+    const Status status = run_warpgroup(*kernel, candidate, processors, &attention, wanted);
     if (!status.ok()) return status.message();
     const auto result = test::matches_float64(attention);
     return result ? "" : result.message();
@@ -96,6 +99,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
@@ -180,6 +184,15 @@ const Mutant kMutants[] = {
      "place.first_row + Config::kTileM;", "", kCluster, kTwoTiles},
     {"RowsOfOneTile", "warpgroup_smem.cuh", "kGroupStep = 64 * kCluster;", "kGroupStep = 64;", "", kCluster, kTwoTiles},
     {"NotHeld", "warpgroup_consumer.cuh", "core.hold_queries(query_rows());", "", "", kCluster, kTwoTiles},
+    {"NobodyIsTheLast", "tail.cuh", "static_cast<u32>(part.parts - 1)", "static_cast<u32>(part.parts)", "", kTail},
+    {"OneCounterForAll", "tail.cuh", "arrived = p.counters + part.tile * cluster_size<Config>() * kGroups + place();",
+     "arrived = p.counters;", "", kTail},
+    {"CounterNotPutBack", "tail.cuh", "if (last) *arrived = 0;", "", "not left zero", kTail},
+    {"OthersPartsTwice", "tail.cuh", "take(core, part.first_slot + i);", "take(core, part.slot);", "", kTail},
+    {"PartsOnTopOfOut", "tail.cuh", "core.clear();", "", "", kTail},
+    {"SharesFromTheTilesBegin", "warpgroup_consumer.cuh", "block -= first;", ";", "deadlock", kTail},
+    {"WholeRoundsOnly", "warpgroup_flash.cuh", "if constexpr (shares_tail<Config>()) producer.load_tail(walk);", "", "",
+     kTail},
     {"HeldUnswizzled", "warpgroup_attention.cuh", "(d % 4 * 2 + lane / 16) ^ (lane % 8);", "d % 4 * 2 + lane / 16;", "",
      kCluster, kTwoTiles},
     {"NoOnes", "warpgroup_flash.cuh", "if constexpr (Smem::kSums) write_ones();", "", "", kSums, kWithoutLse},

@@ -1,0 +1,58 @@
+// Tiles that whole rounds leave over, shared by their keys, on the CPU against float64: one and more of them, no whole
+// round, none left, fewer blocks than CTAs, clusters, packed heads, maxima that grow in one part or another.
+#include <gtest/gtest.h>
+
+#include "tests/simt/warpgroup_case.h"
+
+namespace gqa::simt {
+namespace {
+
+struct Case {
+  const char* problem;
+  const char* candidate;
+  int processors;
+  float growth = 0;  // of the scores, from each 64 keys to the 64 before
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.problem << " | " << c.candidate; }
+
+class WarpgroupTail : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(WarpgroupTail, AgreesWithFloat64UnderEverySchedule) {
+  test::AttentionCase attention(problem_of(GetParam().problem));
+  if (GetParam().growth != 0) {
+    make_scores_climb(GetParam().growth, &attention);
+    attention.slack += 1e-2;
+  }
+  EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention));
+}
+
+constexpr const char* kThree = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=3";
+constexpr const char* kHeld = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0 held=2 tail=3";
+constexpr const char* kPacked = "warpgroup m=128 n=80 warps=8 stages=2 pack=2 draw=0 out=1 tail=4";
+constexpr const char* kPairs = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 cluster=2 tail=2";
+
+INSTANTIATE_TEST_SUITE_P(Tiles, WarpgroupTail,
+                         ::testing::Values(
+                             // Two tiles for three CTAs, after a round and without one
+                             Case{"b=1,hq=5,hk=1,sq=100,sk=300,d=64,dtype=f16", kThree, 3},
+                             Case{"b=1,hq=2,hk=1,sq=100,sk=300,d=64,dtype=f16", kThree, 3},
+                             // One for all; as many as CTAs; fewer blocks of keys than CTAs
+                             Case{"b=1,hq=1,hk=1,sq=100,sk=500,d=64,dtype=f16", kHeld, 3},
+                             Case{"b=1,hq=3,hk=1,sq=100,sk=150,d=64,dtype=f16", kThree, 3},
+                             Case{"b=1,hq=1,hk=1,sq=100,sk=100,d=64,dtype=f16", kThree, 3},
+                             Case{"b=1,hq=2,hk=1,sq=100,sk=50,d=64,dtype=f16", kThree, 3},
+                             // On a device with fewer processors than it was found on
+                             Case{"b=1,hq=5,hk=1,sq=100,sk=300,d=64,dtype=f16", kThree, 2},
+                             Case{"b=1,hq=1,hk=1,sq=100,sk=500,d=64,dtype=f16", kThree, 3, 100},
+                             Case{"b=1,hq=1,hk=1,sq=100,sk=500,d=64,dtype=f16", kThree, 3, -100},
+                             Case{"b=1,hq=6,hk=1,sq=90,sk=330,d=128", kPacked, 4},
+                             Case{"b=1,hq=3,hk=1,sq=200,sk=330,d=64,dtype=f16", kPairs, 4}));
+
+}  // namespace
+}  // namespace gqa::simt
