@@ -1,5 +1,5 @@
 // warpgroup_case.h: a warpgroup kernel's answer to a case against float64, under every schedule.
-// Owns: the kernels compiled so far, the judgement.
+// Owns: the cases' form and fixture, the kernels compiled so far, the judgement.
 // Never: chooses cases.
 // Threads: one.
 #pragma once
@@ -46,5 +46,34 @@ inline ::testing::AssertionResult right(const char* candidate_text, int processo
     return ::testing::AssertionFailure() << s.message();
   return test::matches_float64(*attention);
 }
+
+struct WarpgroupCase {
+  const char* problem;
+  const char* candidate;
+  int processors = 1;
+  float growth = 0;  // of the scores, from each 64 keys to the 64 before
+  bool heads_first = false;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const WarpgroupCase& c) {
+  return out << c.problem << " | " << c.candidate;
+}
+
+class WarpgroupTest : public ::testing::TestWithParam<WarpgroupCase> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+
+  static ::testing::AssertionResult right_under(const std::vector<Schedule>& wanted) {
+    const WarpgroupCase& c = GetParam();
+    test::AttentionCase attention(problem_of(c.problem), c.heads_first);
+    if (c.growth != 0) {
+      make_scores_climb(c.growth, &attention);
+      attention.slack += 1e-2;
+    }
+    return right(c.candidate, c.processors, &attention, wanted);
+  }
+};
 
 }  // namespace gqa::simt

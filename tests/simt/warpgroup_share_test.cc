@@ -7,30 +7,11 @@
 namespace gqa::simt {
 namespace {
 
-struct Case {
-  const char* problem;
-  const char* candidate;
-  int processors = 1;
-  float growth = 0;  // of the scores, from each 64 keys to the 64 before
-};
+using Case = WarpgroupCase;
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.problem << " | " << c.candidate; }
+class WarpgroupShare : public WarpgroupTest {};
 
-class WarpgroupShare : public ::testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    if (const char* why = unavailable()) GTEST_SKIP() << why;
-  }
-};
-
-TEST_P(WarpgroupShare, AgreesWithFloat64UnderEverySchedule) {
-  test::AttentionCase attention(problem_of(GetParam().problem));
-  if (GetParam().growth != 0) {
-    make_scores_climb(GetParam().growth, &attention);
-    attention.slack += 1e-2;
-  }
-  EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention));
-}
+TEST_P(WarpgroupShare, AgreesWithFloat64UnderEverySchedule) { EXPECT_TRUE(right_under(schedules())); }
 
 constexpr const char* kFour = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1";
 constexpr const char* kTwo = "warpgroup m=64 n=128 warps=8 stages=2 pack=1 draw=1 out=1";

@@ -7,26 +7,11 @@
 namespace gqa::simt {
 namespace {
 
-struct Case {
-  const char* problem;
-  const char* candidate;
-  int processors = 1;
-  bool heads_first = false;
-};
+using Case = WarpgroupCase;
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.problem << " | " << c.candidate; }
+class Warpgroup : public WarpgroupTest {};
 
-class Warpgroup : public ::testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    if (const char* why = unavailable()) GTEST_SKIP() << why;
-  }
-};
-
-TEST_P(Warpgroup, AgreesWithFloat64UnderEverySchedule) {
-  test::AttentionCase attention(problem_of(GetParam().problem), GetParam().heads_first);
-  EXPECT_TRUE(right(GetParam().candidate, GetParam().processors, &attention));
-}
+TEST_P(Warpgroup, AgreesWithFloat64UnderEverySchedule) { EXPECT_TRUE(right_under(schedules())); }
 
 INSTANTIATE_TEST_SUITE_P(
     Kernels, Warpgroup,
@@ -69,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=1 out=1 sums=1 queries=2 poly=2"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
-             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, true}));
+             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, 0, true}));
 
 // ---- inputs made to break it
 
