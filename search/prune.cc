@@ -55,8 +55,6 @@ std::string wrong_for_split(const Candidate& c) {
   return "";
 }
 
-constexpr double kWholeRounds = 0.985;  // of their places taken
-
 struct FieldRange {
   const char* what;
   std::int32_t Candidate::*field;
@@ -271,6 +269,8 @@ std::string wrong_shape(const Candidate& c, bool host) {
   }
   return "unknown skeleton";
 }
+
+constexpr double kWholeRounds = 0.985;  // of their places taken
 
 // Sharing costs a meeting in the workspace: the last round must be idle for more than that.
 std::string useless_tail(const Problem& p, const Candidate& c) {

@@ -52,25 +52,13 @@ struct TailMeeting {
            thread_index() % kWarpgroup;
   }
 
-  __device__ void leave(const Core& core, int slot) const {
-    float4* const to = at(slot);
-#pragma unroll
-    for (int n = 0; n < kOuts; ++n)
-      to[n * kWarpgroup] = make_float4(core.out[n][0], core.out[n][1], core.out[n][2], core.out[n][3]);
-    to[kOuts * kWarpgroup] =
-        make_float4(core.state.maximum[0], core.state.maximum[1], core.state.sum[0], core.state.sum[1]);
-  }
-
-  // Whether the other parts were there before. The counter is then 0 again, for the next launch.
+  // Whether the other parts were there before.
   __device__ bool arrive_last(const KeyPart& part) const {
     fence_gpu();  // each for what it wrote
     named_sync(1 + group, kWarpgroup);
     bool last = true;
-    if (thread_index() % kWarpgroup == 0) {
-      u32* const arrived = p.counters + part.tile * cluster_size<Config>() * kGroups + place();
-      last = atomicAdd(arrived, 1u) == static_cast<u32>(part.parts - 1);
-      if (last) *arrived = 0;
-    }
+    if (thread_index() % kWarpgroup == 0)
+      last = counts_last(p.counters + part.tile * cluster_size<Config>() * kGroups + place(), part.parts);
     if (!named_all(1 + group, kWarpgroup, last)) return false;
     fence_gpu();
     return true;
@@ -84,7 +72,7 @@ struct TailMeeting {
 
   // Whether core now has all of the tile's keys; else another warpgroup will have.
   __device__ bool meet(Core& core, const KeyPart& part) const {
-    leave(core, part.slot);
+    leave_part<Config>(core, at(part.slot));
     if (!arrive_last(part)) return false;
     core.clear();
 #pragma unroll 1

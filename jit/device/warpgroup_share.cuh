@@ -9,6 +9,17 @@
 
 namespace gqa {
 
+// A thread's part of out, and last its rows' maxima and sums, a float4 every kWarpgroup.
+template <typename Config>
+__device__ inline void leave_part(const WarpgroupAttention<Config>& core, float4* to) {
+  constexpr int kOuts = Config::kHeadDimV / 8;
+#pragma unroll
+  for (int n = 0; n < kOuts; ++n)
+    to[n * kWarpgroup] = make_float4(core.out[n][0], core.out[n][1], core.out[n][2], core.out[n][3]);
+  to[kOuts * kWarpgroup] =
+      make_float4(core.state.maximum[0], core.state.maximum[1], core.state.sum[0], core.state.sum[1]);
+}
+
 // Two parts of a row's keys under the larger of their maxima. The other's: its maxima and sums, and rows(n), the n-th
 // fragment of its out.
 template <typename Config, typename Rows>
@@ -52,10 +63,7 @@ struct KeyShare {
 
   // After wait_taken().
   __device__ void hand_over(const Core& core) const {
-#pragma unroll
-    for (int n = 0; n < kOuts; ++n)
-      out[n * kWarpgroup] = make_float4(core.out[n][0], core.out[n][1], core.out[n][2], core.out[n][3]);
-    *state = make_float4(core.state.maximum[0], core.state.maximum[1], core.state.sum[0], core.state.sum[1]);
+    leave_part<Config>(core, out);
     named_arrive(kHanded, kThreads);
   }
 

@@ -1,4 +1,5 @@
-"""Shared by the Python tests: seeded tensors, a float64 attention to hold results against, a handle of the test's own.
+"""Shared by the Python tests: seeded tensors, a float64 attention to hold results against, a handle of the test's own, arrays
+of no known framework.
 
 Tests marked gpu run where PyTorch sees a GPU and are skipped by name elsewhere.
 """
@@ -20,6 +21,23 @@ os.environ["GQA_CACHE"] = os.path.join(_CACHE_FOLDER, "cache.db")
 import gqa  # noqa: E402
 
 BUDGET = 0.2  # seconds a shape may tune; the shapes here are small
+
+
+class Producer:
+    """Speaks DLPack and is of no known framework; counts its exports."""
+
+    def __init__(self, array, keywords=("stream", "max_version", "dl_device", "copy")):
+        self.array, self.keywords, self.exports = array, keywords, 0
+
+    def __dlpack__(self, **keywords):
+        unknown = set(keywords) - set(self.keywords)
+        if unknown:
+            raise TypeError(f"unexpected keywords {unknown}")
+        self.exports += 1
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
 
 
 def pytest_sessionfinish():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gqa import Status, _gqa
 
-from conftest import make_qkv
+from conftest import Producer, make_qkv
 
 
 def refused(call, kind, status, *words):
@@ -142,16 +142,6 @@ def test_read_only_out(handle):
 
 
 def test_read_only_out_of_a_versioned_producer(handle):
-    class ReadOnly:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **keywords):
-            return self.array.__dlpack__(**keywords)
-
-        def __dlpack_device__(self):
-            return (1, 0)
-
     q, k, v = make_qkv()
     out = np.empty(q.shape, np.float16)
     out.flags.writeable = False
@@ -160,7 +150,7 @@ def test_read_only_out_of_a_versioned_producer(handle):
     except (BufferError, TypeError):
         pytest.skip("test_read_only_out_of_a_versioned_producer needs NumPy 2.1, which exports read-only arrays")
     refused(
-        lambda: handle.attention(q, k, v, out=ReadOnly(out)), gqa.GqaValueError, Status.ERROR_OPTION, "out", "read-only"
+        lambda: handle.attention(q, k, v, out=Producer(out)), gqa.GqaValueError, Status.ERROR_OPTION, "out", "read-only"
     )
 
 

@@ -9,7 +9,7 @@ from gqa import Status
 from gqa._progress import SearchProgress
 
 from attention_graph import attention_graph, attention_inputs, attention_of, normal
-from conftest import check, run_python
+from conftest import Producer, check, run_python
 from test_errors import refused
 
 BUDGET = 0.5  # seconds a graph may be tuned; the graphs here are small
@@ -122,19 +122,8 @@ def test_rms_norm_and_linear_of_bfloat16(host):
 
 def test_foreign_tensors(host, small):
     """A framework the package does not know: DLPack in, gqa.Array out."""
-
-    class Foreign:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **keywords):
-            return self.array.__dlpack__(**keywords)
-
-        def __dlpack_device__(self):
-            return (1, 0)
-
     given = attention_inputs(24, 100, 32)
-    out = small([Foreign(x) for x in given])
+    out = small([Producer(x) for x in given])
     assert isinstance(out, gqa.Array)
     check(np.from_dlpack(out), attention_of(*given))
 

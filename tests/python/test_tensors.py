@@ -7,24 +7,7 @@ import gqa
 import numpy as np
 import pytest
 
-from conftest import attention_float64, check, make_qkv
-
-
-class Producer:
-    """Speaks DLPack and is of no known framework; counts its exports."""
-
-    def __init__(self, array, keywords=("stream", "max_version", "dl_device", "copy")):
-        self.array, self.keywords, self.exports = array, keywords, 0
-
-    def __dlpack__(self, **keywords):
-        unknown = set(keywords) - set(self.keywords)
-        if unknown:
-            raise TypeError(f"unexpected keywords {unknown}")
-        self.exports += 1
-        return self.array.__dlpack__(**keywords)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
+from conftest import Producer, attention_float64, check, make_qkv
 
 
 def test_numpy_gives_numpy(shared):
