@@ -113,6 +113,7 @@ struct ConsumerWalk {
     return ticket().blocks;
   }
   __device__ void next() {
+    __syncwarp();  // one lane arrives for what all have read
     release(tickets.ring, cursor.at());
     cursor.next();
   }
