@@ -212,7 +212,6 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
     for (const Walk walk : kWalks) {
-      if (walk.tail && p.causal()) continue;  // its last tiles are the shortest ones
       Candidate c = candidate_of(p, tile, pack, walk, device);
       found->push_back(c);
       for (const int halves : kHalvesOfL2) {
