@@ -20,10 +20,11 @@ __device__ inline void leave_part(const WarpgroupAttention<Config>& core, float4
       make_float4(core.state.maximum[0], core.state.maximum[1], core.state.sum[0], core.state.sum[1]);
 }
 
-// Two parts of a row's keys under the larger of their maxima. The other's: its maxima and sums, and rows(n), the n-th
-// fragment of its out.
-template <typename Config, typename Rows>
-__device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_log2, const float4& other, Rows rows) {
+// Two parts of a row's keys under the larger of their maxima; load(n): the n-th float4 of what the other left.
+template <typename Config, typename Load>
+__device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_log2, Load load) {
+  constexpr int kOuts = Config::kHeadDimV / 8;
+  const float4 other = load(kOuts);
   const float maximum[2] = {other.x, other.y}, sum[2] = {other.z, other.w};
   float mine[2], theirs[2];
 #pragma unroll
@@ -33,8 +34,8 @@ __device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_
     core.state.sum[h] = core.state.sum[h] * mine[h] + sum[h] * theirs[h];
   }
 #pragma unroll
-  for (int n = 0; n < Config::kHeadDimV / 8; ++n) {
-    const float4 row = rows(n);
+  for (int n = 0; n < kOuts; ++n) {
+    const float4 row = load(n);
     core.out[n][0] = core.out[n][0] * mine[0] + row.x * theirs[0];
     core.out[n][1] = core.out[n][1] * mine[0] + row.y * theirs[0];
     core.out[n][2] = core.out[n][2] * mine[1] + row.z * theirs[1];
@@ -44,17 +45,14 @@ __device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_
 
 template <typename Config>
 struct KeyShare {
-  static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr int kHanded = 4, kTaken = 5;  // named barriers; a warpgroup's own are below
   static constexpr int kThreads = 2 * kWarpgroup;
   using Core = WarpgroupAttention<Config>;
 
-  float4* out;    // [kOuts][kWarpgroup]
-  float4* state;  // [kWarpgroup]: maxima, sums
+  float4* part;  // as leave_part() leaves it
 
   __device__ explicit KeyShare(WarpgroupSmem<Config>& smem)
-      : out(reinterpret_cast<float4*>(smem.out + WarpgroupSmem<Config>::kOutBytes) + thread_index() % kWarpgroup),
-        state(out + kOuts * kWarpgroup) {}
+      : part(reinterpret_cast<float4*>(smem.out + WarpgroupSmem<Config>::kOutBytes) + thread_index() % kWarpgroup) {}
 
   // The first: the place of the handover is free.
   __device__ void offer() const { named_arrive(kTaken, kThreads); }
@@ -63,14 +61,14 @@ struct KeyShare {
 
   // After wait_taken().
   __device__ void hand_over(const Core& core) const {
-    leave_part<Config>(core, out);
+    leave_part<Config>(core, part);
     named_arrive(kHanded, kThreads);
   }
 
   // Both parts.
   __device__ void take_over(Core& core, float scale_log2) const {
     named_sync(kHanded, kThreads);
-    merge_part<Config>(core, scale_log2, *state, [&](int n) { return out[n * kWarpgroup]; });
+    merge_part<Config>(core, scale_log2, [&](int n) { return part[n * kWarpgroup]; });
     offer();
   }
 };
