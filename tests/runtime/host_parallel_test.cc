@@ -38,7 +38,8 @@ TEST(HostParallel, SeveralThreadsTakePart) {
   std::atomic<int> inside = 0, most = 0;
   parallel_for(2, 2, [&](std::int64_t) {
     const int now = ++inside;
-    if (now > most) most = now;
+    for (int before = most; now > before && !most.compare_exchange_weak(before, now);) {
+    }
     for (int wait = 0; wait < 2000 && most < 2; ++wait) usleep(1000);
     --inside;
   });
