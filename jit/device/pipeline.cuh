@@ -1,8 +1,8 @@
-// pipeline.cuh: a ring of shared-memory buffers between one producer thread and the consumer warpgroups.
+// pipeline.cuh: a ring of shared-memory buffers between producers and consumers.
 // Owns: Ring (a full and an empty barrier a buffer) and RingCursor, each side's place in it.
 // Never: knows what the buffers hold.
-// Threads: the producer waits on empty and arrives on full with the bytes it sends for; consumers wait on full, and one
-// thread of each warp arrives on empty.
+// Threads: a producer waits on empty and arrives on full, if it is the copy engine with bytes; consumers wait on full
+// and arrive on empty: one lane of each warp for what wgmma has read, every lane for what lanes have.
 #pragma once
 
 #include "mbarrier.cuh"
@@ -13,11 +13,11 @@ template <int kDepth>
 struct Ring {
   Barrier full[kDepth], empty[kDepth];
 
-  __device__ void init(int consumer_warps) {
+  __device__ void init(int consumers, int producers = 1) {
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) {
-      barrier_init(full[i], 1);
-      barrier_init(empty[i], consumer_warps);
+      barrier_init(full[i], producers);
+      barrier_init(empty[i], consumers);
     }
   }
 };
@@ -41,7 +41,7 @@ struct RingCursor {
   __device__ void wait_full(const Ring<kDepth>& ring) const { barrier_wait(full(ring), parity()); }
 };
 
-// Consumer: this warp is done with a buffer.
+// Consumer: this warp is done with a buffer, which wgmma has read.
 template <int kDepth>
 __device__ inline void release(const Ring<kDepth>& ring, int buffer) {
   barrier_arrive_once(shared_address(ring.empty) + 8 * buffer);

@@ -113,8 +113,8 @@ struct ConsumerWalk {
     return ticket().blocks;
   }
   __device__ void next() {
-    __syncwarp();  // one lane arrives for what all have read
-    release(tickets.ring, cursor.at());
+    __syncwarp();  // without being told that lanes are together here, the assembler spills in kernels with tails
+    barrier_arrive(cursor.empty(tickets.ring));
     cursor.next();
   }
 };

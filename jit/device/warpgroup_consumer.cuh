@@ -127,10 +127,7 @@ struct WarpgroupConsumer {
     core.pack_weights(scores, weights);
   }
 
-  __device__ void begin() {
-    k.passed = v.passed = part();
-    if (kShare > 1 && part() == 0) KeyShare<Config>(smem).offer();
-  }
+  __device__ void begin() { k.passed = v.passed = part(); }
 
   // After a tile of so many blocks: past those of the others.
   __device__ void skip_to_next_tile(int blocks) {
@@ -143,7 +140,7 @@ struct WarpgroupConsumer {
   // odd, a buffer's values were the first part's. Before this part's first values, all of the tile before have come.
   __device__ void wait_for_first_part() {
     if constexpr (kShare > 1)
-      if (part() > 0) KeyShare<Config>(smem).wait_taken();
+      if (part() > 0) KeyShare<Config>(smem, q.passed).wait_taken();
   }
 
   // Blocks that only others' rows see go by, awaited all the same: see wait_for_first_part(). Keys and values by turns,
@@ -223,7 +220,7 @@ struct WarpgroupConsumer {
       return part.parts < 2 || TailMeeting<Config>{p, group}.meet(core, part);
     }
     if constexpr (kShare > 1) {
-      const KeyShare<Config> share(smem);
+      const KeyShare<Config> share(smem, q.passed - 1);
       if (part() > 0) {
         share.hand_over(core);
         return false;
@@ -234,7 +231,6 @@ struct WarpgroupConsumer {
   }
 
   __device__ void end() {
-    if (kShare > 1 && part() > 0) KeyShare<Config>(smem).wait_taken();
     if constexpr (Smem::kOutParts > 0) wait_stores();
   }
 

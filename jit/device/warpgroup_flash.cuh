@@ -22,7 +22,7 @@ struct WarpgroupFlash {
   static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : kSimpleWalk ? 240 : 232;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
   static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
-  static constexpr int kRingsAreThere = 6;  // a named barrier; warpgroup_share.cuh has those below
+  static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
 
   const AttentionParams& p;
   const TensorMaps& maps;
@@ -44,7 +44,8 @@ struct WarpgroupFlash {
     smem.q_ring.init(kConsumers * 4);
     smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
-    smem.tickets.ring.init(kConsumers * 4);
+    smem.tickets.ring.init(kConsumers * kWarpgroup);
+    if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
     fence_barrier_init();
   }
 

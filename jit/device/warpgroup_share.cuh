@@ -1,5 +1,5 @@
 // warpgroup_share.cuh: two warpgroups that share the keys of the same 64 rows become one.
-// Owns: the handover of the second's out and state to the first, through shared memory, and its two named barriers.
+// Owns: the handover of the second's out and state to the first, through shared memory.
 // Never: walks keys or stores rows.
 // Threads: both warpgroups; a thread of the second hands over to the one in its place in the first, whose fragments
 // are of the same rows and columns.
@@ -45,31 +45,32 @@ __device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_
 
 template <typename Config>
 struct KeyShare {
-  static constexpr int kHanded = 4, kTaken = 5;  // named barriers; a warpgroup's own are below
-  static constexpr int kThreads = 2 * kWarpgroup;
   using Core = WarpgroupAttention<Config>;
 
   float4* part;  // as leave_part() leaves it
+  const Ring<1>& ring;
+  RingCursor<1> cursor;
 
-  __device__ explicit KeyShare(WarpgroupSmem<Config>& smem)
-      : part(reinterpret_cast<float4*>(smem.out + WarpgroupSmem<Config>::kOutBytes) + thread_index() % kWarpgroup) {}
+  // `tile`: of the CTA's, counted from 0.
+  __device__ KeyShare(WarpgroupSmem<Config>& smem, u32 tile)
+      : part(reinterpret_cast<float4*>(smem.out + WarpgroupSmem<Config>::kOutBytes) + thread_index() % kWarpgroup),
+        ring(smem.handover),
+        cursor{tile} {}
 
-  // The first: the place of the handover is free.
-  __device__ void offer() const { named_arrive(kTaken, kThreads); }
-  // The second: until it is.
-  __device__ void wait_taken() const { named_sync(kTaken, kThreads); }
+  // The second: until the first has taken over the tile before.
+  __device__ void wait_taken() const { cursor.wait_empty(ring); }
 
   // After wait_taken().
   __device__ void hand_over(const Core& core) const {
     leave_part<Config>(core, part);
-    named_arrive(kHanded, kThreads);
+    barrier_arrive(cursor.full(ring));
   }
 
   // Both parts.
   __device__ void take_over(Core& core, float scale_log2) const {
-    named_sync(kHanded, kThreads);
+    cursor.wait_full(ring);
     merge_part<Config>(core, scale_log2, [&](int n) { return part[n * kWarpgroup]; });
-    offer();
+    barrier_arrive(cursor.empty(ring));
   }
 };
 

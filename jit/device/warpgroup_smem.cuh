@@ -57,6 +57,7 @@ struct WarpgroupSmem {
   Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
+  Ring<1> handover;  // warpgroup_share.cuh
 
   // Of kSums.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }

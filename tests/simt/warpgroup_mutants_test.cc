@@ -19,7 +19,9 @@ constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1
 // keys.
 constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
 constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 held=2 cluster=2";
+constexpr const char* kShared = "warpgroup m=64 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
 constexpr const char* kTail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=2";
+constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  // the second part has none
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
 constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
@@ -100,6 +102,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kShared}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
@@ -190,6 +193,13 @@ const Mutant kMutants[] = {
     {"CounterNotPutBack", "arrival.cuh", "if (last) *arrived = 0;", "", "not left zero", kTail},
     {"OthersPartsTwice", "tail.cuh", "take(core, part.first_slot + i);", "take(core, part.slot);", "", kTail},
     {"PartsOnTopOfOut", "tail.cuh", "core.clear();", "", "", kTail},
+    {"TakenOverBeforeItIsThere", "warpgroup_share.cuh", "cursor.wait_full(ring);", "", "", kShared},
+    {"HandedOverOntoTheTileBefore", "warpgroup_share.cuh", "{ cursor.wait_empty(ring); }", "{}", "", kShared, kFewKeys},
+    {"HandoverNeverGivenBack", "warpgroup_share.cuh", "barrier_arrive(cursor.empty(ring));", "", "deadlock", kShared},
+    {"HandoverOfTheTileAfter", "warpgroup_consumer.cuh", "share(smem, q.passed - 1)", "share(smem, q.passed)",
+     "deadlock", kShared},
+    {"TicketGivenBackByOneWarp", "schedule.cuh", "barrier_arrive(cursor.empty(tickets.ring));",
+     "if (threadIdx.x % 128 < 32) barrier_arrive(cursor.empty(tickets.ring));", "deadlock", kShared},
     {"SharesFromTheTilesBegin", "warpgroup_consumer.cuh", "block -= first;", ";", "deadlock", kTail},
     {"WholeRoundsOnly", "warpgroup_flash.cuh", "if constexpr (shares_tail<Config>()) producer.load_tail(walk);", "", "",
      kTail},
