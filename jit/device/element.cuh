@@ -1,4 +1,4 @@
-// element.cuh: the two 16-bit element types, as bits.
+// element.cuh: the two 16-bit element types, as bits, and functions of their float32 values that are one instruction.
 // Owns: F16 and BF16 with the conversions the kernels need, from raw PTX: no toolkit header is included anywhere.
 // Never: computes in 16 bits; arithmetic is float32.
 // Threads: per-lane values.
@@ -41,6 +41,13 @@ struct BF16 {
 __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// PTX ISA 9.7.3.17, rcp: 1/x, relative error under 2^-23; 0 for infinity.
+__device__ inline float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

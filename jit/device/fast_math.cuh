@@ -11,13 +11,6 @@ namespace gqa {
 
 constexpr float kLog2E = 1.4426950408889634f;
 
-// PTX ISA 9.7.3.17, rcp: 1/x, relative error under 2^-23; 0 for infinity.
-__device__ inline float reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 __device__ inline float fast_exp(float x) { return exp2_approx(x * kLog2E); }
 
 // 1 - 2 / (e^2|x| + 1) with x's sign; near 0, where that cancels, the series up to x^7. Relative error under 10^-6.

@@ -259,7 +259,7 @@ struct WarpgroupConsumer {
     core.finish();
     if constexpr (!Smem::kSums) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
     float inverse[2];
-    invert(core.out, core.state, inverse);
+    invert<Config>(core.out, core.state, inverse);
     if constexpr (Smem::kOutParts > 0)
       send_panels<0>(place, inverse);
     else
