@@ -113,7 +113,7 @@ struct ConsumerWalk {
     return ticket().blocks;
   }
   __device__ void next() {
-    __syncwarp();  // without being told that lanes are together here, the assembler spills in kernels with tails
+    __syncwarp();  // tells the assembler that lanes are together: it would spill in kernels with tails
     barrier_arrive(cursor.empty(tickets.ring));
     cursor.next();
   }

@@ -162,6 +162,8 @@ TEST_F(ClusterErrors, RacesAndBarriersAreEachCtas) {
   EXPECT_TRUE(fails("block (1, 0, 0) thread (", write + "if (rank == 0) __syncthreads();\n" + read));
   EXPECT_TRUE(fails("race: bytes", write + "if (rank == 0) __syncthreads();\n" + read));
   EXPECT_TRUE(fails("race: bytes", write + "if (rank == 1) __syncthreads();\n" + read, kSecondAhead));
+  EXPECT_EQ("", failure(write + "cluster_arrive();\ncluster_wait();\n" + read));
+  EXPECT_TRUE(fails("race: bytes", write + "cluster_arrive_relaxed();\ncluster_wait();\n" + read));
   EXPECT_TRUE(fails("CTA 1 of the cluster ended with 32 of 128 threads at barrier 4",
                     "if (rank == 0 || t < 32) asm volatile(\"barrier.arrive %0, %1;\" ::\"r\"(4), \"r\"(128));"));
 }

@@ -33,7 +33,7 @@ struct BlockBarrier {
   Place place{};
   unsigned arrived = 0;
   int votes = 0, last_votes = 0;
-  std::uint64_t passed = 0;
+  Gate gate;
 };
 
 struct Cta {

@@ -92,6 +92,7 @@ void Emulator::begin_cluster(unsigned first_block) {
   for (const auto& cta : ctas_) cta->begin();
   ended_ = 0;
   hopper_.begin_cluster(ctas_.size(), block_threads_);
+  clocks_.begin(threads_.size());
   for (Warp& warp : warps_) warp = {};
   for (unsigned i = 0; i < threads_.size(); ++i) {
     Thread& t = *threads_[i];
@@ -230,30 +231,46 @@ void Emulator::finish(Warp& warp, std::size_t meeting) {
   const Meeting done = warp.meetings[meeting];
   warp.meetings.erase(warp.meetings.begin() + static_cast<std::ptrdiff_t>(meeting));
   done.complete(done);
-  warp.barriers += done.name == "__syncwarp";
+  if (done.name == "__syncwarp") order_lanes(static_cast<std::size_t>(&warp - warps_.data()), done.arrived);
   warp.runnable |= done.arrived & ~warp.ended;
+}
+
+void Emulator::order_lanes(std::size_t warp, unsigned lanes) {
+  Clock known;
+  const auto each = [&](auto act) {
+    for (unsigned lane = 0; lane < 32; ++lane)
+      if ((lanes >> lane & 1) != 0) act(static_cast<int>(warp * 32 + lane));
+  };
+  each([&](int thread) { clocks_.tell(thread, &known); });
+  each([&](int thread) { clocks_.learn(thread, known); });
 }
 
 int Emulator::sync_block(const char* function, bool vote, Place place) {
   const Cta& cta = *current_->cta;
   BlockBarrier& barrier = current_->cta->barrier;
-  if (barrier.arrived == 0) barrier = {function, place, 0, 0, barrier.last_votes, barrier.passed};
+  if (barrier.arrived == 0) {
+    barrier.name = function;
+    barrier.place = place;
+    barrier.votes = 0;
+  }
   if (!same(barrier.place, place)) {
     current_->place = place;
     fail("divergent barrier: " + std::string(function) + " here, while others wait in " + std::string(barrier.name) +
          " at " + to_text(barrier.place));
   }
   barrier.votes += vote;
+  tell(&barrier.gate);
   if (++barrier.arrived < block_threads_) {
     wait(function, place);
   } else {
     current_->place = place;
     barrier.arrived = 0;
     barrier.last_votes = barrier.votes;
-    ++barrier.passed;
+    barrier.gate.open();
     const std::size_t warps = warps_.size() / ctas_.size();
     for (std::size_t w = cta.rank * warps; w < (cta.rank + 1) * warps; ++w) warps_[w].runnable = warps_[w].there;
   }
+  learn(barrier.gate);
   return barrier.last_votes;
 }
 
@@ -288,12 +305,11 @@ void Emulator::execute(const Instruction* instruction, const Operand* operands, 
 }
 
 void Emulator::check_race(Access access, const char* at, std::size_t bytes) {
-  if (hopper_.orders) return;  // in ways that the detector does not know
   Cta& cta = *current_->cta;
   const auto offset = static_cast<std::size_t>(at - cta.shared.as<char>());
-  const Moment now{current_->in_block, cta.barrier.passed,
-                   warps_[static_cast<std::size_t>(current_->number / 32)].barriers, current_->place};
-  if (const std::string race = cta.races.check(access, offset, bytes, now); !race.empty()) fail(race);
+  const Moment now{current_->in_block, clocks_.step(current_->number), access == Access::kReadOfWarp, current_->place};
+  const std::uint32_t* known = clocks_.of(current_->number).data() + cta.rank * block_threads_;
+  if (const std::string race = cta.races.check(access, offset, bytes, now, known); !race.empty()) fail(race);
 }
 
 void Emulator::access(unsigned long offset, unsigned long bytes, bool write) {

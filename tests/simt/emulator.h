@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "search/status.h"
+#include "tests/simt/clocks.h"
 #include "tests/simt/cta.h"
 #include "tests/simt/fiber.h"
 #include "tests/simt/hopper.h"
@@ -105,6 +106,9 @@ class Emulator final : public Machine {
   char* cluster_shared(std::uint64_t address, std::size_t bytes, const char* what);
   unsigned cluster_size() const { return launch_.cluster; }
   unsigned cluster_rank() const { return current_->cta->rank; }
+  // At a barrier: what the current thread knows goes to those who pass; it passes, and knows what they brought.
+  void tell(Gate* gate) { clocks_.tell(current_->number, &gate->coming); }
+  void learn(const Gate& gate) { clocks_.learn(current_->number, gate.passed); }
   // What an instruction of the current thread does to its CTA's shared memory, against what others did.
   using Access = simt::Access;
   void check_race(Access access, const char* at, std::size_t bytes);
@@ -114,7 +118,6 @@ class Emulator final : public Machine {
  private:
   struct Warp {
     unsigned there = 0, runnable = 0, ended = 0;
-    std::uint64_t barriers = 1;  // passed, and one
     std::vector<Meeting> meetings;
   };
 
@@ -127,6 +130,7 @@ class Emulator final : public Machine {
   void end_thread();
   void wait(std::string_view what, Place place);
   void finish(Warp& warp, std::size_t meeting);
+  void order_lanes(std::size_t warp, unsigned lanes);
   void check_deadlock();
   void explain_fault();
   std::string where() const;
@@ -140,6 +144,7 @@ class Emulator final : public Machine {
   std::vector<std::unique_ptr<Thread>> threads_;  // of its CTAs, one CTA after the other
   std::vector<Warp> warps_;                       // of these threads
   Hopper hopper_;
+  Clocks clocks_;  // of these threads
   Thread* current_ = nullptr;
   std::mt19937 random_;
   unsigned long long ticks_ = 0;

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/simt/clocks.h"
 #include "tests/simt/machine.h"
 #include "tests/simt/tensor_map.h"
 
@@ -33,6 +34,7 @@ struct ByteBarrier {
   unsigned initialised_after = 0;  // arrivals of that thread at the cluster's barrier
   bool shown = false;              // to the copy engine, by fence.mbarrier_init
   std::vector<int> waiters;
+  Gate gate;
 };
 
 // bar: numbered, among so many threads of a block.
@@ -44,6 +46,7 @@ struct NamedBarrier {
   int expected = 0, arrived = 0;
   bool all = true;
   std::vector<Waiter> waiters;
+  Gate gate;
 };
 
 // barrier.cluster: among all threads of a cluster that have not ended. A thread that has arrived once more than it has
@@ -56,6 +59,7 @@ struct ClusterBarrier {
   std::size_t missing = 0, living = 0;  // threads: that the phase waits for, that have not ended
   std::vector<Passage> threads;
   std::vector<int> waiters;
+  Gate gate;
 };
 
 // Bytes of shared memory, as addresses of its window.
@@ -133,7 +137,6 @@ struct Hopper {
   std::vector<WarpProducts> products;             // by warp
   std::vector<std::deque<IssuedProduct>> issued;  // by warpgroup: of its warp that is furthest ahead, all of them
   std::vector<std::vector<Range>> plain;          // by thread: ordinary stores that it has not fenced
-  bool orders = false;                            // threads by mbarriers or numbered barriers
   std::vector<int> idlers;                        // threads in wait_until_idle()
   std::size_t block_threads = 0;
 

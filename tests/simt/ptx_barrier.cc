@@ -19,6 +19,7 @@ void end_phase_if_complete(Emulator& emulator, ByteBarrier& barrier) {
   if (barrier.pending != 0 || barrier.bytes != 0) return;
   ++barrier.phase;
   barrier.pending = barrier.expected;
+  barrier.gate.open();
   for (const int thread : barrier.waiters) emulator.wake(thread);
   barrier.waiters.clear();
 }
@@ -35,7 +36,6 @@ void init(Emulator& emulator, const Call& call) {
   barrier.expected = barrier.pending = static_cast<int>(arrivals);
   barrier.initialised_by = emulator.thread().number;
   barrier.initialised_after = passage_of(emulator).arrivals;
-  emulator.hopper().orders = true;
 }
 
 void show(Emulator& emulator, const Call&) {
@@ -65,6 +65,7 @@ void try_wait(Emulator& emulator, const Call& call) {
     auto& waiters = barrier.waiters;
     waiters.erase(std::remove(waiters.begin(), waiters.end(), emulator.thread().number), waiters.end());
   }
+  emulator.learn(barrier.gate);
   call.write(0, 1);
 }
 
@@ -76,7 +77,7 @@ bool meet_at(Emulator& emulator, std::uint64_t number, std::uint64_t threads, bo
   if (threads == 0 || threads % 32 != 0)
     emulator.fail("a barrier of " + std::to_string(threads) + " threads: whole warps expected");
   NamedBarrier& barrier = all[number];
-  emulator.hopper().orders = true;
+  emulator.tell(&barrier.gate);
   if (barrier.arrived == 0) {
     barrier.expected = static_cast<int>(threads);
     barrier.all = true;
@@ -87,6 +88,8 @@ bool meet_at(Emulator& emulator, std::uint64_t number, std::uint64_t threads, bo
   barrier.all = barrier.all && vote;
   if (++barrier.arrived == barrier.expected) {
     barrier.arrived = 0;
+    barrier.gate.open();
+    if (stay) emulator.learn(barrier.gate);
     for (const NamedBarrier::Waiter& waiter : barrier.waiters) {
       *waiter.all = barrier.all;
       emulator.wake(waiter.thread);
@@ -98,6 +101,7 @@ bool meet_at(Emulator& emulator, std::uint64_t number, std::uint64_t threads, bo
   bool result = true;
   barrier.waiters.push_back({emulator.thread().number, &result});
   emulator.sleep("barrier.sync");
+  emulator.learn(barrier.gate);
   return result;
 }
 
@@ -149,6 +153,7 @@ ByteBarrier& cluster_byte_barrier(Emulator& emulator, std::uint64_t address, con
 }
 
 void arrive_with(Emulator& emulator, ByteBarrier& barrier, std::int64_t bytes) {
+  emulator.tell(&barrier.gate);
   barrier.bytes += bytes;
   --barrier.pending;  // never below zero: the phase would have ended, but for bytes
   if (barrier.pending < 0) emulator.fail("mbarrier.arrive once more than the barrier's phase expects");

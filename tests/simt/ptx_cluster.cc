@@ -34,12 +34,13 @@ void align(Emulator& emulator, const Call& call) {
   emulator.meet({call.instruction.opcode, true, call.place, 0xffffffffU, 0, {}, [](const Meeting&) {}}, nullptr);
 }
 
-template <bool kAligned>
+// Relaxed, it orders nothing.
+template <bool kAligned, bool kTells = true>
 void arrive_all(Emulator& emulator, const Call& call) {
   if (kAligned) align(emulator, call);
   ClusterBarrier::Passage& mine = passage_of(emulator);
   if (mine.arrivals != mine.waits) emulator.fail("barrier.cluster.arrive again before barrier.cluster.wait");
-  emulator.hopper().orders = true;
+  if (kTells) emulator.tell(&emulator.hopper().cluster.gate);
   ++mine.arrivals;
   arrive_at_cluster(emulator);
 }
@@ -55,6 +56,7 @@ void wait_all(Emulator& emulator, const Call& call) {
     emulator.sleep("barrier.cluster.wait");
   }
   ++mine.waits;
+  emulator.learn(barrier.gate);
 }
 
 }  // namespace
@@ -68,6 +70,7 @@ void arrive_at_cluster(Emulator& emulator) {
   if (--barrier.missing > 0) return;
   ++barrier.phase;
   barrier.missing = barrier.living;
+  barrier.gate.open();
   for (const int thread : barrier.waiters) emulator.wake(thread);
   barrier.waiters.clear();
 }
@@ -79,7 +82,7 @@ const std::vector<Known>& cluster_instructions() {
       {"mbarrier.arrive.expect_tx.shared::cluster.b64", arrive},
       {"barrier.cluster.arrive", arrive_all<false>},
       {"barrier.cluster.arrive.aligned", arrive_all<true>},
-      {"barrier.cluster.arrive.relaxed", arrive_all<false>},
+      {"barrier.cluster.arrive.relaxed", arrive_all<false, false>},
       {"barrier.cluster.wait", wait_all<false>},
       {"barrier.cluster.wait.aligned", wait_all<true>},
   };

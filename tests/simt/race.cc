@@ -7,9 +7,9 @@ namespace gqa::simt {
 namespace {
 
 // Is what happened at `before` sure to be over for the thread of `now`?
-bool ordered(const Moment& before, const Moment& now) {
-  if (before.thread < 0 || before.thread == now.thread || before.block_barriers < now.block_barriers) return true;
-  return before.thread / 32 == now.thread / 32 && before.warp_barriers < now.warp_barriers;
+bool ordered(const Moment& before, const Moment& now, const std::uint32_t* known) {
+  if (before.thread < 0 || before.thread == now.thread || before.step <= known[before.thread]) return true;
+  return before.of_warp && before.thread / 32 == now.thread / 32;
 }
 
 std::string to_text(const Moment& moment) {
@@ -25,13 +25,14 @@ std::string race(std::size_t offset, const char* what, const Moment& other) {
 
 }  // namespace
 
-std::string RaceDetector::check(Access access, std::size_t offset, std::size_t bytes, const Moment& now) {
-  if (access == Access::kRead || access == Access::kReadOfWarp)
-    return read(offset, bytes, now, access == Access::kReadOfWarp);
-  if (access == Access::kWrite) return write(offset, bytes, now);
-  if (access == Access::kIssueCopy) return issue_copy(offset, bytes, now);
-  land_copy(offset, bytes, now);
-  return {};
+std::string RaceDetector::check(Access access, std::size_t offset, std::size_t bytes, const Moment& now,
+                                const std::uint32_t* known) {
+  std::string text;
+  if (access == Access::kRead || access == Access::kReadOfWarp) text = read(offset, bytes, now, known);
+  if (access == Access::kWrite || access == Access::kIssueCopy) text = write(offset, bytes, now, known);
+  if (access == Access::kIssueCopy) begin_copy(offset, bytes);
+  if (access == Access::kLandCopy) land_copy(offset, bytes, now);
+  return text;
 }
 
 template <typename Visit>
@@ -42,36 +43,33 @@ std::string RaceDetector::each(std::size_t offset, std::size_t bytes, Visit visi
   return {};
 }
 
-std::string RaceDetector::read(std::size_t offset, std::size_t bytes, const Moment& now, bool of_warp) {
+std::string RaceDetector::read(std::size_t offset, std::size_t bytes, const Moment& now, const std::uint32_t* known) {
   return each(offset, bytes, [&](Cell& cell, std::size_t at) -> std::string {
     if (cell.in_flight) return race(at, "read while a copy writes them, by", cell.written);
-    if (!ordered(cell.written, now)) return race(at, "read, and written by", cell.written);
+    if (!ordered(cell.written, now, known)) return race(at, "read, and written by", cell.written);
     if (cell.reads[0].thread != now.thread)
       cell.reads[cell.reads[0].thread / 32 == now.thread / 32 ? 1 : 2] = cell.reads[0];
     cell.reads[0] = now;
-    if (of_warp) cell.reads[0].warp_barriers = 0;
     return {};
   });
 }
 
-std::string RaceDetector::write(std::size_t offset, std::size_t bytes, const Moment& now) {
+std::string RaceDetector::write(std::size_t offset, std::size_t bytes, const Moment& now, const std::uint32_t* known) {
   return each(offset, bytes, [&](Cell& cell, std::size_t at) -> std::string {
     if (cell.in_flight) return race(at, "written while a copy writes them, by", cell.written);
-    if (!ordered(cell.written, now)) return race(at, "written, and written by", cell.written);
+    if (!ordered(cell.written, now, known)) return race(at, "written, and written by", cell.written);
     for (const Moment& read : cell.reads)
-      if (!ordered(read, now)) return race(at, "written, and read by", read);
+      if (!ordered(read, now, known)) return race(at, "written, and read by", read);
     cell = {now, {}, false};
     return {};
   });
 }
 
-std::string RaceDetector::issue_copy(std::size_t offset, std::size_t bytes, const Moment& now) {
-  std::string text = write(offset, bytes, now);
+void RaceDetector::begin_copy(std::size_t offset, std::size_t bytes) {
   each(offset, bytes, [](Cell& cell, std::size_t) {
     cell.in_flight = true;
     return std::string();
   });
-  return text;
 }
 
 void RaceDetector::land_copy(std::size_t offset, std::size_t bytes, const Moment& now) {

@@ -1,26 +1,27 @@
 // race.h: accesses to shared memory that no barrier orders.
-// Owns: for every two bytes of it the last write and the reads since, each with its thread and how many barriers of the
-// block and of its warp had passed.
-// Never: sees registers, global memory, or an order made by other means than barriers and waits.
+// Owns: for every two bytes of it the last write and the reads since, each with its thread and its step.
+// Never: sees registers, global memory, the copy engine or the tensor cores (hopper.h); knows what orders threads.
 // Threads: one launch at a time.
 //
-// Two accesses of different threads, one of them a write, are ordered where the block passed a barrier between them,
-// or, within a warp, a __syncwarp. Shuffles and ldmatrix meet but order nothing. An asynchronous copy writes from its
-// issue until its thread has waited for it.
+// Two accesses of different threads, one of them a write, are ordered where the second thread knew of the first one's
+// step (clocks.h): through barriers of any kind, or, within a warp, a __syncwarp. Shuffles and ldmatrix meet but order
+// nothing. An asynchronous copy writes from its issue until its thread has waited for it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "tests/simt/clocks.h"
 #include "tests/simt/machine.h"
 
 namespace gqa::simt {
 
-// A thread at a time.
+// A thread of the block in a step.
 struct Moment {
   int thread = -1;
-  std::uint64_t block_barriers = 0, warp_barriers = 1;  // passed, and one
+  std::uint32_t step = 0;
+  bool of_warp = false;  // by an instruction of the whole warp, which is over before any of its lanes goes on
   Place place{"", 0};
 };
 
@@ -32,13 +33,14 @@ class RaceDetector {
   explicit RaceDetector(std::size_t bytes) : cells_((bytes + 1) / 2) {}
 
   void begin_block() { cells_.assign(cells_.size(), {}); }
-  // Empty, or the race that the access makes.
-  std::string check(Access access, std::size_t offset, std::size_t bytes, const Moment& now);
+  // Empty, or the race that the access makes. `known`: steps that its thread knows to be over, by thread of the block.
+  std::string check(Access access, std::size_t offset, std::size_t bytes, const Moment& now,
+                    const std::uint32_t* known);
 
  private:
-  std::string read(std::size_t offset, std::size_t bytes, const Moment& now, bool of_warp);
-  std::string write(std::size_t offset, std::size_t bytes, const Moment& now);
-  std::string issue_copy(std::size_t offset, std::size_t bytes, const Moment& now);
+  std::string read(std::size_t offset, std::size_t bytes, const Moment& now, const std::uint32_t* known);
+  std::string write(std::size_t offset, std::size_t bytes, const Moment& now, const std::uint32_t* known);
+  void begin_copy(std::size_t offset, std::size_t bytes);
   void land_copy(std::size_t offset, std::size_t bytes, const Moment& now);
 
   struct Cell {

@@ -21,7 +21,7 @@ constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
 constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 held=2 cluster=2";
 constexpr const char* kShared = "warpgroup m=64 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
 constexpr const char* kTail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=2";
-constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  // the second part has none
+constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  // one block
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
 constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
@@ -103,6 +103,8 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kShared}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kShared, kFewKeys}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kFromRegisters, kFewKeys}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
@@ -195,6 +197,14 @@ const Mutant kMutants[] = {
     {"PartsOnTopOfOut", "tail.cuh", "core.clear();", "", "", kTail},
     {"TakenOverBeforeItIsThere", "warpgroup_share.cuh", "cursor.wait_full(ring);", "", "", kShared},
     {"HandedOverOntoTheTileBefore", "warpgroup_share.cuh", "{ cursor.wait_empty(ring); }", "{}", "", kShared, kFewKeys},
+    {"HandedOverBeforeItIsThere", "warpgroup_share.cuh",
+     "leave_part<Config>(core, part);\n    barrier_arrive(cursor.full(ring));",
+     "barrier_arrive(cursor.full(ring));\n    leave_part<Config>(core, part);", "race", kShared},
+    {"TicketGivenBackByOneLane", "schedule.cuh",
+     "__syncwarp();  // tells the assembler that lanes are together: it would spill in kernels with tails\n    ",
+     "for (int i = 0; i < 32 && thread_index() % 32 == 0; ++i) barrier_arrive(cursor.empty(tickets.ring));\n    if "
+     "(false) ",
+     "race", kFromRegisters, kFewKeys},
     {"HandoverNeverGivenBack", "warpgroup_share.cuh", "barrier_arrive(cursor.empty(ring));", "", "deadlock", kShared},
     {"HandoverOfTheTileAfter", "warpgroup_consumer.cuh", "share(smem, q.passed - 1)", "share(smem, q.passed)",
      "deadlock", kShared},
