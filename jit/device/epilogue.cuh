@@ -24,14 +24,13 @@ __device__ inline void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
 // Whether sums are inverted by one instruction: a tile ends sooner, but loops of other kernels the assembler then
 // orders worse (docs/performance.md).
 template <typename Config>
-constexpr bool kInvertsApprox = sums_by_products<Config>() || Config::kWarps * 16 > Config::kTileM;
+constexpr bool kInvertsApprox = sums_by_products<Config>() || key_shares<Config>() > 1;
 
 // What a lane's two rows are to be multiplied by. Rows that saw no key become zero, whatever their values were.
 template <typename Config, int kOuts>
 __device__ inline void invert(float (&out)[kOuts][4], const RowState& state, float (&inverse)[2]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h)
-    inverse[h] = kInvertsApprox<Config> ? inverse_or_zero_approx(state.sum[h]) : inverse_or_zero(state.sum[h]);
+  inverse[0] = inverse_or_zero<kInvertsApprox<Config>>(state.sum[0]);
+  inverse[1] = inverse_or_zero<kInvertsApprox<Config>>(state.sum[1]);
   if (state.sum[0] != 0 && state.sum[1] != 0) return;
 #pragma unroll
   for (int n = 0; n < kOuts; ++n)

@@ -2,7 +2,8 @@
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
 // cluster_size() (CTAs that share keys: cluster.cuh), held_queries() (warpgroup_attention.cuh), query_buffers(),
 // packed_exponentials(), shares_tail() (tail.cuh), apply_chain() (Chain: what becomes of each score before the mask and
-// the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none.
+// the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none. Of
+// every warpgroup's: key_shares() (warpgroup_share.cuh).
 // Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
@@ -38,6 +39,12 @@ GQA_FEATURE(int, query_buffers, kQueries, 1)
 GQA_FEATURE(int, packed_exponentials, kPackedExp, 0)
 GQA_FEATURE(bool, shares_tail, kSharesTail, false)
 #undef GQA_FEATURE
+
+// Warpgroups that share the keys of the same 64 rows; key_shares() of search/resources.cc.
+template <typename Config>
+__host__ __device__ constexpr int key_shares() {
+  return Config::kWarps * 16 / Config::kTileM;
+}
 
 template <typename Config, typename = void>
 struct ChainOf {

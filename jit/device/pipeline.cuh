@@ -2,7 +2,8 @@
 // Owns: Ring (a full and an empty barrier a buffer) and RingCursor, each side's place in it.
 // Never: knows what the buffers hold.
 // Threads: a producer waits on empty and arrives on full, if it is the copy engine with bytes; consumers wait on full
-// and arrive on empty: one lane of each warp for what wgmma has read, every lane for what lanes have.
+// and arrive on empty: one lane of each warp for what its instructions have read as one, every lane for what lanes
+// have.
 #pragma once
 
 #include "mbarrier.cuh"
@@ -41,7 +42,7 @@ struct RingCursor {
   __device__ void wait_full(const Ring<kDepth>& ring) const { barrier_wait(full(ring), parity()); }
 };
 
-// Consumer: this warp is done with a buffer, which wgmma has read.
+// Consumer: this warp is done with a buffer, which it has read by wgmma or ldmatrix.
 template <int kDepth>
 __device__ inline void release(const Ring<kDepth>& ring, int buffer) {
   barrier_arrive_once(shared_address(ring.empty) + 8 * buffer);

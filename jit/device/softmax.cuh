@@ -96,10 +96,12 @@ struct RowState {
   }
 };
 
-// 1/sum, 0 for a row that saw no key.
-__device__ inline float inverse_or_zero(float sum) { return sum > 0 ? 1.f / sum : 0.f; }
-// The same to 2^-23. Sums above 0 are no subnormals, which it would take for 0: the largest weight is one at least.
-__device__ inline float inverse_or_zero_approx(float sum) { return sum > 0 ? reciprocal_approx(sum) : 0.f; }
+// 1/sum, 0 for a row that saw no key; kApprox: to 2^-23. Other sums are no subnormals, which that would take for 0:
+// the largest weight is one at least.
+template <bool kApprox = false>
+__device__ inline float inverse_or_zero(float sum) {
+  return sum > 0 ? (kApprox ? reciprocal_approx(sum) : 1.f / sum) : 0.f;
+}
 
 // Natural log of the sum of exponentials of scaled scores; -inf for a row that saw no key, NaN where a score was.
 __device__ inline float log_sum_exp(float maximum, float sum, float scale_log2) {

@@ -15,7 +15,7 @@ constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Con
 // Whether a buffer's operands are reckoned from the first one's. Else each is made of its address, which is more
 // instructions where products sum or two warpgroups share rows, and fewer in other loops.
 template <typename Config>
-constexpr bool kMovesOperands = sums_by_products<Config>() || Config::kWarps * 16 > Config::kTileM;
+constexpr bool kMovesOperands = sums_by_products<Config>() || key_shares<Config>() > 1;
 
 template <typename Config>
 __device__ inline int told_same(int value) {

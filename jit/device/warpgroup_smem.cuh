@@ -18,8 +18,7 @@ struct WarpgroupSmem {
   static constexpr int kKeyPanel = (kKeysTransposed ? Config::kHeadDim : Config::kTileN) * kPanelRowBytes;
   static constexpr int kValuePanel = Config::kTileN * kPanelRowBytes;
 
-  // Warpgroups that share the keys of the same rows (warpgroup_share.cuh).
-  static constexpr int kShare = Config::kWarps * 16 / Config::kTileM;
+  static constexpr int kShare = key_shares<Config>();
   static constexpr int kHandoverBytes = kShare == 1 ? 0 : Config::kHeadDimV * 256 + 2048;
   // 16 rows of a panel of ones, which sums what is multiplied by it.
   static constexpr bool kSums = sums_by_products<Config>();

@@ -231,15 +231,16 @@ void Emulator::finish(Warp& warp, std::size_t meeting) {
   const Meeting done = warp.meetings[meeting];
   warp.meetings.erase(warp.meetings.begin() + static_cast<std::ptrdiff_t>(meeting));
   done.complete(done);
-  if (done.name == "__syncwarp") order_lanes(static_cast<std::size_t>(&warp - warps_.data()), done.arrived);
+  if (done.name == "__syncwarp") order_lanes(done.arrived);
   warp.runnable |= done.arrived & ~warp.ended;
 }
 
-void Emulator::order_lanes(std::size_t warp, unsigned lanes) {
+void Emulator::order_lanes(unsigned lanes) {
+  const int first = current_->number / 32 * 32;
   Clock known;
   const auto each = [&](auto act) {
-    for (unsigned lane = 0; lane < 32; ++lane)
-      if ((lanes >> lane & 1) != 0) act(static_cast<int>(warp * 32 + lane));
+    for (int lane = 0; lane < 32; ++lane)
+      if ((lanes >> lane & 1) != 0) act(first + lane);
   };
   each([&](int thread) { clocks_.tell(thread, &known); });
   each([&](int thread) { clocks_.learn(thread, known); });

@@ -130,7 +130,7 @@ class Emulator final : public Machine {
   void end_thread();
   void wait(std::string_view what, Place place);
   void finish(Warp& warp, std::size_t meeting);
-  void order_lanes(std::size_t warp, unsigned lanes);
+  void order_lanes(unsigned lanes);  // of the current thread's warp
   void check_deadlock();
   void explain_fault();
   std::string where() const;

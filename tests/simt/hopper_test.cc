@@ -118,16 +118,17 @@ TEST_F(HopperInstructions, BarriersOrderWhatTheirThreadsStored) {
       "__syncthreads();\nint* words = reinterpret_cast<int*>(memory);\nif (t < 32) words[t] = t;\n";
   const std::string read = "\nif (t >= 32) out[t] = words[63 - t];";
   const std::string arrive = R"(asm volatile("barrier.arrive %0, %1;" ::"r"(5), "r"(64) : "memory");)";
-  for (const std::string& order :
-       {std::string("if (t < 32) barrier_arrive(bar); else barrier_wait(bar, 0);"),
-        std::string("if (t < 32) { __syncwarp(); barrier_arrive_once(bar + 8); }\n"
-                    "else barrier_wait(bar + 8, 0);"),
-        "if (t < 32) " + arrive + " else named_sync(5, 64);", std::string("named_all(5, 64, true);")})
+  const std::vector<std::string> orders = {
+      "if (t < 32) barrier_arrive(bar); else barrier_wait(bar, 0);",
+      "if (t < 32) { __syncwarp(); barrier_arrive_once(bar + 8); } else barrier_wait(bar + 8, 0);",
+      "if (t < 32) " + arrive + " else named_sync(5, 64);", "named_all(5, 64, true);"};
+  const std::vector<std::string> do_not = {
+      "", "if (t < 32) barrier_arrive_once(bar + 8); else barrier_wait(bar + 8, 0);",
+      "if (t < 32) named_sync(5, 64); else " + arrive, "named_sync(5 + t / 32, 32);",
+      "if (t < 32) { barrier_arrive(bar); words[t] = t; } else barrier_wait(bar, 0);"};
+  for (const std::string& order : orders)
     for (const Schedule& schedule : schedules()) EXPECT_EQ("", failure(begin + order + read, 64, schedule)) << order;
-  for (const std::string& none :
-       {std::string(), std::string("if (t < 32) barrier_arrive_once(bar + 8); else barrier_wait(bar + 8, 0);"),
-        "if (t < 32) named_sync(5, 64); else " + arrive, std::string("named_sync(5 + t / 32, 32);"),
-        std::string("if (t < 32) { barrier_arrive(bar); words[t] = t; } else barrier_wait(bar, 0);")})
+  for (const std::string& none : do_not)
     for (const Schedule& schedule : schedules())
       EXPECT_TRUE(has(failure(begin + none + read, 64, schedule), "race: ")) << none;
 }
