@@ -29,15 +29,16 @@ class TrialStream {
 
   // Launches a graph: each of the sets at least once, and so many that the graph's own start does not show.
   static int launches_a_graph(double guessed_us, int sets);
-  // Microseconds a launch, one sample a replay; what is timed first also warms the device up. launch(i) queues the i-th
-  // of `launches`: asked for once an id, while the stream is being captured.
+  // Microseconds a launch, one sample a replay, at the clock of a card that is not at its power limit: after each the
+  // device idles as long again. launch(i) queues the i-th of `launches`: asked for once an id, while the stream is
+  // being captured.
   Status time(std::uint64_t id, int launches, const std::function<Status(int)>& launch, int samples,
               std::vector<double>* microseconds);
   // 0 if it cannot be read. `memory`: two 64-bit words.
   double clock_mhz(const Checker& checker, CUdeviceptr memory);
 
  private:
-  Status warm_up(CUgraphExec graph);
+  Status replay_and_rest(CUgraphExec graph, float* milliseconds);
   Status capture(int launches, const std::function<Status(int)>& launch, CUgraphExec* graph);
 
   const Driver& driver_;
@@ -45,7 +46,6 @@ class TrialStream {
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr, end_ = nullptr;
   std::map<std::uint64_t, CUgraphExec> graphs_;
-  bool warm_ = false;
 };
 
 }  // namespace gqa

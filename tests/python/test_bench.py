@@ -1,5 +1,6 @@
 """python -m gqa.bench: shapes, counts, ratios, and a run on the CPU."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -76,6 +77,23 @@ def test_settling_runs_the_contestant_itself_before_its_sample():
     assert ran[:2] == ["a", "b"]
     first = ran[2:].index("b")
     assert first >= 3 and set(ran[2 : 2 + first]) == {"a"} and set(ran[2 + first :]) == {"b"}
+
+
+def test_resting_comes_before_settling(monkeypatch):
+    timing = pytest.importorskip("gqa.bench.timing")
+    did = []
+    monkeypatch.setattr(timing.time, "sleep", lambda seconds: did.append(seconds))
+    monkeypatch.setattr(timing, "_settle", lambda replay, seconds: did.append(("settles", seconds)))
+    assert timing.rounds({"a": lambda: did.append("a") or 1.0}, 2, rest=0.3, settle=0.1) == {"a": [1.0, 1.0]}
+    assert did == ["a"] + [0.3, ("settles", 0.1), "a"] * 2
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
+def test_times_that_are_none(text):
+    bench = pytest.importorskip("gqa.bench.__main__", reason="test_times_that_are_none needs PyTorch")
+    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is no number of milliseconds"):
+        bench._milliseconds(text)
+    assert bench._milliseconds("0") == 0 and bench._milliseconds("2.5") == 2.5
 
 
 def run_bench(tmp_path, *arguments):

@@ -1,8 +1,10 @@
 // trial_stream_test.cc: what a trial's stream asks of the driver: one capture an id, launches divided into a replay's
-// time, failures passed on, everything given back. Needs no GPU and no CUDA driver.
+// time, rests between replays, failures passed on, everything given back. Needs no GPU and no CUDA driver.
 #include "runtime/cuda/trial_stream.h"
 
 #include <gtest/gtest.h>
+
+#include <chrono>
 
 #include "tests/runtime/quiet_driver.h"
 
@@ -10,10 +12,12 @@ namespace gqa {
 namespace {
 
 struct Counts {
-  int captures = 0, replays = 0, objects = 0;  // objects: streams, events and graphs there are
-  CUresult query = CUDA_SUCCESS;               // what events answer
+  int captures = 0, replays = 0, objects = 0;                // objects: streams, events and graphs there are
+  CUresult query = CUDA_SUCCESS;                             // what events answer
+  std::vector<std::chrono::steady_clock::time_point> begun;  // replays
 };
 Counts counts;
+constexpr float kReplayMs = 1.5F;
 
 template <typename Handle>
 CUresult give(Handle* handle) {
@@ -37,7 +41,7 @@ Driver counting_driver() {
   d.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
   d.cuEventQuery = [](CUevent) { return counts.query; };
   d.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
-    *milliseconds = 1.5F;
+    *milliseconds = kReplayMs;
     return CUDA_SUCCESS;
   };
   d.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode) {
@@ -50,6 +54,7 @@ Driver counting_driver() {
   d.cuGraphExecDestroy = take<CUgraphExec>;
   d.cuGraphLaunch = [](CUgraphExec, CUstream) {
     ++counts.replays;
+    counts.begun.push_back(std::chrono::steady_clock::now());
     return CUDA_SUCCESS;
   };
   d.cuGetErrorName = [](CUresult, const char** name) {
@@ -82,7 +87,7 @@ TEST_F(TrialStreamTest, CapturesOnceAnIdAndDividesAReplayByItsLaunches) {
   };
   std::vector<double> microseconds;
   ASSERT_TRUE(stream_.time(7, 3, launch, 2, &microseconds).ok());
-  EXPECT_GT(counts.replays, 10) << "the device is warmed up";
+  EXPECT_EQ(counts.replays, 2 + 1) << "the graph is uploaded once";
   counts.replays = 0;
   for (const std::uint64_t id : {7, 8}) ASSERT_TRUE(stream_.time(id, 3, launch, 2, &microseconds).ok());
   EXPECT_EQ(launched, (std::vector{0, 1, 2, 0, 1, 2}));
@@ -92,6 +97,20 @@ TEST_F(TrialStreamTest, CapturesOnceAnIdAndDividesAReplayByItsLaunches) {
   EXPECT_NEAR(microseconds[0], 500, 1e-3);
   stream_.close();
   EXPECT_EQ(counts.objects, 0);
+}
+
+TEST_F(TrialStreamTest, TheDeviceRestsAsLongAsItRan) {
+  std::vector<double> microseconds;
+  ASSERT_TRUE(stream_
+                  .time(
+                      7, 3, [](int) { return Status(); }, 3, &microseconds)
+                  .ok());
+  ASSERT_EQ(counts.begun.size(), 4U);
+  for (std::size_t i = 1; i < counts.begun.size(); ++i) {
+    const std::chrono::duration<float, std::milli> passed = counts.begun[i] - counts.begun[i - 1];
+    EXPECT_GE(passed.count(), kReplayMs) << "before replay " << i;
+  }
+  stream_.close();
 }
 
 TEST_F(TrialStreamTest, AFailedLaunchIsNoGraph) {

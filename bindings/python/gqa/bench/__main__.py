@@ -67,11 +67,19 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="also write every sample there")
     parser.add_argument("--rounds", type=_positive, default=_ROUNDS, help=f"rounds to time ({_ROUNDS})")
     parser.add_argument(
-        "--settle",
-        type=float,
+        "--rest",
+        type=_milliseconds,
         default=0,
         metavar="MS",
-        help="run each library for so long before each of its samples: at its own heat, not at that of the mix (0)",
+        help="idle for so long before each sample: at the clock of a card that has rested (0; 300 is enough)",
+    )
+    parser.add_argument(
+        "--settle",
+        type=_milliseconds,
+        default=0,
+        metavar="MS",
+        help="run each library for so long before each of its samples: at the clock that its own power leaves, not at"
+        " that of the mix (0; 250 is enough)",
     )
     parser.add_argument("--cache", metavar="PATH", help="gqa's cache file; default: gqa's own default")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="what gqa may spend on a shape never seen")
@@ -85,6 +93,16 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
     return int(text)
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of milliseconds, 0 or more")
+    return value
 
 
 def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
@@ -148,6 +166,7 @@ def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
         "gqa": gqa.version(),
         "torch": torch.__version__,
         "rounds": options.rounds,
+        "rest_ms": options.rest,
         "settle_ms": options.settle,
     }
     if device == "cpu":
@@ -179,7 +198,7 @@ def _measure(
                     f"{name} left {device} unusable on {case} ({result.failures[name]}): the shapes from here on are not"
                     f" measured; --without {name} leaves it out"
                 ) from error
-    result.times = timing.rounds(replays, options.rounds, options.settle / 1e3) if replays else {}
+    result.times = timing.rounds(replays, options.rounds, options.rest / 1e3, options.settle / 1e3) if replays else {}
     return result
 
 

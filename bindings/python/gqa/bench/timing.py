@@ -2,8 +2,9 @@
 
 Owns: rotation of inputs, graph capture and replay, the order of rounds. Never: knows what a contestant is.
 On a GPU each contestant's calls over all input sets are one CUDA graph, so that neither Python nor the launch is timed,
-and the sets hold more than three times the L2 cache, so that no call finds its inputs there. The clock of a card at its
-power limit answers to what ran before: each contestant follows each other equally often, or runs for a while itself.
+and the sets hold more than three times the L2 cache, so that no call finds its inputs there. A card answers within
+tenths of a second to the power that was drawn: each contestant follows each other equally often, or waits until the
+card has rested, or runs for a while itself.
 """
 
 from __future__ import annotations
@@ -47,14 +48,16 @@ def replay_of(calls: Sequence[Call], device: str) -> Replay:
     return _cpu_replay(calls[0]) if device == "cpu" else _graph_replay(calls, device)
 
 
-def rounds(replays: Dict[str, Replay], count: int, settle: float = 0) -> Dict[str, List[float]]:
-    """Microseconds of each contestant, a number a round; each runs for `settle` seconds before each of its numbers."""
+def rounds(replays: Dict[str, Replay], count: int, rest: float = 0, settle: float = 0) -> Dict[str, List[float]]:
+    """Microseconds of each contestant, a number a round; before each of them the device idles for `rest` seconds, and
+    then the contestant runs for `settle` seconds."""
     names = list(replays)
     times: Dict[str, List[float]] = {name: [] for name in names}
     for name in names:
         replays[name]()  # not counted: the first replay uploads the graph
     for turn in range(count):
         for at in order(len(names), turn):
+            time.sleep(rest)
             _settle(replays[names[at]], settle)
             times[names[at]].append(replays[names[at]]())
     return times
