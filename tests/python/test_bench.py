@@ -90,7 +90,9 @@ def test_resting_comes_before_settling(monkeypatch):
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
 def test_times_that_are_none(text):
-    bench = pytest.importorskip("gqa.bench.__main__", reason="test_times_that_are_none needs PyTorch")
+    pytest.importorskip("torch", reason="test_times_that_are_none needs PyTorch")
+    from gqa.bench import __main__ as bench
+
     with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is no number of milliseconds"):
         bench._milliseconds(text)
     assert bench._milliseconds("0") == 0 and bench._milliseconds("2.5") == 2.5
