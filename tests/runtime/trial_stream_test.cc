@@ -100,11 +100,9 @@ TEST_F(TrialStreamTest, CapturesOnceAnIdAndDividesAReplayByItsLaunches) {
 }
 
 TEST_F(TrialStreamTest, TheDeviceRestsAsLongAsItRan) {
+  const auto launch = [](int) { return Status(); };
   std::vector<double> microseconds;
-  ASSERT_TRUE(stream_
-                  .time(
-                      7, 3, [](int) { return Status(); }, 3, &microseconds)
-                  .ok());
+  ASSERT_TRUE(stream_.time(7, 3, launch, 3, &microseconds).ok());
   ASSERT_EQ(counts.begun.size(), 4U);
   for (std::size_t i = 1; i < counts.begun.size(); ++i) {
     const std::chrono::duration<float, std::milli> passed = counts.begun[i] - counts.begun[i - 1];

@@ -198,7 +198,8 @@ def _measure(
                     f"{name} left {device} unusable on {case} ({result.failures[name]}): the shapes from here on are not"
                     f" measured; --without {name} leaves it out"
                 ) from error
-    result.times = timing.rounds(replays, options.rounds, options.rest / 1e3, options.settle / 1e3) if replays else {}
+    if replays:
+        result.times = timing.rounds(replays, options.rounds, rest=options.rest / 1e3, settle=options.settle / 1e3)
     return result
 
 

@@ -48,7 +48,7 @@ def replay_of(calls: Sequence[Call], device: str) -> Replay:
     return _cpu_replay(calls[0]) if device == "cpu" else _graph_replay(calls, device)
 
 
-def rounds(replays: Dict[str, Replay], count: int, rest: float = 0, settle: float = 0) -> Dict[str, List[float]]:
+def rounds(replays: Dict[str, Replay], count: int, *, rest: float = 0, settle: float = 0) -> Dict[str, List[float]]:
     """Microseconds of each contestant, a number a round; before each of them the device idles for `rest` seconds, and
     then the contestant runs for `settle` seconds."""
     names = list(replays)
