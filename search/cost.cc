@@ -58,16 +58,10 @@ double keys_seen(const Problem& p, const Candidate& c, std::int64_t end) {
   return static_cast<double>(std::clamp<std::int64_t>(last_row / c.pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
 }
 
-// Rows of the warpgroup skeleton's first tile that do not exist: jit/device/warpgroup_producer.cuh.
-std::int64_t rows_before_the_first(const Problem& p, const Candidate& c) {
-  const std::int64_t none = row_tiles(p, c) * c.tile_m * c.cluster - std::int64_t{p.q_len} * c.pack;
-  return none / 64 * 64;
-}
-
 // Steps of a tile's warpgroups on average: each walks what its own 64 rows see, in whole or half blocks at first.
 double warpgroup_steps(const Problem& p, const Candidate& c, std::int64_t tile) {
   const int groups = c.tile_m / 64 * c.cluster, parts = halves_tiles(p, c) ? 2 : 1;
-  const std::int64_t first = tile * c.tile_m * c.cluster - rows_before_the_first(p, c);
+  const std::int64_t first = tile * c.tile_m * c.cluster - rows_before(p, c);
   double steps = 0;
   for (int group = 0; group < groups; ++group) {
     const double keys = keys_seen(p, c, std::max<std::int64_t>(1, first + 64 * (group + 1)));

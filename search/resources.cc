@@ -105,6 +105,12 @@ std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
   return (rows + tile - 1) / tile;
 }
 
+int rows_before(const Problem& problem, const Candidate& candidate) {
+  if (candidate.skeleton != Skeleton::kWarpgroup) return 0;
+  const std::int64_t places = row_tiles(problem, candidate) * candidate.tile_m * candidate.cluster;
+  return static_cast<int>((places - std::int64_t{problem.q_len} * candidate.pack) / 64 * 64);
+}
+
 int key_shares(const Candidate& candidate) {
   return candidate.skeleton == Skeleton::kWarpgroup ? candidate.warps * 16 / candidate.tile_m : 1;
 }

@@ -29,7 +29,7 @@ struct AttentionParams {
   int head_groups;   // q_heads / pack
   int section;       // head groups (of any batch) that are walked together; divides head_groups * batch
   float scale_log2;  // scale * log2(e): softmax runs on exp2
-  int unused;
+  int rows_before;   // warpgroup: rows of each head's first tile, whole warpgroups', that do not exist
   Divisor by_splits, by_row_tiles, by_section_tiles, by_section, by_head_groups, by_group;
 };
 

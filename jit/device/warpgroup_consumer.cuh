@@ -184,12 +184,22 @@ struct WarpgroupConsumer {
     release_queries();
   }
 
+  // Of a tile none of whose keys a mask hides, this warpgroup's rows do not exist.
+  __device__ bool has_no_rows(int first_row) const {
+    return !Config::kCausal && kShare == 1 && first_of_rows(first_row) < 0;
+  }
+  __device__ void walk_past(int blocks) {
+    pass(blocks);
+    release_queries();
+  }
+
   // A tile's out and state, not yet normalised, of this part of its keys: the blocks before `blocks`, from the last to
   // `first`.
   __device__ void walk(int first_row, int blocks, int first) {
     const int masked = first_masked(first_row);
     core.clear();
     q.wait_full(smem.q_ring);
+    if (has_no_rows(first_row)) return walk_past(blocks - first);
     core.hold_queries(query_rows());
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();

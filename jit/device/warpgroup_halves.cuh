@@ -140,6 +140,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     int block = (seen - 1) / Config::kTileN;
     core.clear();
     this->q.wait_full(smem.q_ring);
+    if (this->has_no_rows(first_row)) return this->walk_past(blocks);
     core.hold_queries(this->query_rows());
     this->pass(blocks - 1 - block);
     first_block(first_row, block--, seen);

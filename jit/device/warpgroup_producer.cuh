@@ -81,12 +81,6 @@ struct WarpgroupProducer {
     v.next();
   }
 
-  // Under a mask the warpgroups' rows that do not exist are of the tile that sees fewest keys, not most.
-  __device__ int rows_before_the_first() const {
-    const int none = p.row_tiles * Config::kTileM * kCluster - p.q_len * Config::kPack;
-    return Config::kCausal ? none / 64 * 64 : 0;
-  }
-
   // Blocks of keys that the last row of the cluster's tile, which sees most, needs. One at least: rows that see no key
   // mask it all.
   __device__ int block_count(const Place& place) const {
@@ -109,10 +103,11 @@ struct WarpgroupProducer {
     }
   }
 
-  // Of the cluster's rows.
+  // Of the cluster's rows. Warpgroups' rows that do not exist go before the first: that tile is walked last, and under
+  // a mask it sees fewest keys.
   __device__ Place place_of_tile(int number) const {
     Place place = tile_place<Config>(p, number);
-    place.first_row -= rows_before_the_first();
+    place.first_row -= p.rows_before;
     return place;
   }
 

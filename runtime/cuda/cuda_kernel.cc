@@ -47,6 +47,7 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
   p.kv_len = call.problem.kv_len;
   p.splits = candidate.splits;
   p.row_tiles = static_cast<int>(row_tiles(call.problem, candidate));
+  p.rows_before = rows_before(call.problem, candidate);
   p.head_groups = call.problem.q_heads / candidate.pack;
   p.tiles = whole(std::int64_t{p.row_tiles} * p.head_groups * p.batch);
   p.section = section_of(candidate.order, p.head_groups * p.batch);

@@ -164,6 +164,7 @@ TEST_F(CudaKernelTest, DivisorsAreOfTheNumbersBesideThem) {
         {p.by_splits, p.splits},   {p.by_row_tiles, p.row_tiles},     {p.by_section_tiles, p.section * p.row_tiles},
         {p.by_section, p.section}, {p.by_head_groups, p.head_groups}, {p.by_group, call_.problem.group()}};
     EXPECT_EQ(p.row_tiles, row_tiles(call_.problem, candidate_));
+    EXPECT_EQ(p.rows_before, rows_before(call_.problem, candidate_));
     EXPECT_EQ(p.tiles, p.row_tiles * p.head_groups * p.batch);
     for (const auto& [divisor, value] : divisors)
       for (int number = 0; number < 10000; ++number) ASSERT_EQ(quotient(number, divisor), number / value) << candidate;

@@ -22,6 +22,7 @@ constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 d
 constexpr const char* kShared = "warpgroup m=64 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
 constexpr const char* kTail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=2";
 constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  // one block
+constexpr const char* kFewRows = "b=1,hq=3,hk=1,sq=60,sk=300,d=64,dtype=f16";  // one warpgroup's of two
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
 constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
@@ -102,6 +103,8 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kTail, kFewRows}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kFewRows}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kShared}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kShared, kFewKeys}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kFromRegisters, kFewKeys}));
@@ -166,6 +169,12 @@ const Mutant kMutants[] = {
      "}\n"
      "    for (; blocks > 0; --blocks) {",
      "deadlock", kTwoGroups, kMoreKeysThanBuffers},
+    {"KeysOfRowsThatDoNotExistNotReleased", "warpgroup_consumer.cuh", "pass(blocks);\n    release_queries();",
+     "release_queries();", "deadlock", kTwoGroups, kFewRows},
+    {"QueriesThatDoNotExistNotReleased", "warpgroup_consumer.cuh", "pass(blocks);\n    release_queries();",
+     "pass(blocks);", "deadlock", kTwoGroups, kFewRows},
+    {"PassesFromTheTilesBegin", "warpgroup_consumer.cuh", "walk_past(blocks - first)", "walk_past(blocks)", "deadlock",
+     kTail, kFewRows},
     {"StoresOfRowsThatDoNotExist", "warpgroup_consumer.cuh", "if (leader && first_of_rows(place.first_row) >= 0)",
      "if (leader)", "below 0", kTwoGroups, kMoreKeysThanBuffers},
     {"LogsOfRowsThatDoNotExist", "epilogue.cuh", "if (row >= 0 && ", "if (", "", kTwoGroups, kMoreKeysThanBuffers},

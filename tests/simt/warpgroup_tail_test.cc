@@ -28,6 +28,10 @@ INSTANTIATE_TEST_SUITE_P(Tiles, WarpgroupTail,
                              Case{"b=1,hq=3,hk=1,sq=100,sk=150,d=64,dtype=f16", kThree, 3},
                              Case{"b=1,hq=1,hk=1,sq=100,sk=100,d=64,dtype=f16", kThree, 3},
                              Case{"b=1,hq=2,hk=1,sq=100,sk=50,d=64,dtype=f16", kThree, 3},
+                             // A warpgroup whose rows do not exist
+                             Case{"b=1,hq=5,hk=1,sq=60,sk=300,d=64,dtype=f16", kThree, 3},
+                             Case{"b=1,hq=2,hk=1,sq=150,sk=330,d=64,dtype=f16", kHeld, 3},
+                             Case{"b=1,hq=3,hk=1,sq=300,sk=200,d=64,dtype=f16", kPairs, 4},
                              // On a device with fewer processors than it was found on
                              Case{"b=1,hq=5,hk=1,sq=100,sk=300,d=64,dtype=f16", kThree, 2},
                              Case{"b=1,hq=1,hk=1,sq=100,sk=500,d=64,dtype=f16", kThree, 3, 100},

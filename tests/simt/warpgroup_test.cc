@@ -42,6 +42,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=1,hk=1,sq=150,sk=500,d=64,causal", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0"},
         Case{"b=1,hq=2,hk=1,sq=75,sk=400,d=128,causal",
              "warpgroup m=128 n=64 warps=8 stages=2 pack=2 draw=1 out=0 held=4"},
+        // The same without a mask: one or two of three, in tiles that are stored panel by panel or from registers
+        Case{"b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0"},
+        Case{"b=2,hq=4,hk=1,sq=80,sk=200,d=64", "warpgroup m=192 n=64 warps=12 stages=3 pack=4 draw=1 out=1"},
+        Case{"b=1,hq=3,hk=1,sq=60,sk=330,d=128,dtype=f16",
+             "warpgroup m=192 n=80 warps=12 stages=2 pack=1 draw=0 out=2 held=2", 2},
+        Case{"b=1,hq=3,hk=1,sq=60,sk=330,d=64,lse=0",
+             "warpgroup m=192 n=64 warps=12 stages=2 pack=1 draw=0 out=1 sums=1 queries=2", 1},
         // Half blocks, whose products sum the weights
         Case{"b=1,hq=2,hk=1,sq=200,sk=300,d=64,lse=0",
              "warpgroup m=192 n=64 warps=12 stages=3 pack=1 draw=0 out=1 sums=1"},
