@@ -95,9 +95,8 @@ std::string wrong_for_warpgroup(const Candidate& c) {
     return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
   if (c.cluster != 1 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
     return "cluster=" + number(c.cluster) + ": expected draw=0, since its CTAs walk together, and a CTA a processor";
-  if (c.tail != 0 && (c.draw != 0 || c.sums != 0 || c.tile_m == kWarpgroupRows))
-    return "tail=" + number(c.tail) +
-           ": expected draw=0 and sums=0, since CTAs in rounds share it, and 128 rows or more";
+  if (c.tail != 0 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
+    return "tail=" + number(c.tail) + ": expected draw=0, since CTAs in rounds share it, and 128 rows or more";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";

@@ -130,7 +130,7 @@ int resident_blocks(const Candidate& candidate) {
 void add_tail(const Problem& problem, const Candidate& candidate, LaunchPlan* launch) {
   const std::int64_t warpgroups = std::int64_t{candidate.tail} * candidate.cluster * candidate.warps / 4;
   launch->clusters = candidate.tail;
-  launch->partial_floats = 2 * warpgroups * (64LL * problem.head_dim_v + 512);
+  launch->partial_floats = 2 * warpgroups * (64LL * problem.head_dim_v + 512 * (1 + candidate.sums));
   launch->counters = warpgroups;
 }
 

@@ -38,8 +38,8 @@ struct Tail {
 template <typename Config>
 struct TailMeeting {
   using Core = WarpgroupAttention<Config>;
-  static constexpr int kOuts = Config::kHeadDimV / 8, kGroups = Config::kWarps / 4;
-  static constexpr int kPart = (kOuts + 1) * kWarpgroup;  // float4: out, and the rows' maxima and sums
+  static constexpr int kGroups = Config::kWarps / 4;
+  static constexpr int kPart = (Core::kAllOuts + 1) * kWarpgroup;  // float4: out, and the rows' maxima and sums
 
   const AttentionParams& p;
   const int group;

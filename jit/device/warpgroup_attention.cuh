@@ -30,10 +30,11 @@ struct WarpgroupAttention {
   static constexpr int kDepth = Config::kHeadDim / 16;  // products that make scores
   using Smem = WarpgroupSmem<Config>;
   static constexpr bool kSums = Smem::kSums;
+  static constexpr int kAllOuts = kOuts + kSums;  // the rows' sums last, eight times
   static constexpr int kHeld = held_queries<Config>();
   static_assert(kHeld <= kDepth, "there are not as many columns to hold");
 
-  float out[kOuts + kSums][4];  // with kSums the rows' sums last, eight times
+  float out[kAllOuts][4];
   RowState state;
   float factor[2];                        // what out is still to be multiplied by
   bool rescaling;                         // whether it is, the same in all lanes of a warp
@@ -49,7 +50,7 @@ struct WarpgroupAttention {
   __device__ void clear() {
     state = RowState();
 #pragma unroll
-    for (int n = 0; n < kOuts + kSums; ++n)
+    for (int n = 0; n < kAllOuts; ++n)
 #pragma unroll
       for (int c = 0; c < 4; ++c) out[n][c] = 0;
   }
@@ -265,7 +266,7 @@ struct WarpgroupAttention {
   __device__ void rescale() {
     if (!rescaling) return;
 #pragma unroll
-    for (int n = 0; n < kOuts + kSums; ++n)
+    for (int n = 0; n < kAllOuts; ++n)
 #pragma unroll
       for (int c = 0; c < 4; ++c) out[n][c] *= factor[c / 2];
   }

@@ -134,13 +134,13 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     this->release_keys();
   }
 
-  // A tile's out and state, not yet normalised.
-  __device__ void walk(int first_row, int blocks, int /*first: no tile is shared*/) {
+  // A tile's out and state, not yet normalised, of the blocks before `blocks`, from the last to `first`.
+  __device__ void walk(int first_row, int blocks, int first) {
     const int masked = this->first_masked(first_row), seen = this->seen_by_rows(first_row);
-    int block = (seen - 1) / Config::kTileN;
+    int block = Config::kCausal ? (seen - 1) / Config::kTileN : blocks - 1;
     core.clear();
     this->q.wait_full(smem.q_ring);
-    if (this->has_no_rows(first_row)) return this->walk_past(blocks);
+    if (this->has_no_rows(first_row)) return this->walk_past(blocks - first);
     core.hold_queries(this->query_rows());
     this->pass(blocks - 1 - block);
     first_block(first_row, block--, seen);
@@ -148,6 +148,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       begin_block<true, 2>();
       softmax_block(first_row, block);
     }
+    block -= first;
     const bool halved = block >= 0;
     if (halved) walk_unmasked(block);
     this->release_queries();

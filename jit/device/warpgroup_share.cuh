@@ -9,10 +9,11 @@
 
 namespace gqa {
 
-// A thread's part of out, and last its rows' maxima and sums, a float4 every kWarpgroup.
+// A thread's part of out, and last its rows' maxima and sums, a float4 every kWarpgroup. Where products sum, the sums
+// are a part of out.
 template <typename Config>
 __device__ inline void leave_part(const WarpgroupAttention<Config>& core, float4* to) {
-  constexpr int kOuts = Config::kHeadDimV / 8;
+  constexpr int kOuts = WarpgroupAttention<Config>::kAllOuts;
 #pragma unroll
   for (int n = 0; n < kOuts; ++n)
     to[n * kWarpgroup] = make_float4(core.out[n][0], core.out[n][1], core.out[n][2], core.out[n][3]);
@@ -23,7 +24,7 @@ __device__ inline void leave_part(const WarpgroupAttention<Config>& core, float4
 // Two parts of a row's keys under the larger of their maxima; load(n): the n-th float4 of what the other left.
 template <typename Config, typename Load>
 __device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_log2, Load load) {
-  constexpr int kOuts = Config::kHeadDimV / 8;
+  constexpr int kOuts = WarpgroupAttention<Config>::kAllOuts;
   const float4 other = load(kOuts);
   const float maximum[2] = {other.x, other.y}, sum[2] = {other.z, other.w};
   float mine[2], theirs[2];

@@ -323,7 +323,7 @@ TEST(Prune, WhatASharedTailLacks) {
   EXPECT_EQ(warpgroup("tail=132 draw=0", full), "");
   EXPECT_EQ(warpgroup("tail=66 draw=0 cluster=2", full), "");
   EXPECT_EQ(warpgroup("tail=132", full),
-            "tail=132: expected draw=0 and sums=0, since CTAs in rounds share it, and 128 rows or more");
+            "tail=132: expected draw=0, since CTAs in rounds share it, and 128 rows or more");
   EXPECT_EQ(warpgroup("tail=132 draw=0 m=64 n=64 warps=4", full), warpgroup("tail=132", full));
   EXPECT_EQ(warpgroup("tail=132 draw=0", "hq=16,sq=16384,d=128,causal"),
             "tail=132 under a causal mask: its last tiles are the shortest ones");
