@@ -73,18 +73,24 @@ double warpgroup_steps(const Problem& p, const Candidate& c, std::int64_t tile) 
 // Keys that a CTA's warpgroups that share them walk side by side.
 int keys_a_step(const Candidate& c) { return c.tile_n * key_shares(c); }
 
+// Of warpgroups without a mask, who walk nothing where their rows do not exist.
+double share_with_rows(const Problem& p, const Candidate& c) {
+  return 1 - rows_before(p, c) / (double{1} * row_tiles(p, c) * c.tile_m * c.cluster);
+}
+
 // Sampled where there are many tiles: the work of a tile grows linearly.
 Steps steps_of(const Problem& p, const Candidate& c) {
   constexpr std::int64_t kSamples = 16;
+  const bool own = c.skeleton == Skeleton::kWarpgroup && key_shares(c) == 1;
   const std::int64_t tiles = row_tiles(p, c), samples = std::min(tiles, p.causal() ? kSamples : 1);
   Steps steps;
   for (std::int64_t i = 0; i < samples; ++i) {
     const std::int64_t tile = (2 * i + 1) * tiles / (2 * samples);
-    const bool own = p.causal() && c.skeleton == Skeleton::kWarpgroup && key_shares(c) == 1;
-    steps.average +=
-        own ? warpgroup_steps(p, c, tile) : std::ceil(keys_seen(p, c, (tile + 1) * c.tile_m) / keys_a_step(c));
+    steps.average += own && p.causal() ? warpgroup_steps(p, c, tile)
+                                       : std::ceil(keys_seen(p, c, (tile + 1) * c.tile_m) / keys_a_step(c));
   }
   steps.average /= static_cast<double>(samples);
+  if (own && !p.causal()) steps.average *= share_with_rows(p, c);
   steps.most = std::ceil(keys_seen(p, c, tiles * c.tile_m * c.cluster) / keys_a_step(c));
   return steps;
 }
@@ -239,7 +245,8 @@ double warpgroup_seconds(const Model& m) {
   const double share = m.launch.resident > 1 ? kBesideAnother : 1;
   const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
   const bool even = m.p.causal() || m.c.tail != 0;
-  const double work = share * (even ? each * (m.steps.average * step + turn) : std::ceil(each) * longest);
+  const double idle = even ? 0 : (std::ceil(each) - each) * longest;
+  const double work = share * (each * (m.steps.average * step + turn) + idle);
   const double meeting = m.c.tail != 0 ? turn + kMeetingAnOutput * m.c.tile_m * m.p.head_dim_v : 0;
   const double compute = std::max(work, m.c.tail != 0 ? 0 : longest) + meeting + (m.c.draw != 0 ? kDraw : 0);
   const double memory = (bytes(m.p) + (key_rounds(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;

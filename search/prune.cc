@@ -269,7 +269,7 @@ std::string wrong_shape(const Candidate& c, bool host) {
   return "unknown skeleton";
 }
 
-constexpr double kWholeRounds = 0.985;  // of their places taken
+constexpr double kWholeRounds = 0.995;  // of their places taken
 
 // Sharing costs a meeting in the workspace: the last round must be idle for more than that.
 std::string useless_tail(const Problem& p, const Candidate& c) {

@@ -74,6 +74,9 @@ constexpr Tile kSplitTiles[] = {
     {64, 16, 8, 2}, {64, 32, 2, 2}, {64, 32, 4, 2}, {64, 32, 4, 3}, {64, 32, 8, 2},
 };
 
+// The problems a tile is for.
+enum class Mask { kAny, kCausal, kNone };
+
 struct WarpgroupTile {
   int m, n, stages;
   int out_buffer;      // 1: for as much of out as fits
@@ -81,12 +84,14 @@ struct WarpgroupTile {
   int sums = 0;
   int queries = 1;
   int poly = 0;  // of bfloat16
+  Mask mask = Mask::kAny;
 };
 
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 4, 1, 1, 1, 2, 4},
+    {192, 128, 4, 1, 1, 1, 2, 4, Mask::kCausal},
+    {192, 128, 3, 1, 1, 1, 2, 4, Mask::kNone},
     {192, 128, 3, 1},
     {192, 128, 2, 1},
     {192, 112, 2, 1},
@@ -209,6 +214,7 @@ int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& d
 // rows of out leave in whole positions.
 void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec& device,
                    std::vector<Candidate>* found) {
+  if (tile.mask == (p.causal() ? Mask::kNone : Mask::kCausal)) return;
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
     for (const Walk walk : kWalks) {

@@ -434,7 +434,7 @@ TEST(Rank, DecodePrefersSplitAndPrefillWarpgroupOrFlash) {
 
 // A dozen kernels are compiled at most: tiles that hand-tuned kernels use must be among the first dozen.
 TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
-  const auto among_first_dozen = [](const char* shape, const char* tile) {
+  const auto among_first_dozen = [](const char* shape, const std::string& tile) {
     std::set<std::string> kernels;
     for (const Ranked& r : enumerate(problem_of(shape), h200()).ranked) {
       kernels.insert(kernel_text(r.candidate));
@@ -448,10 +448,12 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
-  const char* summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 queries=2 poly=4";
-  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", summing));
+  const std::string summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 queries=2 poly=4";
+  const std::string unmasked = "warpgroup m=192 n=128 warps=12 stages=3 pack=1 draw=0 out=1 sums=1 queries=2 poly=4";
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal", summing));
-  EXPECT_FALSE(among_first_dozen("hq=32,sq=16384,d=64,lse", summing));
+  EXPECT_FALSE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal,lse", summing));
+  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", unmasked));
+  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", unmasked + " tail=132"));
   const char* together = "warpgroup m=128 n=80 warps=8 stages=2 pack=1 draw=0 out=0 held=12 cluster=2";
   EXPECT_TRUE(among_first_dozen("hq=8,sq=16384,d=192", together));
 }
@@ -510,6 +512,23 @@ TEST(Rank, ATailIsSharedWhereMuchOfARoundIsIdle) {
   EXPECT_GT(gain("hq=16,sq=16384,d=128", wide), 1.03);     // 10.3 rounds of 0.25 ms
   EXPECT_LT(gain("b=16,hq=16,sq=1024,d=128", wide), 1.0);  // 11.6 rounds of 20 us
   EXPECT_GT(gain("hq=8,sq=16384,d=256", "m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=2"), 1.01);
+}
+
+// 1,152 rows fill six tiles of 192, 1,024 leave two of the first tile's three warpgroups nothing to do.
+TEST(Rank, WarpgroupsWithoutRowsCostNothingWhereNoMaskHidesKeys) {
+  const auto seconds = [](const char* rows, const char* tile) {
+    return predict_us(problem_of("b=16,hq=16,sk=1024,d=128,sq=" + std::string(rows)), candidate_of(tile), h200());
+  };
+  constexpr const char* kThree = "warpgroup m=192 n=64 warps=12 stages=4 pack=1 draw=1 out=1";
+  EXPECT_LT(seconds("1024", kThree), 0.95 * seconds("1152", kThree));
+  EXPECT_GT(seconds("1151", kThree), 0.99 * seconds("1152", kThree));
+}
+
+// 16k and 32 heads are 20.85 rounds of 192 rows.
+TEST(Space, KernelsWhoseProductsSumShareTails) {
+  const std::vector<Ranked> ranked = enumerate(problem_of("hq=32,sq=16384,d=64,lse=0"), h200()).ranked;
+  EXPECT_TRUE(std::any_of(ranked.begin(), ranked.end(),
+                          [](const Ranked& r) { return r.candidate.sums == 1 && r.candidate.tail == 132; }));
 }
 
 // Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
