@@ -74,8 +74,10 @@ constexpr Tile kSplitTiles[] = {
     {64, 16, 8, 2}, {64, 32, 2, 2}, {64, 32, 4, 2}, {64, 32, 4, 3}, {64, 32, 8, 2},
 };
 
-// The problems a tile is for.
-enum class Mask { kAny, kCausal, kNone };
+// With three buffers of keys a long walk without a mask is faster than with four, any other slower: where products sum,
+// docs/performance.md.
+bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= 8192; }
+bool has_few_steps(const Problem& p) { return !has_many_steps(p); }
 
 struct WarpgroupTile {
   int m, n, stages;
@@ -83,15 +85,15 @@ struct WarpgroupTile {
   int key_shares = 1;  // warpgroups on the same rows
   int sums = 0;
   int queries = 1;
-  int poly = 0;  // of bfloat16
-  Mask mask = Mask::kAny;
+  int poly = 0;                              // of bfloat16
+  bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 4, 1, 1, 1, 2, 4, Mask::kCausal},
-    {192, 128, 3, 1, 1, 1, 2, 4, Mask::kNone},
+    {192, 128, 4, 1, 1, 1, 2, 4, has_few_steps},
+    {192, 128, 3, 1, 1, 1, 2, 4, has_many_steps},
     {192, 128, 3, 1},
     {192, 128, 2, 1},
     {192, 112, 2, 1},
@@ -214,7 +216,7 @@ int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& d
 // rows of out leave in whole positions.
 void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec& device,
                    std::vector<Candidate>* found) {
-  if (tile.mask == (p.causal() ? Mask::kNone : Mask::kCausal)) return;
+  if (tile.is_for != nullptr && !tile.is_for(p)) return;
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
     for (const Walk walk : kWalks) {

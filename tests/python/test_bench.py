@@ -88,6 +88,14 @@ def test_resting_comes_before_settling(monkeypatch):
     assert did == ["a"] + [0.3, ("settles", 0.1), "a"] * 2
 
 
+def test_a_gpu_rests_where_it_is_not_to_settle():
+    pytest.importorskip("torch", reason="test_a_gpu_rests_where_it_is_not_to_settle needs PyTorch")
+    from gqa.bench import __main__ as bench
+
+    assert bench._default_rest("cuda:0", settle=0) == bench._REST_MS > 100
+    assert bench._default_rest("cuda:0", settle=250) == bench._default_rest("cpu", settle=0) == 0
+
+
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
 def test_times_that_are_none(text):
     pytest.importorskip("torch", reason="test_times_that_are_none needs PyTorch")

@@ -25,6 +25,7 @@ from .reference import worst_error
 from .shapes import Shape
 
 _ROUNDS = 9
+_REST_MS = 200
 _GRIDS = ("prefill", "decode", "all", "hopper", "sweep", "graph")
 
 Case = Union[Shape, GraphCase]
@@ -44,7 +45,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         _options().error(str(error))
     if device != "cpu" and not torch.cuda.is_available():
         _options().error(f"--device {device}: PyTorch sees no GPU here; use --device cpu")
+    if options.rest is None:
+        options.rest = _default_rest(device, options.settle)
     return _run(cases, device, options)
+
+
+def _default_rest(device: str, settle: float) -> float:
+    """A GPU's clock answers to the power drawn in the tenths of a second before; a CPU is not made to wait."""
+    return 0 if device == "cpu" or settle > 0 else _REST_MS
 
 
 def _parsed(text: str) -> Case:
@@ -69,17 +77,17 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rest",
         type=_milliseconds,
-        default=0,
         metavar="MS",
-        help="idle for so long before each sample: at the clock of a card that has rested (0; 300 is enough)",
+        help="idle for so long before each sample; 0: one library after the other, at the clock that their mix leaves"
+        f" ({_REST_MS} on a GPU, which is enough for it to recover; 0 with --settle)",
     )
     parser.add_argument(
         "--settle",
         type=_milliseconds,
         default=0,
         metavar="MS",
-        help="run each library for so long before each of its samples: at the clock that its own power leaves, not at"
-        " that of the mix (0; 250 is enough)",
+        help="run each library for so long before each of its samples: at the clock that its own power leaves (0; 250"
+        " is enough)",
     )
     parser.add_argument("--cache", metavar="PATH", help="gqa's cache file; default: gqa's own default")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="what gqa may spend on a shape never seen")
