@@ -78,20 +78,22 @@ double share_with_rows(const Problem& p, const Candidate& c) {
   return 1 - rows_before(p, c) / (double{1} * row_tiles(p, c) * c.tile_m * c.cluster);
 }
 
-// Sampled where there are many tiles: the work of a tile grows linearly.
+// Under a mask, sampled where there are many tiles: the work of a tile grows linearly.
 Steps steps_of(const Problem& p, const Candidate& c) {
-  constexpr std::int64_t kSamples = 16;
   const bool own = c.skeleton == Skeleton::kWarpgroup && key_shares(c) == 1;
-  const std::int64_t tiles = row_tiles(p, c), samples = std::min(tiles, p.causal() ? kSamples : 1);
+  const std::int64_t tiles = row_tiles(p, c), samples = std::min<std::int64_t>(tiles, 16);
   Steps steps;
+  steps.most = std::ceil(keys_seen(p, c, tiles * c.tile_m * c.cluster) / keys_a_step(c));
+  if (!p.causal()) {
+    steps.average = steps.most * (own ? share_with_rows(p, c) : 1);
+    return steps;
+  }
   for (std::int64_t i = 0; i < samples; ++i) {
     const std::int64_t tile = (2 * i + 1) * tiles / (2 * samples);
-    steps.average += own && p.causal() ? warpgroup_steps(p, c, tile)
-                                       : std::ceil(keys_seen(p, c, (tile + 1) * c.tile_m) / keys_a_step(c));
+    steps.average +=
+        own ? warpgroup_steps(p, c, tile) : std::ceil(keys_seen(p, c, (tile + 1) * c.tile_m) / keys_a_step(c));
   }
   steps.average /= static_cast<double>(samples);
-  if (own && !p.causal()) steps.average *= share_with_rows(p, c);
-  steps.most = std::ceil(keys_seen(p, c, tiles * c.tile_m * c.cluster) / keys_a_step(c));
   return steps;
 }
 

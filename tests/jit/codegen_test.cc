@@ -13,23 +13,10 @@
 #include "jit/score_chain.h"
 #include "search/graph/kernel_plan.h"
 #include "search/resources.h"
+#include "tests/search/from_text.h"
 
 namespace gqa {
 namespace {
-
-Problem problem_of(const char* text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return problem;
-}
-
-Candidate candidate_of(const char* text) {
-  Candidate candidate;
-  const Status status = parse(text, &candidate);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return candidate;
-}
 
 // With GQA_UPDATE_GOLDEN set the file is written instead, to be read in the diff.
 std::string golden(const std::string& name, const std::string& text) {

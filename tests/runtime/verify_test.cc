@@ -8,15 +8,10 @@
 #include <cmath>
 #include <set>
 
+#include "tests/search/from_text.h"
+
 namespace gqa {
 namespace {
-
-Problem problem_of(const std::string& text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return problem;
-}
 
 TEST(RowsToCheck, AllOfASmallProblem) {
   const std::vector<std::int64_t> rows = rows_to_check(problem_of("b=2,hq=3,hk=3,sq=5,d=64"), 30);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 
-#include "search/resources.h"
 #include "tests/search/space_support.h"
 
 namespace gqa {

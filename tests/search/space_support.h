@@ -1,31 +1,14 @@
 // space_support.h: what tests of the space, its limits and its ranking begin with.
-// Owns: problems and candidates from their text, the devices, and shapes of every kind. Never: asserts more than that a
-// text parses. Threads: pure functions.
+// Owns: the devices, and shapes of every kind. Never: asserts. Threads: pure functions.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "search/space.h"
+#include "tests/search/from_text.h"
 
 namespace gqa {
-
-inline Problem problem_of(std::string_view text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return problem;
-}
-
-inline Candidate candidate_of(std::string_view text) {
-  Candidate candidate;
-  const Status status = parse(text, &candidate);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return candidate;
-}
 
 inline DeviceSpec h200() { return *DeviceSpec::for_arch("sm_90a"); }
 

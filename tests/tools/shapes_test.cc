@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/search/from_text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/models.h"
 
@@ -22,12 +23,6 @@ std::string refusal(const std::function<void()>& action) {
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-Problem problem_of(const std::string& spec) {
-  Problem problem;
-  EXPECT_TRUE(parse(spec, &problem).ok()) << spec;
-  return problem;
-}
 
 TEST(Models, TableIsSane) {
   std::set<std::string_view> names;

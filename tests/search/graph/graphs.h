@@ -15,6 +15,7 @@
 #include "search/graph/graph_text.h"
 #include "search/graph/kernel_graph.h"
 #include "search/problem.h"
+#include "tests/search/from_text.h"
 
 namespace gqa {
 
@@ -64,20 +65,6 @@ inline KernelGraph graph_of(std::string_view text) {
   const Status status = parse(text, &graph);
   EXPECT_TRUE(status.ok()) << status.message() << "\nin\n" << text;
   return graph;
-}
-
-inline Problem problem_of(std::string_view text) {
-  Problem problem;
-  const Status status = parse(text, &problem);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return problem;
-}
-
-inline Candidate candidate_of(std::string_view text) {
-  Candidate candidate;
-  const Status status = parse(text, &candidate);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return candidate;
 }
 
 // softmax(Q K) V as a user writes it, without a maximum.
