@@ -93,8 +93,8 @@ std::string wrong_for_warpgroup(const Candidate& c) {
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
   if (c.poly != 0 && (c.sums == 0 || c.poly == 1))
     return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
-  if (c.cluster != 1 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
-    return "cluster=" + number(c.cluster) + ": expected draw=0, since its CTAs walk together, and a CTA a processor";
+  if (c.cluster != 1 && c.tile_m == kWarpgroupRows)
+    return "cluster=" + number(c.cluster) + ": expected a CTA a processor, and so 128 rows or more";
   if (c.tail != 0 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
     return "tail=" + number(c.tail) + ": expected draw=0, since CTAs in rounds share it, and 128 rows or more";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";

@@ -36,7 +36,8 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
 }
 
 // jit/device/warpgroup_smem.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the
-// rings' and the handover's barriers and two tickets of 40 bytes; swizzled panels start at multiples of 1024 bytes.
+// rings' and the handover's barriers, two tickets of 40 bytes and four draws of 12; swizzled panels start at multiples
+// of 1024 bytes.
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
@@ -49,7 +50,7 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   const std::int64_t keys =
       p.keys_transposed ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
-  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80;
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 

@@ -49,6 +49,13 @@ __device__ inline void barrier_arrive_expect_there(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cluster.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// 9.7.9.12, st.async: a word into another CTA's shared memory, some time; its four bytes count on a barrier there.
+__device__ inline void store_there(u32 address, u32 value, u32 barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
+               "r"(value), "r"(barrier)
+               : "memory");
+}
+
 // 9.7.9.27.1.2, cp.async.bulk.tensor with multicast: the box lands at this place in each CTA of the mask, and its bytes
 // count on the barrier at this place there.
 __device__ inline void load_box_for_all(u32 destination, const TensorMap& map, u32 barrier, int column, int row,

@@ -1,10 +1,10 @@
 // schedule.cuh: which tiles a CTA works on, one after the other.
 // Owns: the two ways to hand out tile numbers: rounds over the grid, or (kDraw) the next one free, drawn from a counter
-// in the workspace. Never: touches tensors. Threads: one producer thread draws; consumers read what it drew
-// from a ring of tickets.
+// in the workspace. Never: touches tensors. Threads: one producer thread draws, a cluster's first for all of its CTAs;
+// consumers read what it drew from a ring of tickets.
 #pragma once
 
-#include "pipeline.cuh"
+#include "cluster.cuh"
 #include "rows.cuh"
 
 namespace gqa {
@@ -29,7 +29,7 @@ __device__ inline int round_tile(int turn) {
 
 template <typename Config>
 __device__ inline int first_tile() {
-  return Config::kDraw ? blockIdx.x : round_tile<Config>(0);
+  return Config::kDraw ? blockIdx.x / cluster_size<Config>() : round_tile<Config>(0);
 }
 
 // Which of a tile's parts a ticket is, where they are shared: tail.cuh.
@@ -54,6 +54,41 @@ struct Tickets {
   Ticket ticket[kTickets];
 };
 
+// What a cluster's first CTA drew, on its way to another. That CTA's values of a tile must have been asked for before
+// the first CTA's consumers are done with it and its producer can announce the next but one: so three numbers are
+// unread at most.
+constexpr int kDraws = 4;
+struct Draws {
+  Barrier full[kDraws];
+  u32 number[kDraws];
+
+  __device__ void init() {
+    for (int i = 0; i < kDraws; ++i) barrier_init(full[i], 1);
+  }
+};
+
+// Each producer's side of it: all take the number that the first has.
+template <typename Config>
+struct DrawsTogether {
+  Draws& draws;
+  u32 passed = 0;
+
+  __device__ u32 share(u32 mine) {
+    const u32 slot = passed % kDraws, parity = passed / kDraws & 1;
+    const u32 full = shared_address(draws.full) + 8 * slot, number = shared_address(draws.number) + 4 * slot;
+    ++passed;
+    if (cluster_rank<Config>() == 0) {
+#pragma unroll
+      for (u32 rank = 1; rank < cluster_size<Config>(); ++rank)
+        store_there(at_rank(number, rank), mine, at_rank(full, rank));
+      return mine;
+    }
+    barrier_arrive_expect(full, sizeof(u32));
+    barrier_wait(full, parity);
+    return *static_cast<const volatile u32*>(draws.number + slot);
+  }
+};
+
 // Tiles that no whole round is left for.
 template <typename Config>
 __device__ inline int left_over(const AttentionParams& p) {
@@ -66,27 +101,31 @@ template <typename Config>
 struct ProducerWalk {
   const AttentionParams& p;
   Tickets& tickets;
+  DrawsTogether<Config> together;
   RingCursor<kTickets> cursor;
   int number = first_tile<Config>();
   int turn = 0;
   int reserved = 0;
 
-  __device__ ProducerWalk(const AttentionParams& params, Tickets& shared) : p(params), tickets(shared) {}
+  __device__ ProducerWalk(const AttentionParams& params, Tickets& shared, Draws& draws)
+      : p(params), tickets(shared), together{draws} {}
 
   __device__ bool more() const { return number < p.tiles - left_over<Config>(p); }
 
   __device__ void reserve() {
-    if constexpr (Config::kDraw)
-      reserved = atomicAdd(p.counters, 1u);
-    else
+    if constexpr (!Config::kDraw)
       reserved = round_tile<Config>(++turn);
+    else if (cluster_rank<Config>() == 0)
+      reserved = atomicAdd(p.counters, 1u);
   }
 
-  // Every CTA draws until it draws past the end, once: the last of those draws puts the counter back to zero.
+  // Every CTA, or cluster, draws until it draws past the end, once: the last of those draws puts the counter back to
+  // zero.
   __device__ void next() {
     if constexpr (Config::kDraw) {
-      if (reserved == p.tiles - 1) *p.counters = 0;
-      reserved += gridDim.x;
+      if (cluster_rank<Config>() == 0 && reserved == p.tiles - 1) *p.counters = 0;
+      reserved += gridDim.x / cluster_size<Config>();
+      if constexpr (cluster_size<Config>() > 1) reserved = together.share(reserved);
     }
     number = reserved;
   }

@@ -45,6 +45,7 @@ struct WarpgroupFlash {
     smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.tickets.ring.init(kConsumers * kWarpgroup);
+    if constexpr (Config::kDraw && Smem::kCluster > 1) smem.draws.init();
     if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
     fence_barrier_init();
   }
@@ -67,7 +68,7 @@ struct WarpgroupFlash {
 
   __device__ void produce() {
     WarpgroupProducer<Config> producer{p, maps, smem};
-    ProducerWalk<Config> walk(p, smem.tickets);
+    ProducerWalk<Config> walk(p, smem.tickets, smem.draws);
     while (walk.more()) producer.load_tile(walk);
     if constexpr (shares_tail<Config>()) producer.load_tail(walk);
     walk.announce({Place{}, 0});

@@ -31,8 +31,7 @@ struct WarpgroupSmem {
   // Of a cluster's rows the CTAs take 64 by turns, so that a mask leaves each as much.
   static constexpr int kCluster = cluster_size<Config>();
   static constexpr int kGroupStep = 64 * kCluster;  // rows from one warpgroup's to the next one's
-  static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1 && !Config::kDraw),
-                "a cluster walks its tiles in rounds");
+  static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1), "a cluster's CTA has a processor");
 
   static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
   // Rows leave through a buffer of so many of out's panels, all at once or one by one, or (0) straight from registers.
@@ -56,6 +55,7 @@ struct WarpgroupSmem {
   Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
+  Draws draws;
   Ring<1> handover;  // warpgroup_share.cuh
 
   // Of kSums.

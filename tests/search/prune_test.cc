@@ -160,9 +160,9 @@ TEST(Prune, WhatAClusterOrHeldQueriesLack) {
   EXPECT_EQ(warpgroup("cluster=2 draw=0"), "");
   EXPECT_EQ(warpgroup("cluster=2 draw=0 order=3 out=0 held=8"), "");
   EXPECT_EQ(warpgroup("cluster=3"), "cluster=3: warpgroup has 1 to 2");
-  EXPECT_EQ(warpgroup("cluster=2 draw=1"),
-            "cluster=2: expected draw=0, since its CTAs walk together, and a CTA a processor");
-  EXPECT_EQ(warpgroup("cluster=2 draw=0 m=64 n=64 warps=4"), warpgroup("cluster=2 draw=1"));
+  EXPECT_EQ(warpgroup("cluster=2 draw=1"), "");
+  EXPECT_EQ(warpgroup("cluster=2 m=64 n=64 warps=4 out=0"),
+            "cluster=2: expected a CTA a processor, and so 128 rows or more");
   EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=128,sk=4096,d=128"), "cluster of 2 tiles for 128 query rows");
   DeviceSpec one = h200();
   one.processors = 1;

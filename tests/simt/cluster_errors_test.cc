@@ -133,6 +133,18 @@ TEST_F(ClusterErrors, AnotherCtasSharedMemoryByInstructionsThatReachTheirOwn) {
   EXPECT_TRUE(fails("past the end of shared memory of CTA 1", "if (rank == 1) memory[65536 + 64] = 1;"));
 }
 
+TEST_F(ClusterErrors, WordsThatGoAstray) {
+  const std::string one = kBegin + std::string("if (t == 0 && rank == 0) "), end = "cluster_sync();\n";
+  EXPECT_TRUE(fails("st.async to CTA 1 with an mbarrier of CTA 0", one + "store_there(there(shared, 1), 1, bar(0));"));
+  EXPECT_TRUE(fails("not aligned to 4 bytes", one + "store_there(there(shared + 2, 1), 1, there(bar(0), 1));"));
+  EXPECT_TRUE(fails("no mbarrier was initialised",
+                    "if (t == 0) store_there(there(shared, 1 - rank), 1, there(bar(3), 1 - rank));"));
+  const std::string ended = kBegin + std::string("if (rank == 1) return;\n__syncthreads();\n");
+  EXPECT_TRUE(fails("CTA 1 of the cluster has ended",
+                    ended + "if (t == 0) store_there(there(shared, 1), 1, there(bar(0), 1));", kSecondAhead));
+  EXPECT_EQ("", failure(one + "store_there(there(shared, 1), 1, there(bar(0), 1));\n" + end));
+}
+
 TEST_F(ClusterErrors, MisusedBarriersOfTheCluster) {
   EXPECT_TRUE(fails("again before barrier.cluster.wait", "cluster_arrive(); cluster_arrive(); cluster_wait();"));
   EXPECT_TRUE(fails("without a barrier.cluster.arrive", "cluster_wait();"));

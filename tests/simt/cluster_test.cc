@@ -195,6 +195,39 @@ TEST_F(Clusters, AMulticastLandsApartInEachCta) {
   EXPECT_LT(0, late);
 }
 
+// CTA 1 looks before it waits and after: what it finds first is there in some schedule and not in another.
+TEST_F(Clusters, AWordComesWithItsBytes) {
+  const auto kernel = kernel_of(begin(1, 1, 1, 1) + R"(
+    const auto words = reinterpret_cast<volatile u32*>(memory);
+    if (t < 4) words[t] = 7;
+    cluster_sync();
+    for (u32 i = 0; i < 4 && t == 0; ++i) {
+      if (rank == 0) store_there(there(shared + 4 * i, 1), 100 + i, there(bar(i), 1));
+      if (rank == 1) {
+        out[i] = words[i];
+        barrier_arrive_expect(bar(i), 4);
+        barrier_wait(bar(i), 0);
+        out[4 + i] = words[i];
+      }
+    }
+    cluster_sync();
+    if (rank == 0 && t < 4) out[8 + t] = words[t];)");
+  int early = 0, late = 0;
+  for (const Schedule& schedule : cluster_schedules()) {
+    const Buffer out("out", kOut);
+    const Status status = launch(*kernel, out, schedule);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int i = 0; i < 4; ++i) {
+      early += out.as<std::uint16_t>()[i] == 100 + i;
+      late += out.as<std::uint16_t>()[i] == 7;
+      ASSERT_EQ(100 + i, out.as<std::uint16_t>()[4 + i]);
+      ASSERT_EQ(7, out.as<std::uint16_t>()[8 + i]);
+    }
+  }
+  EXPECT_LT(0, early);
+  EXPECT_LT(0, late);
+}
+
 // The bytes come first, where copies are early; the phase waits for the arrival that announces them.
 TEST_F(Clusters, BytesMayComeBeforeTheyAreAnnounced) {
   const auto kernel = kernel_of(begin(1, 1) + R"(

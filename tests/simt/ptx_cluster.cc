@@ -1,5 +1,7 @@
 // ptx_cluster.cc: what threads of one CTA of a cluster do with the others: addresses in their shared memory, arrivals
 // at their mbarriers, the barrier of all of them. (Loads into several CTAs: ptx_bulk.cc.)
+#include <cstring>
+
 #include "tests/simt/ptx.h"
 
 namespace gqa::simt {
@@ -26,6 +28,24 @@ void arrive(Emulator& emulator, const Call& call) {
   if (rank_of(address) != emulator.cluster_rank() && emulator.schedule().copies == Copies::kLate)
     emulator.hopper().wait_until_idle(emulator, opcode);
   arrive_with(emulator, cluster_byte_barrier(emulator, address, opcode), bytes);
+}
+
+// [address], value, [barrier]: of one CTA, another or the own. Under late copies it lands when nothing else can go on.
+void store_async(Emulator& emulator, const Call& call) {
+  const std::uint64_t address = call.read(0), barrier = call.read(2);
+  const auto value = static_cast<std::uint32_t>(call.read(1));
+  constexpr const char* kOpcode = "st.async";
+  if (rank_of(address) != rank_of(barrier))
+    emulator.fail("st.async to CTA " + std::to_string(rank_of(address)) + " with an mbarrier of CTA " +
+                  std::to_string(rank_of(barrier)));
+  if (address % sizeof(value) != 0) emulator.fail("st.async to an address that is not aligned to 4 bytes");
+  if (emulator.schedule().copies == Copies::kLate) emulator.hopper().wait_until_idle(emulator, kOpcode);
+  cluster_byte_barrier(emulator, barrier, kOpcode);
+  char* const to = emulator.cluster_shared(address, sizeof(value), kOpcode);
+  if (const std::string who = emulator.hopper().conflict({address, address + sizeof(value)}, true); !who.empty())
+    emulator.fail("a store into shared memory: " + who);
+  std::memcpy(to, &value, sizeof(value));
+  complete_bytes(emulator, barrier, sizeof(value));
 }
 
 // ---- barrier.cluster
@@ -80,6 +100,7 @@ const std::vector<Known>& cluster_instructions() {
       {"mapa.shared::cluster.u32", map_address},
       {"mbarrier.arrive.shared::cluster.b64", arrive},
       {"mbarrier.arrive.expect_tx.shared::cluster.b64", arrive},
+      {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32", store_async},
       {"barrier.cluster.arrive", arrive_all<false>},
       {"barrier.cluster.arrive.aligned", arrive_all<true>},
       {"barrier.cluster.arrive.relaxed", arrive_all<false, false>},

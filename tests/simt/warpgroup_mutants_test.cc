@@ -21,6 +21,8 @@ constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
 constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 held=2 cluster=2";
 constexpr const char* kShared = "warpgroup m=64 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
 constexpr const char* kTail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=2";
+constexpr const char* kDrawnCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=0 cluster=2";
+constexpr const char* kOneBlockTiles = "b=1,hq=3,hk=1,sq=1500,sk=60,d=64,causal,dtype=f16";
 constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  // one block
 constexpr const char* kFewRows = "b=1,hq=3,hk=1,sq=60,sk=300,d=64,dtype=f16";  // one warpgroup's of two
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
@@ -100,6 +102,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kCausal}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kSums, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kDrawnCluster, kOneBlockTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
@@ -197,6 +200,19 @@ const Mutant kMutants[] = {
     {"BlocksOfOneCtaOnly", "warpgroup_producer.cuh", "place.first_row + Config::kTileM * kCluster;",
      "place.first_row + Config::kTileM;", "", kCluster, kTwoTiles},
     {"RowsOfOneTile", "warpgroup_smem.cuh", "kGroupStep = 64 * kCluster;", "kGroupStep = 64;", "", kCluster, kTwoTiles},
+    {"OneNumberOnItsWay", "schedule.cuh", "kDraws = 4;", "kDraws = 1;", "", kDrawnCluster, kOneBlockTiles},
+    {"EachDraws", "schedule.cuh", "else if (cluster_rank<Config>() == 0)\n      reserved", "else\n      reserved", "",
+     kDrawnCluster, kOneBlockTiles},
+    {"NumbersPastCtas", "schedule.cuh", "reserved += gridDim.x / cluster_size<Config>();", "reserved += gridDim.x;", "",
+     kDrawnCluster, kOneBlockTiles},
+    {"FirstTilesOfCtas", "schedule.cuh", "? blockIdx.x / cluster_size<Config>()", "? blockIdx.x", "", kDrawnCluster,
+     kOneBlockTiles},
+    {"DrawNotAwaited", "schedule.cuh", "barrier_wait(full, parity);\n    return *", "return *", "", kDrawnCluster,
+     kOneBlockTiles},
+    {"DrawNotExpected", "schedule.cuh", "barrier_arrive_expect(full, sizeof(u32));", "", "", kDrawnCluster,
+     kOneBlockTiles},
+    {"DrawNotSent", "schedule.cuh", "      store_there(", "      if (passed > 2) store_there(", "", kDrawnCluster,
+     kOneBlockTiles},
     {"NotHeld", "warpgroup_consumer.cuh", "core.hold_queries(query_rows());", "", "", kCluster, kTwoTiles},
     {"NobodyIsTheLast", "arrival.cuh", "== parts - 1", "== parts", "", kTail},
     {"OneCounterForAll", "tail.cuh", "p.counters + part.tile * cluster_size<Config>() * kGroups + place()",
