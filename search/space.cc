@@ -172,7 +172,7 @@ struct Walk {
   int draw, cluster;
   bool tail = false;
 };
-constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}, {0, 1, true}, {0, 2, true}};
+constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}, {1, 2}, {0, 1, true}, {0, 2, true}};
 
 // Of out, so that a buffer for one of them fits beside the keys; 1 where none does.
 int fewest_parts(const Problem& p, Candidate c, const DeviceSpec& device) {
