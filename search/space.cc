@@ -212,6 +212,23 @@ int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& d
   return section < groups ? static_cast<int>(std::min<std::int64_t>(section, kMostSection)) : 0;
 }
 
+// All heads together, and sections.
+std::vector<int> orders_of(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  std::vector<int> orders = {0};
+  for (const int halves : kHalvesOfL2) {
+    if (const int section = heads_of_a_section(p, c, device, halves); section != 0) orders.push_back(section);
+  }
+  return orders;
+}
+
+// Clusters in rounds keep up with clusters that draw, but for sections of tiles that a mask makes unequal: those leave
+// rounds uneven.
+bool pays(const Problem& p, Walk walk, const std::vector<int>& orders) {
+  if (walk.draw == 0 || walk.cluster == 1) return true;
+  const bool unequal = p.causal() && p.q_len >= p.kv_len / 2;
+  return unequal && orders.size() > 1;
+}
+
 // Packed heads share a tile's keys, and a tile of fewer positions sees fewer keys that the mask hides. A warpgroup's
 // rows of out leave in whole positions.
 void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec& device,
@@ -221,10 +238,11 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
     if (64 % pack != 0) continue;
     for (const Walk walk : kWalks) {
       Candidate c = candidate_of(p, tile, pack, walk, device);
-      found->push_back(c);
-      for (const int halves : kHalvesOfL2) {
-        c.order = heads_of_a_section(p, c, device, halves);
-        if (c.order != 0) found->push_back(c);
+      const std::vector<int> orders = orders_of(p, c, device);
+      if (!pays(p, walk, orders)) continue;
+      for (const int order : orders) {
+        c.order = order;
+        found->push_back(c);
       }
     }
   }

@@ -56,10 +56,12 @@ class WarpgroupGpu : public test::CudaGpu {
     return loaded;
   }
 
-  // Every warpgroup kernel for these features that packs no heads: lengths and heads are a launch's own. Without
-  // log-sum-exp only those that would not do with it.
+  // Every warpgroup kernel for these features that packs no heads: lengths and heads are a launch's own. Under a mask
+  // the space has most kernels where keys do not fit L2, without one where a round is not full. Without log-sum-exp
+  // only those that would not do with it.
   std::vector<Loaded> kernels_for(const std::string& features) {
-    const Problem problem = problem_of("hq=2,hk=2,sq=2048," + features);
+    const bool causal = features.find("causal") != std::string::npos;
+    const Problem problem = problem_of((causal ? "hq=64,hk=64,sq=16384," : "hq=2,hk=2,sq=2048,") + features);
     std::vector<Candidate> wanted = tiles(problem);
     if (!problem.lse) std::erase_if(wanted, [](const Candidate& c) { return c.sums == 0; });
     return load_all(problem, wanted);
@@ -169,6 +171,14 @@ TEST_F(WarpgroupGpu, EveryOrder) {
     }
     AttentionCase attention(problem);
     EXPECT_TRUE(right(load_all(problem, ordered), &attention));
+  }
+}
+
+// In rounds, drawn, by clusters and alone: the longest tiles are not the first that a CTA has.
+TEST_F(WarpgroupGpu, MoreTilesThanProcessors) {
+  for (const char* features : {"d=128,causal", "d=256,causal", "d=64,causal,lse=0", "d=128"}) {
+    AttentionCase attention(problem_of(std::string("b=2,hq=20,hk=20,sq=900,sk=100,") + features));
+    EXPECT_TRUE(right(kernels_for(features), &attention));
   }
 }
 

@@ -141,6 +141,17 @@ TEST(Space, WarpgroupWalksSectionsWhereKeysDoNotFitL2) {
   EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1, 4}));  // 64 MiB
 }
 
+TEST(Space, ClustersDrawSectionsThatAMaskMakesUneven) {
+  const auto drawn = [](const char* shape) {
+    const std::set<Candidate> all = warpgroup_candidates(shape);
+    return std::any_of(all.begin(), all.end(), [](const Candidate& c) { return c.draw == 1 && c.cluster == 2; });
+  };
+  EXPECT_TRUE(drawn("b=8,hq=8,sq=2048,d=256,causal"));
+  EXPECT_FALSE(drawn("b=8,hq=8,sq=2048,d=256"));                 // all tiles alike
+  EXPECT_FALSE(drawn("b=1,hq=8,sq=2048,d=256,causal"));          // keys fit L2
+  EXPECT_FALSE(drawn("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
+}
+
 // 16k and 32 heads are 20.85 rounds of 192 rows.
 TEST(Space, KernelsWhoseProductsSumShareTails) {
   const std::vector<Ranked> ranked = enumerate(problem_of("hq=32,sq=16384,d=64,lse=0"), h200()).ranked;
