@@ -9,6 +9,7 @@
 #include "packed_exp.cuh"
 #include "rows.cuh"
 #include "softmax.cuh"
+#include "warpgroup_hints.cuh"
 #include "warpgroup_smem.cuh"
 
 namespace gqa {
@@ -187,12 +188,22 @@ struct WarpgroupAttention {
     return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
   }
 
+  // The exponentials of scores that are weighed unseen, under the maxima that there are.
+  struct Unseen {
+    float scale_log2, offset[2];  // +inf in a row that has seen no key: no weight of its passes
+    PackedExp packed;
+  };
+  __device__ Unseen unseen(float scale_log2) const {
+    const float offset[2] = {-fmaf(state.maximum[0], scale_log2, kSlack), -fmaf(state.maximum[1], scale_log2, kSlack)};
+    return {scale_log2, {offset[0], offset[1]}, PackedExp(scale_log2, offset)};
+  }
+
   // To weights, for products that sum them. The answer is false where one is too large, or no exponent of a
   // polynomial's (packed_exp.cuh).
   template <int kFragments, int kProducts>
-  __device__ bool weigh_unseen(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4], float scale_log2) {
-    const float shift[2] = {fmaf(state.maximum[0], scale_log2, kSlack), fmaf(state.maximum[1], scale_log2, kSlack)};
-    PackedExp packed(scale_log2, shift);
+  __device__ static bool weigh_unseen(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4],
+                                      const Unseen& by) {
+    PackedExp packed = kKeepsPacked<Config> ? by.packed : PackedExp(by.scale_log2, by.offset);
     u32 bits = 0;
 #pragma unroll
     for (int k = 0; k < kProducts; ++k)
@@ -202,8 +213,8 @@ struct WarpgroupAttention {
         if (is_packed<4 * kProducts>(4 * k + i)) {
           weights[k][i] = packed(s[0], s[1], i % 2);
         } else {
-          weights[k][i] = Config::Element::pack(exp2_approx(fmaf(s[0], scale_log2, -shift[i % 2])),
-                                                exp2_approx(fmaf(s[1], scale_log2, -shift[i % 2])));
+          weights[k][i] = Config::Element::pack(exp2_approx(fmaf(s[0], by.scale_log2, by.offset[i % 2])),
+                                                exp2_approx(fmaf(s[1], by.scale_log2, by.offset[i % 2])));
           bits |= weights[k][i];
         }
       }

@@ -24,6 +24,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer::v;
 
   float scores[2][kKeys / 8][4];
+  typename WarpgroupAttention<Config>::Unseen unseen;  // kept, since the loop is held by its instructions
 
   // Both halves as one block's, and a half of the block's weights.
   using BlockScores = typename Consumer::BlockScores;
@@ -97,7 +98,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther));
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
-    const bool fine = core.weigh_unseen(scores[kMine], weights_of(kMine), p.scale_log2);
+    const bool fine = core.weigh_unseen(scores[kMine], weights_of(kMine), unseen);
     const bool all_fine = this->all_agree(fine);
     wait<kOther, kScores>();
     if (!all_fine) {
@@ -105,6 +106,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       core.begin_scores(scores[kMine], this->queries(), this->keys(buffer, kMine * kKeys));
       core.template wait_scores<0>(scores[kMine]);
       core.softmax(scores[kMine], p.scale_log2);
+      unseen = core.unseen(p.scale_log2);
       core.rescale();
       core.pack_weights(scores[kMine], weights_of(kMine));
     }
@@ -113,6 +115,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // From the first block that no mask touches. Before it, the weights of the block before are there, its values are not
   // begun; after it, the weights of half 1 of block 0 are.
   __device__ void walk_unmasked(int block) {
+    unseen = core.unseen(p.scale_log2);
     k.wait_full(smem.k_ring);
     v.wait_full(smem.v_ring);
     core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0));

@@ -17,6 +17,10 @@ constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Con
 template <typename Config>
 constexpr bool kMovesOperands = sums_by_products<Config>() || key_shares<Config>() > 1;
 
+// Whether the polynomials' offsets are kept from half block to half block, else reckoned anew.
+template <typename Config>
+constexpr bool kKeepsPacked = Config::kCausal;
+
 template <typename Config>
 __device__ inline int told_same(int value) {
   if constexpr (kTellTile<Config>) return __shfl_sync(0xffffffffu, value, 0);

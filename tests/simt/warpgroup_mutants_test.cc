@@ -257,7 +257,9 @@ const Mutant kMutants[] = {
      "this->release_keys();\n      half_step<1, true>();", "", kSums, kWithoutLse},
     {"NoCorrectionOfTheChord", "packed_exp.cuh", "mul_bf16x2(line, fma", "mul_bf16x2(line, 0 * fma", "", kPoly,
      kInBF16},
-    {"PolynomialsNotLookedAt", "packed_exp.cuh", "seen_ |= a | b;", "", "", kPoly, kInBF16},
+    {"PolynomialsNotLookedAt", "packed_exp.cuh", "(seen_ & kAbove) == kTwoBits", "true", "", kPoly, kInBF16},
+    {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "unseen = core.unseen(p.scale_log2);\n      core.rescale();",
+     "core.rescale();", "", kSums, kWithoutLse},
     {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
 };
 
