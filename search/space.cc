@@ -76,7 +76,7 @@ constexpr Tile kSplitTiles[] = {
 
 // With three buffers of keys a long walk without a mask is faster than with four, any other slower: where products sum,
 // docs/performance.md.
-bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= 8192; }
+bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= 4096; }
 bool has_few_steps(const Problem& p) { return !has_many_steps(p); }
 
 struct WarpgroupTile {

@@ -46,8 +46,8 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
   const std::string long_walk = "warpgroup m=192 n=128 warps=12 stages=3 pack=1 draw=0 out=1 sums=1 queries=2 poly=4";
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal", summing));
   EXPECT_FALSE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal,lse", summing));
-  EXPECT_TRUE(among_first_dozen("hq=32,sq=4096,d=64", summing));
-  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", long_walk));
+  EXPECT_TRUE(among_first_dozen("hq=32,sq=2048,d=64", summing));
+  EXPECT_TRUE(among_first_dozen("hq=32,sq=4096,d=64", long_walk));
   EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", long_walk + " tail=132"));
   const char* together = "warpgroup m=128 n=80 warps=8 stages=2 pack=1 draw=0 out=0 held=12 cluster=2";
   EXPECT_TRUE(among_first_dozen("hq=8,sq=16384,d=192", together));
