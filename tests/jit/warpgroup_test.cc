@@ -30,10 +30,11 @@ struct Piece {
   Candidate candidate;
 };
 
-// One of each kernel that the space has for these head dims.
+// One of each kernel that the space has for these head dims: under a mask where keys do not fit L2, for clusters that
+// draw.
 std::vector<Piece> pieces(int head_dim) {
   std::map<std::string, Piece> found;  // by source, which is what a kernel is
-  for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=8,hk=2,sq=4096,causal"}) {
+  for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=64,hk=16,sq=16384,causal"}) {
     Problem problem;
     EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
