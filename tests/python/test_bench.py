@@ -42,6 +42,22 @@ def test_grids():
     assert shapes.grid("all", "cuda:0") == prefill + decode
 
 
+def test_a_grid_of_another_dtype():
+    pytest.importorskip("torch", reason="test_a_grid_of_another_dtype needs PyTorch")
+    from gqa.bench import __main__ as bench
+
+    def cases(*arguments):
+        return bench._cases(bench._options().parse_args(arguments), "cuda:0")
+
+    assert cases("--grid", "sweep") == cases("--grid", "sweep", "--dtype", "bf16")
+    halves = cases("--grid", "hopper", "--dtype", "fp16")
+    assert [str(case).replace("fp16", "bf16") for case in halves] == [str(case) for case in cases("--grid", "hopper")]
+    assert {case.dtype for case in halves + cases("--grid", "graph", "--dtype", "fp16")} == {"float16"}
+    assert len({case.dtype for case in cases("--grid", "graph")}) == 2
+    with pytest.raises(ValueError, match="--dtype is of a grid"):
+        cases("--dtype", "fp16", "--shapes", SPEC)
+
+
 def test_ratio_is_taken_within_rounds():
     """A clock that drifts by 4 between rounds moves every time and no ratio."""
     report = pytest.importorskip("gqa.bench.report")

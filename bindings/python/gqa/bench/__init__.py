@@ -2,6 +2,7 @@
 
     python -m gqa.bench                                   # the default grids on the best device
     python -m gqa.bench --grid decode --json decode.json
+    python -m gqa.bench --grid hopper --dtype fp16
     python -m gqa.bench --shapes b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal
     python -m gqa.bench --grid graph                      # programs of gqa.new_kernel_graph()
     python -m gqa.bench --shapes lora:m=4,k=4096,n=4096,r=16,dtype=bf16

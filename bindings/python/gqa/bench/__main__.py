@@ -22,7 +22,7 @@ except ImportError:
 from . import graph_cases, graph_peers, peers, report, shapes, timing
 from .graph_cases import GraphCase
 from .reference import worst_error
-from .shapes import Shape
+from .shapes import SHORT, Shape
 
 _ROUNDS = 9
 _REST_MS = 200
@@ -40,7 +40,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     device = options.device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     device = {"cuda": "cuda:0", "host": "cpu"}.get(device, device)
     try:
-        cases = [_parsed(text) for text in options.shapes] if options.shapes else _grid(options.grid, device)
+        cases = _cases(options, device)
     except ValueError as error:
         _options().error(str(error))
     if device != "cpu" and not torch.cuda.is_available():
@@ -53,6 +53,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
 def _default_rest(device: str, settle: float) -> float:
     """A GPU's clock answers to the power drawn in the tenths of a second before; a CPU is not made to wait."""
     return 0 if device == "cpu" or settle > 0 else _REST_MS
+
+
+def _cases(options: argparse.Namespace, device: str) -> List[Case]:
+    if not options.shapes:
+        return [case if options.dtype is None else case.of(options.dtype) for case in _grid(options.grid, device)]
+    if options.dtype is not None:
+        raise ValueError("--dtype is of a grid; a shape says its own: b=1,...,dtype=fp16")
+    return [_parsed(text) for text in options.shapes]
 
 
 def _parsed(text: str) -> Case:
@@ -69,6 +77,9 @@ def _options() -> argparse.ArgumentParser:
     graph = "gated_mlp:m=4,k=4096,n=11008,dtype=bf16"
     parser.add_argument("--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}, or graphs, {graph}")
     parser.add_argument("--grid", choices=_GRIDS, default="all", help="else this grid (all)")
+    parser.add_argument(
+        "--dtype", choices=sorted(SHORT.values()), help="of the grid's shapes (bf16; of --grid graph, its own)"
+    )
     parser.add_argument("--without", nargs="+", default=[], metavar="LIBRARY", help="attention: leave these peers out")
     parser.add_argument("--no-compile", action="store_true", help="graphs: leave torch.compile out")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")

@@ -6,12 +6,12 @@ Owns: GraphCase, its counts of operations and bytes. Never: makes a tensor or a 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, List, Tuple
 
+from .shapes import DTYPES, SHORT
+
 _ELEMENT = 2  # bytes
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
-_SHORT = {name: short for short, name in _DTYPES.items()}
 
 # name: the sizes it has. m: rows of x; k, n: x (m, k) times a weight (k, n); r: LoRA's rank; attention: q (b, sq, d),
 # k (b, d, sk), v (b, sk, d).
@@ -34,12 +34,16 @@ class GraphCase:
 
     def __str__(self) -> str:
         sizes = ",".join(f"{name}={size}" for name, size in zip(KINDS[self.kind], self.sizes))
-        return f"{self.kind}:{sizes},dtype={_SHORT[self.dtype]}"
+        return f"{self.kind}:{sizes},dtype={SHORT[self.dtype]}"
 
     @property
     def decode(self) -> bool:
         """Bound by memory: its rate is told in bytes."""
         return self.kind != "attention"
+
+    def of(self, dtype: str) -> GraphCase:
+        """The same graph of another dtype, a name of DTYPES."""
+        return replace(self, dtype=DTYPES[dtype])
 
     def inputs(self) -> List[Tuple[int, ...]]:
         """The sizes of each input."""
@@ -80,8 +84,8 @@ def parse(text: str) -> GraphCase:
     dtype = "bfloat16"
     for item in rest.split(","):
         name, _, value = item.strip().partition("=")
-        if name == "dtype" and value in _DTYPES:
-            dtype = _DTYPES[value]
+        if name == "dtype" and value in DTYPES:
+            dtype = DTYPES[value]
         elif name in KINDS[kind] and value.isdigit() and int(value) > 0:
             sizes[name] = int(value)
         else:

@@ -5,7 +5,7 @@ Owns: Shape, its counts of operations and bytes. Never: makes a tensor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, List
 
 _FIELDS = {
@@ -17,7 +17,8 @@ _FIELDS = {
     "d": "head_dim",
     "dv": "head_dim_v",
 }
-_DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+SHORT = {"bfloat16": "bf16", "float16": "fp16"}
 _ELEMENT = 2  # bytes
 
 
@@ -39,11 +40,14 @@ class Shape:
 
     def __str__(self) -> str:
         dv = "" if self.head_dim_v == self.head_dim else f",dv={self.head_dim_v}"
-        dtype = "bf16" if self.dtype == "bfloat16" else "fp16"
         return (
             f"b={self.batch},hq={self.q_heads},hk={self.kv_heads},sq={self.q_len},sk={self.kv_len},"
-            f"d={self.head_dim}{dv},dtype={dtype}{',causal' if self.causal else ''}"
+            f"d={self.head_dim}{dv},dtype={SHORT[self.dtype]}{',causal' if self.causal else ''}"
         )
+
+    def of(self, dtype: str) -> Shape:
+        """The same shape of another dtype, a name of DTYPES."""
+        return replace(self, dtype=DTYPES[dtype])
 
     def pairs(self) -> int:
         """Query-key pairs that are not masked, of one head of one batch entry."""
@@ -69,8 +73,8 @@ def parse(text: str) -> Shape:
         name, _, value = item.strip().partition("=")
         if name == "causal" and value in ("", "0", "1"):
             causal = value != "0"
-        elif name == "dtype" and value in _DTYPES:
-            dtype = _DTYPES[value]
+        elif name == "dtype" and value in DTYPES:
+            dtype = DTYPES[value]
         elif name in _FIELDS and value.isdigit() and int(value) > 0:
             sizes[_FIELDS[name]] = int(value)
         else:
