@@ -1,5 +1,5 @@
 // cost.cc: how long a candidate should take; see space.h. A model that orders candidates, not a clock: its constants
-// were fitted to 1,000 timed candidates on an H200 (docs/performance.md), and timing has the last word. Owns:
+// were fitted to timed candidates on an H200 (docs/performance.md), and timing has the last word. Owns:
 // predict_us: work a key step, what hides what inside a processor, waves, memory, merges. Never: decides what may run
 // (prune.cc does). Threads: pure functions.
 #include <algorithm>
@@ -21,29 +21,31 @@ constexpr double kMemoryLatency = 0.46e-6;     // s
 constexpr double kLaunch = 2.2e-6;             // s
 constexpr double kProlog = 3.4e-6;             // s: queries and the first keys arrive, the last rows leave
 constexpr double kArrive = 4.4e-6;             // s: fence, counter, first partials
-// Warpgroup, fitted to 928 timed candidates of 26 shapes on an H200; clocks of a processor.
-constexpr double kWarpgroupClock = 1.75e9;         // Hz
-constexpr double kProductsShare = 0.74;            // of the time that the data sheet's rate gives
-constexpr double kClocksAnExponential = 0.0715;    // its share of the special-function units
-constexpr double kExposed[] = {1.17, 0.34, 0.32};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
-constexpr double kStep = 285, kStepAWarpgroup = 25;
-constexpr double kClocksAKeyByte = 0.0079;   // of keys and values, from L2: power more than time
-constexpr double kShared = 0.85;             // of it, between two CTAs
-constexpr double kThirdStage = 0.972;        // of a step, where there is one
-constexpr double kSums = 0.97;               // of a step whose products sum
-constexpr double kPoly = 0.96;               // of a step whose exponentials are polynomials in part
-constexpr double kHeldGain = 0.02;           // of a step whose queries are all in registers
-constexpr double kTurn = 2054;               // from tile to tile: first scores, last values, out
-constexpr double kTurnAKey = 0.0171;         // times the widths of a key and a value
-constexpr double kTurnAnOutput = 7.0;        // times head_dim_v and warpgroups
-constexpr double kTurnFromRegisters = 1200;  // out has no buffer to leave through
-constexpr double kTurnInParts = 400;         // or one for a part of it
-constexpr double kDraw = 569;
-constexpr double kMeetingAnOutput = 1;       // of parts of a tile, in the workspace: a row and dimension
-constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that shares its processor
-constexpr double kWarpgroupLaunch = 1.8e-6;  // s
-constexpr double kMemoryOverL2 = 4;          // the power a byte takes, roughly
-constexpr int kBlockReserve = 1024;          // bytes of shared memory the driver takes for each block
+// Warpgroup, fitted to 4,582 timed candidates of 229 shapes on a rested H200; clocks of a processor.
+constexpr double kWarpgroupClock = 1.9e9;            // Hz
+constexpr double kProductsShare = 0.824;             // of the time that the data sheet's rate gives
+constexpr double kClocksAnExponential = 0.0768;      // its share of the special-function units
+constexpr double kExposed[] = {1.17, 0.287, 0.244};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
+constexpr double kStep = 184, kStepAWarpgroup = 19.5;
+constexpr double kClocksAKeyByte = 0.0048;   // of keys and values, from L2: power more than time
+constexpr double kShared = 1.022;            // of it, between two CTAs
+constexpr double kThirdStage = 0.981;        // of a step, where there is one
+constexpr double kSums = 0.948;              // of a step whose products sum
+constexpr double kPoly = 0.953;              // of a step whose exponentials are polynomials in part
+constexpr double kHeldGain = 0.0216;         // of a step whose queries are all in registers
+constexpr double kTurn = 986;                // from tile to tile: first scores, last values, out
+constexpr double kTurnAKey = 0.0165;         // times the widths of a key and a value
+constexpr double kTurnAnOutput = 9.5;        // times head_dim_v and warpgroups
+constexpr double kTurnFromRegisters = 2055;  // out has no buffer to leave through
+constexpr double kTurnInParts = 399;         // or one for a part of it
+constexpr double kDraw = 551;
+constexpr double kDrawnSeam = 0.127, kSeam = 0.226;  // of what the longest tile has over the average: idle at an end
+constexpr double kMeetingAnOutput = 0.98;            // of parts of a tile, in the workspace: a row and dimension
+constexpr double kBesideAnother = 0.616;             // of its time a CTA takes that shares its processor
+constexpr double kWarpgroupLaunch = 1.8e-6;          // s
+constexpr double kBesideMemory = 0.138;              // of the shorter of memory's and processors' time
+constexpr double kMemoryOverL2 = 4;                  // the power a byte takes, roughly
+constexpr int kBlockReserve = 1024;                  // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
 // What a tile's keys cost. Steps differ between tiles only under a causal mask.
@@ -166,12 +168,10 @@ double memory_seconds(const Model& m, double total_bytes) {
   return seconds;
 }
 
-// Keys and values that every row tile of a section passes: of all heads (order 0), or of as many as are walked
-// together.
+// Keys and values that every row tile of a section passes.
 double section_bytes(const Model& m) {
-  if (m.c.order == 0) return m.kv_bytes();
-  const double heads = std::ceil(double{1} * m.c.order * m.c.pack / m.p.group());
-  return std::min(m.kv_bytes(), heads * m.kv_bytes() / (double{1} * m.p.batch * m.p.kv_heads));
+  const double heads = std::ceil(double{1} * section_heads(m.p, m.c) * m.c.pack / m.p.group());
+  return heads * m.kv_bytes() / (double{1} * m.p.batch * m.p.kv_heads);
 }
 
 // How often the keys come from memory: if a section's do not fit L2, every row tile reads them anew.
@@ -241,18 +241,28 @@ double warpgroup_turn(const Model& m) {
   return kTurn + keys + outputs + leaving;
 }
 
+// What processors wait for each other under a mask, in the longest tile's time: at the end of all tiles where these are
+// drawn, at that of each section where they go by rounds.
+double seams(const Model& m) {
+  if (!m.p.causal()) return 0;
+  if (m.c.draw != 0) return kDrawnSeam;
+  const double groups = double{1} * m.p.batch * (m.p.q_heads / m.c.pack);
+  return kSeam * groups / section_heads(m.p, m.c);
+}
+
 // Tiles of equal work run in rounds, the last of which may be shared; under a causal mask long and short ones even out.
 double warpgroup_seconds(const Model& m) {
   const double step = warpgroup_step(m), turn = warpgroup_turn(m);
   const double share = m.launch.resident > 1 ? kBesideAnother : 1;
   const double each = m.blocks() / m.processors(), longest = m.steps.most * step + turn;
   const bool even = m.p.causal() || m.c.tail != 0;
-  const double idle = even ? 0 : (std::ceil(each) - each) * longest;
+  const double idle = even ? seams(m) * (m.steps.most - m.steps.average) * step : (std::ceil(each) - each) * longest;
   const double work = share * (each * (m.steps.average * step + turn) + idle);
   const double meeting = m.c.tail != 0 ? turn + kMeetingAnOutput * m.c.tile_m * m.p.head_dim_v : 0;
   const double compute = std::max(work, m.c.tail != 0 ? 0 : longest) + meeting + (m.c.draw != 0 ? kDraw : 0);
   const double memory = (bytes(m.p) + (key_rounds(m) - 1) * m.kv_bytes()) / m.device.memory_bandwidth;
-  return kWarpgroupLaunch + std::max(compute / kWarpgroupClock, memory);
+  const double seconds = compute / kWarpgroupClock;
+  return kWarpgroupLaunch + std::max(seconds, memory) + kBesideMemory * std::min(seconds, memory);
 }
 
 // Across the block's warps in shared memory, then across blocks through L2 by the last to arrive.

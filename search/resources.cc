@@ -106,6 +106,14 @@ std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
   return (rows + tile - 1) / tile;
 }
 
+int section_heads(const Problem& problem, const Candidate& candidate) {
+  const int groups = problem.batch * (problem.q_heads / candidate.pack);
+  if (candidate.order == 0 || candidate.order >= groups) return groups;
+  int section = candidate.order;
+  while (groups % section != 0) --section;
+  return section;
+}
+
 int rows_before(const Problem& problem, const Candidate& candidate) {
   if (candidate.skeleton != Skeleton::kWarpgroup) return 0;
   const std::int64_t places = row_tiles(problem, candidate) * candidate.tile_m * candidate.cluster;

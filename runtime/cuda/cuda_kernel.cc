@@ -16,14 +16,6 @@ constexpr std::int64_t kMaxGrid = 2147483647;  // blocks in x, every compute cap
 // launch() refuses more blocks than fit; nothing else reads the number then.
 int whole(std::int64_t number) { return static_cast<int>(std::min<std::int64_t>(number, kMaxGrid)); }
 
-// The largest number of head groups, at most as many as the candidate wants, that divides all of them.
-int section_of(int order, int groups) {
-  if (order == 0 || order >= groups) return groups;
-  int section = order;
-  while (groups % section != 0) --section;
-  return section;
-}
-
 TensorStrides strides_of(const Strides& s) { return {s.batch, s.row, s.head}; }
 
 }  // namespace
@@ -50,7 +42,7 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
   p.rows_before = rows_before(call.problem, candidate);
   p.head_groups = call.problem.q_heads / candidate.pack;
   p.tiles = whole(std::int64_t{p.row_tiles} * p.head_groups * p.batch);
-  p.section = section_of(candidate.order, p.head_groups * p.batch);
+  p.section = section_heads(call.problem, candidate);
   p.by_splits = divisor_of(p.splits);
   p.by_row_tiles = divisor_of(p.row_tiles);
   p.by_section_tiles = divisor_of(whole(std::int64_t{p.section} * p.row_tiles));
