@@ -28,7 +28,7 @@ constexpr double kClocksAnExponential = 0.0768;      // its share of the special
 constexpr double kExposed[] = {1.17, 0.287, 0.244};  // of the shorter of softmax and products, with 1, 2, 3 warpgroups
 constexpr double kStep = 184, kStepAWarpgroup = 19.5;
 constexpr double kClocksAKeyByte = 0.0048;   // of keys and values, from L2: power more than time
-constexpr double kShared = 1.022;            // of it, between two CTAs
+constexpr double kShared = 1.022;            // of it, between two CTAs: they save power, which is not short then
 constexpr double kThirdStage = 0.981;        // of a step, where there is one
 constexpr double kSums = 0.948;              // of a step whose products sum
 constexpr double kPoly = 0.953;              // of a step whose exponentials are polynomials in part
@@ -39,7 +39,7 @@ constexpr double kTurnAnOutput = 9.5;        // times head_dim_v and warpgroups
 constexpr double kTurnFromRegisters = 2055;  // out has no buffer to leave through
 constexpr double kTurnInParts = 399;         // or one for a part of it
 constexpr double kDraw = 551;
-constexpr double kDrawnSeam = 0.127, kSeam = 0.226;  // of what the longest tile has over the average: idle at an end
+constexpr double kDrawnSeam = 0.127, kSeam = 0.226;  // idle at an end: see seams()
 constexpr double kMeetingAnOutput = 0.98;            // of parts of a tile, in the workspace: a row and dimension
 constexpr double kBesideAnother = 0.616;             // of its time a CTA takes that shares its processor
 constexpr double kWarpgroupLaunch = 1.8e-6;          // s
@@ -241,8 +241,8 @@ double warpgroup_turn(const Model& m) {
   return kTurn + keys + outputs + leaving;
 }
 
-// What processors wait for each other under a mask, in the longest tile's time: at the end of all tiles where these are
-// drawn, at that of each section where they go by rounds.
+// What processors wait for each other under a mask, of what the longest tile has over the average: at the end of all
+// tiles where these are drawn, at that of each section where they go by rounds.
 double seams(const Model& m) {
   if (!m.p.causal()) return 0;
   if (m.c.draw != 0) return kDrawnSeam;
