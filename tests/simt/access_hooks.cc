@@ -1,14 +1,16 @@
 // access_hooks.cc: the calls that a compiler puts before every access to memory under -fsanitize=thread, answered by
 // the emulator instead of the sanitizer's library. Compiled into every kernel, without that option. Owns: the
-// functions' names and signatures. Never: passes on what lies outside dynamic shared memory. Threads: fibers of one
-// thread of the system.
+// functions' names and signatures. Never: passes on what lies outside dynamic shared memory and the workspace.
+// Threads: fibers of one thread of the system.
 #include "kernel_state.h"
 
 namespace gqa::simt {
 
 static void access(const void* address, unsigned long bytes, bool write) {
   const auto offset = static_cast<unsigned long>(static_cast<const char*>(address) - shared_begin);
-  if (offset < shared_bytes) machine->access(offset, bytes, write);
+  if (offset < shared_bytes) return machine->access(offset, bytes, write);
+  const auto beyond = static_cast<unsigned long>(static_cast<const char*>(address) - workspace_begin);
+  if (beyond < workspace_bytes) machine->access_workspace(beyond, bytes, write);
 }
 
 }  // namespace gqa::simt

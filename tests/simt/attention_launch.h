@@ -62,7 +62,8 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   params.counters = counters.as<unsigned>();
   void* arguments[] = {&params};
   const auto blocks = static_cast<unsigned>(needed.blocks), threads = static_cast<unsigned>(needed.threads);
-  const Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  launch.workspace = &partials;
   if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
   if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
   *outputs = {out.values(), lse.values<float>()};

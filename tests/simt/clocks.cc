@@ -11,25 +11,64 @@ void merge(Clock* to, const Clock& from) {
   for (std::size_t i = 0; i < from.size(); ++i) (*to)[i] = std::max((*to)[i], from[i]);
 }
 
+void merge(Heard* to, const Heard& from) {
+  for (const auto& [cluster, clock] : from) {
+    std::shared_ptr<const Clock>& mine = (*to)[cluster];
+    if (mine == nullptr) mine = clock;
+    if (mine == clock) continue;
+    auto both = std::make_shared<Clock>(*mine);
+    merge(both.get(), *clock);
+    mine = std::move(both);
+  }
+}
+
+void merge(Knowledge* to, const Knowledge& from) {
+  merge(&to->steps, from.steps);
+  merge(&to->fenced, from.fenced);
+  merge(&to->heard, from.heard);
+  merge(&to->sure, from.sure);
+}
+
 }  // namespace
 
 void Gate::open() {
   merge(&passed, coming);
-  coming.clear();
+  coming = {};
 }
 
 // A thread's own step begins at one, so that others' zeros know nothing of it.
 void Clocks::begin(std::size_t threads) {
-  clocks_.assign(threads, Clock(threads));
-  for (std::size_t i = 0; i < threads; ++i) clocks_[i][i] = 1;
+  known_.assign(threads, {Clock(threads), {}, {}, {}});
+  for (std::size_t i = 0; i < threads; ++i) known_[i].steps[i] = 1;
 }
 
-void Clocks::tell(int thread, Clock* to) {
-  Clock& mine = clocks_[static_cast<std::size_t>(thread)];
+const Clock* Clocks::of_cluster(int thread, unsigned cluster) const {
+  const Heard& sure = known_[static_cast<std::size_t>(thread)].sure;
+  const auto found = sure.find(cluster);
+  return found == sure.end() ? nullptr : found->second.get();
+}
+
+void Clocks::tell(int thread, Knowledge* to) {
+  Knowledge& mine = known_[static_cast<std::size_t>(thread)];
   merge(to, mine);
-  ++mine[static_cast<std::size_t>(thread)];
+  ++mine.steps[static_cast<std::size_t>(thread)];
 }
 
-void Clocks::learn(int thread, const Clock& from) { merge(&clocks_[static_cast<std::size_t>(thread)], from); }
+void Clocks::learn(int thread, const Knowledge& from) { merge(&known_[static_cast<std::size_t>(thread)], from); }
+
+void Clocks::fence(int thread) {
+  Knowledge& mine = known_[static_cast<std::size_t>(thread)];
+  merge(&mine.fenced, mine.steps);
+  merge(&mine.sure, mine.heard);
+  ++mine.steps[static_cast<std::size_t>(thread)];
+}
+
+void Clocks::meet(int thread, unsigned cluster, Heard* there) {
+  Knowledge& mine = known_[static_cast<std::size_t>(thread)];
+  Heard told = mine.sure;
+  if (!mine.fenced.empty()) told[cluster] = std::make_shared<Clock>(mine.fenced);
+  merge(&mine.heard, *there);
+  merge(there, told);
+}
 
 }  // namespace gqa::simt

@@ -43,6 +43,7 @@ Emulator::Emulator(const Binding& binding, const Launch& launch, const Schedule&
       launch_(launch),
       schedule_(schedule),
       block_threads_(volume(launch.block)),
+      races_(launch.workspace == nullptr ? 0 : launch.workspace->bytes()),
       random_(schedule.seed) {
   *binding_.machine = this;
   running = this;
@@ -52,6 +53,8 @@ Emulator::Emulator(const Binding& binding, const Launch& launch, const Schedule&
   for (unsigned i = 0; i < launch.cluster * block_threads_; ++i) threads_.push_back(std::make_unique<Thread>());
   warps_.resize((threads_.size() + 31) / 32);
   *binding_.shared_bytes = launch.dynamic_shared;
+  *binding_.workspace_begin = launch.workspace == nullptr ? nullptr : launch.workspace->as<char>();
+  *binding_.workspace_bytes = launch.workspace == nullptr ? 0 : launch.workspace->bytes();
 }
 
 Emulator::~Emulator() { running = nullptr; }
@@ -93,6 +96,7 @@ void Emulator::begin_cluster(unsigned first_block) {
   ended_ = 0;
   hopper_.begin_cluster(ctas_.size(), block_threads_);
   clocks_.begin(threads_.size());
+  first_block_ = first_block;
   for (Warp& warp : warps_) warp = {};
   for (unsigned i = 0; i < threads_.size(); ++i) {
     Thread& t = *threads_[i];
@@ -237,7 +241,7 @@ void Emulator::finish(Warp& warp, std::size_t meeting) {
 
 void Emulator::order_lanes(unsigned lanes) {
   const int first = current_->number / 32 * 32;
-  Clock known;
+  Knowledge known;
   const auto each = [&](auto act) {
     for (int lane = 0; lane < 32; ++lane)
       if ((lanes >> lane & 1) != 0) act(first + lane);
@@ -318,6 +322,16 @@ void Emulator::access(unsigned long offset, unsigned long bytes, bool write) {
   check_race(write ? Access::kWrite : Access::kRead, cta.shared.as<char>() + offset, bytes);
   const std::uint64_t at = cta.address_of(offset);
   if (write) hopper_.plain_store(*this, {at, at + bytes});
+}
+
+void Emulator::access_workspace(unsigned long offset, unsigned long bytes, bool write) {
+  const WorkspaceRaces::Access now{first_block_, current_->number, current_->place};
+  if (const std::string race = races_.check(write, offset, bytes, now, clocks_); !race.empty()) fail(race);
+}
+
+void Emulator::access_global(const void* at, std::size_t bytes, bool write) {
+  const auto offset = static_cast<std::size_t>(static_cast<const char*>(at) - *binding_.workspace_begin);
+  if (offset < *binding_.workspace_bytes) access_workspace(offset, bytes, write);
 }
 
 unsigned Emulator::shared_address(const void* pointer) {

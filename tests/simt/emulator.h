@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -20,6 +21,7 @@
 #include "tests/simt/fiber.h"
 #include "tests/simt/hopper.h"
 #include "tests/simt/machine.h"
+#include "tests/simt/workspace_race.h"
 
 namespace gqa::simt {
 
@@ -38,7 +40,8 @@ struct Launch {
   Index3 grid, block;
   std::size_t dynamic_shared = 0;
   void** arguments = nullptr;
-  unsigned cluster = 1;  // CTAs of a cluster, side by side along x
+  unsigned cluster = 1;               // CTAs of a cluster, side by side along x
+  const Buffer* workspace = nullptr;  // what blocks write for each other; races in it are seen
 };
 
 // A copy that was issued and has not happened.
@@ -84,6 +87,9 @@ class Emulator final : public Machine {
   void gather(const char* function, unsigned mask, unsigned long long value, unsigned long long (&values)[32],
               Place place) override;
   void access(unsigned long offset, unsigned long bytes, bool write) override;
+  void access_workspace(unsigned long offset, unsigned long bytes, bool write) override;
+  void access_global(const void* at, std::size_t bytes, bool write);  // by an instruction
+  void atomic(const void* address) override { clocks_.meet(current_->number, first_block_, &heard_[address]); }
   char* dynamic_shared() override { return current_->cta->shared.as<char>(); }
   unsigned shared_address(const void* pointer) override;
   unsigned long long clock() override { return ++ticks_; }
@@ -109,6 +115,7 @@ class Emulator final : public Machine {
   // At a barrier: what the current thread knows goes to those who pass; it passes, and knows what they brought.
   void tell(Gate* gate) { clocks_.tell(current_->number, &gate->coming); }
   void learn(const Gate& gate) { clocks_.learn(current_->number, gate.passed); }
+  void fence() { clocks_.fence(current_->number); }
   // What an instruction of the current thread does to its CTA's shared memory, against what others did.
   using Access = simt::Access;
   void check_race(Access access, const char* at, std::size_t bytes);
@@ -144,7 +151,10 @@ class Emulator final : public Machine {
   std::vector<std::unique_ptr<Thread>> threads_;  // of its CTAs, one CTA after the other
   std::vector<Warp> warps_;                       // of these threads
   Hopper hopper_;
-  Clocks clocks_;  // of these threads
+  Clocks clocks_;                       // of these threads
+  unsigned first_block_ = 0;            // of the cluster
+  std::map<const void*, Heard> heard_;  // at atomics' addresses
+  WorkspaceRaces races_;
   Thread* current_ = nullptr;
   std::mt19937 random_;
   unsigned long long ticks_ = 0;

@@ -51,6 +51,7 @@ std::string quoted(const std::string& text) { return "'" + text + "'"; }
 std::string binding_of(const std::string& entry) {
   return "\nextern \"C\" __attribute__((visibility(\"default\"))) const ::gqa::simt::Binding " + std::string(kBinding) +
          " = {&::gqa::simt::machine, &::gqa::simt::self, &::gqa::simt::shared_begin, &::gqa::simt::shared_bytes, "
+         "&::gqa::simt::workspace_begin, &::gqa::simt::workspace_bytes, "
          "[](void** arguments) { ::gqa::simt::call(&" +
          entry + ", arguments); }};\n";
 }

@@ -10,5 +10,7 @@ inline Machine* machine = nullptr;
 inline const Self* self = nullptr;
 inline const char* shared_begin = nullptr;
 inline unsigned long shared_bytes = 0;
+inline const char* workspace_begin = nullptr;
+inline unsigned long workspace_bytes = 0;
 
 }  // namespace gqa::simt

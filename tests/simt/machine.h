@@ -44,8 +44,11 @@ class Machine {
   virtual void gather(const char* function, unsigned mask, unsigned long long value, unsigned long long (&values)[32],
                       Place place) = 0;
 
-  // Before every access to dynamic shared memory.
+  // Before every access to dynamic shared memory, and to the workspace.
   virtual void access(unsigned long offset, unsigned long bytes, bool write) = 0;
+  virtual void access_workspace(unsigned long offset, unsigned long bytes, bool write) = 0;
+  // Before every atomic operation.
+  virtual void atomic(const void* address) = 0;
   virtual char* dynamic_shared() = 0;
   virtual unsigned shared_address(const void* pointer) = 0;
   virtual unsigned long long clock() = 0;
@@ -55,13 +58,15 @@ class Machine {
   ~Machine() = default;
 };
 
-// What a compiled kernel exports, under the name kBinding. The emulator sets *machine and shared memory before a
+// What a compiled kernel exports, under the name kBinding. The emulator sets *machine and both memories before a
 // launch and *self before a thread goes on; run() is a thread's whole life.
 struct Binding {
   Machine** machine;
   const Self** self;
   const char** shared_begin;  // of dynamic shared memory
   unsigned long* shared_bytes;
+  const char** workspace_begin;  // that the launch's blocks share
+  unsigned long* workspace_bytes;
   void (*run)(void** arguments);
 };
 inline constexpr const char* kBinding = "gqa_simt_binding";

@@ -83,6 +83,18 @@ TEST_F(Mutants, AMissingWarpBarrier) {
   EXPECT_FALSE(passes(kFlash, "flash.cuh", "__syncwarp();\n    constexpr int kPieces", "constexpr int kPieces"));
 }
 
+// Between the blocks that share a head's keys.
+TEST_F(Mutants, PartsThatNothingOrders) {
+  const auto race = [&](const char* from, const char* to) {
+    const auto result = passes(kSplit, "arrival.cuh", from, to);
+    EXPECT_FALSE(result) << from;
+    EXPECT_NE(std::string::npos, std::string(result.message()).find("of the workspace are read")) << result.message();
+  };
+  race("fence_gpu();  // each for what it wrote\n", "\n");
+  race("// each for what it wrote\n  __syncthreads();", "\n");
+  race("return false;\n  fence_gpu();", "return false;");
+}
+
 TEST_F(Mutants, AStorePastTheEnd) {
   const auto result = passes(kFlash, "flash.cuh", "if (!row_exists<Config>(p, row)) continue;", "");
   EXPECT_FALSE(result);

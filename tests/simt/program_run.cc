@@ -153,11 +153,12 @@ Status ProgramRun::launch_family(const PlannedKernel& planned, const Kernel& ker
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
   void* arguments[] = {&params};
-  return kernel.launch({{static_cast<unsigned>(needed.blocks), 1, 1},
-                        {static_cast<unsigned>(needed.threads), 1, 1},
-                        static_cast<std::size_t>(needed.shared_memory),
-                        arguments},
-                       schedule);
+  Launch launch = {{static_cast<unsigned>(needed.blocks), 1, 1},
+                   {static_cast<unsigned>(needed.threads), 1, 1},
+                   static_cast<std::size_t>(needed.shared_memory),
+                   arguments};
+  launch.workspace = &partials;
+  return kernel.launch(launch, schedule);
 }
 
 }  // namespace gqa::simt

@@ -9,6 +9,7 @@ namespace gqa::simt {
 namespace {
 
 void nothing(Emulator&, const Call&) {}
+void fence(Emulator& emulator, const Call&) { emulator.fence(); }
 
 // cvt.rn.f16x2.f32 d, a, b: a lands in the upper half.
 template <DType kType>
@@ -73,6 +74,7 @@ void load_words(Emulator& emulator, const Call& call) {
   const auto* from = reinterpret_cast<const char*>(call.read(kWords));
   if (reinterpret_cast<std::uintptr_t>(from) % (4 * kWords) != 0)
     emulator.fail("ld.global of " + std::to_string(4 * kWords) + " bytes from an address that is not aligned to them");
+  emulator.access_global(from, 4 * kWords, false);
   for (int i = 0; i < kWords; ++i) {
     std::uint32_t word = 0;
     std::memcpy(&word, from + 4 * i, 4);
@@ -85,6 +87,7 @@ void store_words(Emulator& emulator, const Call& call) {
   auto* to = reinterpret_cast<char*>(call.read(0));
   if (reinterpret_cast<std::uintptr_t>(to) % (4 * kWords) != 0)
     emulator.fail("st.global of " + std::to_string(4 * kWords) + " bytes to an address that is not aligned to them");
+  emulator.access_global(to, 4 * kWords, true);
   for (int i = 0; i < kWords; ++i) {
     const auto word = static_cast<std::uint32_t>(call.read(static_cast<std::size_t>(1 + i)));
     std::memcpy(to + 4 * i, &word, 4);
@@ -99,7 +102,7 @@ const std::vector<Known>& thread_instructions() {
       {"griddepcontrol.wait", nothing},
       {"griddepcontrol.launch_dependents", nothing},
       {"prefetch.global.L2", nothing},
-      {"fence.acq_rel.gpu", nothing},
+      {"fence.acq_rel.gpu", fence},
       {"st.global.v4.f32", store_words<4>},
       {"mov.u32", move},
       {"ld.global.u16", load_half},

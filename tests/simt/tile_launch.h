@@ -24,11 +24,12 @@ inline Status launch_tile(const KernelGraph& graph, const Kernel& kernel, std::v
   if (counters > 0) pointers.insert(pointers.end(), {partials.data(), arrived.data()});
   std::vector<void*> arguments;
   for (void*& pointer : pointers) arguments.push_back(&pointer);
-  const Status status = kernel.launch({{static_cast<unsigned>(launch.blocks), 1, 1},
-                                       {static_cast<unsigned>(launch.threads), 1, 1},
-                                       static_cast<std::size_t>(launch.shared_memory),
-                                       arguments.data()},
-                                      schedule);
+  Launch wanted = {{static_cast<unsigned>(launch.blocks), 1, 1},
+                   {static_cast<unsigned>(launch.threads), 1, 1},
+                   static_cast<std::size_t>(launch.shared_memory),
+                   arguments.data()};
+  wanted.workspace = &partials;
+  const Status status = kernel.launch(wanted, schedule);
   const auto* left = arrived.as<unsigned int>();
   if (status.ok() && std::any_of(left, left + counters, [](unsigned int count) { return count != 0; }))
     return {Code::kDeviceFailed, "a counter of arrivals is not zero after the launch"};

@@ -36,6 +36,7 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   const auto threads = static_cast<unsigned>(needed.threads);
   Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
   launch.cluster = static_cast<unsigned>(needed.cluster);
+  launch.workspace = &partials;
   if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
   if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
   *outputs = {out.values(), lse.values<float>()};

@@ -1,0 +1,43 @@
+// workspace_race.cc: see workspace_race.h.
+#include "tests/simt/workspace_race.h"
+
+#include <algorithm>
+
+namespace gqa::simt {
+namespace {
+
+std::string bytes_from(std::size_t offset) {
+  return "bytes " + std::to_string(offset) + " and on of the workspace are ";
+}
+
+std::string to_text(const WorkspaceRaces::Access& access) {
+  const std::string file = access.place.file;
+  return "thread " + std::to_string(access.thread) + " of block " + std::to_string(access.cluster) + " (at or after " +
+         file.substr(file.rfind('/') + 1) + ":" + std::to_string(access.place.line) + ")";
+}
+
+}  // namespace
+
+bool WorkspaceRaces::ordered(const Cell& cell, const Access& now, const Clocks& clocks) {
+  const bool mine = cell.by.cluster == now.cluster;
+  if (mine && cell.by.thread == now.thread) return true;
+  const Clock* known = mine ? &clocks.of(now.thread) : clocks.of_cluster(now.thread, cell.by.cluster);
+  const auto by = static_cast<std::size_t>(cell.by.thread);
+  return known != nullptr && by < known->size() && cell.step <= (*known)[by];
+}
+
+std::string WorkspaceRaces::check(bool write, std::size_t offset, std::size_t bytes, const Access& now,
+                                  const Clocks& clocks) {
+  const std::size_t end = std::min((offset + bytes + 3) / 4, cells_.size());
+  for (std::size_t at = offset / 4; at < end; ++at) {
+    Cell& cell = cells_[at];
+    if (cell.by.thread < 0 && !write) return bytes_from(4 * at) + "read, and nobody has written them";
+    if (cell.by.thread >= 0 && !ordered(cell, now, clocks))
+      return "race: " + bytes_from(4 * at) + (write ? "written" : "read") + ", and written by " + to_text(cell.by) +
+             " without a fence, an atomic and a fence between";
+    if (write) cell = {now, clocks.step(now.thread)};
+  }
+  return {};
+}
+
+}  // namespace gqa::simt
