@@ -13,9 +13,11 @@
 
 namespace gqa::simt {
 
-using Clock = std::vector<std::uint32_t>;  // steps, by thread; empty: nothing is known
-using Heard =
-    std::map<unsigned, std::shared_ptr<const Clock>>;  // of other clusters, by the number of their first block
+// Steps, by thread; empty: nothing is known.
+using Clock = std::vector<std::uint32_t>;
+
+// Of other clusters, by the number of their first block.
+using Heard = std::map<unsigned, std::shared_ptr<const Clock>>;
 
 struct Knowledge {
   Clock steps;        // of the cluster's own threads
