@@ -170,7 +170,7 @@ double memory_seconds(const Model& m, double total_bytes) {
 
 // Keys and values that every row tile of a section passes.
 double section_bytes(const Model& m) {
-  const double heads = std::ceil(double{1} * section_heads(m.p, m.c) * m.c.pack / m.p.group());
+  const double heads = std::ceil(static_cast<double>(section_heads(m.p, m.c)) * m.c.pack / m.p.group());
   return heads * m.kv_bytes() / (double{1} * m.p.batch * m.p.kv_heads);
 }
 
@@ -246,8 +246,7 @@ double warpgroup_turn(const Model& m) {
 double seams(const Model& m) {
   if (!m.p.causal()) return 0;
   if (m.c.draw != 0) return kDrawnSeam;
-  const double groups = double{1} * m.p.batch * (m.p.q_heads / m.c.pack);
-  return kSeam * groups / section_heads(m.p, m.c);
+  return kSeam * static_cast<double>(head_groups(m.p, m.c) / section_heads(m.p, m.c));
 }
 
 // Tiles of equal work run in rounds, the last of which may be shared; under a causal mask long and short ones even out.

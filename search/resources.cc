@@ -106,10 +106,14 @@ std::int64_t row_tiles(const Problem& problem, const Candidate& candidate) {
   return (rows + tile - 1) / tile;
 }
 
-int section_heads(const Problem& problem, const Candidate& candidate) {
-  const int groups = problem.batch * (problem.q_heads / candidate.pack);
+std::int64_t head_groups(const Problem& problem, const Candidate& candidate) {
+  return std::int64_t{problem.batch} * (problem.q_heads / candidate.pack);
+}
+
+std::int64_t section_heads(const Problem& problem, const Candidate& candidate) {
+  const std::int64_t groups = head_groups(problem, candidate);
   if (candidate.order == 0 || candidate.order >= groups) return groups;
-  int section = candidate.order;
+  std::int64_t section = candidate.order;
   while (groups % section != 0) --section;
   return section;
 }
@@ -145,7 +149,7 @@ void add_tail(const Problem& problem, const Candidate& candidate, LaunchPlan* la
 
 LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   LaunchPlan launch;
-  const std::int64_t tiles = row_tiles(problem, candidate) * (problem.q_heads / candidate.pack) * problem.batch;
+  const std::int64_t tiles = row_tiles(problem, candidate) * head_groups(problem, candidate);
   launch.blocks = tiles * candidate.splits;
   launch.threads = candidate.warps * 32;
   if (candidate.skeleton == Skeleton::kWarpgroup) {

@@ -60,9 +60,12 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate);
 // Query-row tiles of one head group: ceil(q_len * pack / tile_m); of clusters, their tiles together are one.
 std::int64_t row_tiles(const Problem& problem, const Candidate& candidate);
 
+// Head groups of all batch entries: what row tiles are made for.
+std::int64_t head_groups(const Problem& problem, const Candidate& candidate);
+
 // Head groups that are walked together: the largest number, at most as many as the candidate wants, that divides all of
 // them.
-int section_heads(const Problem& problem, const Candidate& candidate);
+std::int64_t section_heads(const Problem& problem, const Candidate& candidate);
 
 // Rows of the first of them that do not exist, whole warpgroups', where the last is not full (warpgroup; else 0).
 int rows_before(const Problem& problem, const Candidate& candidate);

@@ -204,7 +204,7 @@ constexpr int kHalvesOfL2[] = {1, 4};
 // Head groups whose keys and values fill so many halves of L2 together; 0 where all of them fit it, or a section.
 int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& device, int halves) {
   const std::int64_t kv_bytes = 2LL * p.kv_len * (p.head_dim + p.head_dim_v);  // of a key/value head
-  const std::int64_t groups = std::int64_t{p.batch} * p.q_heads / c.pack;
+  const std::int64_t groups = head_groups(p, c);
   const std::int64_t kv_heads = std::int64_t{p.batch} * p.kv_heads;
   if (kv_heads <= device.l2_bytes / kv_bytes) return 0;
   const std::int64_t kv_heads_a_half = std::max<std::int64_t>(1, device.l2_bytes / 2 / kv_bytes);

@@ -41,8 +41,8 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
   p.row_tiles = static_cast<int>(row_tiles(call.problem, candidate));
   p.rows_before = rows_before(call.problem, candidate);
   p.head_groups = call.problem.q_heads / candidate.pack;
-  p.tiles = whole(std::int64_t{p.row_tiles} * p.head_groups * p.batch);
-  p.section = section_heads(call.problem, candidate);
+  p.tiles = whole(p.row_tiles * head_groups(call.problem, candidate));
+  p.section = whole(section_heads(call.problem, candidate));
   p.by_splits = divisor_of(p.splits);
   p.by_row_tiles = divisor_of(p.row_tiles);
   p.by_section_tiles = divisor_of(whole(std::int64_t{p.section} * p.row_tiles));
