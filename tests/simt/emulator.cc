@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/simt/fault.h"
+#include "tests/simt/place.h"
 #include "tests/simt/ptx.h"
 
 namespace gqa::simt {
@@ -17,10 +18,6 @@ constexpr unsigned kMostCtas = 16;  // of a cluster: the bits of a multicast's m
 
 Emulator* running = nullptr;
 
-std::string name_of(std::string_view file) { return std::string(file.substr(file.rfind('/') + 1)); }
-std::string to_text(Place place) {
-  return name_of(place.file) + (place.line > 0 ? ":" + std::to_string(place.line) : "");
-}
 std::string to_text(Index3 i) {
   return "(" + std::to_string(i.x) + ", " + std::to_string(i.y) + ", " + std::to_string(i.z) + ")";
 }

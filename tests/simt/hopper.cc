@@ -4,14 +4,10 @@
 #include <algorithm>
 
 #include "tests/simt/emulator.h"
+#include "tests/simt/place.h"
 
 namespace gqa::simt {
 namespace {
-
-std::string at(Place place) {
-  const std::string file = place.file;
-  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(place.line);
-}
 
 template <typename Groups, typename Open, typename Use>
 void each_pending(const Groups& groups, const Open& open, Use use) {
@@ -48,7 +44,7 @@ std::string Hopper::block_of(std::size_t rank) const {
 std::string Hopper::landing_in(std::uint64_t rank) const {
   for (const BoxCopy& load : loads)
     if (rank_of(load.address) == rank)
-      return block_of(rank) + " ended before its load of " + at(load.place) + " had landed";
+      return block_of(rank) + " ended before its load of " + to_text(load.place) + " had landed";
   return {};
 }
 
@@ -56,12 +52,13 @@ std::string Hopper::unfinished() const {
   std::string text;
   for (std::size_t thread = 0; thread < stores.size(); ++thread)
     each_pending(stores[thread].groups, stores[thread].open, [&](const BoxCopy& store) {
-      text = block_of(thread / block_threads) + " ended before its store of " + at(store.place) +
+      text = block_of(thread / block_threads) + " ended before its store of " + to_text(store.place) +
              " had read shared memory";
     });
   for (std::size_t warp = 0; warp < products.size(); ++warp)
     each_pending(products[warp].groups, products[warp].open, [&](const Product& product) {
-      text = block_of(warp * 32 / block_threads) + " ended without waiting for its product of " + at(product.place);
+      text =
+          block_of(warp * 32 / block_threads) + " ended without waiting for its product of " + to_text(product.place);
     });
   for (std::size_t rank = 0; rank < named.size(); ++rank)
     for (std::size_t i = 0; i < named[rank].size(); ++i)
@@ -79,17 +76,17 @@ std::string Hopper::unfinished() const {
 
 std::string Hopper::conflict(const Range& range, bool write) const {
   for (const BoxCopy& load : loads)
-    if (load.range().meets(range)) return "the load of " + at(load.place) + " has not landed there";
+    if (load.range().meets(range)) return "the load of " + to_text(load.place) + " has not landed there";
   if (!write) return {};
   std::string text;
   for (const BoxStores& thread : stores)
     each_pending(thread.groups, thread.open, [&](const BoxCopy& store) {
-      if (store.range().meets(range)) text = "the store of " + at(store.place) + " still reads from there";
+      if (store.range().meets(range)) text = "the store of " + to_text(store.place) + " still reads from there";
     });
   for (const WarpProducts& warp : products)
     each_pending(warp.groups, warp.open, [&](const Product& product) {
       if (product.a.meets(range) || product.b.meets(range))
-        text = "the product of " + at(product.place) + " still reads from there";
+        text = "the product of " + to_text(product.place) + " still reads from there";
     });
   return text;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tests/simt/place.h"
+
 namespace gqa::simt {
 namespace {
 
@@ -13,9 +15,7 @@ bool ordered(const Moment& before, const Moment& now, const std::uint32_t* known
 }
 
 std::string to_text(const Moment& moment) {
-  const std::string file = moment.place.file;
-  return "thread " + std::to_string(moment.thread) + " (at or after " + file.substr(file.rfind('/') + 1) + ":" +
-         std::to_string(moment.place.line) + ")";
+  return "thread " + std::to_string(moment.thread) + " (at or after " + to_text(moment.place) + ")";
 }
 
 std::string race(std::size_t offset, const char* what, const Moment& other) {

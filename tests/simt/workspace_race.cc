@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tests/simt/place.h"
+
 namespace gqa::simt {
 namespace {
 
@@ -11,9 +13,8 @@ std::string bytes_from(std::size_t offset) {
 }
 
 std::string to_text(const WorkspaceRaces::Access& access) {
-  const std::string file = access.place.file;
   return "thread " + std::to_string(access.thread) + " of block " + std::to_string(access.cluster) + " (at or after " +
-         file.substr(file.rfind('/') + 1) + ":" + std::to_string(access.place.line) + ")";
+         to_text(access.place) + ")";
 }
 
 }  // namespace
