@@ -31,7 +31,7 @@ constexpr double kClocksAKeyByte = 0.0048;   // of keys and values, from L2: pow
 constexpr double kShared = 1.022;            // of it, between two CTAs: they save power, which is not short then
 constexpr double kThirdStage = 0.981;        // of a step, where there is one
 constexpr double kSums = 0.948;              // of a step whose products sum
-constexpr double kPoly = 0.953;              // of a step whose exponentials are polynomials in part
+constexpr double kPoly = 0.953;              // of a step whose exponentials are polynomials in part: bfloat16's
 constexpr double kHeldGain = 0.0216;         // of a step whose queries are all in registers
 constexpr double kTurn = 986;                // from tile to tile: first scores, last values, out
 constexpr double kTurnAKey = 0.0165;         // times the widths of a key and a value
@@ -230,7 +230,8 @@ double warpgroup_step(const Model& m) {
   const double moved = kClocksAKeyByte * warpgroup_step_bytes(m) * (m.c.cluster > 1 ? kShared : 1);
   const double step = busy + kStep + kStepAWarpgroup * warpgroups + moved;
   const double held = 1 - kHeldGain * m.c.held * 16 / m.p.head_dim;
-  return step * held * (m.c.stages > 2 ? kThirdStage : 1) * (m.c.sums != 0 ? kSums : 1) * (m.c.poly != 0 ? kPoly : 1);
+  const double weights = (m.c.sums != 0 ? kSums : 1) * (m.c.poly != 0 && m.p.dtype == DType::kBF16 ? kPoly : 1);
+  return step * held * weights * (m.c.stages > 2 ? kThirdStage : 1);
 }
 
 // From a tile's last step to the first of the next.

@@ -160,8 +160,6 @@ std::string wrong_for_sums(const Problem& p, const Candidate& c) {
   if (p.lse) return "sums of rounded weights: too coarse for the log-sum-exp that is asked for";
   if (p.head_dim_v != kPanelColumns)
     return "sums beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
-  if (c.poly != 0 && p.dtype != DType::kBF16)
-    return "poly=" + number(c.poly) + ": its weights are bf16, those of the problem " + std::string(name(p.dtype));
   if (p.keys_transposed) return "sums of halves of transposed keys: halves are rows";
   return "";
 }

@@ -78,6 +78,10 @@ constexpr Tile kSplitTiles[] = {
 // docs/performance.md.
 bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= 4096; }
 bool has_few_steps(const Problem& p) { return !has_many_steps(p); }
+// bfloat16's polynomials are always faster than none; float16's take a third more instructions, and no clock has told
+// yet.
+bool has_many_steps_of_f16(const Problem& p) { return p.dtype == DType::kF16 && has_many_steps(p); }
+bool has_few_steps_of_f16(const Problem& p) { return p.dtype == DType::kF16 && has_few_steps(p); }
 
 struct WarpgroupTile {
   int m, n, stages;
@@ -85,7 +89,7 @@ struct WarpgroupTile {
   int key_shares = 1;  // warpgroups on the same rows
   int sums = 0;
   int queries = 1;
-  int poly = 0;                              // of bfloat16
+  int poly = 0;
   bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
@@ -94,6 +98,8 @@ struct WarpgroupTile {
 constexpr WarpgroupTile kWarpgroupTiles[] = {
     {192, 128, 4, 1, 1, 1, 2, 4, has_few_steps},
     {192, 128, 3, 1, 1, 1, 2, 4, has_many_steps},
+    {192, 128, 4, 1, 1, 1, 2, 0, has_few_steps_of_f16},
+    {192, 128, 3, 1, 1, 1, 2, 0, has_many_steps_of_f16},
     {192, 128, 3, 1},
     {192, 128, 2, 1},
     {192, 112, 2, 1},
@@ -192,7 +198,7 @@ Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Wa
   c.out_parts = tile.out_buffer;
   c.sums = tile.sums;
   c.queries = tile.queries;
-  c.poly = p.dtype == DType::kBF16 ? tile.poly : 0;
+  c.poly = tile.poly;
   if (p.head_dim >= kLeastHeldHeadDim && tile.m > 64) c.held = held_that_fit(p, c);
   if (tile.out_buffer != 0 && tile.m > 64) c.out_parts = fewest_parts(p, c, device);
   return c;

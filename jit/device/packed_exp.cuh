@@ -1,9 +1,10 @@
-// packed_exp.cuh: two exponentials at once as bfloat16, without the special-function unit.
-// Owns: the arithmetic: an exponent's integer part and seven bits of its fraction are the bits of a bfloat16, which a
-// parabola in its significand then corrects (after Schraudolph, "A fast, compact approximation of the exponential
-// function", 1999). Off by 0.4 % as a rule and 1.4 % at most, where rounding alone is off by 0.2 and 0.4 %; whole
-// powers of two are exact. Shifts beyond 2^15 are rounded, as their float32 is.
-// Never: answers for exponents below -127, from 1 on, or that are no numbers: it sees them, and leaves the rest to the
+// packed_exp.cuh: two exponentials at once as 16-bit elements, without the special-function unit.
+// Owns: the arithmetic: an exponent's integer part and the first bits of its fraction are the bits of an element, which
+// a polynomial in its significand then corrects (after Schraudolph, "A fast, compact approximation of the exponential
+// function", 1999). bfloat16 is off by 0.4 % as a rule and 1.4 % at most, where rounding alone is off by 0.2 and 0.4 %;
+// float16 by 0.07 and 0.2 %, where it is 0.02 and 0.05 %; whole powers of two are exact. Shifts beyond 2^15 (bfloat16)
+// and 2^12 (float16) are rounded, as their float32 is.
+// Never: answers for exponents that are too low, too high or no numbers: it sees them, and leaves the rest to the
 // caller.
 // Threads: values of one thread.
 #pragma once
@@ -12,47 +13,114 @@
 
 namespace gqa {
 
-// PTX ISA 9.7.4.4, fma.bf16x2, and 9.7.4.3, mul.bf16x2.
-__device__ inline u32 fma_bf16x2(u32 a, u32 b, u32 c) {
+// Two elements in a word. PTX ISA 9.7.4.4, fma, and 9.7.4.3, mul, of half precision.
+template <typename Element>
+struct Pair;
+template <>
+struct Pair<BF16> {
+  static __device__ u32 fma(u32 a, u32 b, u32 c) {
+    u32 d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+  }
+  static __device__ u32 multiply(u32 a, u32 b) {
+    u32 d;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+  }
+};
+template <>
+struct Pair<F16> {
+  static __device__ u32 fma(u32 a, u32 b, u32 c) {
+    u32 d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+  }
+  static __device__ u32 multiply(u32 a, u32 b) {
+    u32 d;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+  }
+};
+// 9.7.8.6, lop3: (a & mask) | set. Left to itself the compiler takes two instructions for two constants.
+__device__ inline u32 and_or(u32 a, u32 mask, u32 set) {
   u32 d;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(set));
   return d;
 }
-__device__ inline u32 mul_bf16x2(u32 a, u32 b) {
+// 9.7.1.13, max.
+__device__ inline u32 max_u16x2(u32 a, u32 b) {
   u32 d;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  asm("max.u16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
   return d;
 }
 
-// 2^(scale * score + offset[half]) of many scores; sees whether all of them were from 0 to 2.
+// Of a float32 from 2 to 4 the last bit is worth 2^-22; an element has kSteps^-1 of them from one power of two to the
+// next: 2 and (exponent + kBias) kSteps hold the exponent's element in their low half, a chord of the curve: 2^integer
+// (1 + fraction). Of all float32 those whose element will do have the same bits in kAbove, kTwo's; others have one more
+// there, but for 0, whose element is 0. correct(): 2^f / (1 + f) times the chord, as a polynomial of y = 1 + f.
+template <typename Element>
+struct Chord;
+
+// All 127 powers below 2: whatever is smaller, negative, larger or no number is seen.
+template <>
+struct Chord<BF16> {
+  static constexpr float kSteps = 1.f / 32768, kBias = 127;
+  static constexpr u32 kAbove = ~0x3fffu;
+  static constexpr bool kSeesTwo = true;  // else what is 2 or more is, as any other weight
+
+  // 0.2373 y^2 - 0.707 y + 1.469, twice; 1 at y = 1 by bfloat16's own arithmetic.
+  static __device__ u32 correct(u32 chord) {
+    constexpr u32 kSquare = 0x3e733e73, kLinear = 0xbf35bf35, kConstant = 0x3fbc3fbc;
+    const u32 y = chord | 0x3f803f80;  // below 2 the two bits that are not set here are 0
+    return Pair<BF16>::multiply(chord, Pair<BF16>::fma(y, Pair<BF16>::fma(y, kSquare, kLinear), kConstant));
+  }
+};
+
+// Negative, and 2^10 times too large: the 32 powers of two that have a sign are then those from 2^-25 to 2^6, and what
+// is below, down to 2^-57, has none and becomes the least of them, which is 0. Above, infinities come out and
+// products that are no numbers, up to where the bits in kAbove tell.
+template <>
+struct Chord<F16> {
+  static constexpr float kSteps = 1.f / 4096, kBias = 57;
+  static constexpr u32 kAbove = ~0xffffu;
+  static constexpr bool kSeesTwo = false;
+
+  // -2^-10 (-0.1028 y^3 + 0.6914 y^2 - 1.3555 y + 1.7666), twice; -2^-10 at y = 1 by float16's own arithmetic.
+  static __device__ u32 correct(u32 chord) {
+    constexpr u32 kCube = 0x06940694, kSquare = 0x91889188, kLinear = 0x156c156c, kConstant = 0x97119711;
+    const u32 clamped = max_u16x2(chord, 0x80008000);
+    const u32 y = and_or(clamped, 0x03ff03ff, 0x3c003c00);
+    const u32 slope = Pair<F16>::fma(y, Pair<F16>::fma(y, kCube, kSquare), kLinear);
+    return Pair<F16>::multiply(clamped, Pair<F16>::fma(y, slope, kConstant));
+  }
+};
+
+// 2^(scale * score + offset[half]) of many scores; sees whether all of them could be had.
+template <typename Element>
 class PackedExp {
  public:
+  using Line = Chord<Element>;
+  static constexpr bool kSeesTwo = Line::kSeesTwo;
+
   PackedExp() = default;
   __device__ PackedExp(float scale, const float (&offset)[2])
-      : scale_(scale * kSteps), offset_{fmaf(offset[0], kSteps, kBiased), fmaf(offset[1], kSteps, kBiased)} {}
+      : scale_(scale * Line::kSteps),
+        offset_{fmaf(offset[0], Line::kSteps, kBiased), fmaf(offset[1], Line::kSteps, kBiased)} {}
 
   __device__ u32 operator()(float low, float high, int half) {
     const u32 a = bits_of(low, half), b = bits_of(high, half);
     seen_ |= a;
     seen_ |= b;
-    const u32 line = __byte_perm(a, b, 0x5410);  // 2^integer (1 + fraction): a chord of the curve
-    const u32 significand = line | 0x3f803f80;   // below 2 the two bits that are not set here are 0
-    return mul_bf16x2(line, fma_bf16x2(significand, fma_bf16x2(significand, kSquare, kLinear), kConstant));
+    return Line::correct(__byte_perm(a, b, 0x5410));
   }
 
-  // Also false of zeros alone.
-  __device__ bool all_below_two() const { return (seen_ & kAbove) == kTwoBits; }
+  // With kSeesTwo, also that they were below 2. Also false of zeros alone.
+  __device__ bool all_fit() const { return (seen_ & Line::kAbove) == kTwo; }
 
  private:
-  // Of a float32 from 2 to 4 the last bit is worth 2^-22, and a bfloat16 has 128 steps from one power of two to the
-  // next: 2 and so many 2^-15 hold an exponent's bfloat16 in their low half. Those up to 2's bits differ from 2 in 14
-  // bits only; whatever is smaller, negative, larger or no number sets another one, but for 0, which is 0 here, too.
-  static constexpr float kSteps = 1.f / 32768, kBias = 127;
-  static constexpr float kBiased = 2 + kBias * kSteps;
-  static constexpr u32 kTwoBits = 0x40000000;
-  static constexpr u32 kAbove = ~0x3fffu;
-  // 2^f / (1 + f) as 0.2373 y^2 - 0.707 y + 1.469, y = 1 + f, twice; 1 at y = 1 by bfloat16's own arithmetic.
-  static constexpr u32 kSquare = 0x3e733e73, kLinear = 0xbf35bf35, kConstant = 0x3fbc3fbc;
+  static constexpr float kBiased = 2 + Line::kBias * Line::kSteps;
+  static constexpr u32 kTwo = 0x40000000;
 
   __device__ u32 bits_of(float score, int half) const { return __float_as_uint(fmaf(score, scale_, offset_[half])); }
 

@@ -30,6 +30,7 @@ struct WarpgroupAttention {
   static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr int kDepth = Config::kHeadDim / 16;  // products that make scores
   using Smem = WarpgroupSmem<Config>;
+  using Packed = PackedExp<typename Config::Element>;
   static constexpr bool kSums = Smem::kSums;
   static constexpr int kAllOuts = kOuts + kSums;  // the rows' sums last, eight times
   static constexpr int kHeld = held_queries<Config>();
@@ -191,11 +192,11 @@ struct WarpgroupAttention {
   // The exponentials of scores that are weighed unseen, under the maxima that there are.
   struct Unseen {
     float scale_log2, offset[2];  // +inf in a row that has seen no key: no weight of its passes
-    PackedExp packed;
+    Packed packed;
   };
   __device__ Unseen unseen(float scale_log2) const {
     const float offset[2] = {-fmaf(state.maximum[0], scale_log2, kSlack), -fmaf(state.maximum[1], scale_log2, kSlack)};
-    return {scale_log2, {offset[0], offset[1]}, PackedExp(scale_log2, offset)};
+    return {scale_log2, {offset[0], offset[1]}, Packed(scale_log2, offset)};
   }
 
   // To weights, for products that sum them. The answer is false where one is too large, or no exponent of a
@@ -203,7 +204,7 @@ struct WarpgroupAttention {
   template <int kFragments, int kProducts>
   __device__ static bool weigh_unseen(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4],
                                       const Unseen& by) {
-    PackedExp packed = kKeepsPacked<Config> ? by.packed : PackedExp(by.scale_log2, by.offset);
+    Packed packed = kKeepsPacked<Config> ? by.packed : Packed(by.scale_log2, by.offset);
     u32 bits = 0;
 #pragma unroll
     for (int k = 0; k < kProducts; ++k)
@@ -212,13 +213,14 @@ struct WarpgroupAttention {
         const float* s = &scores[2 * k + i / 2][i % 2 * 2];
         if (is_packed<4 * kProducts>(4 * k + i)) {
           weights[k][i] = packed(s[0], s[1], i % 2);
+          if constexpr (!Packed::kSeesTwo) bits |= weights[k][i];
         } else {
           weights[k][i] = Config::Element::pack(exp2_approx(fmaf(s[0], by.scale_log2, by.offset[i % 2])),
                                                 exp2_approx(fmaf(s[1], by.scale_log2, by.offset[i % 2])));
           bits |= weights[k][i];
         }
       }
-    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || packed.all_below_two());
+    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || packed.all_fit());
   }
 
   // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials

@@ -31,14 +31,15 @@ struct Piece {
 };
 
 // One of each kernel that the space has for these head dims: under a mask where keys do not fit L2, for clusters that
-// draw.
+// draw; of float16, whose polynomials are others, where there are any.
 std::vector<Piece> pieces(int head_dim) {
   std::map<std::string, Piece> found;  // by source, which is what a kernel is
-  for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=64,hk=16,sq=16384,causal"}) {
+  for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=64,hk=16,sq=16384,causal", ",hq=2,hk=2,sq=4096,dtype=f16"}) {
     Problem problem;
     EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
       if (ranked.candidate.skeleton != Skeleton::kWarpgroup) continue;
+      if (problem.dtype == DType::kF16 && ranked.candidate.poly == 0) continue;
       found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
     }
   }

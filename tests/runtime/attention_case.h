@@ -75,8 +75,9 @@ struct AttentionCase {
   }
 };
 
-// The first element that differs from float64 by more than the dtype's rounding allows; of lse where it was given.
-inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
+// The first element that differs from float64 by more than the dtype's rounding and such an error of weights allow; of
+// lse where it was given.
+inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double weights_error = 0) {
   const Problem& p = t.call.problem;
   // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
   const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
@@ -92,7 +93,7 @@ inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
                                                << given_lse << ", expected " << lse;
         for (int d = 0; d < p.head_dim_v; ++d) {
           const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[static_cast<std::size_t>(d)];
-          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack))
+          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack + weights_error))
             return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
                                                  << " is " << given << ", expected " << right;
         }

@@ -1,4 +1,5 @@
 // ptx_thread.cc: instructions of one thread: conversions, functions, special registers.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -28,22 +29,39 @@ void widen(Emulator&, const Call& call) {
   call.write_float(0, load(kType, static_cast<std::uint16_t>(call.read(1))));
 }
 
-// Of two bfloat16 in a word each; rounded once, but for ties that float32 makes.
+// Of two halves of a word each; function(half): of half(i), that of argument i.
 template <typename Function>
-void each_bf16(const Call& call, Function function) {
-  const auto half = [&](std::size_t argument, int shift) {
-    return load(DType::kBF16, static_cast<std::uint16_t>(call.read(argument) >> shift));
-  };
+void each_half(const Call& call, Function function) {
   std::uint32_t packed = 0;
-  for (const int shift : {0, 16})
-    packed |= static_cast<std::uint32_t>(store(DType::kBF16, function(half, shift))) << shift;
+  for (const int shift : {0, 16}) {
+    const auto half = [&](std::size_t argument) { return static_cast<std::uint16_t>(call.read(argument) >> shift); };
+    packed |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(function(half))) << shift;
+  }
   call.write(0, packed);
 }
-void multiply_bf16x2(Emulator&, const Call& call) {
-  each_bf16(call, [](auto half, int shift) { return half(1, shift) * half(2, shift); });
+// Rounded once, but for ties that float32 makes.
+template <DType kType>
+void multiply_halves(Emulator&, const Call& call) {
+  each_half(call, [](auto half) { return store(kType, load(kType, half(1)) * load(kType, half(2))); });
 }
-void multiply_add_bf16x2(Emulator&, const Call& call) {
-  each_bf16(call, [](auto half, int shift) { return std::fma(half(1, shift), half(2, shift), half(3, shift)); });
+template <DType kType>
+void multiply_add_halves(Emulator&, const Call& call) {
+  each_half(call, [](auto half) {
+    return store(kType, std::fma(load(kType, half(1)), load(kType, half(2)), load(kType, half(3))));
+  });
+}
+void larger_halves(Emulator&, const Call& call) {
+  each_half(call, [](auto half) { return std::max(half(1), half(2)); });
+}
+
+// lop3.b32 d, a, b, c, table: for each bit the table's, at the number that a's, b's and c's are.
+void look_up(Emulator&, const Call& call) {
+  std::uint32_t d = 0;
+  for (int bit = 0; bit < 32; ++bit) {
+    const auto of = [&](std::size_t argument) { return call.read(argument) >> bit & 1; };
+    d |= static_cast<std::uint32_t>(call.read(4) >> (of(1) << 2 | of(2) << 1 | of(3)) & 1) << bit;
+  }
+  call.write(0, d);
 }
 
 void move(Emulator&, const Call& call) { call.write(0, call.read(1)); }
@@ -117,8 +135,12 @@ const std::vector<Known>& thread_instructions() {
       {"cvt.rn.bf16.f32", round<DType::kBF16>},
       {"cvt.f32.f16", widen<DType::kF16>},
       {"cvt.f32.bf16", widen<DType::kBF16>},
-      {"mul.rn.bf16x2", multiply_bf16x2},
-      {"fma.rn.bf16x2", multiply_add_bf16x2},
+      {"mul.rn.f16x2", multiply_halves<DType::kF16>},
+      {"mul.rn.bf16x2", multiply_halves<DType::kBF16>},
+      {"fma.rn.f16x2", multiply_add_halves<DType::kF16>},
+      {"fma.rn.bf16x2", multiply_add_halves<DType::kBF16>},
+      {"max.u16x2", larger_halves},
+      {"lop3.b32", look_up},
       {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
       {"ex2.approx.f32", function<std::exp2>},
       {"lg2.approx.ftz.f32", function_ftz<std::log2>},

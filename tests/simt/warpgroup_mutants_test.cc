@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "jit/codegen.h"
-#include "tests/simt/warpgroup_launch.h"
+#include "tests/simt/warpgroup_case.h"
 
 namespace gqa::simt {
 namespace {
@@ -39,6 +38,7 @@ struct Mutant {
   const char* says = "";  // part of what the emulator must say; empty: wrong numbers will do
   const char* candidate = kFromRegisters;
   const char* problem = kFull;
+  float powers = 0;  // if not 0: all keys are alike but those that are set, which weigh so many powers of two more
 };
 
 std::ostream& operator<<(std::ostream& out, const Mutant& mutant) { return out << mutant.name; }
@@ -51,9 +51,10 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
 
   // Scores of so many keys of the last block, high or low by the sign of a row's query, make it be computed twice. Of
   // half blocks it is the second one's second half; of polynomials none but theirs.
-  static void set_keys(const Candidate& candidate, test::AttentionCase* attention) {
+  static void set_keys(const Candidate& candidate, float powers, test::AttentionCase* attention) {
     const Problem& p = attention->call.problem;
     const int first = candidate.sums != 0 ? 224 : 0, count = candidate.poly != 0 ? 16 : candidate.sums != 0 ? 32 : 64;
+    if (powers != 0) return set_weights(first, count, powers, attention);
     const float high = candidate.poly != 0 ? 3000.F : 100.F;
     for (int j = 0; j < p.kv_len; ++j) {
       const bool set = j >= first && j < first + count;
@@ -79,7 +80,7 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     EXPECT_NE(nullptr, kernel) << why;
     if (kernel == nullptr) return {};
     test::AttentionCase attention(problem);
-    set_keys(candidate, &attention);
+    set_keys(candidate, mutant.powers, &attention);
     attention.slack += 1e-2;
     const std::vector<Schedule>& wanted = candidate.cluster > 1 ? cluster_schedules() : schedules();
     const int processors = std::max(candidate.cluster, candidate.tail);
@@ -104,6 +105,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kDrawnCluster, kOneBlockTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTail, kFewRows}));
@@ -263,9 +265,15 @@ const Mutant kMutants[] = {
      "this->release_values();\n      half_step<0, true>();", "has not landed", kSums, kWithoutLse},
     {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh", "half_step<1, true>();\n      this->release_keys();",
      "this->release_keys();\n      half_step<1, true>();", "", kSums, kWithoutLse},
-    {"NoCorrectionOfTheChord", "packed_exp.cuh", "mul_bf16x2(line, fma", "mul_bf16x2(line, 0 * fma", "", kPoly,
-     kInBF16},
-    {"PolynomialsNotLookedAt", "packed_exp.cuh", "(seen_ & kAbove) == kTwoBits", "true", "", kPoly, kInBF16},
+    {"NoCorrectionOfTheChord", "packed_exp.cuh", "multiply(chord, ", "multiply(chord, 0 * ", "", kPoly, kInBF16},
+    {"NoCorrectionOfTheChordInF16", "packed_exp.cuh", "multiply(clamped, ", "multiply(clamped, 0 * ", "", kPoly,
+     kWithoutLse},
+    {"NotClamped", "packed_exp.cuh", "max_u16x2(chord, 0x80008000)", "chord", "", kPoly, kWithoutLse, -27},
+    {"PolynomialsNotLookedAt", "packed_exp.cuh", "(seen_ & Line::kAbove) == kTwo", "true", "", kPoly, kInBF16},
+    {"PolynomialsNotLookedAtInF16", "packed_exp.cuh", "(seen_ & Line::kAbove) == kTwo", "true", "", kPoly, kWithoutLse,
+     20},
+    {"LargeWeightsNotLookedAt", "warpgroup_attention.cuh", "if constexpr (!Packed::kSeesTwo)", "if constexpr (false)",
+     "", kPoly, kWithoutLse, 14.5},
     {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "unseen = core.unseen(p.scale_log2);\n      core.rescale();",
      "core.rescale();", "", kSums, kWithoutLse},
     {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},

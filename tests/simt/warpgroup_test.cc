@@ -60,6 +60,10 @@ INSTANTIATE_TEST_SUITE_P(
              "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=0 out=1 sums=1 poly=4"},
         Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=1 out=1 sums=1 queries=2 poly=2"},
+        Case{"b=1,hq=2,hk=1,sq=200,sk=500,d=64,lse=0,dtype=f16",
+             "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=0 out=1 sums=1 poly=4"},
+        Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0,dtype=f16",
+             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=1 out=1 sums=1 queries=2 poly=2"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, 0, true}));
 
@@ -121,6 +125,18 @@ TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
         EXPECT_TRUE(right(candidate, 1, &attention)) << row << candidate << growth;
       }
   }
+}
+
+// At, beside and far from both ends of what a polynomial answers for (packed_exp.cuh).
+TEST_F(WarpgroupInputs, AFewKeysWeighMoreOrLess) {
+  for (const char* dtype : {"f16", "bf16"})
+    for (const float powers :
+         {-1000.F, -130.F, -119.F, -118.F, -70.F, -50.F, -48.5F, -35.F, -27.F, -18.F, -16.5F, -12.F, 7.F,
+          8.5F,    9.5F,   11.F,   13.5F,  14.5F, 15.5F, 20.F,   45.F,  78.F,  100.F, 135.F,  1000.F}) {
+      test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
+      set_weights(224, 16, powers, &attention);
+      EXPECT_TRUE(right(kPoly, 1, &attention)) << dtype << powers;
+    }
 }
 
 // To where a polynomial's fixed-point number is 3, and past 4, where its low half begins at zero again.
