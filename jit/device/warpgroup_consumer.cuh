@@ -113,7 +113,7 @@ struct WarpgroupConsumer {
     core.template wait_values<0>();
     release_values();
     core.rescale();
-    core.pack_weights(scores, weights);
+    pack_weights<Config>(scores, weights);
   }
 
   // A tile's first step, with no block before it; kKeys: of the block's, the first that are looked at.
@@ -124,7 +124,7 @@ struct WarpgroupConsumer {
     core.template wait_scores<0>(scores);
     release_keys();
     softmax_masked(scores, first_row, block);
-    core.pack_weights(scores, weights);
+    pack_weights<Config>(scores, weights);
   }
 
   __device__ void begin() { k.passed = v.passed = part(); }

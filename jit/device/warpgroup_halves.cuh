@@ -24,7 +24,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer::v;
 
   float scores[2][kKeys / 8][4];
-  typename WarpgroupAttention<Config>::Unseen unseen;  // kept, since the loop is held by its instructions
+  UnseenWeights<Config> unseen;  // kept, since the loop is held by its instructions
 
   // Both halves as one block's, and a half of the block's weights.
   using BlockScores = typename Consumer::BlockScores;
@@ -69,13 +69,13 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void softmax_block(int first_row, int block) {
     this->softmax_masked(block_scores(), first_row, block);
     core.rescale();
-    core.pack_weights(block_scores(), this->weights);
+    pack_weights<Config>(block_scores(), this->weights);
   }
 
   // Of a block whose second half no row sees.
   __device__ void softmax_first_half(int first_row, int block) {
     this->softmax_masked(scores[0], first_row, block);
-    core.pack_weights(scores[0], this->weights);
+    pack_weights<Config>(scores[0], this->weights);
   }
 
   __device__ void first_block(int first_row, int block, int seen) {
@@ -98,7 +98,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther));
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
-    const bool fine = core.weigh_unseen(scores[kMine], weights_of(kMine), unseen);
+    const bool fine = unseen.weigh(scores[kMine], weights_of(kMine));
     const bool all_fine = this->all_agree(fine);
     wait<kOther, kScores>();
     if (!all_fine) {
@@ -108,7 +108,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       core.softmax(scores[kMine], p.scale_log2);
       unseen = core.unseen(p.scale_log2);
       core.rescale();
-      core.pack_weights(scores[kMine], weights_of(kMine));
+      pack_weights<Config>(scores[kMine], weights_of(kMine));
     }
   }
 

@@ -12,7 +12,7 @@
 namespace gqa::simt {
 namespace {
 
-// A weight alone in a pair's low half, and in its high half; whether they fit, seen as warpgroup_attention.cuh does.
+// A weight alone in a pair's low half, and in its high half; whether they fit, seen as warpgroup_weights.cuh does.
 constexpr const char* kKernel = R"(
 #include "packed_exp.cuh"
 using namespace gqa;

@@ -1,0 +1,80 @@
+// warpgroup_weights.cuh: a warpgroup's scores or exponentials to the 16-bit weights that its second product takes.
+// Owns: their layout, which is the A operand's as well as the accumulators', and which are polynomials
+// (packed_exp.cuh). Never: looks at maxima; those are given, as offsets. Threads: values of one thread.
+#pragma once
+
+#include "packed_exp.cuh"
+#include "warpgroup_hints.cuh"
+
+namespace gqa {
+
+// Where a row's maximum grew by less than this, in powers of two, its old one still serves: the weights stay below
+// 2^kSlack, far from float16's and float32's ends.
+constexpr float kSlack = 8;
+
+// Summed as products, weights are 2^-kSlack of what they would be, so that those under old maxima stay below 1; from 2
+// on both 16-bit types set their highest exponent bit.
+constexpr u32 kFromTwoOn = 0x40004000;
+
+// Exponentials to weights. Keys without scores weigh nothing.
+template <typename Config, int kFragments, int kProducts>
+__device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) {
+#pragma unroll
+  for (int k = 0; k < kFragments / 2; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* s = &scores[2 * k + i / 2][i % 2 * 2];
+      weights[k][i] = Config::Element::pack(s[0], s[1]);
+    }
+#pragma unroll
+  for (int k = kFragments / 2; k < kProducts; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) weights[k][i] = 0;
+}
+
+// The weights of scores under the maxima that there are, without a look at the scores; for products that sum them.
+template <typename Config>
+struct UnseenWeights {
+  using Element = typename Config::Element;
+  using Packed = PackedExp<Element>;
+
+  float scale_log2, offset[2];  // +inf in a row that has seen no key: no weight of its passes
+  Packed packed;
+
+  UnseenWeights() = default;
+  __device__ UnseenWeights(float scale, const float (&offsets)[2])
+      : scale_log2(scale), offset{offsets[0], offsets[1]}, packed(scale, offsets) {}
+
+  // False where one is too large, or its exponent none of a polynomial's: all are lost then.
+  template <int kFragments, int kProducts>
+  __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) const {
+    Packed by_polynomial = kKeepsPacked<Config> ? packed : Packed(scale_log2, offset);
+    u32 bits = 0;
+#pragma unroll
+    for (int k = 0; k < kProducts; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* s = &scores[2 * k + i / 2][i % 2 * 2];
+        if (is_packed<4 * kProducts>(4 * k + i)) {
+          weights[k][i] = by_polynomial(s[0], s[1], i % 2);
+          if constexpr (!Packed::kSeesTwo) bits |= weights[k][i];
+        } else {
+          weights[k][i] = Element::pack(exp2_approx(fmaf(s[0], scale_log2, offset[i % 2])),
+                                        exp2_approx(fmaf(s[1], scale_log2, offset[i % 2])));
+          bits |= weights[k][i];
+        }
+      }
+    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || by_polynomial.all_fit());
+  }
+
+  // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials
+  // of the others.
+  static constexpr int kPackedExp = packed_exponentials<Config>();
+  template <int kPairs>
+  __device__ static constexpr bool is_packed(int pair) {
+    if constexpr (kPackedExp == 0) return false;
+    return pair * kPackedExp < kPairs;
+  }
+};
+
+}  // namespace gqa
