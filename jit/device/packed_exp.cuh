@@ -68,6 +68,7 @@ struct Chord<BF16> {
   static constexpr float kSteps = 1.f / 32768, kBias = 127;
   static constexpr u32 kAbove = ~0x3fffu;
   static constexpr bool kSeesTwo = true;  // else what is 2 or more is, as any other weight
+  static constexpr bool kNarrow = false;  // whether scores as models have them may be too far apart
 
   // 0.2373 y^2 - 0.707 y + 1.469, twice; 1 at y = 1 by bfloat16's own arithmetic.
   static __device__ u32 correct(u32 chord) {
@@ -85,6 +86,7 @@ struct Chord<F16> {
   static constexpr float kSteps = 1.f / 4096, kBias = 57;
   static constexpr u32 kAbove = ~0xffffu;
   static constexpr bool kSeesTwo = false;
+  static constexpr bool kNarrow = true;
 
   // -2^-10 (-0.1028 y^3 + 0.6914 y^2 - 1.3555 y + 1.7666), twice; -2^-10 at y = 1 by float16's own arithmetic.
   static __device__ u32 correct(u32 chord) {
@@ -101,7 +103,7 @@ template <typename Element>
 class PackedExp {
  public:
   using Line = Chord<Element>;
-  static constexpr bool kSeesTwo = Line::kSeesTwo;
+  static constexpr bool kSeesTwo = Line::kSeesTwo, kNarrow = Line::kNarrow;
 
   PackedExp() = default;
   __device__ PackedExp(float scale, const float (&offset)[2])

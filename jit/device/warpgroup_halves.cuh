@@ -26,6 +26,12 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   float scores[2][kKeys / 8][4];
   UnseenWeights<Config> unseen;  // kept, since the loop is held by its instructions
 
+  // Where polynomials answer for few exponents, a tile that had to look at its scores so often goes on without them:
+  // maxima that grow are no reason for more than a few looks, scores far apart are for one in each half block.
+  static constexpr bool kMayGiveUp = packed_exponentials<Config>() != 0 && decltype(unseen)::Packed::kNarrow;
+  static constexpr int kMostLooks = 4;
+  int looks, left, left_without;  // blocks: with polynomials, and after those without
+
   // Both halves as one block's, and a half of the block's weights.
   using BlockScores = typename Consumer::BlockScores;
   using HalfWeights = u32[kKeys / 16][4];
@@ -88,20 +94,28 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     }
   }
 
+  // The loop looks at nothing but its end, which this may bring.
+  __device__ void count_look() {
+    if (++looks != kMostLooks) return;
+    left_without = left - 1;
+    left = 1;
+  }
+
   // The softmax of half kMine of a block seen whole, beside the values of the other half and, where there are any, its
   // next scores. Where the maxima so far do not do, its scores are computed again; of half 1 the keys are the buffer
   // before's by then.
-  template <int kMine, bool kScores>
+  template <int kMine, bool kScores, bool kPolynomials>
   __device__ void half_step() {
     constexpr int kOther = 1 - kMine;
     if constexpr (kScores)
       core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther));
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
-    const bool fine = unseen.weigh(scores[kMine], weights_of(kMine));
+    const bool fine = unseen.template weigh<kPolynomials>(scores[kMine], weights_of(kMine));
     const bool all_fine = this->all_agree(fine);
     wait<kOther, kScores>();
     if (!all_fine) {
+      if constexpr (kPolynomials && kMayGiveUp) count_look();
       const int buffer = kMine == 0 ? k.at() : k.before();
       core.begin_scores(scores[kMine], this->queries(), this->keys(buffer, kMine * kKeys));
       core.template wait_scores<0>(scores[kMine]);
@@ -112,6 +126,18 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     }
   }
 
+  // The softmax of a block's two halves, beside the next block's first scores.
+  template <bool kPolynomials>
+  __device__ void block_step() {
+    half_step<0, true, kPolynomials>();
+    this->release_values();
+    k.next();
+    k.wait_full(smem.k_ring);
+    v.wait_full(smem.v_ring);
+    half_step<1, true, kPolynomials>();
+    this->release_keys();
+  }
+
   // From the first block that no mask touches. Before it, the weights of the block before are there, its values are not
   // begun; after it, the weights of half 1 of block 0 are.
   __device__ void walk_unmasked(int block) {
@@ -120,20 +146,18 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     v.wait_full(smem.v_ring);
     core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0));
     wait<0, 1>();
-    for (; block > 0; --block) {
-      half_step<0, true>();
-      this->release_values();
-      k.next();
-      k.wait_full(smem.k_ring);
-      v.wait_full(smem.v_ring);
-      half_step<1, true>();
-      this->release_keys();
+    if constexpr (kMayGiveUp) {
+      looks = left_without = 0;
+      for (left = block; left > 0; --left) block_step<true>();
+      for (; left_without > 0; --left_without) block_step<false>();
+    } else {
+      for (; block > 0; --block) block_step<true>();
     }
-    half_step<0, true>();
+    half_step<0, true, !kMayGiveUp>();
     this->release_values();
     v.wait_full(smem.v_ring);
     k.next();
-    half_step<1, false>();
+    half_step<1, false, !kMayGiveUp>();
     this->release_keys();
   }
 
