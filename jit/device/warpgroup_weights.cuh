@@ -1,6 +1,7 @@
 // warpgroup_weights.cuh: a warpgroup's scores or exponentials to the 16-bit weights that its second product takes.
-// Owns: their layout, which is the A operand's as well as the accumulators', and which are polynomials
-// (packed_exp.cuh). Never: looks at maxima; those are given, as offsets. Threads: values of one thread.
+// Owns: their layout, the A operand's as well as the accumulators', and which are polynomials (packed_exp.cuh).
+// Never: looks at maxima; those are given, as offsets.
+// Threads: values of one thread.
 #pragma once
 
 #include "packed_exp.cuh"
