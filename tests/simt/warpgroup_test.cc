@@ -2,6 +2,7 @@
 // their own for out, drawn tiles, stages, several tiles a CTA, inputs whose maxima grow, rows that see no key.
 #include <gtest/gtest.h>
 
+#include "runtime/verify.h"
 #include "tests/simt/warpgroup_case.h"
 
 namespace gqa::simt {
@@ -186,6 +187,30 @@ TEST_F(WarpgroupInputs, NotANumberIsSeen) {
         }
       }
     }
+}
+
+// What is off by more than a rounding still passes where the tuner judges it.
+TEST_F(WarpgroupInputs, PolynomialsPassVerification) {
+  for (const char* dtype : {"f16", "bf16"}) {
+    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=700,d=64,lse=0,dtype=" + std::string(dtype)));
+    EXPECT_TRUE(right(kPoly, 1, &attention));
+    const Problem& problem = attention.call.problem;
+    Comparison comparison;
+    for (int row = 0; row < problem.q_len; ++row) {
+      double exact[64], lse = 0;
+      float naive[64], naive_lse = 0;
+      reference_row(attention.call, 0, 0, row, exact, &lse);
+      naive_row(attention.call, 0, 0, row, naive, &naive_lse);
+      for (int d = 0; d < 64; ++d) {
+        const double given = load(problem.dtype, attention.out_at(0, 0, row, d));
+        comparison.error = std::max(comparison.error, std::fabs(given - exact[d]));
+        comparison.naive_error = std::max(comparison.naive_error, std::fabs(static_cast<double>(naive[d]) - exact[d]));
+        comparison.largest = std::max(comparison.largest, std::fabs(exact[d]));
+      }
+    }
+    const Verdict verdict = judge(problem, rows_to_check(problem, problem.q_len), comparison);
+    EXPECT_TRUE(verdict.passed) << dtype << ": " << verdict.reason;
+  }
 }
 
 TEST_F(WarpgroupInputs, WithoutLse) {
