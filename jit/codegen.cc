@@ -62,6 +62,9 @@ void write_features(std::ostream& out, const Problem& problem, const Candidate& 
   if (problem.keys_transposed)
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
   if (candidate.sums != 0) out << "  static constexpr bool kSums = true;  // of weights, by the products with values\n";
+  // A chain makes other numbers of scores than exponents.
+  if (candidate.shift != 0 && !chain)
+    out << "  static constexpr bool kShift = true;  // scores to exponents, by the products with keys\n";
   if (candidate.poly != 0)
     out << "  static constexpr int kPackedExp = " << candidate.poly << ";  // one pair of weights in so many\n";
   if (candidate.held != 0)

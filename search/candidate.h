@@ -26,6 +26,8 @@ enum class Skeleton : std::uint8_t { kFlash, kSplit, kWarpgroup };
 // of them, panel by panel.
 // sums (warpgroup): 1: the softmax of half a block's keys runs beside the products of the other half, and the tensor
 // cores sum the rounded weights, so there is no exact log-sum-exp.
+// shift (warpgroup, with sums): 1: the products make exponents of scores, by queries times the scale and a column of
+// offsets.
 // poly (warpgroup, with sums): which exponentials are polynomials on the FMA units instead of the special-function
 // unit's. held (warpgroup): the queries' first columns, which the products then take from registers instead of shared
 // memory. cluster (warpgroup): 2: pairs of CTAs on neighbouring rows; each key and value comes from L2 once for both.
@@ -47,6 +49,7 @@ enum class FieldUse : std::uint8_t { kCode, kWarpgroupCode, kMechanism, kLaunch 
   X(draw, "draw", 0, kWarpgroupCode)     /* 1: CTAs draw the next tile, above */          \
   X(out_parts, "out", 0, kWarpgroupCode) /* of out that leave in turn, above */           \
   X(sums, "sums", 0, kMechanism)         /* 1: row sums by the tensor cores, above */     \
+  X(shift, "shift", 0, kMechanism)       /* 1: exponents by the tensor cores, above */    \
   X(queries, "queries", 1, kMechanism)   /* buffers of a tile's queries */                \
   X(poly, "poly", 0, kMechanism)         /* one pair of weights in poly, above */         \
   X(held, "held", 0, kMechanism)         /* times 16 query columns in registers */        \

@@ -230,7 +230,7 @@ double warpgroup_step(const Model& m) {
   const double moved = kClocksAKeyByte * warpgroup_step_bytes(m) * (m.c.cluster > 1 ? kShared : 1);
   const double step = busy + kStep + kStepAWarpgroup * warpgroups + moved;
   const double held = 1 - kHeldGain * m.c.held * 16 / m.p.head_dim;
-  const double weights = (m.c.sums != 0 ? kSums : 1) * (m.c.poly != 0 && m.p.dtype == DType::kBF16 ? kPoly : 1);
+  const double weights = (m.c.sums != 0 ? kSums : 1) * (m.c.poly != 0 ? kPoly : 1);
   return step * held * weights * (m.c.stages > 2 ? kThirdStage : 1);
 }
 

@@ -61,10 +61,9 @@ struct FieldRange {
   int least, most;
 };
 constexpr FieldRange kWarpgroupRanges[] = {
-    {"stages", &Candidate::stages, 1, 4},  {"draw", &Candidate::draw, 0, 1},
-    {"out", &Candidate::out_parts, 0, 4},  {"sums", &Candidate::sums, 0, 1},
-    {"poly", &Candidate::poly, 0, 32},     {"queries", &Candidate::queries, 1, 2},
-    {"held", &Candidate::held, 0, 16},     {"cluster", &Candidate::cluster, 1, 2},
+    {"stages", &Candidate::stages, 1, 4},   {"draw", &Candidate::draw, 0, 1},   {"out", &Candidate::out_parts, 0, 4},
+    {"sums", &Candidate::sums, 0, 1},       {"shift", &Candidate::shift, 0, 1}, {"poly", &Candidate::poly, 0, 32},
+    {"queries", &Candidate::queries, 1, 2}, {"held", &Candidate::held, 0, 16},  {"cluster", &Candidate::cluster, 1, 2},
     {"tail", &Candidate::tail, 0, 1 << 16}};
 
 std::string wrong_for_warpgroup(const Candidate& c) {
@@ -93,6 +92,7 @@ std::string wrong_for_warpgroup(const Candidate& c) {
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
   if (c.poly != 0 && (c.sums == 0 || c.poly == 1))
     return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
+  if (c.shift != 0 && c.sums == 0) return "shift=1: expected sums=1, whose ones it takes";
   if (c.cluster != 1 && c.tile_m == kWarpgroupRows)
     return "cluster=" + number(c.cluster) + ": expected a CTA a processor, and so 128 rows or more";
   if (c.tail != 0 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
@@ -162,6 +162,12 @@ std::string wrong_for_sums(const Problem& p, const Candidate& c) {
     return "sums beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
   if (p.keys_transposed) return "sums of halves of transposed keys: halves are rows";
   return "";
+}
+
+// A query times the scale is rounded once more, as coarsely as its type is.
+std::string wrong_for_shift(const Problem& p, const Candidate& c) {
+  if (c.shift == 0 || p.dtype == DType::kF16) return "";
+  return "shift=1 of " + std::string(name(p.dtype)) + " queries: expected f16, whose error in scores is an eighth";
 }
 
 std::string wrong_for_held(const Problem& p, const Candidate& c) {
@@ -304,6 +310,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_transposed_keys(problem, candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_sums(problem, candidate); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_shift(problem, candidate); !reason.empty()) return reason;
   if (std::string reason = wrong_for_held(problem, candidate); !reason.empty()) return reason;
   if (warpgroup) {
     if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;

@@ -42,7 +42,7 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
   const std::int64_t handover = key_shares(c) == 1 ? 0 : 256LL * p.head_dim_v + 2048;
-  const int ones = c.sums != 0 ? 2048 : 0;
+  const int ones = (c.sums != 0 ? 2048 : 0) + (c.shift != 0 ? 16 * c.tile_m : 0);
   const std::int64_t out =
       c.out_parts != 0 ? 2LL * c.tile_m * round_up(value / 64, c.out_parts) / c.out_parts * 64 + handover + ones : 8;
   const std::int64_t rows = 2LL * c.tile_m * c.queries * query + out;

@@ -74,14 +74,11 @@ constexpr Tile kSplitTiles[] = {
     {64, 16, 8, 2}, {64, 32, 2, 2}, {64, 32, 4, 2}, {64, 32, 4, 3}, {64, 32, 8, 2},
 };
 
-// With three buffers of keys a long walk without a mask is faster than with four, any other slower: where products sum,
-// docs/performance.md.
-bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= 4096; }
-bool has_few_steps(const Problem& p) { return !has_many_steps(p); }
-// bfloat16's polynomials are always faster than none; float16's take a third more instructions, and no clock has told
-// yet.
-bool has_many_steps_of_f16(const Problem& p) { return p.dtype == DType::kF16 && has_many_steps(p); }
-bool has_few_steps_of_f16(const Problem& p) { return p.dtype == DType::kF16 && has_few_steps(p); }
+bool is_bf16(const Problem& p) { return p.dtype == DType::kBF16; }
+// From here on what scaling a tile's queries costs is repaid.
+bool is_short(const Problem& p) { return p.kv_len < 2048; }
+// A walk for which three buffers of keys are faster than four, where products sum; nowhere else (docs/performance.md).
+bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }
 
 struct WarpgroupTile {
   int m, n, stages;
@@ -90,16 +87,18 @@ struct WarpgroupTile {
   int sums = 0;
   int queries = 1;
   int poly = 0;
+  int shift = 0;
   bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 4, 1, 1, 1, 2, 4, has_few_steps},
-    {192, 128, 3, 1, 1, 1, 2, 4, has_many_steps},
-    {192, 128, 4, 1, 1, 1, 2, 0, has_few_steps_of_f16},
-    {192, 128, 3, 1, 1, 1, 2, 0, has_many_steps_of_f16},
+    {192, 128, 4, 1, 1, 1, 2, 4, 0, [](const Problem& p) { return is_bf16(p) && !has_many_steps(p); }},
+    {192, 128, 3, 1, 1, 1, 2, 4, 0, [](const Problem& p) { return is_bf16(p) && has_many_steps(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 0, 0, [](const Problem& p) { return !is_bf16(p) && is_short(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return !is_bf16(p) && !is_short(p) && !has_many_steps(p); }},
+    {192, 128, 3, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return !is_bf16(p) && has_many_steps(p); }},
     {192, 128, 3, 1},
     {192, 128, 2, 1},
     {192, 112, 2, 1},
@@ -199,6 +198,7 @@ Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Wa
   c.sums = tile.sums;
   c.queries = tile.queries;
   c.poly = tile.poly;
+  c.shift = tile.shift;
   if (p.head_dim >= kLeastHeldHeadDim && tile.m > 64) c.held = held_that_fit(p, c);
   if (tile.out_buffer != 0 && tile.m > 64) c.out_parts = fewest_parts(p, c, device);
   return c;

@@ -1,5 +1,6 @@
 // features.cuh: what a Config may say beyond what every one does.
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
+// shifts_scores() (warpgroup_shift.cuh),
 // cluster_size() (CTAs that share keys: cluster.cuh), held_queries() (warpgroup_attention.cuh), query_buffers(),
 // packed_exponentials(), shares_tail() (tail.cuh), apply_chain() (Chain: what becomes of each score before the mask and
 // the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none. Of
@@ -33,6 +34,7 @@ struct AsVoid {
 
 GQA_FEATURE(bool, keys_transposed, kKeysTransposed, false)
 GQA_FEATURE(bool, sums_by_products, kSums, false)
+GQA_FEATURE(bool, shifts_scores, kShift, false)
 GQA_FEATURE(int, cluster_size, kCluster, 1)
 GQA_FEATURE(int, held_queries, kHeld, 0)
 GQA_FEATURE(int, query_buffers, kQueries, 1)

@@ -66,7 +66,7 @@ struct TailMeeting {
 
   __device__ void take(Core& core, int slot) const {
     const float4* const from = at(slot);
-    merge_part<Config>(core, p.scale_log2, [&](int n) { return __ldcg(from + n * kWarpgroup); });
+    merge_part<Config>(core, score_scale<Config>(p), [&](int n) { return __ldcg(from + n * kWarpgroup); });
   }
 
   // Whether core now has all of the tile's keys; else another warpgroup will have.

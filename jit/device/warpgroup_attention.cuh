@@ -44,22 +44,23 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
     return advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : d / 4 * Smem::kKeyPanel + d % 4 * 32);
   }
 
-  // The d-th product that makes the scores.
+  // The d-th product that makes the scores; `more`: of what they hold.
   template <int kFragments>
-  __device__ void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d) const {
+  __device__ void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d, bool more) const {
     using Product = ScoresOf<Config, kFragments * 8>;
     if constexpr (kHeld > 0)
-      if (d < kHeld) return Product::multiply(scores, held[d].r, key_columns(k, d), d != 0);
-    Product::multiply(scores, advance(q, d / 4 * Smem::kQueryPanel + d % 4 * 32), key_columns(k, d), d != 0);
+      if (d < kHeld) return Product::multiply(scores, held[d].r, key_columns(k, d), more);
+    Product::multiply(scores, advance(q, d / 4 * Smem::kQueryPanel + d % 4 * 32), key_columns(k, d), more);
   }
 
-  // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'.
-  template <int kFragments>
-  __device__ void begin_scores(float (&scores)[kFragments][4], u64 q, u64 k) {
+  // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'; `start`: what is added to them.
+  template <int kFragments, typename Start = NoShift>
+  __device__ void begin_scores(float (&scores)[kFragments][4], u64 q, u64 k, const Start& start = {}) {
     pin(scores);
     wgmma_fence();
+    start.template begin<ScoresOf<Config, kFragments * 8>>(scores);
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) multiply_scores(scores, q, k, d);
+    for (int d = 0; d < kDepth; ++d) multiply_scores(scores, q, k, d, Start::kBegins || d != 0);
     wgmma_commit();
   }
 
@@ -79,16 +80,19 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
     wgmma_commit();
   }
 
-  // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows.
-  template <int kFragments, int kProducts>
+  // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows. Scores that begin
+  // with offsets come after the values: 1 % (docs/performance.md).
+  template <int kFragments, int kProducts, typename Start = NoShift>
   __device__ void begin_both(float (&scores)[kFragments][4], u64 q, u64 k, const u32 (&weights)[kProducts][4],
-                             u64 values) {
+                             u64 values, const Start& start = {}) {
     pin(scores);
     pin(out);
     wgmma_fence();
+    start.template begin<ScoresOf<Config, kFragments * 8>>(scores);
+    constexpr int kLag = Start::kBegins ? kProducts : 0, kLast = kDepth + kLag;
 #pragma unroll
-    for (int i = 0; i < (kDepth > kProducts ? kDepth : kProducts); ++i) {
-      if (i < kDepth) multiply_scores(scores, q, k, i);
+    for (int i = 0; i < (kLast > kProducts ? kLast : kProducts); ++i) {
+      if (i >= kLag && i < kLast) multiply_scores(scores, q, k, i - kLag, Start::kBegins || i != 0);
       if (i < kProducts) Config::Values::multiply(out, weights[i], value_rows(values, i), true);
     }
     wgmma_commit();

@@ -80,7 +80,8 @@ struct WarpgroupFlash {
     return 0;
   }
 
-  __device__ void consume(int group) {
+  // Where it calls a function, the assembler puts all products in a row.
+  __device__ __forceinline__ void consume(int group) {
     if constexpr (Smem::kSums)
       consume_by(WarpgroupHalves<Config>{{p, maps, smem, group}});
     else
@@ -88,10 +89,11 @@ struct WarpgroupFlash {
   }
 
   template <typename Consumer>
-  __device__ void consume_by(Consumer consumer) {
+  __device__ __forceinline__ void consume_by(Consumer consumer) {
     consumer.begin();
     ConsumerWalk walk(smem.tickets);
     for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
+      if constexpr (shifts_scores<Config>()) consumer.ticket = &walk.ticket();
       consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
       if (consumer.join(walk.ticket().part)) consumer.store(walk.ticket().place);

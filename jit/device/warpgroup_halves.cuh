@@ -14,6 +14,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer = WarpgroupConsumer<Config>;
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kKeys = Config::kTileN / 2;
+  static constexpr bool kShift = shifts_scores<Config>();
   static_assert(!Smem::kKeysTransposed && Smem::kShare == 1, "halves are rows of a block");
 
   using Consumer::core;
@@ -24,7 +25,10 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer::v;
 
   float scores[2][kKeys / 8][4];
-  UnseenWeights<Config> unseen;  // kept, since the loop is held by its instructions
+  const volatile Ticket* ticket = nullptr;  // of kShift: the tile's
+  bool scaled = false;                      // of kShift: the queries are, else scores that are looked at, and all are
+  static constexpr float kFar = 64;         // powers of two: weights are then off by 0.2 % as a rule
+  UnseenWeights<Config> unseen;             // kept, since the loop is held by its instructions
 
   // Where polynomials answer for few exponents, a tile that had to look at its scores so often goes on without them:
   // maxima that grow are no reason for more than a few looks, scores far apart are for one in each half block.
@@ -43,6 +47,28 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ u64 keys_of(int half) const { return this->keys(k.at(), half * kKeys); }
   __device__ u64 values_of(int half) const { return this->values(v.at(), half * kKeys); }
 
+  __device__ RowOffsets offsets() const { return {smem.offsets() + group * RowOffsets::kBytes}; }
+
+  // Weights are taken under the maxima that there are now.
+  __device__ void take_maxima() {
+    const float scale = score_scale<Config>(p), offset[2] = {core.offset(0, scale), core.offset(1, scale)};
+    if constexpr (kShift) {
+      const float none = __int_as_float(0x7fffffff);
+      offsets().write(scaled ? offset[0] : none, scaled ? offset[1] : none);
+      named_sync(1 + group, kWarpgroup);
+    } else {
+      unseen = {scale, offset};
+    }
+  }
+
+  // What scores begin with that no look at their maxima comes before.
+  __device__ auto start() const {
+    if constexpr (kShift)
+      return offsets().shift(smem.ones());
+    else
+      return NoShift{};
+  }
+
   // A whole block's scores; beside them the values of the block before, where there is one.
   template <bool kValues, int kHalves>
   __device__ void begin_block() {
@@ -57,9 +83,46 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     }
     k.next();
     wait<0, kHalves>();
+    if constexpr (kShift) make_exact<0, kHalves>(k.before());
     this->release_keys();
     if constexpr (kValues) this->release_values();
   }
+
+  // ---- kShift
+
+  template <int kFirst, int kCount, typename Do>
+  __device__ void each_score(Do with) {
+#pragma unroll
+    for (int half = kFirst; half < kFirst + kCount; ++half)
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) with(scores[half][n][c]);
+  }
+
+  // Halves whose scores are looked at, of that buffer's keys. Queries times the scale are rounded, which scores far
+  // from zero would show: there the tile goes on with the queries as they are.
+  template <int kFirst, int kCount>
+  __device__ void make_exact(int buffer) {
+    float farthest = 0;
+    each_score<kFirst, kCount>([&](float score) { farthest = fmaxf(farthest, fabsf(score)); });
+    if (scaled && !this->all_agree(farthest <= kFar)) {
+      const volatile Place& at = ticket->place;
+      query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
+      scaled = false;
+#pragma unroll
+      for (int half = kFirst; half < kFirst + kCount; ++half)
+        core.begin_scores(scores[half], this->queries(), this->keys(buffer, half * kKeys));
+      wait<kFirst, kCount>();
+    }
+    if (!scaled) each_score<kFirst, kCount>([&](float& score) { score *= p.scale_log2; });
+  }
+
+  __device__ QueryRows<Config> query_block() const {
+    return {smem.q[this->q.at()] + this->rows() * 64 * kPanelRowBytes, 1 + group};
+  }
+
+  // ----
 
   // Until all products have ended, those of so many halves' scores among them.
   template <int kFirst, int kCount>
@@ -108,7 +171,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void half_step() {
     constexpr int kOther = 1 - kMine;
     if constexpr (kScores)
-      core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther));
+      core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther), start());
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
     const bool fine = unseen.template weigh<kPolynomials>(scores[kMine], weights_of(kMine));
@@ -119,10 +182,15 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       const int buffer = kMine == 0 ? k.at() : k.before();
       core.begin_scores(scores[kMine], this->queries(), this->keys(buffer, kMine * kKeys));
       core.template wait_scores<0>(scores[kMine]);
-      core.softmax(scores[kMine], p.scale_log2);
-      unseen = core.unseen(p.scale_log2);
+      if constexpr (kShift) make_exact<kMine, 1>(buffer);
+      core.softmax(scores[kMine], score_scale<Config>(p));
+      take_maxima();
       core.rescale();
       pack_weights<Config>(scores[kMine], weights_of(kMine));
+      if constexpr (kShift && kScores) {
+        core.begin_scores(scores[kOther], this->queries(), keys_of(kOther), start());
+        core.template wait_scores<0>(scores[kOther]);
+      }
     }
   }
 
@@ -141,10 +209,10 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // From the first block that no mask touches. Before it, the weights of the block before are there, its values are not
   // begun; after it, the weights of half 1 of block 0 are.
   __device__ void walk_unmasked(int block) {
-    unseen = core.unseen(p.scale_log2);
+    take_maxima();
     k.wait_full(smem.k_ring);
     v.wait_full(smem.v_ring);
-    core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0));
+    core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0), start());
     wait<0, 1>();
     if constexpr (kMayGiveUp) {
       looks = left_without = 0;
@@ -168,10 +236,11 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     core.clear();
     this->q.wait_full(smem.q_ring);
     if (this->has_no_rows(first_row)) return this->walk_past(blocks - first);
+    if constexpr (kShift) scaled = query_block().scale(p.scale_log2);
     core.hold_queries(this->query_rows());
     this->pass(blocks - 1 - block);
     first_block(first_row, block--, seen);
-    for (; block >= masked; --block) {
+    for (; block >= (kShift && !scaled ? first : masked); --block) {
       begin_block<true, 2>();
       softmax_block(first_row, block);
     }

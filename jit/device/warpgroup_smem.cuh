@@ -23,6 +23,8 @@ struct WarpgroupSmem {
   // 16 rows of a panel of ones, which sums what is multiplied by it.
   static constexpr bool kSums = sums_by_products<Config>();
   static constexpr int kOnesBytes = kSums ? 16 * kPanelRowBytes : 0;
+  // And a warpgroup's rows' offsets: warpgroup_shift.cuh.
+  static constexpr int kOffsetBytes = shifts_scores<Config>() ? Config::kTileM * 16 : 0;
   static_assert(!kSums || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOutParts == 1),
                 "ones: a second panel");
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOutParts == 1), "two share 64 rows");
@@ -50,8 +52,9 @@ struct WarpgroupSmem {
   alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
-  // Then the handover, or the ones.
-  alignas(kOutParts > 0 ? 1024 : 8) char out[kOutParts > 0 ? kOutBytes + kHandoverBytes + kOnesBytes : 8];
+  // Then the handover, or the ones and the offsets.
+  alignas(kOutParts > 0 ? 1024
+                        : 8) char out[kOutParts > 0 ? kOutBytes + kHandoverBytes + kOnesBytes + kOffsetBytes : 8];
   Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
@@ -60,6 +63,7 @@ struct WarpgroupSmem {
 
   // Of kSums.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }
+  __device__ char* offsets() { return out + kOutBytes + kOnesBytes; }
 };
 
 }  // namespace gqa

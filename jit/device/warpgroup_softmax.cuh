@@ -84,9 +84,8 @@ struct WarpgroupSoftmax {
     return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
   }
 
-  __device__ UnseenWeights<Config> unseen(float scale_log2) const {
-    return {scale_log2, {-fmaf(state.maximum[0], scale_log2, kSlack), -fmaf(state.maximum[1], scale_log2, kSlack)}};
-  }
+  // What is added to row half h's scores, times the scale, to make exponents of them.
+  __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kSlack); }
 
   __device__ void accept_unseen(const float (&sum)[2]) {
     state.sum[0] += sum[0];

@@ -6,6 +6,7 @@
 
 #include "packed_exp.cuh"
 #include "warpgroup_hints.cuh"
+#include "warpgroup_shift.cuh"
 
 namespace gqa {
 
@@ -33,24 +34,48 @@ __device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&
     for (int i = 0; i < 4; ++i) weights[k][i] = 0;
 }
 
+// How a score of row half h becomes a power of two under the maximum that there is. Offsets are +inf in a row that has
+// seen no key: no weight of its passes.
+template <typename Config, bool kShift = shifts_scores<Config>()>
+struct Exponents {
+  using Packed = PackedExp<typename Config::Element>;
+
+  float scale_log2, offset[2];
+  Packed packed;
+
+  Exponents() = default;
+  __device__ Exponents(float scale, const float (&offsets)[2])
+      : scale_log2(scale), offset{offsets[0], offsets[1]}, packed(scale, offsets) {}
+
+  __device__ float operator()(float score, int h) const { return fmaf(score, scale_log2, offset[h]); }
+  __device__ Packed polynomials() const { return kKeepsPacked<Config> ? packed : Packed(scale_log2, offset); }
+};
+
+// The products have seen to it.
+template <typename Config>
+struct Exponents<Config, true> {
+  using Packed = PackedExp<typename Config::Element>;
+
+  __device__ float operator()(float score, int) const { return score; }
+  __device__ Packed polynomials() const { return Packed(1, {0, 0}); }
+};
+
 // The weights of scores under the maxima that there are, without a look at the scores; for products that sum them.
 template <typename Config>
 struct UnseenWeights {
   using Element = typename Config::Element;
   using Packed = PackedExp<Element>;
 
-  float scale_log2, offset[2];  // +inf in a row that has seen no key: no weight of its passes
-  Packed packed;
+  Exponents<Config> exponents;
 
   UnseenWeights() = default;
-  __device__ UnseenWeights(float scale, const float (&offsets)[2])
-      : scale_log2(scale), offset{offsets[0], offsets[1]}, packed(scale, offsets) {}
+  __device__ UnseenWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
 
   // False where one is too large, or its exponent none of a polynomial's: all are lost then. kPolynomials: as many as
   // the kernel has, else none.
   template <bool kPolynomials, int kFragments, int kProducts>
   __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) const {
-    Packed by_polynomial = kKeepsPacked<Config> ? packed : Packed(scale_log2, offset);
+    Packed by_polynomial = exponents.polynomials();
     u32 bits = 0;
 #pragma unroll
     for (int k = 0; k < kProducts; ++k)
@@ -61,8 +86,7 @@ struct UnseenWeights {
           weights[k][i] = by_polynomial(s[0], s[1], i % 2);
           if constexpr (!Packed::kSeesTwo) bits |= weights[k][i];
         } else {
-          weights[k][i] = Element::pack(exp2_approx(fmaf(s[0], scale_log2, offset[i % 2])),
-                                        exp2_approx(fmaf(s[1], scale_log2, offset[i % 2])));
+          weights[k][i] = Element::pack(exp2_approx(exponents(s[0], i % 2)), exp2_approx(exponents(s[1], i % 2)));
           bits |= weights[k][i];
         }
       }

@@ -148,6 +148,10 @@ TEST(Prune, SumsByProducts) {
   EXPECT_NE(warpgroup("m=192 warps=12 stages=1 sums=1", problem), "");
   EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 sums=1", problem), "");
   EXPECT_EQ(warpgroup("sums=2", problem), "sums=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup(sums + " shift=1", problem + ",dtype=f16"), "");
+  EXPECT_EQ(warpgroup(sums + " shift=1", problem),
+            "shift=1 of bf16 queries: expected f16, whose error in scores is an eighth");
+  EXPECT_EQ(warpgroup("shift=1", problem), "shift=1: expected sums=1, whose ones it takes");
   EXPECT_EQ(warpgroup(sums + " poly=4", problem), "");
   EXPECT_EQ(warpgroup(sums + " poly=4", problem + ",dtype=f16"), "");
   const std::string alone = ": expected sums=1, since weights are then summed as rounded, and at least 2";

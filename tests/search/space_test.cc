@@ -152,22 +152,18 @@ TEST(Space, ClustersDrawSectionsThatAMaskMakesUneven) {
   EXPECT_FALSE(drawn("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
 }
 
-// What no clock has told is whether float16's polynomials pay: each kernel is there with them and without, and what is
-// launched by a guess is without.
-TEST(Space, Float16IsOfferedWithPolynomialsAndWithout) {
-  const std::vector<Ranked> ranked = enumerate(problem_of("hq=32,sq=16384,d=64,lse=0,dtype=f16"), h200()).ranked;
-  EXPECT_EQ(0, ranked.at(0).candidate.poly);
-  int with = 0;
-  for (const Ranked& r : ranked) {
-    if (r.candidate.sums == 0) continue;
-    with += r.candidate.poly != 0;
-    Ranked other = r;
-    other.candidate.poly = 4 - r.candidate.poly;
-    EXPECT_TRUE(std::any_of(ranked.begin(), ranked.end(), [&](const Ranked& found) {
-      return found.candidate == other.candidate && found.predicted_us == other.predicted_us;
-    })) << to_text(r.candidate);
-  }
-  EXPECT_GT(with, 0);
+// Of float16, and where the walk is long enough for what scaling a tile's queries costs.
+TEST(Space, LongWalksOfFloat16ShiftTheirScores) {
+  const auto shifts = [](const std::string& problem) {
+    std::set<int> found;
+    for (const Ranked& r : enumerate(problem_of("hq=32,d=64,lse=0," + problem), h200()).ranked)
+      if (r.candidate.sums != 0) found.insert(r.candidate.shift);
+    return found;
+  };
+  EXPECT_EQ(shifts("sq=2048,dtype=f16"), std::set<int>({1}));
+  EXPECT_EQ(shifts("sq=512,sk=16384,dtype=f16,causal"), std::set<int>({1}));
+  EXPECT_EQ(shifts("sq=1024,dtype=f16,causal"), std::set<int>({0}));
+  EXPECT_EQ(shifts("sq=16384,dtype=bf16"), std::set<int>({0}));
 }
 
 // 16k and 32 heads are 20.85 rounds of 192 rows.

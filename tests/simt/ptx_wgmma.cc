@@ -19,6 +19,7 @@ constexpr char kOpcode[] = "wgmma.mma_async.sync.aligned.m64n";
 
 // ---- shared-memory descriptors: start address, leading and stride byte offsets in 16 bytes, base offset, swizzle
 
+bool is_swizzled(std::uint64_t descriptor) { return descriptor >> 62 == 1; }
 std::uint64_t start_of(std::uint64_t descriptor) { return (descriptor & 0x3fff) << 4; }
 std::uint64_t leading_of(std::uint64_t descriptor) { return (descriptor >> 16 & 0x3fff) << 4; }
 std::uint64_t stride_of(std::uint64_t descriptor) { return (descriptor >> 32 & 0x3fff) << 4; }
@@ -30,6 +31,8 @@ std::uint64_t start_of(const ProductOperand& operand) { return operand.window + 
 // long side at one inner index, groups along the inner dimension a stride apart, the next 64 a leading offset away.
 std::uint64_t place_of(const ProductOperand& operand, std::uint64_t along, std::uint64_t inner) {
   const std::uint64_t d = operand.descriptor;
+  if (!is_swizzled(d))
+    return start_of(operand) + along % 8 * 16 + along / 8 * stride_of(d) + inner % 8 * 2 + inner / 8 * leading_of(d);
   if (!operand.transposed) return start_of(operand) + along % 8 * 128 + along / 8 * stride_of(d) + inner * 2;
   return start_of(operand) + along % 64 * 2 + along / 64 * leading_of(d) + inner % 8 * 128 + inner / 8 * stride_of(d);
 }
@@ -53,8 +56,9 @@ void check_readable(Emulator& emulator, const Range& range) {
 ProductOperand operand_of(Emulator& emulator, std::uint64_t descriptor, bool transposed, unsigned first,
                           unsigned count) {
   ProductOperand operand{descriptor, emulator.cluster_rank() * kCtaWindow, transposed, {}};
-  if (descriptor >> 62 != 1) emulator.fail("a wgmma operand without 128-byte swizzle: the emulator knows no other");
-  if ((descriptor >> 49 & 7) != 0 || (start_of(descriptor) & 0x380) != 0)
+  if (!is_swizzled(descriptor) && (descriptor >> 62 != 0 || transposed))
+    emulator.fail("a wgmma operand of a swizzle, or a transposed one without, that the emulator does not know");
+  if (is_swizzled(descriptor) && ((descriptor >> 49 & 7) != 0 || (start_of(descriptor) & 0x380) != 0))
     emulator.fail("a wgmma operand that does not begin at a whole group of 8 swizzled rows");
   const unsigned panel = transposed ? 64 : count;
   for (unsigned done = 0; done < count; done += panel) {
@@ -86,7 +90,8 @@ void gather(Emulator& emulator, const ProductOperand& operand, bool bf16, unsign
   for (unsigned i = 0; i < count; ++i)
     for (unsigned k = 0; k < kInner; ++k) {
       std::uint16_t bits;
-      std::memcpy(&bits, base + swizzled(place_of(operand, first + i, k)), 2);
+      const std::uint64_t at = place_of(operand, first + i, k);
+      std::memcpy(&bits, base + (is_swizzled(operand.descriptor) ? swizzled(at) : at), 2);
       matrix[k * pitch + i] = static_cast<double>(value[bits]);
     }
 }

@@ -56,8 +56,7 @@ inline ::testing::AssertionResult right(const char* candidate_text, int processo
   if (kernel == nullptr) return ::testing::AssertionFailure() << why;
   if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
     return ::testing::AssertionFailure() << s.message();
-  // Polynomials' are off by more than a rounding; for bfloat16 the slack is as large.
-  return test::matches_float64(*attention, candidate.poly != 0 ? 5e-4 : 0);
+  return test::matches_float64(*attention, test::weights_error(candidate));
 }
 
 struct WarpgroupCase {

@@ -27,6 +27,7 @@ constexpr const char* kFewRows = "b=1,hq=3,hk=1,sq=60,sk=300,d=64,dtype=f16";  /
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
 constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
+constexpr const char* kShift = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 shift=1";
 constexpr const char* kInParts = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=2";
 constexpr const char* kWide = "b=1,hq=2,hk=1,sq=100,sk=70,d=64,dv=192,dtype=f16";
 constexpr const char* kInBF16 = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,lse=0";
@@ -106,6 +107,8 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kSums, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kDrawnCluster, kOneBlockTiles}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kShift, kWithoutLse}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kShift, kWithoutLse, 1000, 60}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
@@ -287,8 +290,28 @@ const Mutant kMutants[] = {
      20},
     {"LargeWeightsNotLookedAt", "warpgroup_weights.cuh", "if constexpr (!Packed::kSeesTwo)", "if constexpr (false)", "",
      kPoly, kWithoutLse, 14.5},
-    {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "unseen = core.unseen(p.scale_log2);\n      core.rescale();",
-     "core.rescale();", "", kSums, kWithoutLse},
+    {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "take_maxima();\n      core.rescale();", "core.rescale();", "",
+     kSums, kWithoutLse},
+    {"ShiftedByTheMaximaBefore", "warpgroup_halves.cuh", "take_maxima();\n      core.rescale();", "core.rescale();", "",
+     kShift, kWithoutLse},
+    {"NextScoresShiftedByTheMaximaBefore", "warpgroup_halves.cuh", "if constexpr (kShift && kScores) {",
+     "if constexpr (false) {", "", kShift, kWithoutLse},
+    {"OffsetsNotShown", "warpgroup_shift.cuh", "high / 2);\n    }\n    fence_async();", "high / 2);\n    }",
+     "fence.proxy.async", kShift, kWithoutLse},
+    {"OffsetsTwice", "warpgroup_shift.cuh", "write_row(row, low / 2)", "write_row(row, low)", "", kShift, kWithoutLse},
+    {"OffsetsOfOtherRows", "warpgroup_shift.cuh", "shared_address(first), 0, 8 * kRowBytes",
+     "shared_address(first), 0, 0", "", kShift, kWithoutLse},
+    {"OffsetsOfElevenBits", "warpgroup_shift.cuh", "words[i] = F16::pack(nearest, rest - nearest);",
+     "words[i] = i == 0 ? F16::pack(nearest, 0) : 0;", "", kShift, kWithoutLse, 1000, 60},
+    {"QueriesNotScaled", "warpgroup_shift.cuh", "*at = scaled(*at);", ";", "", kShift, kWithoutLse},
+    {"ScaledQueriesNotShown", "warpgroup_shift.cuh", "fence_async();\n    named_sync(barrier", "named_sync(barrier",
+     "fence.proxy.async", kShift, kWithoutLse},
+    {"ScaledQueriesNotAwaited", "warpgroup_shift.cuh", "named_sync(barrier, kWarpgroup);\n    return true;",
+     "return true;", "", kShift, kWithoutLse},
+    {"FarScoresNotSeen", "warpgroup_halves.cuh", "farthest <= kFar", "farthest <= 1e30f", "", kShift, kWithoutLse, 1000,
+     60},
+    {"ScaledTwice", "warpgroup_shift.cuh", "shifts_scores<Config>() ? 1.f : p.scale_log2", "p.scale_log2", "", kShift,
+     kWithoutLse},
     {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
 };
 

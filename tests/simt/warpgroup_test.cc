@@ -65,6 +65,13 @@ INSTANTIATE_TEST_SUITE_P(
              "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=0 out=1 sums=1 poly=4"},
         Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=1 out=1 sums=1 queries=2 poly=2"},
+        // Scores that the products shift
+        Case{"b=1,hq=2,hk=1,sq=200,sk=500,d=64,lse=0,dtype=f16",
+             "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=0 out=1 sums=1 shift=1"},
+        Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0,dtype=f16",
+             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=1 out=1 sums=1 shift=1 queries=2"},
+        Case{"b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal,lse=0,dtype=f16",
+             "warpgroup m=128 n=96 warps=8 stages=3 pack=4 draw=0 out=1 sums=1 shift=1 poly=4 held=2"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 draw=0 out=1", 1, 0, true}));
 
@@ -91,10 +98,13 @@ constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 dr
 constexpr const char* kSums = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1";
 constexpr const char* kPoly = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
 
+constexpr const char* kShift = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 shift=1";
+constexpr const char* kShiftPoly = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1 sums=1 shift=1 poly=2";
+
 // What a candidate can be asked for: without log-sum-exp where products sum, bfloat16 where weights are polynomials.
 std::string problem_for(const char* candidate, const std::string& problem) {
   return problem + (candidate == kPoly ? "" : ",dtype=f16") +
-         (candidate == kPoly || candidate == kSums ? ",lse=0" : "");
+         (candidate == kPlain || candidate == kOwnOut ? "" : ",lse=0");
 }
 
 // Scores climb within the second halves of blocks, not the first.
@@ -106,7 +116,7 @@ constexpr const char* kMoreKeysUnderAMask = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,ca
 TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
   for (const float growth : {0.5F, 6.0F, 24.0F, 1000.0F, -24.0F, -400.0F, -1000.0F}) {
     for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask})
-      for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly}) {
+      for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly, kShift}) {
         if (std::abs(growth) > 100 && candidate != kPoly) continue;
         test::AttentionCase attention(problem_of(problem_for(candidate, problem)));
         set_climb(&attention, growth, [](int) { return true; });
@@ -122,13 +132,63 @@ TEST_F(WarpgroupInputs, MaximaThatGrowUnderPolynomialsOfFloat16) {
       test::AttentionCase attention(problem_of(std::string(problem) + ",dtype=f16,lse=0"));
       set_climb(&attention, growth, [](int i) { return i % 3 != 0; });
       EXPECT_TRUE(right(kPoly, 1, &attention)) << growth << problem;
+      EXPECT_TRUE(right(kShiftPoly, 1, &attention)) << growth << problem;
+    }
+}
+
+// Where they cannot be multiplied by the scale: one of many would overflow, or all would lose bits. Maxima of other
+// rows and tiles stay comparable, so tails too.
+TEST_F(WarpgroupInputs, QueriesThatCannotBeScaled) {
+  const char* const tail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 shift=1 tail=3";
+  for (const char* problem : {kOneHead, kMoreKeysUnderAMask})
+    for (const float scale : {1e-5F, 1e-3F, 0.9F, 4.F, 3e4F})
+      for (const bool large : {false, true})
+        for (const char* candidate : {kShift, kShiftPoly, tail}) {
+          const Problem p = problem_of(problem_for(candidate, problem));
+          if (candidate == tail && p.causal()) continue;
+          test::AttentionCase attention(p);
+          for (std::uint16_t& q : attention.q) q = store(p.dtype, load(p.dtype, q) / (8 * scale));
+          if (large) attention.q[70 * 64 + 3] = store(p.dtype, 60000.F);  // a row that sees few keys well
+          attention.call.scale = scale;
+          attention.slack += large ? 1e-2 : 0;
+          EXPECT_TRUE(right(candidate, candidate == tail ? 3 : 1, &attention))
+              << problem << scale << large << candidate;
+        }
+}
+
+// What rounding scaled queries once more would show; at once, or from some block on.
+TEST_F(WarpgroupInputs, ScoresTooFarForScaledQueries) {
+  for (const char* candidate : {kShift, kShiftPoly})
+    for (const char* problem : {kOneHead, kMoreKeysUnderAMask, "b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal"}) {
+      test::AttentionCase large(problem_of(problem_for(candidate, problem)), false, 30);
+      EXPECT_TRUE(right(candidate, 1, &large)) << problem << candidate;
+      test::AttentionCase half(problem_of(problem_for(candidate, problem)));
+      const Problem& p = half.call.problem;
+      for (std::size_t i = 0; i < half.q.size(); ++i) half.q[i] = store(p.dtype, 8 * load(p.dtype, half.q[i]));
+      for (std::size_t i = 0; i < half.k.size() / 2; ++i) half.k[i] = store(p.dtype, 8 * load(p.dtype, half.k[i]));
+      half.slack += 5e-4;
+      EXPECT_TRUE(right(candidate, 1, &half)) << problem << candidate;
+    }
+}
+
+// Offsets are the sum of four numbers; past float16's range every half block is looked at.
+TEST_F(WarpgroupInputs, ScoresFarFromZero) {
+  for (const float score : {-3.F, 700.F, 5000.F, -40000.F, 90000.F})
+    for (const char* candidate : {kShift, kShiftPoly}) {
+      test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
+      const Problem& p = attention.call.problem;
+      for (int i = 0; i < p.q_len; ++i) attention.q[static_cast<std::size_t>(i * 64)] = store(p.dtype, 64.F);
+      for (int j = 0; j < p.kv_len; ++j)
+        attention.k[static_cast<std::size_t>(j * 64)] = store(p.dtype, score / 8 + static_cast<float>(j % 2) / 4);
+      attention.slack += 5e-3;
+      EXPECT_TRUE(right(candidate, 1, &attention)) << score << candidate;
     }
 }
 
 // One lane asks for it; what the others had was right, and stays so.
 TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
   for (const int row : {29, 63, 99}) {
-    for (const char* candidate : {kPlain, kSums, kPoly})
+    for (const char* candidate : {kPlain, kSums, kPoly, kShift})
       for (const float growth : {24.F, 100.F, 200.F, 2000.F}) {
         if (growth > 24 && candidate != kPoly) continue;
         test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
@@ -147,6 +207,9 @@ TEST_F(WarpgroupInputs, AFewKeysWeighMoreOrLess) {
       test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
       set_weights(224, 16, powers, &attention);
       EXPECT_TRUE(right(kPoly, 1, &attention)) << dtype << powers;
+      if (attention.call.problem.dtype == DType::kF16) {
+        EXPECT_TRUE(right(kShiftPoly, 1, &attention)) << powers;
+      }
     }
 }
 
@@ -161,7 +224,7 @@ TEST_F(WarpgroupInputs, OneRowLeavesItsMaximaFarBehind) {
 }
 
 TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
-  for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly}) {
+  for (const char* candidate : {kPlain, kOwnOut, kSums, kPoly, kShift}) {
     const Problem problem = problem_of(problem_for(candidate, "b=1,hq=1,hk=1,sq=200,sk=100,d=64,causal"));
     test::AttentionCase attention(problem);
     EXPECT_TRUE(right(candidate, 1, &attention));
@@ -174,7 +237,7 @@ TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
 
 // Of a key that is not a number every row's answer is none: also where its weight is a polynomial.
 TEST_F(WarpgroupInputs, NotANumberIsSeen) {
-  for (const char* candidate : {kPlain, kSums, kPoly})
+  for (const char* candidate : {kPlain, kSums, kPoly, kShift})
     for (const int key : {3, 11, 200, 325}) {
       test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
       attention.k[static_cast<std::size_t>(key * 64 + 5)] = 0x7fc0;
@@ -191,9 +254,9 @@ TEST_F(WarpgroupInputs, NotANumberIsSeen) {
 
 // What is off by more than a rounding still passes where the tuner judges it.
 TEST_F(WarpgroupInputs, PolynomialsPassVerification) {
-  for (const char* dtype : {"f16", "bf16"}) {
+  for (const auto& [dtype, candidate] : {std::pair{"f16", kPoly}, {"bf16", kPoly}, {"f16", kShiftPoly}}) {
     test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=700,d=64,lse=0,dtype=" + std::string(dtype)));
-    EXPECT_TRUE(right(kPoly, 1, &attention));
+    EXPECT_TRUE(right(candidate, 1, &attention));
     const Problem& problem = attention.call.problem;
     Comparison comparison;
     for (int row = 0; row < problem.q_len; ++row) {
@@ -209,7 +272,7 @@ TEST_F(WarpgroupInputs, PolynomialsPassVerification) {
       }
     }
     const Verdict verdict = judge(problem, rows_to_check(problem, problem.q_len), comparison);
-    EXPECT_TRUE(verdict.passed) << dtype << ": " << verdict.reason;
+    EXPECT_TRUE(verdict.passed) << dtype << candidate << verdict.reason;
   }
 }
 
