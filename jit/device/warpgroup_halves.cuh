@@ -109,6 +109,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     if (scaled && !this->all_agree(farthest <= kFar)) {
       const volatile Place& at = ticket->place;
       query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
+      core.hold_queries(this->query_rows());
       scaled = false;
 #pragma unroll
       for (int half = kFirst; half < kFirst + kCount; ++half)

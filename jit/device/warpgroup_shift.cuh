@@ -1,8 +1,8 @@
 // warpgroup_shift.cuh: scores that leave the tensor cores as the powers of two that exponentials are taken of: a tile's
 // queries are multiplied by the scale, and one more product adds what a row's exponents are relative to. That saves an
 // FMA a score.
-// Owns: the queries' scaling and its undoing, and that product's operands: a row's offset as eight numbers of 16 bits,
-// and ones.
+// Owns: the queries' scaling and its undoing, and that product's operands: a row's offset as the sum of float16, and
+// ones.
 // Never: knows maxima; warpgroup_softmax.cuh does.
 // Threads: the 128 threads of a warpgroup.
 #pragma once
@@ -60,16 +60,10 @@ struct RowOffsets {
   }
 
  private:
-  // The nearest number, the nearest to what that leaves over, and so on: 44 bits.
-  static __device__ void write_row(char* row, float rest) {
-    u32 words[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const float nearest = F16::to_float(static_cast<u16>(F16::pack(rest, 0)));
-      words[i] = F16::pack(nearest, rest - nearest);
-      rest = rest - nearest - F16::to_float(static_cast<u16>(words[i] >> 16));
-    }
-    *reinterpret_cast<uint4*>(row) = make_uint4(words[0], words[1], 0, 0);
+  // The nearest number and the nearest to what that leaves over: 22 bits.
+  static __device__ void write_row(char* row, float offset) {
+    const float nearest = F16::to_float(static_cast<u16>(F16::pack(offset, 0)));
+    *reinterpret_cast<uint4*>(row) = make_uint4(F16::pack(nearest, offset - nearest), 0, 0, 0);
   }
 };
 
