@@ -95,7 +95,7 @@ constexpr const char* kLengths[] = {"sq=1,sk=1",     "sq=1,sk=300",  "sq=63,sk=6
 TEST_F(WarpgroupGpu, EveryTileIsVerified) {
   for (const char* text : {"b=1,hq=8,hk=2,sq=2048,d=128,causal", "b=2,hq=6,hk=3,sq=1000,sk=777,d=64,dtype=f16",
                            "b=3,hq=8,hk=2,sq=100,sk=900,d=128", "b=1,hq=8,hk=8,sq=900,d=256,causal",
-                           "b=1,hq=8,hk=2,sq=2048,d=64,causal,lse=0"}) {
+                           "b=1,hq=8,hk=2,sq=2048,d=64,causal,lse=0", "b=1,hq=8,hk=2,sq=8192,d=64,lse=0,dtype=f16"}) {
     const Problem problem = problem_of(text);
     EXPECT_TRUE(verified(problem, tiles(problem)));
   }
@@ -230,7 +230,7 @@ TEST_F(WarpgroupGpu, OneKeyHasAllTheMass) {
 }
 
 TEST_F(WarpgroupGpu, EqualScores) {
-  for (const char* features : {"d=128,causal", "d=64,causal,lse=0"}) {
+  for (const char* features : {"d=128,causal", "d=64,causal,lse=0", "d=64,causal,lse=0,dtype=f16"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const float score : {0.0F, 8.0F, -8.0F}) {
       AttentionCase attention(problem_of(std::string("b=1,hq=4,hk=2,sq=150,sk=300,") + features));
@@ -290,7 +290,7 @@ TEST_F(WarpgroupGpu, EveryBlockOutgrowsTheMaxima) {
 
 // One lane asks for it; what the others had was right, and stays so.
 TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
-  for (const char* features : {"d=64", "d=64,dtype=f16", "d=64,lse=0"}) {
+  for (const char* features : {"d=64", "d=64,dtype=f16", "d=64,lse=0", "d=64,lse=0,dtype=f16"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const int row : {0, 29, 63, 64, 139}) {
       AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=500,") + features));
@@ -301,7 +301,7 @@ TEST_F(WarpgroupGpu, OneRowOutgrowsItsMaxima) {
 }
 
 TEST_F(WarpgroupGpu, RowsThatSeeNoKey) {
-  for (const std::string features : {"d=64,causal", "d=64,causal,lse=0"}) {
+  for (const std::string features : {"d=64,causal", "d=64,causal,lse=0", "d=64,causal,lse=0,dtype=f16"}) {
     const std::vector<Loaded> kernels = kernels_for(features);
     for (const char* lengths : {"sq=300,sk=1", "sq=300,sk=100", "sq=500,sk=17", "sq=130,sk=129"}) {
       AttentionCase attention(problem_of("b=2,hq=4,hk=2," + features + "," + lengths));
@@ -315,7 +315,7 @@ TEST_F(WarpgroupGpu, RowsThatSeeNoKey) {
 }
 
 TEST_F(WarpgroupGpu, TheSameInputsGiveTheSameBits) {
-  for (const char* features : {"d=128,causal", "d=64,causal,lse=0"}) {
+  for (const char* features : {"d=128,causal", "d=64,causal,lse=0", "d=64,causal,lse=0,dtype=f16"}) {
     AttentionCase first(problem_of(std::string("b=2,hq=8,hk=2,sq=700,sk=700,") + features)), again(first.call.problem);
     for (const Loaded& one : kernels_for(features)) {
       run(*one.kernel, &first);
@@ -412,16 +412,18 @@ TEST_F(CopyEngineGpu, ServesAlignedCalls) {
 
 // ---- many launches
 
-// Keys, queries and values are all ones, so every row that sees a key is ones, and the others zeros.
+// Keys, queries and values are all one number, 1 as bfloat16 and 1.875 as float16, so every row that sees a key is
+// that, and the others zeros.
 class WarpgroupLoad : public WarpgroupGpu {
  protected:
+  static constexpr std::uint16_t kOne = 0x3f80;
   static constexpr int kMostBatch = 3, kMostHeads = 8, kMostLength = 900, kMostDim = 128;
   static constexpr std::size_t kElements = std::size_t{kMostBatch} * kMostHeads * kMostLength * kMostDim;
 
   void SetUp() override {
     WarpgroupGpu::SetUp();
     if (IsSkipped()) return;
-    const std::vector<std::uint16_t> ones(kElements, 0x3f80);
+    const std::vector<std::uint16_t> ones(kElements, kOne);
     for (CUdeviceptr* memory : {&input_, &out_}) ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemAlloc(memory, 2 * kElements));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemcpyHtoDAsync(input_, ones.data(), 2 * kElements, nullptr));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(nullptr));
@@ -436,10 +438,11 @@ class WarpgroupLoad : public WarpgroupGpu {
     WarpgroupGpu::TearDown();
   }
 
-  Call random_call(std::mt19937* random, int head_dim, bool causal) {
+  Call random_call(std::mt19937* random, int head_dim, bool causal, DType dtype) {
     const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(*random); };
     Call c;
     Problem& p = c.problem;
+    p.dtype = dtype;
     p.mask = causal ? Mask::kCausal : Mask::kNone;
     p.head_dim = p.head_dim_v = head_dim;
     p.batch = any(1, kMostBatch);
@@ -479,7 +482,7 @@ class WarpgroupLoad : public WarpgroupGpu {
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemcpyDtoHAsync(out.data(), out_, 2 * out.size(), stream_));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(stream_));
     const std::int64_t seeing = p.causal() ? std::min(p.q_len, p.kv_len) : p.q_len;
-    EXPECT_EQ(std::count(out.begin(), out.end(), 0x3f80), row * seeing) << what;
+    EXPECT_EQ(std::count(out.begin(), out.end(), kOne), row * seeing) << what;
     EXPECT_EQ(std::count(out.begin(), out.end(), 0), row * (p.q_len - seeing)) << what;
   }
 
@@ -493,11 +496,14 @@ TEST_F(WarpgroupLoad, AThousandLaunchesOfRandomShapes) {
   const struct {
     int head_dim;
     bool causal;
+    DType dtype;
     std::vector<Loaded> kernels;
-  } families[] = {{128, false, kernels_for("d=128")},
-                  {128, true, kernels_for("d=128,causal")},
-                  {64, false, kernels_for("d=64,lse=0")},
-                  {64, true, kernels_for("d=64,causal,lse=0")}};
+  } families[] = {{128, false, DType::kBF16, kernels_for("d=128")},
+                  {128, true, DType::kBF16, kernels_for("d=128,causal")},
+                  {64, false, DType::kBF16, kernels_for("d=64,lse=0")},
+                  {64, true, DType::kBF16, kernels_for("d=64,causal,lse=0")},
+                  {64, false, DType::kF16, kernels_for("d=64,lse=0,dtype=f16")},
+                  {64, true, DType::kF16, kernels_for("d=64,causal,lse=0,dtype=f16")}};
   std::mt19937 random(11);
   for (int i = 0; i < kLaunches; i += kTogether) {
     std::string what;
@@ -505,7 +511,7 @@ TEST_F(WarpgroupLoad, AThousandLaunchesOfRandomShapes) {
     for (int together = 0; together < kTogether; ++together) {
       const auto& family = families[random() % std::size(families)];
       const Loaded& one = family.kernels[random() % family.kernels.size()];
-      call = random_call(&random, family.head_dim, family.causal);
+      call = random_call(&random, family.head_dim, family.causal, family.dtype);
       ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemsetD8Async(out_, 0xff, 2 * kElements, stream_));
       ASSERT_TRUE(one.kernel->launch(call).ok());
       what = to_text(call.problem) + " | " + to_text(one.candidate);
