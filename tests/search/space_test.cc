@@ -152,18 +152,20 @@ TEST(Space, ClustersDrawSectionsThatAMaskMakesUneven) {
   EXPECT_FALSE(drawn("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
 }
 
-// Of float16, and where the walk is long enough for what scaling a tile's queries costs.
-TEST(Space, LongWalksOfFloat16ShiftTheirScores) {
-  const auto shifts = [](const std::string& problem) {
-    std::set<int> found;
+// What was timed: polynomials for bfloat16 only, three buffers of keys for a long walk without a mask only.
+TEST(Space, WhereProductsSum) {
+  const auto summing = [](const std::string& problem) {
+    std::set<std::pair<int, int>> found;  // polynomials, stages
     for (const Ranked& r : enumerate(problem_of("hq=32,d=64,lse=0," + problem), h200()).ranked)
-      if (r.candidate.sums != 0) found.insert(r.candidate.shift);
+      if (r.candidate.sums != 0) found.insert({r.candidate.poly, r.candidate.stages});
     return found;
   };
-  EXPECT_EQ(shifts("sq=2048,dtype=f16"), std::set<int>({1}));
-  EXPECT_EQ(shifts("sq=512,sk=16384,dtype=f16,causal"), std::set<int>({1}));
-  EXPECT_EQ(shifts("sq=1024,dtype=f16,causal"), std::set<int>({0}));
-  EXPECT_EQ(shifts("sq=16384,dtype=bf16"), std::set<int>({0}));
+  using Found = std::set<std::pair<int, int>>;
+  EXPECT_EQ(summing("sq=4096,dtype=f16"), Found({{0, 3}}));
+  EXPECT_EQ(summing("sq=4096,dtype=f16,causal"), Found({{0, 4}}));
+  EXPECT_EQ(summing("sq=2048,dtype=f16"), Found({{0, 4}}));
+  EXPECT_EQ(summing("sq=16384,dtype=bf16"), Found({{4, 3}}));
+  EXPECT_EQ(summing("sq=16384,dtype=bf16,causal"), Found({{4, 4}}));
 }
 
 // 16k and 32 heads are 20.85 rounds of 192 rows.
