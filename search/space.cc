@@ -88,8 +88,8 @@ struct WarpgroupTile {
   bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
-// float16's polynomials gain nothing by themselves. Scores shifted by the products do, but their kernels take too long
-// to compile yet (docs/performance.md, "Open").
+// float16's polynomials gain nothing by themselves. Scores shifted by the products do, but a part of their code has
+// been on no GPU yet (docs/performance.md, "Open").
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {

@@ -31,8 +31,9 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   UnseenWeights<Config> unseen;             // kept, since the loop is held by its instructions
 
   // Where polynomials answer for few exponents, a tile that had to look at its scores so often goes on without them:
-  // maxima that grow are no reason for more than a few looks, scores far apart are for one in each half block.
-  static constexpr bool kMayGiveUp = packed_exponentials<Config>() != 0 && decltype(unseen)::Packed::kNarrow;
+  // maxima that grow are no reason for more than a few looks, scores far apart are for one in each half block. Not
+  // where scores are shifted: a look is more code there, and it would be there twice.
+  static constexpr bool kMayGiveUp = packed_exponentials<Config>() != 0 && decltype(unseen)::Packed::kNarrow && !kShift;
   static constexpr int kMostLooks = 4;
   int looks, left, left_without;  // blocks: with polynomials, and after those without
 
@@ -83,40 +84,61 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     }
     k.next();
     wait<0, kHalves>();
-    if constexpr (kShift) make_exact<0, kHalves>(k.before());
+    if constexpr (kShift) {
+      if (must_be_exact<0, kHalves>())
+        look<0, kHalves>(k.before());
+      else
+        scale_scores<0, kHalves>();
+    }
     this->release_keys();
     if constexpr (kValues) this->release_values();
   }
 
   // ---- kShift
 
-  template <int kFirst, int kCount, typename Do>
-  __device__ void each_score(Do with) {
+  // Of halves whose scores are looked at: whether they must be computed again. Queries times the scale are rounded,
+  // which scores far from zero would show: there the tile goes on with the queries as they are.
+  template <int kFirst, int kCount>
+  __device__ bool must_be_exact() {
+    float farthest = 0;
 #pragma unroll
     for (int half = kFirst; half < kFirst + kCount; ++half)
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
-        for (int c = 0; c < 4; ++c) with(scores[half][n][c]);
+        for (int c = 0; c < 4; ++c) farthest = fmaxf(farthest, fabsf(scores[half][n][c]));
+    if (!scaled || this->all_agree(farthest <= kFar)) return false;
+    const volatile Place& at = ticket->place;
+    query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
+    core.hold_queries(this->query_rows());
+    scaled = false;
+    return true;
   }
 
-  // Halves whose scores are looked at, of that buffer's keys. Queries times the scale are rounded, which scores far
-  // from zero would show: there the tile goes on with the queries as they are.
+  // Queries that are not scaled leave it to their scores.
   template <int kFirst, int kCount>
-  __device__ void make_exact(int buffer) {
-    float farthest = 0;
-    each_score<kFirst, kCount>([&](float score) { farthest = fmaxf(farthest, fabsf(score)); });
-    if (scaled && !this->all_agree(farthest <= kFar)) {
-      const volatile Place& at = ticket->place;
-      query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
-      core.hold_queries(this->query_rows());
-      scaled = false;
+  __device__ void scale_scores() {
+    if (scaled) return;
+#pragma unroll
+    for (int half = kFirst; half < kFirst + kCount; ++half)
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) scores[half][n][c] *= p.scale_log2;
+  }
+
+  // Scores of that buffer's keys, looked at.
+  template <int kFirst, int kCount>
+  __device__ void look(int buffer) {
+    for (bool again = true; again;) {
 #pragma unroll
       for (int half = kFirst; half < kFirst + kCount; ++half)
         core.begin_scores(scores[half], this->queries(), this->keys(buffer, half * kKeys));
       wait<kFirst, kCount>();
+      again = false;
+      if constexpr (kShift) again = must_be_exact<kFirst, kCount>();
     }
-    if (!scaled) each_score<kFirst, kCount>([&](float& score) { score *= p.scale_log2; });
+    if constexpr (kShift) scale_scores<kFirst, kCount>();
   }
 
   __device__ QueryRows<Config> query_block() const {
@@ -181,9 +203,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     if (!all_fine) {
       if constexpr (kPolynomials && kMayGiveUp) count_look();
       const int buffer = kMine == 0 ? k.at() : k.before();
-      core.begin_scores(scores[kMine], this->queries(), this->keys(buffer, kMine * kKeys));
-      core.template wait_scores<0>(scores[kMine]);
-      if constexpr (kShift) make_exact<kMine, 1>(buffer);
+      look<kMine, 1>(buffer);
       core.softmax(scores[kMine], score_scale<Config>(p));
       take_maxima();
       core.rescale();
