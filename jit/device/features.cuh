@@ -1,10 +1,9 @@
 // features.cuh: what a Config may say beyond what every one does.
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
-// shifts_scores() (warpgroup_shift.cuh),
-// cluster_size() (CTAs that share keys: cluster.cuh), held_queries() (warpgroup_attention.cuh), query_buffers(),
-// packed_exponentials(), shares_tail() (tail.cuh), apply_chain() (Chain: what becomes of each score before the mask and
-// the softmax) and halves_tiles() (HalfScores: the product with half a tile's keys). A Config without them has none. Of
-// every warpgroup's: key_shares() (warpgroup_share.cuh).
+// shifts_scores() (warpgroup_shift.cuh), cluster_size() (CTAs that share keys: cluster.cuh), held_queries()
+// (warpgroup_attention.cuh), query_buffers(), packed_exponentials(), shares_tail() (tail.cuh), apply_chain() (Chain:
+// what becomes of each score before the mask and the softmax) and halves_tiles() (HalfScores: the product with half a
+// tile's keys). A Config without them has none. Of every warpgroup's: key_shares() (warpgroup_share.cuh).
 // Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 

@@ -85,7 +85,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     k.next();
     wait<0, kHalves>();
     if constexpr (kShift) {
-      if (must_be_exact<0, kHalves>())
+      if (leave_scale<0, kHalves>())
         look<0, kHalves>(k.before());
       else
         scale_scores<0, kHalves>();
@@ -96,10 +96,11 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 
   // ---- kShift
 
-  // Of halves whose scores are looked at: whether they must be computed again. Queries times the scale are rounded,
-  // which scores far from zero would show: there the tile goes on with the queries as they are.
+  // Queries times the scale are rounded, which scores far from zero would show: where halves that are looked at have
+  // such, the tile goes on with the queries as they are. Whether it does so from here on: they are computed again then.
   template <int kFirst, int kCount>
-  __device__ bool must_be_exact() {
+  __device__ bool leave_scale() {
+    if (!scaled) return false;
     float farthest = 0;
 #pragma unroll
     for (int half = kFirst; half < kFirst + kCount; ++half)
@@ -107,7 +108,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       for (int n = 0; n < kKeys / 8; ++n)
 #pragma unroll
         for (int c = 0; c < 4; ++c) farthest = fmaxf(farthest, fabsf(scores[half][n][c]));
-    if (!scaled || this->all_agree(farthest <= kFar)) return false;
+    if (this->all_agree(farthest <= kFar)) return false;
     const volatile Place& at = ticket->place;
     query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
     core.hold_queries(this->query_rows());
@@ -136,7 +137,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
         core.begin_scores(scores[half], this->queries(), this->keys(buffer, half * kKeys));
       wait<kFirst, kCount>();
       again = false;
-      if constexpr (kShift) again = must_be_exact<kFirst, kCount>();
+      if constexpr (kShift) again = leave_scale<kFirst, kCount>();
     }
     if constexpr (kShift) scale_scores<kFirst, kCount>();
   }

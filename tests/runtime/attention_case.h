@@ -76,12 +76,12 @@ struct AttentionCase {
   }
 };
 
-// The first element that differs from float64 by more than the dtype's rounding and such an error of weights allow; of
-// lse where it was given.
 // What a candidate's weights are off by, beyond a rounding: polynomials, and queries times the scale, which are rounded
 // once more. For bfloat16 the case's slack is as large.
 inline double weights_error(const Candidate& c) { return (c.poly != 0 ? 5e-4 : 0) + (c.shift != 0 ? 2e-4 : 0); }
 
+// The first element that differs from float64 by more than the dtype's rounding and such an error of weights allow; of
+// lse where it was given.
 inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double weights_error = 0) {
   const Problem& p = t.call.problem;
   // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.

@@ -97,7 +97,6 @@ constexpr const char* kPlain = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw
 constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1";
 constexpr const char* kSums = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1";
 constexpr const char* kPoly = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
-
 constexpr const char* kShift = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 shift=1";
 constexpr const char* kShiftPoly = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 draw=1 out=1 sums=1 shift=1 poly=2";
 
