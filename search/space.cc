@@ -75,8 +75,10 @@ constexpr Tile kSplitTiles[] = {
 };
 
 bool is_bf16(const Problem& p) { return p.dtype == DType::kBF16; }
-// A walk for which three buffers of keys are faster than four, where products sum; nowhere else (docs/performance.md).
-bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= 4096; }
+// Where products sum: walks for which three buffers of keys are faster than four, and those that shifted scores pay for
+// (docs/performance.md).
+bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }
+bool pays_for_shift(const Problem& p) { return !is_bf16(p) && p.kv_len >= (p.causal() ? 4096 : 2048); }
 
 struct WarpgroupTile {
   int m, n, stages;
@@ -85,18 +87,18 @@ struct WarpgroupTile {
   int sums = 0;
   int queries = 1;
   int poly = 0;
+  int shift = 0;
   bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
-// float16's polynomials gain nothing by themselves. Scores shifted by the products do, but a part of their code has
-// been on no GPU yet (docs/performance.md, "Open").
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
-    {192, 128, 4, 1, 1, 1, 2, 4, [](const Problem& p) { return is_bf16(p) && !has_many_steps(p); }},
-    {192, 128, 3, 1, 1, 1, 2, 4, [](const Problem& p) { return is_bf16(p) && has_many_steps(p); }},
-    {192, 128, 4, 1, 1, 1, 2, 0, [](const Problem& p) { return !is_bf16(p) && !has_many_steps(p); }},
-    {192, 128, 3, 1, 1, 1, 2, 0, [](const Problem& p) { return !is_bf16(p) && has_many_steps(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 4, 0, [](const Problem& p) { return is_bf16(p) && !has_many_steps(p); }},
+    {192, 128, 3, 1, 1, 1, 2, 4, 0, [](const Problem& p) { return is_bf16(p) && has_many_steps(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 0, 0, [](const Problem& p) { return !is_bf16(p) && !pays_for_shift(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return pays_for_shift(p) && !has_many_steps(p); }},
+    {192, 128, 3, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return pays_for_shift(p) && has_many_steps(p); }},
     {192, 128, 3, 1},
     {192, 128, 2, 1},
     {192, 112, 2, 1},
@@ -196,6 +198,7 @@ Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Wa
   c.sums = tile.sums;
   c.queries = tile.queries;
   c.poly = tile.poly;
+  c.shift = tile.shift;
   if (p.head_dim >= kLeastHeldHeadDim && tile.m > 64) c.held = held_that_fit(p, c);
   if (tile.out_buffer != 0 && tile.m > 64) c.out_parts = fewest_parts(p, c, device);
   return c;

@@ -48,10 +48,10 @@ __device__ inline u32 and_or(u32 a, u32 mask, u32 set) {
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(set));
   return d;
 }
-// 9.7.1.13, max.
-__device__ inline u32 max_u16x2(u32 a, u32 b) {
-  u32 d;
-  asm("max.u16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+// 9.7.3.12, max: what is no number stays none.
+__device__ inline float max_nan(float a, float b) {
+  float d;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
   return d;
 }
 
@@ -68,7 +68,8 @@ struct Chord<BF16> {
   static constexpr float kSteps = 1.f / 32768, kBias = 127;
   static constexpr u32 kAbove = ~0x3fffu;
   static constexpr bool kSeesTwo = true;  // else what is 2 or more is, as any other weight
-  static constexpr bool kNarrow = false;  // whether scores as models have them may be too far apart
+
+  static __device__ float clamp(float line) { return line; }
 
   // 0.2373 y^2 - 0.707 y + 1.469, twice; 1 at y = 1 by bfloat16's own arithmetic.
   static __device__ u32 correct(u32 chord) {
@@ -79,22 +80,21 @@ struct Chord<BF16> {
 };
 
 // Negative, and 2^10 times too large: the 32 powers of two that have a sign are then those from 2^-25 to 2^6, and what
-// is below, down to 2^-57, has none and becomes the least of them, which is 0. Above, infinities come out and
-// products that are no numbers, up to where the bits in kAbove tell.
+// is below becomes the least of them, which is 0. Above, infinities come out, and then the bits in kAbove tell.
 template <>
 struct Chord<F16> {
   static constexpr float kSteps = 1.f / 4096, kBias = 57;
   static constexpr u32 kAbove = ~0xffffu;
   static constexpr bool kSeesTwo = false;
-  static constexpr bool kNarrow = true;
+
+  static __device__ float clamp(float line) { return max_nan(line, 2 + 32 * kSteps); }
 
   // -2^-10 (-0.1028 y^3 + 0.6914 y^2 - 1.3555 y + 1.7666), twice; -2^-10 at y = 1 by float16's own arithmetic.
   static __device__ u32 correct(u32 chord) {
     constexpr u32 kCube = 0x06940694, kSquare = 0x91889188, kLinear = 0x156c156c, kConstant = 0x97119711;
-    const u32 clamped = max_u16x2(chord, 0x80008000);
-    const u32 y = and_or(clamped, 0x03ff03ff, 0x3c003c00);
+    const u32 y = and_or(chord, 0x03ff03ff, 0x3c003c00);
     const u32 slope = Pair<F16>::fma(y, Pair<F16>::fma(y, kCube, kSquare), kLinear);
-    return Pair<F16>::multiply(clamped, Pair<F16>::fma(y, slope, kConstant));
+    return Pair<F16>::multiply(chord, Pair<F16>::fma(y, slope, kConstant));
   }
 };
 
@@ -103,7 +103,7 @@ template <typename Element>
 class PackedExp {
  public:
   using Line = Chord<Element>;
-  static constexpr bool kSeesTwo = Line::kSeesTwo, kNarrow = Line::kNarrow;
+  static constexpr bool kSeesTwo = Line::kSeesTwo;
 
   PackedExp() = default;
   __device__ PackedExp(float scale, const float (&offset)[2])
@@ -124,7 +124,9 @@ class PackedExp {
   static constexpr float kBiased = 2 + Line::kBias * Line::kSteps;
   static constexpr u32 kTwo = 0x40000000;
 
-  __device__ u32 bits_of(float score, int half) const { return __float_as_uint(fmaf(score, scale_, offset_[half])); }
+  __device__ u32 bits_of(float score, int half) const {
+    return __float_as_uint(Line::clamp(fmaf(score, scale_, offset_[half])));
+  }
 
   float scale_, offset_[2];
   u32 seen_ = 0;

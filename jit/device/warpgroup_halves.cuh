@@ -30,13 +30,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   static constexpr float kFar = 64;         // powers of two: weights are then off by 0.2 % as a rule
   UnseenWeights<Config> unseen;             // kept, since the loop is held by its instructions
 
-  // Where polynomials answer for few exponents, a tile that had to look at its scores so often goes on without them:
-  // maxima that grow are no reason for more than a few looks, scores far apart are for one in each half block. Not
-  // where scores are shifted: a look is more code there, and it would be there twice.
-  static constexpr bool kMayGiveUp = packed_exponentials<Config>() != 0 && decltype(unseen)::Packed::kNarrow && !kShift;
-  static constexpr int kMostLooks = 4;
-  int looks, left, left_without;  // blocks: with polynomials, and after those without
-
   // Both halves as one block's, and a half of the block's weights.
   using BlockScores = typename Consumer::BlockScores;
   using HalfWeights = u32[kKeys / 16][4];
@@ -181,28 +174,20 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     }
   }
 
-  // The loop looks at nothing but its end, which this may bring.
-  __device__ void count_look() {
-    if (++looks != kMostLooks) return;
-    left_without = left - 1;
-    left = 1;
-  }
-
   // The softmax of half kMine of a block seen whole, beside the values of the other half and, where there are any, its
   // next scores. Where the maxima so far do not do, its scores are computed again; of half 1 the keys are the buffer
   // before's by then.
-  template <int kMine, bool kScores, bool kPolynomials>
+  template <int kMine, bool kScores>
   __device__ void half_step() {
     constexpr int kOther = 1 - kMine;
     if constexpr (kScores)
       core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther), start());
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
-    const bool fine = unseen.template weigh<kPolynomials>(scores[kMine], weights_of(kMine));
+    const bool fine = unseen.weigh(scores[kMine], weights_of(kMine));
     const bool all_fine = this->all_agree(fine);
     wait<kOther, kScores>();
     if (!all_fine) {
-      if constexpr (kPolynomials && kMayGiveUp) count_look();
       const int buffer = kMine == 0 ? k.at() : k.before();
       look<kMine, 1>(buffer);
       core.softmax(scores[kMine], score_scale<Config>(p));
@@ -217,14 +202,13 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   }
 
   // The softmax of a block's two halves, beside the next block's first scores.
-  template <bool kPolynomials>
   __device__ void block_step() {
-    half_step<0, true, kPolynomials>();
+    half_step<0, true>();
     this->release_values();
     k.next();
     k.wait_full(smem.k_ring);
     v.wait_full(smem.v_ring);
-    half_step<1, true, kPolynomials>();
+    half_step<1, true>();
     this->release_keys();
   }
 
@@ -236,18 +220,12 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     v.wait_full(smem.v_ring);
     core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0), start());
     wait<0, 1>();
-    if constexpr (kMayGiveUp) {
-      looks = left_without = 0;
-      for (left = block; left > 0; --left) block_step<true>();
-      for (; left_without > 0; --left_without) block_step<false>();
-    } else {
-      for (; block > 0; --block) block_step<true>();
-    }
-    half_step<0, true, !kMayGiveUp>();
+    for (; block > 0; --block) block_step();
+    half_step<0, true>();
     this->release_values();
     v.wait_full(smem.v_ring);
     k.next();
-    half_step<1, false, !kMayGiveUp>();
+    half_step<1, false>();
     this->release_keys();
   }
 

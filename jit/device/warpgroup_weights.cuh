@@ -71,9 +71,8 @@ struct UnseenWeights {
   UnseenWeights() = default;
   __device__ UnseenWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
 
-  // False where one is too large, or its exponent none of a polynomial's: all are lost then. kPolynomials: as many as
-  // the kernel has, else none.
-  template <bool kPolynomials, int kFragments, int kProducts>
+  // False where one is too large, or its exponent none of a polynomial's: all are lost then.
+  template <int kFragments, int kProducts>
   __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) const {
     Packed by_polynomial = exponents.polynomials();
     u32 bits = 0;
@@ -82,7 +81,7 @@ struct UnseenWeights {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* s = &scores[2 * k + i / 2][i % 2 * 2];
-        if (kPolynomials && is_packed<4 * kProducts>(4 * k + i)) {
+        if (is_packed<4 * kProducts>(4 * k + i)) {
           weights[k][i] = by_polynomial(s[0], s[1], i % 2);
           if constexpr (!Packed::kSeesTwo) bits |= weights[k][i];
         } else {
@@ -90,7 +89,7 @@ struct UnseenWeights {
           bits |= weights[k][i];
         }
       }
-    return (bits & kFromTwoOn) == 0 && (!kPolynomials || kPackedExp == 0 || by_polynomial.all_fit());
+    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || by_polynomial.all_fit());
   }
 
   // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials

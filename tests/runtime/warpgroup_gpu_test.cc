@@ -95,7 +95,8 @@ constexpr const char* kLengths[] = {"sq=1,sk=1",     "sq=1,sk=300",  "sq=63,sk=6
 TEST_F(WarpgroupGpu, EveryTileIsVerified) {
   for (const char* text : {"b=1,hq=8,hk=2,sq=2048,d=128,causal", "b=2,hq=6,hk=3,sq=1000,sk=777,d=64,dtype=f16",
                            "b=3,hq=8,hk=2,sq=100,sk=900,d=128", "b=1,hq=8,hk=8,sq=900,d=256,causal",
-                           "b=1,hq=8,hk=2,sq=2048,d=64,causal,lse=0", "b=1,hq=8,hk=2,sq=8192,d=64,lse=0,dtype=f16"}) {
+                           "b=1,hq=8,hk=2,sq=2048,d=64,causal,lse=0", "b=1,hq=8,hk=2,sq=8192,d=64,lse=0,dtype=f16",
+                           "b=1,hq=8,hk=2,sq=1024,d=64,causal,lse=0,dtype=f16"}) {
     const Problem problem = problem_of(text);
     EXPECT_TRUE(verified(problem, tiles(problem)));
   }

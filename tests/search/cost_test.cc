@@ -103,8 +103,8 @@ TEST(Rank, TheFirstFourKernelsHoldOneOfTheFastest) {
   const std::string wide = "m=192 n=64 warps=12 stages=4 pack=";
   EXPECT_LE(place("hq=32,sq=16384,d=64,causal", halves), 2U);
   EXPECT_LE(place("hq=32,sq=16384,d=64", long_halves), 2U);
-  const std::string without = "m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 queries=2";
-  EXPECT_LE(place("hq=32,sq=16384,d=64,causal,dtype=f16", without), 2U);
+  const std::string shifted = "m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 shift=1 queries=2 poly=8";
+  EXPECT_LE(place("hq=32,sq=16384,d=64,causal,dtype=f16", shifted), 2U);
   EXPECT_LE(place("hq=32,hk=8,sq=4096,d=128,causal", wide + "1 draw=1 out=1 held=5"), 2U);
   EXPECT_LE(place("hq=16,sq=16384,d=128,causal", wide + "1 draw=1 out=1 held=5"), 4U);
   EXPECT_LE(place("hq=16,sq=16384,d=128", wide + "1 draw=0 out=1 held=5 cluster=2 tail=66"), 4U);

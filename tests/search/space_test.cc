@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <tuple>
 
 #include "search/resources.h"
 #include "tests/search/space_support.h"
@@ -152,20 +153,24 @@ TEST(Space, ClustersDrawSectionsThatAMaskMakesUneven) {
   EXPECT_FALSE(drawn("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
 }
 
-// What was timed: polynomials for bfloat16 only, three buffers of keys for a long walk without a mask only.
+// What was timed: scores of float16 are shifted in a long walk; without a mask that has three buffers of keys.
 TEST(Space, WhereProductsSum) {
   const auto summing = [](const std::string& problem) {
-    std::set<std::pair<int, int>> found;  // polynomials, stages
+    std::set<std::tuple<int, int, int>> found;  // polynomials, shift, stages
     for (const Ranked& r : enumerate(problem_of("hq=32,d=64,lse=0," + problem), h200()).ranked)
-      if (r.candidate.sums != 0) found.insert({r.candidate.poly, r.candidate.stages});
+      if (r.candidate.sums != 0) found.insert({r.candidate.poly, r.candidate.shift, r.candidate.stages});
     return found;
   };
-  using Found = std::set<std::pair<int, int>>;
-  EXPECT_EQ(summing("sq=4096,dtype=f16"), Found({{0, 3}}));
-  EXPECT_EQ(summing("sq=4096,dtype=f16,causal"), Found({{0, 4}}));
-  EXPECT_EQ(summing("sq=2048,dtype=f16"), Found({{0, 4}}));
-  EXPECT_EQ(summing("sq=16384,dtype=bf16"), Found({{4, 3}}));
-  EXPECT_EQ(summing("sq=16384,dtype=bf16,causal"), Found({{4, 4}}));
+  using Found = std::set<std::tuple<int, int, int>>;
+  EXPECT_EQ(summing("sq=16384,dtype=f16"), Found({{8, 1, 3}}));
+  EXPECT_EQ(summing("sq=4096,dtype=f16"), Found({{8, 1, 4}}));
+  EXPECT_EQ(summing("sq=1024,dtype=f16"), Found({{0, 0, 4}}));
+  EXPECT_EQ(summing("sq=16384,dtype=f16,causal"), Found({{8, 1, 4}}));
+  EXPECT_EQ(summing("sq=2048,dtype=f16,causal"), Found({{0, 0, 4}}));
+  EXPECT_EQ(summing("sq=512,sk=16384,dtype=f16"), Found({{8, 1, 3}}));
+  EXPECT_EQ(summing("sq=16384,dtype=bf16"), Found({{4, 0, 3}}));
+  EXPECT_EQ(summing("sq=2048,dtype=bf16"), Found({{4, 0, 4}}));
+  EXPECT_EQ(summing("sq=16384,dtype=bf16,causal"), Found({{4, 0, 4}}));
 }
 
 // 16k and 32 heads are 20.85 rounds of 192 rows.

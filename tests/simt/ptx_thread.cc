@@ -50,9 +50,6 @@ void multiply_add_halves(Emulator&, const Call& call) {
     return store(kType, std::fma(load(kType, half(1)), load(kType, half(2)), load(kType, half(3))));
   });
 }
-void larger_halves(Emulator&, const Call& call) {
-  each_half(call, [](auto half) { return std::max(half(1), half(2)); });
-}
 
 // lop3.b32 d, a, b, c, table: for each bit the table's, at the number that a's, b's and c's are.
 void look_up(Emulator&, const Call& call) {
@@ -76,6 +73,11 @@ void function(Emulator&, const Call& call) {
 template <float (*kFunction)(float)>
 void function_ftz(Emulator&, const Call& call) {
   call.write_float(0, flushed(kFunction(flushed(call.read_float(1)))));
+}
+// max.NaN
+void larger_or_none(Emulator&, const Call& call) {
+  const float a = call.read_float(1), b = call.read_float(2);
+  call.write_float(0, std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b));
 }
 float reciprocal(float x) { return 1 / x; }
 float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
@@ -139,7 +141,7 @@ const std::vector<Known>& thread_instructions() {
       {"mul.rn.bf16x2", multiply_halves<DType::kBF16>},
       {"fma.rn.f16x2", multiply_add_halves<DType::kF16>},
       {"fma.rn.bf16x2", multiply_add_halves<DType::kBF16>},
-      {"max.u16x2", larger_halves},
+      {"max.NaN.f32", larger_or_none},
       {"lop3.b32", look_up},
       {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
       {"ex2.approx.f32", function<std::exp2>},

@@ -124,7 +124,7 @@ TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
   }
 }
 
-// float16's polynomials answer for fewer exponents: a tile that leaves them goes on without.
+// float16's polynomials answer for fewer exponents: what is below them weighs nothing, what is above is looked at.
 TEST_F(WarpgroupInputs, MaximaThatGrowUnderPolynomialsOfFloat16) {
   for (const float growth : {0.5F, 6.0F, 24.0F, -6.0F, -24.0F, -60.0F})
     for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask}) {
@@ -240,7 +240,7 @@ TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
 
 // Of a key that is not a number every row's answer is none: also where its weight is a polynomial.
 TEST_F(WarpgroupInputs, NotANumberIsSeen) {
-  for (const char* candidate : {kPlain, kSums, kPoly, kShift})
+  for (const char* candidate : {kPlain, kSums, kPoly, kShift, kShiftPoly})
     for (const int key : {3, 11, 200, 325}) {
       test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
       attention.k[static_cast<std::size_t>(key * 64 + 5)] = 0x7fc0;
