@@ -4,8 +4,8 @@
 // function", 1999). bfloat16 is off by 0.4 % as a rule and 1.4 % at most, where rounding alone is off by 0.2 and 0.4 %;
 // float16 by 0.07 and 0.2 %, where it is 0.02 and 0.05 %; whole powers of two are exact. Shifts beyond 2^15 (bfloat16)
 // and 2^12 (float16) are rounded, as their float32 is.
-// Never: answers for exponents that are too low, too high or no numbers: it sees them, and leaves the rest to the
-// caller.
+// Never: answers for exponents that are too high or no numbers, nor for bfloat16's that are too low: it sees them, and
+// leaves the rest to the caller.
 // Threads: values of one thread.
 #pragma once
 
@@ -58,11 +58,12 @@ __device__ inline float max_nan(float a, float b) {
 // Of a float32 from 2 to 4 the last bit is worth 2^-22; an element has kSteps^-1 of them from one power of two to the
 // next: 2 and (exponent + kBias) kSteps hold the exponent's element in their low half, a chord of the curve: 2^integer
 // (1 + fraction). Of all float32 those whose element will do have the same bits in kAbove, kTwo's; others have one more
-// there, but for 0, whose element is 0. correct(): 2^f / (1 + f) times the chord, as a polynomial of y = 1 + f.
+// there, but for 0, whose element is 0. clamp(): raises those below to one whose element is 0, where there is any, and
+// keeps what is no number. correct(): 2^f / (1 + f) times the chord, as a polynomial of y = 1 + f.
 template <typename Element>
 struct Chord;
 
-// All 127 powers below 2: whatever is smaller, negative, larger or no number is seen.
+// All 127 powers below 2: whatever is smaller, negative, larger or no number is seen, and nothing clamped.
 template <>
 struct Chord<BF16> {
   static constexpr float kSteps = 1.f / 32768, kBias = 127;
