@@ -56,6 +56,39 @@ std::vector<Piece> pieces(int head_dim) {
   return all;
 }
 
+// What one core spends on a piece, seconds.
+double compile(const Nvrtc& nvrtc, const Piece& piece, Compiled* compiled) {
+  const std::string source = attention_source(piece.problem, piece.candidate);
+  const double start = core_seconds();
+  const Status status = nvrtc.compile(source, "sm_90a", compiled);
+  EXPECT_TRUE(status.ok()) << to_text(piece.candidate) << ": " << status.message();
+  return core_seconds() - start;
+}
+
+std::string name_of(const Piece& piece) { return feature_text(piece.problem) + " " + to_text(piece.candidate); }
+
+void expect_well_compiled(const Compiled& compiled, const std::string& what) {
+  EXPECT_EQ(compiled.spill_bytes, 0) << what;
+  EXPECT_EQ(compiled.static_smem, 0) << what;
+  EXPECT_GT(compiled.registers, 100) << what;
+  EXPECT_NE(compiled.ptx.find("wgmma.mma_async"), std::string::npos) << what;
+  EXPECT_NE(compiled.ptx.find("cp.async.bulk.tensor"), std::string::npos) << what;
+  // The assembler gives up overlap silently where it cannot follow the accumulators; it says so in its log.
+  EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << what << "\n" << compiled.log;
+}
+
+// Those that took long beside other threads, again without: the least of a few.
+void expect_fast(const Nvrtc& nvrtc, const std::vector<Piece>& slow) {
+  for (const Piece& piece : slow) {
+    double seconds = 2 * kMostSeconds;
+    for (int i = 0; i < 3 && seconds >= kMostSeconds; ++i) {
+      Compiled compiled;
+      seconds = std::min(seconds, compile(nvrtc, piece, &compiled));
+    }
+    EXPECT_LT(seconds, kMostSeconds) << name_of(piece);
+  }
+}
+
 class WarpgroupCompilation : public ::testing::TestWithParam<int> {};
 
 TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
@@ -64,36 +97,21 @@ TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
   const std::vector<Piece> all = pieces(GetParam());
   ASSERT_GE(all.size(), 2U);
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;  // gtest's assertions
+  std::mutex mutex;  // of:
+  std::vector<Piece> slow;
   const auto work = [&] {
     for (std::size_t at = next++; at < all.size(); at = next++) {
-      const Piece& piece = all[at];
-      const std::string what = feature_text(piece.problem) + " " + to_text(piece.candidate);
-      const std::string source = attention_source(piece.problem, piece.candidate);
       Compiled compiled;
-      Status status;
-      // Of a core that another thread shares, the least of a few says more.
-      double seconds = 2 * kMostSeconds;
-      for (int i = 0; i < 3 && seconds >= kMostSeconds; ++i) {
-        const double start = core_seconds();
-        status = nvrtc->compile(source, "sm_90a", &compiled);
-        seconds = std::min(seconds, core_seconds() - start);
-      }
+      const double seconds = compile(*nvrtc, all[at], &compiled);
       const std::lock_guard lock(mutex);
-      EXPECT_TRUE(status.ok()) << what << ": " << status.message();
-      EXPECT_EQ(compiled.spill_bytes, 0) << what;
-      EXPECT_EQ(compiled.static_smem, 0) << what;
-      EXPECT_GT(compiled.registers, 100) << what;
-      EXPECT_LT(seconds, kMostSeconds) << what;
-      EXPECT_NE(compiled.ptx.find("wgmma.mma_async"), std::string::npos) << what;
-      EXPECT_NE(compiled.ptx.find("cp.async.bulk.tensor"), std::string::npos) << what;
-      // The assembler gives up overlap silently where it cannot follow the accumulators; it says so in its log.
-      EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << what << "\n" << compiled.log;
+      expect_well_compiled(compiled, name_of(all[at]));
+      if (seconds >= kMostSeconds) slow.push_back(all[at]);
     }
   };
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
+  expect_fast(*nvrtc, slow);
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(32, 64, 80, 96, 112, 128, 192, 256),
