@@ -44,13 +44,20 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
     return advance(k, Smem::kKeysTransposed ? d * 16 * kPanelRowBytes : d / 4 * Smem::kKeyPanel + d % 4 * 32);
   }
 
+  // The d-th 16 columns of queries. Where products sum, reckoned in the low word: 5 % of a loop's instructions, since
+  // the assembler then keeps less (docs/performance.md).
+  __device__ static u64 query_columns(u64 q, int d) {
+    const u32 bytes = d / 4 * Smem::kQueryPanel + d % 4 * 32;
+    return kSums ? advance_low(q, bytes) : advance(q, bytes);
+  }
+
   // The d-th product that makes the scores; `more`: of what they hold.
   template <int kFragments>
   __device__ void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d, bool more) const {
     using Product = ScoresOf<Config, kFragments * 8>;
     if constexpr (kHeld > 0)
       if (d < kHeld) return Product::multiply(scores, held[d].r, key_columns(k, d), more);
-    Product::multiply(scores, advance(q, d / 4 * Smem::kQueryPanel + d % 4 * 32), key_columns(k, d), more);
+    Product::multiply(scores, query_columns(q, d), key_columns(k, d), more);
   }
 
   // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'; `start`: what is added to them.

@@ -35,7 +35,8 @@ __device__ inline u64 advance_first_panel(u64 operand, u32 bytes) {
   return operand + (bytes >> 4) - (u64{bytes >> 4} << 16);
 }
 
-// The two above by bytes that the compiler does not know: both fields are in the low word and carry nothing out of it.
+// The two above in the low word alone, which both fields are in and carry nothing out of: for bytes that the compiler
+// does not know, or must not reckon in 64 bits.
 __device__ inline u64 add_low(u64 operand, u32 low) {
   return (operand >> 32 << 32) | (static_cast<u32>(operand) + low);
 }

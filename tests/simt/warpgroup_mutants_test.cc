@@ -126,12 +126,23 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
 // not, whose exponents float16's polynomials do not answer for.
 TEST_F(WarpgroupMutants, NoSecondLookAtKeysFarBelow) {
   const char* const problem = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,dtype=f16,lse=0";
-  const char* const look = "for (bool again = true; again;) {";
-  const char* const fatal = "__trap();\n    for (bool again = true; again;) {";
+  const char* const look = "last = max(";
+  const char* const fatal = "__trap();\n      last = max(";
   for (const char* candidate : {kPoly, kShiftPoly}) {
     EXPECT_EQ("", verdict({"", "warpgroup_halves.cuh", look, fatal, "", candidate, problem, 60, 290}));
     EXPECT_NE("", verdict({"", "warpgroup_halves.cuh", look, fatal, "", candidate, problem, 60}));
   }
+}
+
+// Keys far below that bfloat16's polynomials do not answer for: after each look so many more blocks are looked at whole
+// that 6 looks do for 17 blocks.
+TEST_F(WarpgroupMutants, LooksTwiceAsFarEachTime) {
+  const char* const problem = "b=1,hq=1,hk=1,sq=60,sk=1085,d=64,lse=0";
+  const char* const looks = "for (int looks = 0;;) {";
+  const char* const few = "for (int looks = 0, left = 6;;) {\n      if (left-- == 0) __trap();";
+  const char* const fewer = "for (int looks = 0, left = 5;;) {\n      if (left-- == 0) __trap();";
+  EXPECT_EQ("", verdict({"", "warpgroup_halves.cuh", looks, few, "", kPoly, problem, 200, 1080}));
+  EXPECT_NE("", verdict({"", "warpgroup_halves.cuh", looks, fewer, "", kPoly, problem, 200, 1080}));
 }
 
 const Mutant kMutants[] = {
@@ -277,12 +288,13 @@ const Mutant kMutants[] = {
      kWithoutLse},
     {"ASecondLookByOneWarpAtAHalf", "warpgroup_halves.cuh", "this->all_agree(fine)",
      "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)", "", kSums, kWithoutLse},
-    {"ASecondLookAtTheNextKeys", "warpgroup_halves.cuh", "kMine == 0 ? k.at() : k.before()", "k.at()", "", kSums,
-     kWithoutLse},
-    {"HalvesReleasedTooEarly", "warpgroup_halves.cuh", "half_step<0, true>();\n    this->release_values();",
-     "this->release_values();\n    half_step<0, true>();", "has not landed", kSums, kWithoutLse},
-    {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh", "half_step<1, true>();\n    this->release_keys();",
-     "this->release_keys();\n    half_step<1, true>();", "", kSums, kWithoutLse},
+    {"ASecondLookAtTheNextKeys", "warpgroup_halves.cuh", "k.passed = v.passed;", "", "", kSums, kWithoutLse},
+    {"HalvesReleasedTooEarly", "warpgroup_halves.cuh",
+     "const bool fine = half_step<0, true>();\n    this->release_values();",
+     "this->release_values();\n    const bool fine = half_step<0, true>();", "has not landed", kSums, kWithoutLse},
+    {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh",
+     "if (!half_step<1, true>()) return;\n      this->release_keys();",
+     "this->release_keys();\n      if (!half_step<1, true>()) return;", "", kSums, kWithoutLse},
     {"NoCorrectionOfTheChord", "packed_exp.cuh", "multiply(chord, ", "multiply(chord, 0 * ", "", kPoly, kInBF16},
     {"NoCorrectionOfTheChordInF16", "packed_exp.cuh", "multiply(chord, Pair<F16>", "multiply(chord, 0 * Pair<F16>", "",
      kPoly, kWithoutLse},
@@ -292,12 +304,15 @@ const Mutant kMutants[] = {
      20},
     {"LargeWeightsNotLookedAt", "warpgroup_weights.cuh", "if constexpr (!Packed::kSeesTwo)", "if constexpr (false)", "",
      kPoly, kWithoutLse, 14.5},
-    {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "take_maxima();\n      core.rescale();", "core.rescale();", "",
-     kSums, kWithoutLse},
-    {"ShiftedByTheMaximaBefore", "warpgroup_halves.cuh", "take_maxima();\n      core.rescale();", "core.rescale();", "",
-     kShift, kWithoutLse},
-    {"NextScoresShiftedByTheMaximaBefore", "warpgroup_halves.cuh", "if constexpr (kShift && kScores) {",
-     "if constexpr (false) {", "", kShift, kWithoutLse},
+    {"FirstHalfCountedTwice", "warpgroup_halves.cuh", "k.passed != v.passed", "false", "", kSums, kWithoutLse},
+    {"ValuesOfARefusedHalfKept", "warpgroup_halves.cuh", "this->release_values();\n    if (fine) k.next();",
+     "if (fine) this->release_values();\n    if (fine) k.next();", "", kSums, kWithoutLse, -20, 160},
+    {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "    take_maxima();\n",
+     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kSums, kWithoutLse},
+    {"ShiftedByTheMaximaBefore", "warpgroup_halves.cuh", "    take_maxima();\n",
+     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kShift, kWithoutLse},
+    {"ScaledQueriesKeptForFarScores", "warpgroup_shift.cuh", "exists ? *reinterpret_cast<const uint4*>(from)",
+     "true ? *at", "", kShift, kWithoutLse, 66, 299},
     {"OffsetsNotShown", "warpgroup_shift.cuh", "high / 2);\n    }\n    fence_async();", "high / 2);\n    }",
      "fence.proxy.async", kShift, kWithoutLse},
     {"OffsetsTwice", "warpgroup_shift.cuh", "write_row(row, low / 2)", "write_row(row, low)", "", kShift, kWithoutLse},
