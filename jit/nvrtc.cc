@@ -39,7 +39,8 @@ struct Nvrtc::Api {
 
 namespace {
 
-constexpr int kOldestVersion = 12000;  // 12.0: the first to know sm_90a
+constexpr int kOldestVersion = 12000;   // 12.0: the first to know sm_90a
+constexpr int kCachingVersion = 12090;  // 12.9: the first to keep what it has compiled, without its log
 
 std::vector<std::string> options() {
   return {"--std=c++17", "--ptxas-options=-v", "--no-source-include", "--device-as-default-execution-space"};
@@ -187,6 +188,8 @@ Status Nvrtc::compile(const std::string& source, const std::string& arch, Compil
   }
   std::vector<std::string> flags = options();
   flags.push_back("--gpu-architecture=" + arch);
+  // Registers and spills are read from the log.
+  if (version_ >= kCachingVersion) flags.push_back("--no-cache");
   for (const std::string& flag : flags) arguments.push_back(flag.c_str());
 
   nvrtcProgram program = nullptr;

@@ -48,6 +48,12 @@ __device__ inline u32 and_or(u32 a, u32 mask, u32 set) {
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(set));
   return d;
 }
+// 9.7.1.13, max: of each half, as unsigned numbers. The assembler makes one instruction of two.
+__device__ inline u32 max_halves(u32 a, u32 b) {
+  u32 d;
+  asm("max.u16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
 // 9.7.3.12, max: what is no number stays none.
 __device__ inline float max_nan(float a, float b) {
   float d;

@@ -194,7 +194,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // ---- Blocks seen whole, by halves
 
   // The softmax of half kMine beside the values of the other half and, where there are any, its next scores. False
-  // where the maxima so far do not do.
+  // where the maxima so far do not do, at a glance. Step 0 ends with values of half 1, the last of their block.
   template <int kMine, bool kScores>
   __device__ bool half_step() {
     constexpr int kOther = 1 - kMine;
@@ -205,14 +205,15 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     const bool fine = unseen.weigh(scores[kMine], weights_of(kMine));
     const bool all_fine = this->all_agree(fine);
     wait<kOther, kScores>();
+    if constexpr (kMine == 0) this->release_values();
     return all_fine;
   }
 
-  __device__ bool first_half_step() {
-    const bool fine = half_step<0, true>();
-    this->release_values();
-    if (fine) k.next();
-    return fine;
+  // Then: whether they do not. A question of its own, since a loop that keeps an answer through a branch is longer.
+  template <int kMine>
+  __device__ bool refused() {
+    if constexpr (!Room<typename Config::Element>::kAbove) return true;
+    return !this->all_agree(unseen.have_room(weights_of(kMine)));
   }
 
   // From a block whose weights are there and whose values are not begun to `first`, of which the weights of half 1 are
@@ -224,15 +225,17 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0), start());
     wait<0, 1>();
     for (; block > first; --block) {
-      if (!first_half_step()) return;
+      if (!half_step<0, true>() && refused<0>()) return;
+      k.next();
       k.wait_full(smem.k_ring);
       v.wait_full(smem.v_ring);
-      if (!half_step<1, true>()) return;
+      if (!half_step<1, true>() && refused<1>()) return;
       this->release_keys();
     }
-    if (!first_half_step()) return;
+    if (!half_step<0, true>() && refused<0>()) return;
+    k.next();
     v.wait_full(smem.v_ring);
-    if (!half_step<1, false>()) return;
+    if (!half_step<1, false>() && refused<1>()) return;
     this->release_keys();
     --block;
   }

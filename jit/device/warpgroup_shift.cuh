@@ -8,6 +8,7 @@
 #pragma once
 
 #include "packed_exp.cuh"
+#include "warpgroup.cuh"
 #include "warpgroup_hints.cuh"
 #include "warpgroup_smem.cuh"
 

@@ -18,6 +18,7 @@ template <typename Config>
 struct WarpgroupSoftmax {
   static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr bool kSums = sums_by_products<Config>();
+  static constexpr float kBelow = Room<typename Config::Element>::kBelow;
   static constexpr int kAllOuts = kOuts + kSums;  // the rows' sums last, eight times
 
   float out[kAllOuts][4];
@@ -26,10 +27,7 @@ struct WarpgroupSoftmax {
   bool rescaling;   // whether it is, the same in all lanes of a warp
 
   // What exponents are taken relative to, from a row's shift.
-  __device__ static float biased(float shift) {
-    if constexpr (kSums) return shift + kSlack;
-    return shift;
-  }
+  __device__ static float biased(float shift) { return kSums ? shift + kBelow : shift; }
 
   // As after no key at all.
   __device__ void clear() {
@@ -55,12 +53,12 @@ struct WarpgroupSoftmax {
     }
   }
 
-  // The softmax of a block under its own maxima. Where no maximum of the warp's grew by kSlack, the old ones serve and
-  // out needs no rescaling.
+  // The softmax of a block under its own maxima. Where no maximum of the warp's grew by much, the old ones serve and
+  // out needs no rescaling. With kSums most blocks go unseen, and maxima that lag would take their room.
   template <int kFragments>
   __device__ void softmax(float (&scores)[kFragments][4], float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
-    const float limit = kSlack / scale_log2;
+    const float limit = (kSums ? 1 : kSlack) / scale_log2;
     rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
     factor[0] = factor[1] = 1;
     if (rescaling) {
@@ -85,7 +83,7 @@ struct WarpgroupSoftmax {
   }
 
   // What is added to row half h's scores, times the scale, to make exponents of them.
-  __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kSlack); }
+  __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kBelow); }
 
   __device__ void accept_unseen(const float (&sum)[2]) {
     state.sum[0] += sum[0];

@@ -14,9 +14,36 @@ namespace gqa {
 // 2^kSlack, far from float16's and float32's ends.
 constexpr float kSlack = 8;
 
-// Summed as products, weights are 2^-kSlack of what they would be, so that those under old maxima stay below 1; from 2
-// on both 16-bit types set their highest exponent bit.
+// Summed as products, weights are 2^-kBelow of what they would be, so that those under old maxima stay below 2, from
+// where on both 16-bit types set their highest exponent bit: many are looked at at a glance. kAbove: whether there is
+// room beyond that.
 constexpr u32 kFromTwoOn = 0x40004000;
+template <typename Element>
+struct Room;
+
+// Its polynomials end at 2.
+template <>
+struct Room<BF16> {
+  static constexpr float kBelow = 16;
+  static constexpr bool kAbove = false;
+};
+
+// Its smallest numbers are near: what is 2^-8 of a row's largest weight has 11 bits, what is less, fewer.
+template <>
+struct Room<F16> {
+  static constexpr float kBelow = 6;
+  static constexpr bool kAbove = true;
+};
+
+// Whether all are below 2^15, as whole numbers. float16's polynomials are no numbers from 2^6 on, or negative, which is
+// more.
+template <int kProducts>
+__device__ inline bool are_finite(const u32 (&weights)[kProducts][4]) {
+  u32 highest = weights[0][0];
+#pragma unroll
+  for (int i = 1; i < 4 * kProducts; ++i) highest = max_halves(highest, weights[i / 4][i % 4]);
+  return ((highest | (highest + 0x08000800)) & 0x80008000) == 0;
+}
 
 // Exponentials to weights. Keys without scores weigh nothing.
 template <typename Config, int kFragments, int kProducts>
@@ -67,13 +94,14 @@ struct UnseenWeights {
   using Packed = PackedExp<Element>;
 
   Exponents<Config> exponents;
+  bool answered = true;  // all exponents were polynomials', of the last weights
 
   UnseenWeights() = default;
   __device__ UnseenWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
 
-  // False where one is too large, or its exponent none of a polynomial's: all are lost then.
+  // False where one is 2 or more, or its exponent none of a polynomial's.
   template <int kFragments, int kProducts>
-  __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) const {
+  __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) {
     Packed by_polynomial = exponents.polynomials();
     u32 bits = 0;
 #pragma unroll
@@ -89,7 +117,14 @@ struct UnseenWeights {
           bits |= weights[k][i];
         }
       }
-    return (bits & kFromTwoOn) == 0 && (kPackedExp == 0 || by_polynomial.all_fit());
+    answered = kPackedExp == 0 || by_polynomial.all_fit();
+    return (bits & kFromTwoOn) == 0 && answered;
+  }
+
+  // Of those that it said false of: whether the products can take them all the same.
+  template <int kProducts>
+  __device__ bool have_room(const u32 (&weights)[kProducts][4]) const {
+    return answered && are_finite(weights);
   }
 
   // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials

@@ -77,8 +77,11 @@ struct AttentionCase {
 };
 
 // What a candidate's weights are off by, beyond a rounding: polynomials, and queries times the scale, which are rounded
-// once more. For bfloat16 the case's slack is as large.
-inline double weights_error(const Candidate& c) { return (c.poly != 0 ? 5e-4 : 0) + (c.shift != 0 ? 2e-4 : 0); }
+// once more.
+inline double weights_error(const Candidate& c, DType dtype) {
+  const double polynomials = dtype == DType::kBF16 ? 3e-3 : 5e-4;
+  return (c.poly != 0 ? polynomials : 0) + (c.shift != 0 ? 2e-4 : 0);
+}
 
 // The first element that differs from float64 by more than the dtype's rounding and such an error of weights allow; of
 // lse where it was given.

@@ -104,6 +104,17 @@ TEST_F(CudaGpu, EverySplitCountAndOrder) {
 
 // ---- what verification must catch
 
+// NVRTC's own cache has no log, from which they are read.
+TEST_F(CudaGpu, RegistersAreKnownOfWhatWasCompiledBefore) {
+  const Problem problem = problem_of("b=1,hq=4,hk=2,sq=200,sk=200,d=64,causal");
+  const Candidate c = best(problem, 1).front();
+  for (int i = 0; i < 2; ++i) {
+    Binary binary;
+    ASSERT_TRUE(device_->compile(problem, c, &binary).ok());
+    EXPECT_GT(binary.registers, 16) << i;
+  }
+}
+
 TEST_F(CudaGpu, VerificationCatchesAMissingMask) {
   for (const char* lse : {",lse=1", ",lse=0"}) {
     const Problem causal = problem_of(std::string("b=1,hq=4,hk=2,sq=200,sk=200,d=64,causal") + lse);

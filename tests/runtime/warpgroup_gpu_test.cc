@@ -81,7 +81,8 @@ class WarpgroupGpu : public test::CudaGpu {
     if (kernels.empty()) return ::testing::AssertionFailure() << "no kernel";
     for (const Loaded& one : kernels) {
       run(*one.kernel, attention);
-      ::testing::AssertionResult result = test::matches_float64(*attention, test::weights_error(one.candidate));
+      ::testing::AssertionResult result =
+          test::matches_float64(*attention, test::weights_error(one.candidate, attention->call.problem.dtype));
       if (!result) return result << " | " << to_text(one.candidate);
     }
     return ::testing::AssertionSuccess();

@@ -79,6 +79,11 @@ void larger_or_none(Emulator&, const Call& call) {
   const float a = call.read_float(1), b = call.read_float(2);
   call.write_float(0, std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b));
 }
+// max.u16x2
+void larger_halves(Emulator&, const Call& call) {
+  const auto a = static_cast<std::uint32_t>(call.read(1)), b = static_cast<std::uint32_t>(call.read(2));
+  call.write(0, std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff));
+}
 float reciprocal(float x) { return 1 / x; }
 float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
 
@@ -142,6 +147,7 @@ const std::vector<Known>& thread_instructions() {
       {"fma.rn.f16x2", multiply_add_halves<DType::kF16>},
       {"fma.rn.bf16x2", multiply_add_halves<DType::kBF16>},
       {"max.NaN.f32", larger_or_none},
+      {"max.u16x2", larger_halves},
       {"lop3.b32", look_up},
       {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
       {"ex2.approx.f32", function<std::exp2>},

@@ -56,7 +56,7 @@ inline ::testing::AssertionResult right(const char* candidate_text, int processo
   if (kernel == nullptr) return ::testing::AssertionFailure() << why;
   if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
     return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(*attention, test::weights_error(candidate));
+  return test::matches_float64(*attention, test::weights_error(candidate, attention->call.problem.dtype));
 }
 
 struct WarpgroupCase {

@@ -122,16 +122,29 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
-// Keys that weigh far more are looked at a second time; those far below a tile's first ones, 2^-60 of their weight, are
-// not, whose exponents float16's polynomials do not answer for.
-TEST_F(WarpgroupMutants, NoSecondLookAtKeysFarBelow) {
-  const char* const problem = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,dtype=f16,lse=0";
+// Keys that weigh far more than a tile's first ones are looked at a second time; those that weigh more, but leave their
+// type and its polynomials room (warpgroup_weights.cuh), are not, nor those far below, 2^-60 of their weight, whose
+// exponents float16's polynomials do not answer for.
+TEST_F(WarpgroupMutants, NoSecondLookWhereThereIsRoom) {
+  const char* const in_bf16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,lse=0";
+  const char* const in_f16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,dtype=f16,lse=0";
   const char* const look = "last = max(";
   const char* const fatal = "__trap();\n      last = max(";
+  const auto looks = [&](const char* candidate, const char* problem, float powers, int first_key = 0) {
+    return !verdict({"", "warpgroup_halves.cuh", look, fatal, "", candidate, problem, powers, first_key}).empty();
+  };
   for (const char* candidate : {kPoly, kShiftPoly}) {
-    EXPECT_EQ("", verdict({"", "warpgroup_halves.cuh", look, fatal, "", candidate, problem, 60, 290}));
-    EXPECT_NE("", verdict({"", "warpgroup_halves.cuh", look, fatal, "", candidate, problem, 60}));
+    EXPECT_FALSE(looks(candidate, in_f16, 60, 290));
+    EXPECT_FALSE(looks(candidate, in_f16, 11));
+    EXPECT_TRUE(looks(candidate, in_f16, 12.5));
+    EXPECT_TRUE(looks(candidate, in_f16, 60));
   }
+  for (const char* candidate : {kSums, kShift}) {
+    EXPECT_FALSE(looks(candidate, in_f16, 20));
+    EXPECT_TRUE(looks(candidate, in_f16, 22));
+  }
+  EXPECT_FALSE(looks(kPoly, in_bf16, 16));
+  EXPECT_TRUE(looks(kPoly, in_bf16, 18));
 }
 
 // Keys far below that bfloat16's polynomials do not answer for: after each look so many more blocks are looked at whole
@@ -290,23 +303,25 @@ const Mutant kMutants[] = {
      "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)", "", kSums, kWithoutLse},
     {"ASecondLookAtTheNextKeys", "warpgroup_halves.cuh", "k.passed = v.passed;", "", "", kSums, kWithoutLse},
     {"HalvesReleasedTooEarly", "warpgroup_halves.cuh",
-     "const bool fine = half_step<0, true>();\n    this->release_values();",
-     "this->release_values();\n    const bool fine = half_step<0, true>();", "has not landed", kSums, kWithoutLse},
+     "    wait<kOther, kScores>();\n    if constexpr (kMine == 0) this->release_values();",
+     "    if constexpr (kMine == 0) this->release_values();\n    wait<kOther, kScores>();", "still reads", kSums,
+     kWithoutLse},
     {"KeysReleasedBeforeTheSecondLook", "warpgroup_halves.cuh",
-     "if (!half_step<1, true>()) return;\n      this->release_keys();",
-     "this->release_keys();\n      if (!half_step<1, true>()) return;", "", kSums, kWithoutLse},
+     "if (!half_step<1, true>() && refused<1>()) return;\n      this->release_keys();",
+     "this->release_keys();\n      if (!half_step<1, true>() && refused<1>()) return;", "", kSums, kWithoutLse},
     {"NoCorrectionOfTheChord", "packed_exp.cuh", "multiply(chord, ", "multiply(chord, 0 * ", "", kPoly, kInBF16},
     {"NoCorrectionOfTheChordInF16", "packed_exp.cuh", "multiply(chord, Pair<F16>", "multiply(chord, 0 * Pair<F16>", "",
      kPoly, kWithoutLse},
     {"NotClamped", "packed_exp.cuh", "max_nan(line, 2 + 32 * kSteps)", "line", "", kPoly, kWithoutLse, -27},
     {"PolynomialsNotLookedAt", "packed_exp.cuh", "(seen_ & Line::kAbove) == kTwo", "true", "", kPoly, kInBF16},
     {"PolynomialsNotLookedAtInF16", "packed_exp.cuh", "(seen_ & Line::kAbove) == kTwo", "true", "", kPoly, kWithoutLse,
-     20},
+     60},
     {"LargeWeightsNotLookedAt", "warpgroup_weights.cuh", "if constexpr (!Packed::kSeesTwo)", "if constexpr (false)", "",
-     kPoly, kWithoutLse, 14.5},
+     kPoly, kWithoutLse, 12.5},
+    {"InfiniteWeightsNotLookedAt", "warpgroup_weights.cuh", "0x08000800", "0", "", kSums, kWithoutLse, 23},
     {"FirstHalfCountedTwice", "warpgroup_halves.cuh", "k.passed != v.passed", "false", "", kSums, kWithoutLse},
-    {"ValuesOfARefusedHalfKept", "warpgroup_halves.cuh", "this->release_values();\n    if (fine) k.next();",
-     "if (fine) this->release_values();\n    if (fine) k.next();", "", kSums, kWithoutLse, -20, 160},
+    {"ValuesOfARefusedHalfKept", "warpgroup_halves.cuh", "if constexpr (kMine == 0) this->release_values();",
+     "if (kMine == 0 && all_fine) this->release_values();", "", kSums, kWithoutLse, -20, 160},
     {"OffsetsOfTheMaximaBefore", "warpgroup_halves.cuh", "    take_maxima();\n",
      "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kSums, kWithoutLse},
     {"ShiftedByTheMaximaBefore", "warpgroup_halves.cuh", "    take_maxima();\n",
