@@ -20,7 +20,7 @@ constexpr double kMostBytesAProcessor = 45e9;  // bytes/s it can take alone
 constexpr double kMemoryLatency = 0.46e-6;     // s
 constexpr double kLaunch = 2.2e-6;             // s
 constexpr double kProlog = 3.4e-6;             // s: queries and the first keys arrive, the last rows leave
-constexpr double kArrive = 4.4e-6;             // s: fence, counter, first partials
+constexpr double kArrive = 4.4e-6;             // s: counter, first partials
 // Warpgroup, fitted to 4,582 timed candidates of 229 shapes on a rested H200; clocks of a processor.
 constexpr double kWarpgroupClock = 1.9e9;            // Hz
 constexpr double kProductsShare = 0.824;             // of the time that the data sheet's rate gives

@@ -54,14 +54,11 @@ struct TailMeeting {
 
   // Whether the other parts were there before.
   __device__ bool arrive_last(const KeyPart& part) const {
-    fence_gpu();  // each for what it wrote
     named_sync(1 + group, kWarpgroup);
     bool last = true;
     if (thread_index() % kWarpgroup == 0)
       last = counts_last(p.counters + part.tile * cluster_size<Config>() * kGroups + place(), part.parts);
-    if (!named_all(1 + group, kWarpgroup, last)) return false;
-    fence_gpu();
-    return true;
+    return named_all(1 + group, kWarpgroup, last);
   }
 
   __device__ void take(Core& core, int slot) const {

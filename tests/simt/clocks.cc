@@ -24,9 +24,7 @@ void merge(Heard* to, const Heard& from) {
 
 void merge(Knowledge* to, const Knowledge& from) {
   merge(&to->steps, from.steps);
-  merge(&to->fenced, from.fenced);
   merge(&to->heard, from.heard);
-  merge(&to->sure, from.sure);
 }
 
 }  // namespace
@@ -38,14 +36,14 @@ void Gate::open() {
 
 // A thread's own step begins at one, so that others' zeros know nothing of it.
 void Clocks::begin(std::size_t threads) {
-  known_.assign(threads, {Clock(threads), {}, {}, {}});
+  known_.assign(threads, {Clock(threads), {}});
   for (std::size_t i = 0; i < threads; ++i) known_[i].steps[i] = 1;
 }
 
 const Clock* Clocks::of_cluster(int thread, unsigned cluster) const {
-  const Heard& sure = known_[static_cast<std::size_t>(thread)].sure;
-  const auto found = sure.find(cluster);
-  return found == sure.end() ? nullptr : found->second.get();
+  const Heard& heard = known_[static_cast<std::size_t>(thread)].heard;
+  const auto found = heard.find(cluster);
+  return found == heard.end() ? nullptr : found->second.get();
 }
 
 void Clocks::tell(int thread, Knowledge* to) {
@@ -56,19 +54,13 @@ void Clocks::tell(int thread, Knowledge* to) {
 
 void Clocks::learn(int thread, const Knowledge& from) { merge(&known_[static_cast<std::size_t>(thread)], from); }
 
-void Clocks::fence(int thread) {
+void Clocks::release(int thread, unsigned cluster, Heard* there) {
   Knowledge& mine = known_[static_cast<std::size_t>(thread)];
-  merge(&mine.fenced, mine.steps);
-  merge(&mine.sure, mine.heard);
+  merge(there, mine.heard);
+  merge(there, {{cluster, std::make_shared<const Clock>(mine.steps)}});
   ++mine.steps[static_cast<std::size_t>(thread)];
 }
 
-void Clocks::meet(int thread, unsigned cluster, Heard* there) {
-  Knowledge& mine = known_[static_cast<std::size_t>(thread)];
-  Heard told = mine.sure;
-  if (!mine.fenced.empty()) told[cluster] = std::make_shared<Clock>(mine.fenced);
-  merge(&mine.heard, *there);
-  merge(there, told);
-}
+void Clocks::acquire(int thread, const Heard& there) { merge(&known_[static_cast<std::size_t>(thread)].heard, there); }
 
 }  // namespace gqa::simt

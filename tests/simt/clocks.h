@@ -1,6 +1,6 @@
 // clocks.h: what each thread of a cluster knows to be over of what the others did, and of what clusters did before it.
 // Owns: a vector clock a thread (Mattern, "Virtual time and global states of distributed systems", 1989): for every
-// thread how many of its steps are known. A step ends where its thread tells others of it, or fences it.
+// thread how many of its steps are known. A step ends where its thread tells others of it.
 // Never: knows where threads meet: those places keep a Gate, or what was Heard, through which clocks pass.
 // Threads: those of one launch, by their numbers in the cluster.
 #pragma once
@@ -20,9 +20,8 @@ using Clock = std::vector<std::uint32_t>;
 using Heard = std::map<unsigned, std::shared_ptr<const Clock>>;
 
 struct Knowledge {
-  Clock steps;        // of the cluster's own threads
-  Clock fenced;       // of these, what was known before a fence: others may hear of it through an atomic
-  Heard heard, sure;  // of other clusters: through an atomic; and before a fence since
+  Clock steps;  // of the cluster's own threads
+  Heard heard;  // of other clusters
 };
 
 // Of a barrier: what those who have come so far know, and what those who pass may know.
@@ -42,10 +41,10 @@ class Clocks {
   // All that the thread did and knows goes to `to`; its next step begins.
   void tell(int thread, Knowledge* to);
   void learn(int thread, const Knowledge& from);
-  // fence.acq_rel.gpu, as cumulative as it is: whoever knew of a write may fence it, for whoever hears of the fence.
-  void fence(int thread);
-  // An atomic operation of a thread of `cluster`: `there` is what was heard at its address.
-  void meet(int thread, unsigned cluster, Heard* there);
+  // An atomic operation of a thread of `cluster` that releases: all that the thread did and knows goes to its address;
+  // one that acquires: what is there is known to the thread.
+  void release(int thread, unsigned cluster, Heard* there);
+  void acquire(int thread, const Heard& there);
 
  private:
   std::vector<Knowledge> known_;

@@ -135,7 +135,6 @@ inline long long clock64() { return static_cast<long long>(gqa::simt::machine->c
 #define GQA_SIMT_ATOMIC(name, expression)  \
   template <typename T, typename U>        \
   T name(T* address, U given) {            \
-    gqa::simt::machine->atomic(address);   \
     const T before = *address;             \
     const T value = static_cast<T>(given); \
     *address = (expression);               \
@@ -152,7 +151,6 @@ GQA_SIMT_ATOMIC(atomicInc, before >= value ? 0 : before + 1)
 #undef GQA_SIMT_ATOMIC
 template <typename T, typename U, typename V>
 T atomicCAS(T* address, U expected, V value) {
-  gqa::simt::machine->atomic(address);
   const T before = *address;
   if (before == static_cast<T>(expected)) *address = static_cast<T>(value);
   return before;

@@ -89,7 +89,6 @@ class Emulator final : public Machine {
   void access(unsigned long offset, unsigned long bytes, bool write) override;
   void access_workspace(unsigned long offset, unsigned long bytes, bool write) override;
   void access_global(const void* at, std::size_t bytes, bool write);  // by an instruction
-  void atomic(const void* address) override { clocks_.meet(current_->number, first_block_, &heard_[address]); }
   char* dynamic_shared() override { return current_->cta->shared.as<char>(); }
   unsigned shared_address(const void* pointer) override;
   unsigned long long clock() override { return ++ticks_; }
@@ -115,7 +114,9 @@ class Emulator final : public Machine {
   // At a barrier: what the current thread knows goes to those who pass; it passes, and knows what they brought.
   void tell(Gate* gate) { clocks_.tell(current_->number, &gate->coming); }
   void learn(const Gate& gate) { clocks_.learn(current_->number, gate.passed); }
-  void fence() { clocks_.fence(current_->number); }
+  // By an atomic operation at an address.
+  void release(const void* at) { clocks_.release(current_->number, first_block_, &heard_[at]); }
+  void acquire(const void* at) { clocks_.acquire(current_->number, heard_[at]); }
   // What an instruction of the current thread does to its CTA's shared memory, against what others did.
   using Access = simt::Access;
   void check_race(Access access, const char* at, std::size_t bytes);

@@ -47,8 +47,6 @@ class Machine {
   // Before every access to dynamic shared memory, and to the workspace.
   virtual void access(unsigned long offset, unsigned long bytes, bool write) = 0;
   virtual void access_workspace(unsigned long offset, unsigned long bytes, bool write) = 0;
-  // Before every atomic operation.
-  virtual void atomic(const void* address) = 0;
   virtual char* dynamic_shared() = 0;
   virtual unsigned shared_address(const void* pointer) = 0;
   virtual unsigned long long clock() = 0;

@@ -10,7 +10,6 @@ namespace gqa::simt {
 namespace {
 
 void nothing(Emulator&, const Call&) {}
-void fence(Emulator& emulator, const Call&) { emulator.fence(); }
 
 // cvt.rn.f16x2.f32 d, a, b: a lands in the upper half.
 template <DType kType>
@@ -119,6 +118,17 @@ void store_words(Emulator& emulator, const Call& call) {
   }
 }
 
+// atom.add.u32 d, [a], b
+template <bool kReleases, bool kAcquires>
+void add(Emulator& emulator, const Call& call) {
+  auto* at = reinterpret_cast<std::uint32_t*>(call.read(1));
+  if (reinterpret_cast<std::uintptr_t>(at) % sizeof(*at) != 0) emulator.fail("atom at an address that is not aligned");
+  if (kReleases) emulator.release(at);
+  if (kAcquires) emulator.acquire(at);
+  call.write(0, *at);
+  *at += static_cast<std::uint32_t>(call.read(2));
+}
+
 }  // namespace
 
 const std::vector<Known>& thread_instructions() {
@@ -127,8 +137,10 @@ const std::vector<Known>& thread_instructions() {
       {"griddepcontrol.wait", nothing},
       {"griddepcontrol.launch_dependents", nothing},
       {"prefetch.global.L2", nothing},
-      {"fence.acq_rel.gpu", fence},
       {"st.global.v4.f32", store_words<4>},
+      {"atom.release.gpu.global.add.u32", add<true, false>},
+      {"atom.acquire.gpu.global.add.u32", add<false, true>},
+      {"atom.acq_rel.gpu.global.add.u32", add<true, true>},
       {"mov.u32", move},
       {"ld.global.u16", load_half},
       {"ld.global.u32", load_words<1>},

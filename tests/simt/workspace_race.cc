@@ -35,7 +35,7 @@ std::string WorkspaceRaces::check(bool write, std::size_t offset, std::size_t by
     if (cell.by.thread < 0 && !write) return bytes_from(4 * at) + "read, and nobody has written them";
     if (cell.by.thread >= 0 && !ordered(cell, now, clocks))
       return "race: " + bytes_from(4 * at) + (write ? "written" : "read") + ", and written by " + to_text(cell.by) +
-             " without a fence, an atomic and a fence between";
+             " without an atomic between that releases, and one that acquires";
     if (write) cell = {now, clocks.step(now.thread)};
   }
   return {};
