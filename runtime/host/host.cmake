@@ -2,12 +2,14 @@
 # runtime/CMakeLists.txt.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-# Plain -fopenmp compile and link flags: OpenMP::OpenMP_CXX would be recorded in what links to the library.
-target_link_libraries(gqa_runtime PUBLIC OpenMP::OpenMP_CXX)
+# The flag only where it is used: all else is compiled as the other layers are, and may share their header.
+target_link_libraries(gqa_runtime PRIVATE ${OpenMP_CXX_LIBRARIES})
+set_source_files_properties(host/parallel.cc PROPERTIES COMPILE_OPTIONS "${OpenMP_CXX_FLAGS}"
+  SKIP_PRECOMPILE_HEADERS ON)
 get_target_property(eigen_include Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
 
 # GCC 12 warns about its own AVX-512 header (bug 105593).
-set(tile_flags -O3 -Wno-maybe-uninitialized -fno-math-errno -fno-trapping-math -isystem ${eigen_include}
+set(tile_flags ${OpenMP_CXX_FLAGS} $<IF:$<BOOL:${GQA_SANITIZE}>,-O1,-O3> -Wno-maybe-uninitialized -fno-math-errno -fno-trapping-math -isystem ${eigen_include}
   -DEIGEN_DONT_PARALLELIZE -DEIGEN_STACK_ALLOCATION_LIMIT=1048576 -DEIGEN_NO_DEBUG)
 set(tile_variants baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -22,9 +24,10 @@ set(flags_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl 
 set(flags_amx ${flags_avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
 foreach(variant IN LISTS tile_variants)
   set_source_files_properties(host/tile_${variant}.cc PROPERTIES
-    COMPILE_OPTIONS "${tile_flags};${flags_${variant}}"
+    COMPILE_OPTIONS "${tile_flags};${flags_${variant}}" SKIP_PRECOMPILE_HEADERS ON
     OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/tile_kernel.inc;${CMAKE_CURRENT_SOURCE_DIR}/host/tile_amx.inc")
   # The operators of programs: the same sets but for AMX, whose products tile.h's kernels alone use.
   set_source_files_properties(host/ops_${variant}.cc PROPERTIES
-    COMPILE_OPTIONS "${tile_flags};${flags_${variant}}" OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/ops.inc")
+    COMPILE_OPTIONS "${tile_flags};${flags_${variant}}" SKIP_PRECOMPILE_HEADERS ON
+    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/ops.inc")
 endforeach()

@@ -14,6 +14,7 @@
 #include "jit/codegen.h"
 #include "jit/nvrtc.h"
 #include "search/space.h"
+#include "tests/full_run.h"
 
 namespace gqa {
 namespace {
@@ -92,6 +93,7 @@ void expect_fast(const Nvrtc& nvrtc, const std::vector<Piece>& slow) {
 class WarpgroupCompilation : public ::testing::TestWithParam<int> {};
 
 TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
+  if (!test::in_this_run(GetParam())) GTEST_SKIP() << test::kFullRunOnly;
   std::shared_ptr<const Nvrtc> nvrtc;
   if (!Nvrtc::load("", &nvrtc).ok()) GTEST_SKIP() << "no NVRTC on this machine";
   const std::vector<Piece> all = pieces(GetParam());

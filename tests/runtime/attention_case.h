@@ -83,24 +83,52 @@ inline double weights_error(const Candidate& c, DType dtype) {
   return (c.poly != 0 ? polynomials : 0) + (c.shift != 0 ? 2e-4 : 0);
 }
 
+// What float64 makes of a case, out and lse row after row; made once for as long as its inputs stay as they are, since
+// most of a test of many kernels would be spent on it. The copy in `memory` is what makes sure of that.
+struct Float64 {
+  Problem problem;
+  std::vector<std::int64_t> strides;
+  float scale = 0;
+  std::vector<std::uint16_t> q, k, v;
+  std::vector<double> out, lse;
+};
+
+inline const Float64& float64_of(const AttentionCase& t) {
+  static Float64 memory;
+  const Problem& p = t.call.problem;
+  std::vector<std::int64_t> strides;
+  for (const Strides& s : {t.call.q_strides, t.call.k_strides, t.call.v_strides})
+    strides.insert(strides.end(), {s.batch, s.row, s.head});
+  if (memory.problem == p && memory.strides == strides && memory.scale == t.call.scale && memory.q == t.q &&
+      memory.k == t.k && memory.v == t.v)
+    return memory;
+  const std::size_t rows = static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, dim = p.head_dim_v;
+  memory = {p, strides, t.call.scale, t.q, t.k, t.v, std::vector<double>(rows * dim), std::vector<double>(rows)};
+  std::size_t row = 0;
+  for (int b = 0; b < p.batch; ++b)
+    for (int h = 0; h < p.q_heads; ++h)
+      for (int i = 0; i < p.q_len; ++i, ++row) reference_row(t.call, b, h, i, &memory.out[row * dim], &memory.lse[row]);
+  return memory;
+}
+
 // The first element that differs from float64 by more than the dtype's rounding and such an error of weights allow; of
 // lse where it was given.
 inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double weights_error = 0) {
   const Problem& p = t.call.problem;
   // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
   const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
-  std::vector<double> expected(static_cast<std::size_t>(p.head_dim_v));
+  const Float64& float64 = float64_of(t);
+  std::size_t row = 0;
   for (int b = 0; b < p.batch; ++b)
     for (int h = 0; h < p.q_heads; ++h)
-      for (int i = 0; i < p.q_len; ++i) {
-        double lse = 0;
-        reference_row(t.call, b, h, i, expected.data(), &lse);
-        const double given_lse = t.lse[static_cast<std::size_t>((b * p.q_heads + h) * p.q_len + i)];
+      for (int i = 0; i < p.q_len; ++i, ++row) {
+        const double* const expected = &float64.out[row * static_cast<std::size_t>(p.head_dim_v)];
+        const double lse = float64.lse[row], given_lse = t.lse[row];
         if (t.call.lse != nullptr && given_lse != lse && !(std::fabs(given_lse - lse) < 1e-4 * (1 + std::fabs(lse))))
           return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
                                                << given_lse << ", expected " << lse;
         for (int d = 0; d < p.head_dim_v; ++d) {
-          const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[static_cast<std::size_t>(d)];
+          const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[d];
           if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack + weights_error))
             return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
                                                  << " is " << given << ", expected " << right;

@@ -1,6 +1,7 @@
 // cuda_fixture.h: what the GPU tests share.
 // Owns: CudaGpu, a fixture with the first GPU and its context current, skipped by name where there is none; compiling
-// candidates on all cores; verifying them; an AttentionCase on device memory.
+// candidates on all cores, each once for all tests, in the cache file that GQA_TEST_KERNELS names (tests/gpu.sh);
+// verifying them; an AttentionCase on device memory.
 // Never: tunes.
 // Threads: a test's own.
 #pragma once
@@ -9,14 +10,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cstdlib>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
+#include "runtime/workshop.h"
 #include "search/space.h"
 #include "tests/runtime/attention_case.h"
 
@@ -28,20 +29,22 @@ struct Compiled {
   Status status;
 };
 
+inline cache::Store& kernel_store() {
+  static const char* const path = std::getenv("GQA_TEST_KERNELS");
+  static const auto store = cache::Store::open(
+      {path != nullptr ? path : "", path != nullptr ? cache::Mode::kReadWrite : cache::Mode::kOff, 10});
+  return *store;
+}
+
 // All of them, on all cores.
 inline std::vector<Compiled> compile_all(const Device& device, const Problem& problem,
                                          const std::vector<Candidate>& candidates) {
+  std::vector<Recipe> recipes;
+  for (const Candidate& candidate : candidates) recipes.push_back(recipe_of(device, problem, candidate));
+  Workshop workshop(device, kernel_store(), std::move(recipes), /*threads=*/0, [] { return true; });
   std::vector<Compiled> compiled(candidates.size());
-  std::atomic<std::size_t> next = 0;
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
-    threads.emplace_back([&] {
-      for (std::size_t at = next++; at < candidates.size(); at = next++) {
-        compiled[at].candidate = candidates[at];
-        compiled[at].status = device.compile(problem, candidates[at], &compiled[at].binary);
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  while (auto made = workshop.next())
+    compiled[made->index] = {candidates[made->index], std::move(made->binary), std::move(made->status)};
   return compiled;
 }
 
@@ -99,10 +102,10 @@ class CudaGpu : public ::testing::Test {
 
   std::unique_ptr<Kernel> kernel_for(const Problem& compiled_for, const Problem& loaded_for, const Candidate& compiled,
                                      const Candidate& launched) {
-    Binary binary;
+    const Compiled made = compile_all(*device_, compiled_for, {compiled})[0];
     std::unique_ptr<Kernel> kernel;
-    EXPECT_TRUE(device_->compile(compiled_for, compiled, &binary).ok());
-    EXPECT_TRUE(device_->load(loaded_for, launched, binary, &kernel).ok());
+    EXPECT_TRUE(made.status.ok()) << made.status.message();
+    EXPECT_TRUE(device_->load(loaded_for, launched, made.binary, &kernel).ok());
     return kernel;
   }
 

@@ -5,6 +5,7 @@
 
 #include "jit/codegen.h"
 #include "tests/simt/attention_launch.h"
+#include "tests/simt/planted.h"
 
 namespace gqa::simt {
 namespace {
@@ -25,15 +26,7 @@ class Mutants : public ::testing::Test {
                                     const std::string& to) {
     Candidate candidate;
     if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-    std::vector<EmbeddedHeader> headers = embedded_headers();
-    for (EmbeddedHeader& each : headers) {
-      if (each.name != header) continue;
-      const std::size_t at = each.text.find(from);
-      if (at == std::string::npos)
-        ADD_FAILURE() << header << " does not hold " << from;
-      else
-        each.text.replace(at, from.size(), to);
-    }
+    const std::vector<EmbeddedHeader> headers = planted(header, from, to);
     std::string why;
     const auto kernel = Kernel::compile(attention_source(problem_, candidate), kEntryPoint, &why, headers);
     EXPECT_NE(nullptr, kernel) << why;

@@ -1,9 +1,14 @@
 // Faults planted in the warpgroup skeleton: the emulator must see each of them, or it judges nothing.
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 #include <string>
 
+#include "tests/full_run.h"
+#include "tests/simt/planted.h"
 #include "tests/simt/warpgroup_case.h"
 
 namespace gqa::simt {
@@ -70,15 +75,7 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     const Problem problem = test::problem_of(mutant.problem);
     Candidate candidate;
     EXPECT_TRUE(parse(mutant.candidate, &candidate).ok());
-    std::vector<EmbeddedHeader> headers = embedded_headers();
-    for (EmbeddedHeader& each : headers) {
-      if (each.name != mutant.header) continue;
-      const std::size_t at = each.text.find(mutant.from);
-      if (at == std::string::npos)
-        ADD_FAILURE() << mutant.header << " does not hold " << mutant.from;
-      else
-        each.text.replace(at, std::string(mutant.from).size(), mutant.to);
-    }
+    const std::vector<EmbeddedHeader> headers = planted(mutant.header, mutant.from, mutant.to);
     std::string why;
     const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
     EXPECT_NE(nullptr, kernel) << why;
@@ -95,7 +92,12 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
   }
 };
 
+// The first fault of each header, and of each candidate: what stands for a mechanism where a run is not a full one.
+bool first_of_its_mechanism(const Mutant& mutant);
+
 TEST_P(WarpgroupMutants, IsSeen) {
+  planted(GetParam().header, GetParam().from, GetParam().to);  // there, whether this run compiles it or not
+  if (!test::full_run() && !first_of_its_mechanism(GetParam())) GTEST_SKIP() << test::kFullRunOnly;
   const std::string said = verdict(GetParam());
   EXPECT_NE("", said);
   EXPECT_NE(std::string::npos, said.find(GetParam().says)) << said;
@@ -340,6 +342,30 @@ const Mutant kMutants[] = {
      kWithoutLse},
     {"NoWaitForHalves", "warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
 };
+
+bool first_of_its_mechanism(const Mutant& mutant) {
+  const auto stands_first = [&](const char* Mutant::*what) {
+    const auto first = std::find_if(std::begin(kMutants), std::end(kMutants),
+                                    [&](const Mutant& each) { return !std::strcmp(each.*what, mutant.*what); });
+    return !std::strcmp(first->name, mutant.name);
+  };
+  return stands_first(&Mutant::header) || stands_first(&Mutant::candidate);
+}
+
+// A run that is not a full one sees as many mechanisms as there are headers, at the least.
+TEST(WarpgroupMutantsOfAnyRun, AreOneAMechanism) {
+  std::set<std::string> headers, candidates;
+  std::size_t firsts = 0;
+  for (const Mutant& mutant : kMutants) {
+    headers.insert(mutant.header);
+    candidates.insert(mutant.candidate);
+    firsts += first_of_its_mechanism(mutant) ? 1 : 0;
+  }
+  EXPECT_GE(firsts, headers.size());
+  EXPECT_LE(firsts, headers.size() + candidates.size());
+  EXPECT_NONFATAL_FAILURE(planted("wgmma.cuh", "text that is not there", ""), "no fault is planted");
+  EXPECT_NONFATAL_FAILURE(planted("no_such_header.cuh", "", ""), "no fault is planted");
+}
 
 INSTANTIATE_TEST_SUITE_P(Planted, WarpgroupMutants, ::testing::ValuesIn(kMutants),
                          [](const auto& mutant) { return std::string(mutant.param.name); });

@@ -1,0 +1,23 @@
+# Writes the ctests of a GoogleTest program, one a suite; called by gqa_test_program (suites.cmake) when it is built.
+execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
+get_filename_component(program ${PROGRAM} NAME)
+string(REGEX MATCHALL "[^\n]+" lines "${listed}")
+set(text "")
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "^([A-Za-z0-9_/]+)\\.( |$)")
+    continue()
+  endif()
+  set(suite ${CMAKE_MATCH_1})
+  string(REPLACE "/" "." test "${program}.${suite}")
+  set(labels ${LABEL})
+  if(SLOW AND suite MATCHES "${SLOW}")
+    list(APPEND labels slow)
+  endif()
+  string(APPEND text "add_test([=[${test}]=] [=[${PROGRAM}]=] --gtest_brief=1 [=[--gtest_filter=${suite}.*]=]"
+    " [=[--gtest_output=json:${RESULTS}/${test}.json]=])\n"
+    "set_tests_properties([=[${test}]=] PROPERTIES LABELS [=[${labels}]=] COST [=[${COST}]=])\n")
+endforeach()
+if(NOT text)
+  message(FATAL_ERROR "${PROGRAM} lists no suite")
+endif()
+file(WRITE ${OUTPUT} "${text}")
