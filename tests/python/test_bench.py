@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -18,9 +19,27 @@ def test_spec_round_trip():
     assert shapes.parse("b=1,hq=1,hk=1,sq=1,sk=1,d=32") == shapes.Shape(1, 1, 1, 1, 1, 32, 32)
 
 
-@pytest.mark.parametrize("bad", ["", "b=1", SPEC + ",window=3", SPEC.replace("32", "-1"), SPEC.replace("bf16", "int8")])
-def test_bad_spec(bad):
-    with pytest.raises(ValueError):
+def test_spec_has_the_defaults_of_gqa_cache():
+    """As `gqa-cache help spec` says them."""
+    assert shapes.parse(" d=64, hq = 4 ,sq=8") == shapes.Shape(1, 4, 4, 8, 8, 64, 64, "bfloat16", False)
+    assert shapes.parse("hq=4,sq=8,d=64,dtype=f16,causal=1") == shapes.Shape(1, 4, 4, 8, 8, 64, 64, "float16", True)
+    assert not shapes.parse("hq=4,sq=8,d=64,causal=0").causal
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ("", "''"),
+        ("b=1", "hq, sq, d"),
+        (SPEC + ",window=3", "'window=3'"),
+        (SPEC.replace("32", "-1"), "'sq=-1'"),
+        (SPEC.replace("bf16", "int8"), "'dtype=int8'"),
+        (SPEC + ",d=64", "'d' stands twice"),
+        (SPEC + "=", "'causal='"),
+    ],
+)
+def test_bad_spec(bad, named):
+    with pytest.raises(ValueError, match=re.escape(named)):
         shapes.parse(bad)
 
 

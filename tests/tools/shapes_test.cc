@@ -62,6 +62,7 @@ TEST(Models, RefuseWhatCannotBe) {
   EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,tp=0"); }), "tp"));
   EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,tp="); }), "tp"));
   EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,ep=2"); }), "'ep=2'"));
+  EXPECT_TRUE(contains(refusal([] { (void)model_shapes("llama-3-8b,tp=2,tp=4"); }), "2 options"));
   const std::string unknown = refusal([] { (void)model_shapes("llama-9"); });
   for (const Model& model : models()) EXPECT_TRUE(contains(unknown, std::string(model.name))) << unknown;
 }

@@ -22,12 +22,14 @@ void add_commands(CLI::App* app, Shared* shared) {
   app->set_version_flag("--version", "gqa-cache " GQA_TOOL_VERSION);
   app->set_help_flag("-h,--help", "This text");
   app->require_subcommand(0, 1);  // none is refused by run(): in better words, and after unknown ones
-  for (const auto add : {add_warm, add_list, add_show, add_verify, add_export, add_import, add_prune, add_stats}) {
+  for (const auto add :
+       {add_warm, add_list, add_show, add_verify, add_export, add_import, add_prune, add_stats, add_help}) {
     add(app, shared);
   }
   app->footer(
       "Example: warm the cache for a model, then look at it:\n"
       "  gqa-cache warm --model llama-3-8b && gqa-cache list\n\n"
+      "gqa-cache help COMMAND explains a command, gqa-cache help spec how --shape is written.\n"
       "Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.");
 }
 
@@ -50,7 +52,7 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
     app.exit(error);  // --help and --version
     return flushed(0);
   }
-  print_error(std::string(error.what()) + "\nRun gqa-cache --help, or gqa-cache COMMAND --help.");
+  print_error(std::string(error.what()) + "\nRun gqa-cache help, or gqa-cache help COMMAND.");
   return kUsage;
 }
 

@@ -24,16 +24,15 @@ const Model& find_model(std::string_view name) {
 
 // The "tp=N" behind the name; 1 without.
 std::int32_t parse_ranks(std::string_view model, const std::vector<std::string_view>& options) {
+  if (options.empty()) return 1;
+  const std::string where = "--model " + std::string(model) + ": ",
+                    form = "expected NAME or NAME,tp=N as in llama-3-70b,tp=8";
+  if (options.size() > 1) throw Usage(where + std::to_string(options.size()) + " options are given; " + form);
+  const std::string_view item = trim(options.front());
+  if (item.substr(0, 3) != "tp=") throw Usage(where + "unknown option " + quote(item) + "; " + form);
   std::int64_t ranks = 1;
-  for (const std::string_view option : options) {
-    const std::string_view item = trim(option);
-    if (item.substr(0, 3) != "tp=") {
-      throw Usage("--model " + std::string(model) + ": unknown option " + quote(item) +
-                  "; expected NAME or NAME,tp=N as in llama-3-70b,tp=8");
-    }
-    const Status status = parse_number("tp", item.substr(3), 1, kMostRanks, &ranks);
-    if (!status.ok()) throw Usage("--model " + std::string(model) + ": " + status.message());
-  }
+  const Status status = parse_number("tp", item.substr(3), 1, kMostRanks, &ranks);
+  if (!status.ok()) throw Usage(where + status.message());
   return static_cast<std::int32_t>(ranks);
 }
 
@@ -58,6 +57,14 @@ Problem shape(const Model& model, std::int32_t batch, std::int32_t q_len, std::i
   problem.q_len = q_len;
   problem.kv_len = kv_len;
   return problem;
+}
+
+// "1, 8, 32 and 64"
+template <std::size_t N>
+std::string list_text(const std::int32_t (&numbers)[N]) {
+  std::string text;
+  for (std::size_t i = 0; i < N; ++i) text += (i == 0 ? "" : i + 1 < N ? ", " : " and ") + std::to_string(numbers[i]);
+  return text;
 }
 
 }  // namespace
@@ -85,6 +92,23 @@ std::vector<Problem> model_shapes(std::string_view text) {
     for (const std::int32_t length : kDecodeLengths) shapes.push_back(shape(rank, batch, 1, length));
   }
   return shapes;
+}
+
+std::string models_text() {
+  std::string text =
+      "--model NAME[,tp=N] stands for the usual shapes of a model, in bf16 and without lse:\n"
+      "  prefill   one sequence of " +
+      list_text(kPrefillLengths) + " tokens, causal\n  decode    one query for each of " + list_text(kDecodeBatches) +
+      " sequences, on " + list_text(kDecodeLengths) +
+      " keys\ntp=N takes the heads of one of N tensor-parallel ranks. N divides both numbers of heads.\n"
+      "NAME is one of these; give any other model's shapes as --shape or --shapes:\n";
+  for (const Model& model : models()) {
+    std::string name(model.name);
+    name.resize(std::max<std::size_t>(name.size(), 16), ' ');
+    text += "  " + name + "  hq=" + std::to_string(model.q_heads) + ",hk=" + std::to_string(model.kv_heads) +
+            ",d=" + std::to_string(model.head_dim) + "\n";
+  }
+  return text;
 }
 
 }  // namespace gqa::tools

@@ -24,4 +24,7 @@ const std::vector<Model>& models();
 // tokens, causal, batch 1. Decode: one query, batch 1 to 64, 1k to 16k keys. Throws Usage.
 std::vector<Problem> model_shapes(std::string_view text);
 
+// What --model means, for people: the form, the shapes, every model of the table.
+std::string models_text();
+
 }  // namespace gqa::tools

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 Problem parse_spec(const std::string& spec, const std::string& where) {
   Problem problem;
   if (const Status status = parse(spec, &problem); !status.ok()) {
-    throw Usage(where + " " + quote(spec) + ": " + status.message());
+    throw Usage(where + " " + quote(spec) + ": " + status.message() + "; gqa-cache help spec has the grammar");
   }
   return problem;
 }
@@ -70,8 +70,8 @@ void add_shape_options(CLI::App* command, ShapeOptions* options) {
     command->add_option(name, *values, help)->type_name(type)->allow_extra_args(false);
   };
   add("--shape", &options->specs, "SPEC",
-      "A shape, e.g. b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal, and ,lse where calls ask for "
-      "log-sum-exp; repeatable");
+      "A shape, e.g. hq=32,hk=8,sq=4096,d=128,causal, and ,lse where calls ask for log-sum-exp; repeatable. "
+      "gqa-cache help spec has the grammar");
   add("--shapes", &options->files, "FILE", "A JSON array of SPEC strings, or objects with the same keys; repeatable");
   add("--model", &options->models, "NAME[,tp=N]",
       "A model's usual prefill and decode shapes, as one of N tensor-parallel ranks meets them; repeatable");

@@ -51,7 +51,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _default_rest(device: str, settle: float) -> float:
-    """A GPU's clock answers to the power drawn in the tenths of a second before; a CPU is not made to wait."""
+    """A GPU's clock answers to the power used in the tenths of a second before; a CPU is not made to wait."""
     return 0 if device == "cpu" or settle > 0 else _REST_MS
 
 

@@ -17,7 +17,7 @@ _FIELDS = {
     "d": "head_dim",
     "dv": "head_dim_v",
 }
-DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16"}
+DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "f16": "float16", "fp16": "float16", "float16": "float16"}
 SHORT = {"bfloat16": "bf16", "float16": "fp16"}
 _ELEMENT = 2  # bytes
 
@@ -66,27 +66,26 @@ class Shape:
 
 
 def parse(text: str) -> Shape:
-    """ "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"; dv is d and dtype is bf16 unless said."""
-    sizes: Dict[str, int] = {}
-    dtype, causal = "bfloat16", False
+    """A SPEC, as `gqa-cache help spec` has it, of sizes, dtype and causal: "hq=32,hk=8,sq=4096,d=128,causal"."""
+    given: Dict[str, str] = {}
     for item in text.split(","):
-        name, _, value = item.strip().partition("=")
-        if name == "causal" and value in ("", "0", "1"):
-            causal = value != "0"
-        elif name == "dtype" and value in DTYPES:
-            dtype = DTYPES[value]
-        elif name in _FIELDS and value.isdigit() and int(value) > 0:
-            sizes[_FIELDS[name]] = int(value)
-        else:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        known = (name in _FIELDS and value.isdigit() and int(value) > 0) or (name == "dtype" and value in DTYPES)
+        if not (known or (name == "causal" and (value in ("0", "1") or not equals))):
             raise ValueError(
-                f"'{item}' in shape '{text}' means nothing; "
-                "expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|fp16 or causal"
+                f"'{item}' in shape '{text}' means nothing here; "
+                "expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|f16 or causal; gqa-cache help spec has the grammar"
             )
-    missing = [short for short, name in _FIELDS.items() if name not in sizes and short != "dv"]
+        if name in given:
+            raise ValueError(f"'{name}' stands twice in shape '{text}'; expected once")
+        given[name] = value
+    missing = [name for name in ("hq", "sq", "d") if name not in given]
     if missing:
-        raise ValueError(f"shape '{text}' lacks {', '.join(missing)}")
-    sizes.setdefault("head_dim_v", sizes["head_dim"])
-    return Shape(dtype=dtype, causal=causal, **sizes)
+        raise ValueError(f"shape '{text}' lacks {', '.join(missing)}; expected at least hq, sq and d")
+    for name, like in (("hk", "hq"), ("sk", "sq"), ("dv", "d")):
+        given.setdefault(name, given[like])
+    sizes = {field: int(given.get(name, 1)) for name, field in _FIELDS.items()}
+    return Shape(dtype=DTYPES[given.get("dtype", "bf16")], causal=given.get("causal", "0") != "0", **sizes)
 
 
 def _llama_8b(batch: int, q_len: int, kv_len: int, causal: bool) -> Shape:

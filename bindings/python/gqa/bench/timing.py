@@ -3,8 +3,8 @@
 Owns: rotation of inputs, graph capture and replay, the order of rounds. Never: knows what a contestant is.
 On a GPU each contestant's calls over all input sets are one CUDA graph, so that neither Python nor the launch is timed,
 and the sets hold more than three times the L2 cache, so that no call finds its inputs there. A card answers within
-tenths of a second to the power that was drawn: each contestant follows each other equally often, or waits until the
-card has rested, or runs for a while itself.
+tenths of a second to the power that was used: each contestant follows each other equally often, or waits until the
+card has idled, or runs for a while itself.
 """
 
 from __future__ import annotations

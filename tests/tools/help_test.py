@@ -1,0 +1,42 @@
+"""`gqa-cache help`: its topics, and that the grammar of SPEC reads the same in the docs as in the command."""
+import re
+import unittest
+from pathlib import Path
+
+import support
+from support import COMMANDS, CacheTest, call
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Help(CacheTest):
+    def test_the_text_of_all(self):
+        told = self.run_command("help").stdout
+        self.assertEqual(told, call("--help").stdout)
+        for command in COMMANDS:
+            self.assertRegex(told, rf"(?m)^  {command} ")
+        self.assertIn("help spec", told)
+
+    def test_the_text_of_a_command(self):
+        for command in COMMANDS:
+            told = self.run_command("help", command).stdout
+            self.assertEqual(told, call(command, "--help").stdout)
+            self.assertIn(f"Usage: gqa-cache {command}", told)
+            self.assertIn("Example", told)
+
+    def test_topics_that_are_none(self):
+        for topic in ("polish", "SPEC", "", "warm.cc", "\033[31m"):
+            given = topic.replace("\033", "\\x1b")
+            self.refused("help", topic, naming=[f"'{given}'", "spec", *COMMANDS])
+        self.refused("help", "spec", "warm", naming=["warm"])
+
+    def test_the_docs_have_the_same_grammar(self):
+        blocks = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs" / "spec.md").read_text(), re.MULTILINE | re.DOTALL)
+        self.assertEqual(blocks, [self.run_command("help", "spec").stdout])
+
+    def test_refused_shapes_name_the_grammar(self):
+        self.refused("warm", "--shape", "hq=32,sq=64,d=128,window=3", naming=["'window'", "gqa-cache help spec"])
+
+
+if __name__ == "__main__":
+    support.main()
