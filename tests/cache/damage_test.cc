@@ -151,6 +151,16 @@ TEST(Damage, WhatWasOursIsSetAsideWithAWarning) {
   EXPECT_TRUE(put_both(*store, "a"));
 }
 
+TEST(Damage, ACacheWithoutRowsIsKnownByItsHeaderOrItsSchema) {
+  for (const std::size_t damaged : {std::size_t{60}, std::size_t{3000}}) {
+    const TempFolder folder;
+    open_store(folder.file());
+    write_bytes(folder.file(), read_bytes(folder.file()).replace(0, damaged, damaged, '\7'));
+    EXPECT_TRUE(put_both(*open_store(folder.file()), "a")) << damaged;
+    EXPECT_EQ(set_aside_in(folder.path()).size(), 1u) << damaged;
+  }
+}
+
 TEST(Damage, AReaderLeavesADamagedFileWhereItIs) {
   const TempFolder folder;
   write_bytes(folder.file(), good_file().replace(0, 16, noise(16, 9)));

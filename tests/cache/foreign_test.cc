@@ -1,45 +1,15 @@
-// foreign_test.cc: somebody else's file, under the cache's name or an export's: named, and not touched.
+// foreign_test.cc: somebody else's file under the cache's name: named, and not touched.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "cache/sidecars.h"
-#include "support.h"
+#include "foreign_support.h"
 
 namespace gqa::cache {
 namespace {
 
 constexpr uid_t kOther = 12345;
-
-// Everything in a folder: names, bytes and identities.
-struct Entry {
-  std::string name, bytes;
-  ino_t inode;
-  mode_t mode;
-  timespec modified;
-  bool operator==(const Entry& other) const {
-    return name == other.name && bytes == other.bytes && inode == other.inode && mode == other.mode &&
-           modified.tv_sec == other.modified.tv_sec && modified.tv_nsec == other.modified.tv_nsec;
-  }
-};
-std::ostream& operator<<(std::ostream& out, const Entry& entry) {
-  return out << entry.name << " (" << entry.bytes.size() << " bytes)";
-}
-
-std::vector<Entry> snapshot(const std::string& folder) {
-  std::vector<Entry> entries;
-  for (const std::string& path : files_in(folder, "")) {
-    struct stat at;
-    EXPECT_EQ(lstat(path.c_str(), &at), 0);
-    const std::string bytes = S_ISREG(at.st_mode) ? read_bytes(path) : "";
-    entries.push_back({path, bytes, at.st_ino, at.st_mode, at.st_mtim});
-  }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  return entries;
-}
 
 // Every door of a store is tried on the path; the folder is then as it was, and the refusal says what lies there.
 void expect_untouched(const std::string& path, const std::string& folder, const std::string& what) {
@@ -60,30 +30,6 @@ void expect_untouched(const std::string& path, const std::string& folder, const 
     EXPECT_TRUE(contains(joined(warnings), what)) << "expected " << what << "\n" << joined(warnings);
   }
   EXPECT_EQ(snapshot(folder), before) << what;
-}
-
-struct Kind {
-  std::string bytes, what;
-};
-
-std::vector<Kind> foreign_kinds() {
-  return {
-      {"dear diary\n", "it is a text file"},
-      {"x", "it is a text file"},
-      {std::string(9000, 'a'), "it is a text file"},
-      {"gr\xc3\xbc\xc3\x9f dich", "it is a text file"},
-      {std::string(68, '-') + "gqac" + std::string(5000, '-'), "it is a text file"},
-      {"\x7f"
-       "ELF" +
-           noise(5000, 3),
-       "it is an ELF binary"},
-      {"#!/bin/sh\nexit 0\n", "it is a script"},
-      {"\x1f\x8b" + noise(300, 3), "it is a gzip file"},
-      {std::string("PK\x03\x04") + noise(300, 3), "it is a zip archive"},
-      {noise(20000, 9), "it is a binary file"},
-      {std::string(8192, '\0'), "it is a file of zeros"},
-      {std::string("SQLite format 3\0", 16), "it is an SQLite database"},
-  };
 }
 
 TEST(Foreign, AFileOfAnyOtherKindIsLeftUntouchedAndNamed) {
@@ -141,21 +87,6 @@ TEST(Foreign, AFileOfTheKernelsIsNotAnEmptyFile) {
   }
   expect_untouched("/proc/self/comm", folder.path(), "it is a file of the kernel's");
 }
-
-// A program that is killed, so that what SQLite had beside its database stays: a "-wal", or a hot "-journal".
-void leave_behind(const std::string& path, const std::string& sql) {
-  exit_code(spawn([&] {
-    sqlite3* db = nullptr;
-    sqlite3_open(path.c_str(), &db);
-    sqlite3_exec(db, "PRAGMA cache_size=1; PRAGMA synchronous=OFF", nullptr, nullptr, nullptr);
-    sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);
-    kill(getpid(), SIGKILL);
-    return 0;
-  }));
-  chmod(path.c_str(), 0600);
-}
-
-const std::string kMail = "CREATE TABLE mail(body TEXT); INSERT INTO mail VALUES(hex(randomblob(20000)));";
 
 TEST(Foreign, AnotherProgramsDatabaseKeepsItsWal) {
   const TempFolder folder;
@@ -319,6 +250,53 @@ TEST(Foreign, AFileThatIsWrittenOverOursIsLeftToItsOwner) {
   }
 }
 
+// The look and the first write are two moments; SQLite's lock lies around the second.
+TEST(Foreign, ADatabaseThatIsBegunMeanwhileIsNotOurs) {
+  const TempFolder folder;
+  write_bytes(folder.file(), "");
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t other = spawn([&] {
+    sqlite3* db = nullptr;
+    sqlite3_open(folder.file().c_str(), &db);
+    sqlite3_exec(db, ("BEGIN EXCLUSIVE;" + kMail).c_str(), nullptr, nullptr, nullptr);
+    if (::write(ready[1], "!", 1) != 1) return 1;
+    usleep(500000);
+    return sqlite3_exec(db, "COMMIT", nullptr, nullptr, nullptr) == SQLITE_OK ? 0 : 2;
+  });
+  char told = 0;
+  ASSERT_EQ(::read(ready[0], &told, 1), 1);
+  const auto store = open_store(folder.file());
+  EXPECT_EQ(exit_code(other), 0);
+  EXPECT_EQ(store->mode(), Mode::kOff);
+  EXPECT_TRUE(contains(joined(store->take_warnings()), "another program has begun to write to it"));
+  EXPECT_EQ(raw_sql(folder.file(), "SELECT group_concat(name) FROM sqlite_schema"), "mail");
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST(Foreign, SettingAsideTakesNobodysName) {
+  const TempFolder folder;
+  { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
+  write_bytes(folder.file(), read_bytes(folder.file()).replace(0, 16, 16, '?'));
+  std::vector<std::string> names;
+  for (std::time_t t = std::time(nullptr); names.size() < 60; ++t) {
+    names.push_back(folder.file() + ".damaged-" + std::to_string(t));
+    if (names.size() % 3 == 0) write_bytes(names.back(), "mine");
+    if (names.size() % 3 == 1 && symlink("nowhere", names.back().c_str()) != 0) FAIL();
+    if (names.size() % 3 == 2) write_bytes(names.back() + "-wal", "mine");
+  }
+  const auto before = snapshot(folder.path());
+  EXPECT_TRUE(put_both(*open_store(folder.file()), "b"));
+  const auto after = snapshot(folder.path());
+  for (const Entry& entry : before) {
+    if (entry.name != folder.file()) {
+      EXPECT_EQ(std::count(after.begin(), after.end(), entry), 1) << entry;
+    }
+  }
+  EXPECT_EQ(after.size(), before.size() + 1);
+}
+
 // ---- one that cannot be written
 
 TEST(ReadOnlyFile, AMode0444IsUsedAsItIsAlsoByRoot) {
@@ -339,123 +317,6 @@ TEST(ReadOnlyFile, AMode0444IsUsedAsItIsAlsoByRoot) {
     EXPECT_TRUE(contains(joined(warnings), "chmod u+w " + folder.file())) << joined(warnings);
   }
   EXPECT_EQ(snapshot(folder.path()), before) << "nothing is begun beside it either";
-}
-
-// ---- exports
-
-class ForeignExport : public testing::Test {
- protected:
-  ForeignExport() : store_(open_store(folder_.file("in.db"))) {
-    put_both(*store_, "a");
-    mkdir(out_folder().c_str(), 0700);
-  }
-  std::string out_folder() const { return folder_.file("out"); }
-  std::string out(const std::string& name = "export.gqa") const { return out_folder() + "/" + name; }
-
-  void expect_refused(const std::string& path, const std::string& what) {
-    const auto before = snapshot(out_folder());
-    const std::string why = store_->export_to(path);
-    EXPECT_TRUE(contains(why, path) && contains(why, what)) << "expected " << what << "\n" << why;
-    EXPECT_EQ(snapshot(out_folder()), before) << what;
-  }
-
-  const TempFolder folder_;
-  const std::unique_ptr<Store> store_;
-};
-
-TEST_F(ForeignExport, NeverReplacesAForeignFile) {
-  for (const Kind& kind : foreign_kinds()) {
-    write_bytes(out(), kind.bytes);
-    expect_refused(out(), kind.what);
-  }
-  unlink(out().c_str());
-  raw_sql(out(), kMail);
-  expect_refused(out(), "an SQLite database of another program");
-}
-
-TEST_F(ForeignExport, NeverReplacesANodeALinkAPipeOrAFolder) {
-  for (const char* node : {"/dev/null", "/dev/full"}) expect_refused(node, "it is a device node");
-  ASSERT_EQ(mkfifo(out("pipe").c_str(), 0600), 0);
-  expect_refused(out("pipe"), "it is a pipe");
-  ASSERT_EQ(mkdir(out("folder").c_str(), 0700), 0);
-  expect_refused(out("folder"), "it is a directory");
-  expect_refused(out("folder/"), "names a folder");
-  ASSERT_EQ(store_->export_to(out()), "");
-  for (const std::string& target : {out(), out("nothing"), std::string("/dev/null")}) {
-    ASSERT_EQ(symlink(target.c_str(), out("link").c_str()), 0);
-    expect_refused(out("link"), "it is a link");
-    unlink(out("link").c_str());
-  }
-  expect_refused("/proc/self/comm", "it is a file of the kernel's");
-}
-
-TEST_F(ForeignExport, NeverReplacesACache) {
-  { ASSERT_TRUE(put_both(*open_store(out()), "theirs")); }
-  expect_refused(out(), "it is a gqa cache, not an export");
-  expect_refused(folder_.file("in.db"), "in use");
-  raw_sql(out(), "PRAGMA user_version=7");
-  expect_refused(out(), "schema is version 7");
-}
-
-TEST_F(ForeignExport, NeverMeetsWhatAnotherDatabaseLeft) {
-  for (const char* sidecar : kSidecars) {
-    write_bytes(out() + sidecar, "anything");
-    expect_refused(out(), out() + sidecar);
-    unlink((out() + sidecar).c_str());
-  }
-}
-
-TEST_F(ForeignExport, IsOneFileUnderANewNameOrOverAnOlderOne) {
-  ASSERT_EQ(store_->export_to(out()), "");
-  ASSERT_TRUE(put_both(*store_, "b"));
-  ASSERT_EQ(store_->export_to(out()), "");
-  EXPECT_EQ(files_in(out_folder(), ""), std::vector<std::string>{out()});
-  EXPECT_TRUE(open_store(out(), Mode::kReadOnly)->find_winner(sample_key("b")));
-  write_bytes(out("empty"), "");
-  EXPECT_EQ(store_->export_to(out("empty")), "") << "as mktemp makes it";
-  EXPECT_EQ(files_in(out_folder(), "").size(), 2u);
-}
-
-TEST_F(ForeignExport, ItsPartTakesNobodysName) {
-  const std::string part = out() + ".part-" + std::to_string(getpid()) + "-0";
-  write_bytes(part, "mine");
-  ASSERT_EQ(store_->export_to(out()), "");
-  EXPECT_EQ(read_bytes(part), "mine");
-}
-
-// Somebody puts a file there while the export is being written: it stays, whenever it comes.
-TEST_F(ForeignExport, AFileThatAppearsMeanwhileStays) {
-  for (int i = 0; i < 40; ++i) store_->put_kernel(sample_kernel("big" + std::to_string(i), 100000));
-  for (int round = 0; round < 20; ++round) {
-    std::jthread other([&] {
-      std::this_thread::sleep_for(std::chrono::microseconds(700 * round));
-      const int file = ::open(out().c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
-      if (file < 0) return;  // the export was first
-      EXPECT_EQ(::write(file, "mine", 4), 4);
-      close(file);
-    });
-    const std::string why = store_->export_to(out());
-    other.join();
-    EXPECT_EQ(why.empty(), read_bytes(out()) != "mine") << why;
-    unlink(out().c_str());
-  }
-  EXPECT_TRUE(files_in(out_folder(), "").empty());
-}
-
-TEST_F(ForeignExport, ImportNamesWhatItWasGiven) {
-  for (const Kind& kind : foreign_kinds()) {
-    write_bytes(out(), kind.bytes);
-    EXPECT_TRUE(contains(store_->import_from(out()), out() + " is refused: " + kind.what));
-  }
-  EXPECT_TRUE(contains(store_->import_from("/dev/zero"), "it is a device node"));
-  EXPECT_TRUE(contains(store_->import_from(out_folder()), "it is a directory"));
-  ASSERT_EQ(mkfifo(out("pipe").c_str(), 0600), 0);
-  EXPECT_TRUE(contains(store_->import_from(out("pipe")), "it is a pipe")) << "and does not wait for a writer";
-  unlink(out().c_str());
-  leave_behind(out(), "PRAGMA journal_mode=WAL;" + kMail);
-  const auto before = snapshot(out_folder());
-  EXPECT_TRUE(contains(store_->import_from(out()), "another program"));
-  EXPECT_EQ(snapshot(out_folder()), before);
 }
 
 }  // namespace
