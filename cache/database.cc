@@ -8,8 +8,6 @@
 namespace gqa::cache {
 namespace {
 
-constexpr int kHeaderBytes = 100;
-
 Fault meaning(int code) {
   if (code == SQLITE_IOERR_CORRUPTFS) return Fault::kDamaged;
   switch (code & 0xff) {
@@ -62,8 +60,8 @@ std::string uri(const std::string& path, bool immutable) {
 
 int flags(Database::Open how) {
   // NOMUTEX: file.h's mutex is the only one needed.
-  const int common = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  if (how == Database::Open::kReadWrite) return common | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  const int common = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
+  if (how == Database::Open::kReadWrite) return common | SQLITE_OPEN_READWRITE;
   return common | SQLITE_OPEN_READONLY;
 }
 
@@ -181,14 +179,18 @@ std::int64_t Database::integer(const char* sql) {
   return statement.step() ? statement.integer(0) : 0;
 }
 
-std::string Database::read_header() const {
+std::string Database::read(std::size_t most) const {
   sqlite3_file* file = nullptr;
   check(db_, sqlite3_file_control(db_, "main", SQLITE_FCNTL_FILE_POINTER, &file));
   sqlite3_int64 size = 0;
   check(nullptr, file->pMethods->xFileSize(file, &size));
-  std::string header(static_cast<std::size_t>(std::min<sqlite3_int64>(size, kHeaderBytes)), '\0');
-  if (!header.empty()) check(nullptr, file->pMethods->xRead(file, header.data(), static_cast<int>(header.size()), 0));
-  return header;
+  std::string bytes(most, '\0');
+  const int code = file->pMethods->xRead(file, bytes.data(), static_cast<int>(most), 0);
+  if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) check(nullptr, code);
+  // A file of the kernel's may say that it has no bytes and give some; SQLite fills up with zeros.
+  const std::size_t end = size > 0 ? static_cast<std::size_t>(size) : bytes.find_last_not_of('\0') + 1;
+  bytes.resize(std::min(most, end));
+  return bytes;
 }
 
 void Database::forget_path() { sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }

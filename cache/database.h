@@ -70,10 +70,12 @@ class Statement {
 class Database {
  public:
   enum class Open {
-    kReadWrite,  // creates it if it is not there
+    kReadWrite,  // a file that is there: guard.h makes it
     kReadOnly,   // may take part in WAL
     kImmutable,  // no locks, no WAL: for media that cannot change
   };
+  // Touches nothing but the file itself, and reads only its header: what lies beside it waits for the first statement.
+  // No link is followed; resolve the path first (guard.h).
   Database(const std::string& path, Open how);
   ~Database();
   Database(const Database&) = delete;
@@ -86,9 +88,12 @@ class Database {
   void set_busy_timeout(int milliseconds) { sqlite3_busy_timeout(db_, milliseconds); }
   bool read_only() const { return sqlite3_db_readonly(db_, "main") == 1; }
 
-  // The first bytes of the file, read through SQLite's own descriptor: closing another descriptor of the same file
-  // would drop this process's POSIX locks on it. Short if the file is.
-  std::string read_header() const;
+  // The first bytes of the file, at most so many, as they lie there: no statement has to run for it. They are read
+  // through SQLite's own descriptor: it is the file that will be used whatever its name leads to by now, and closing
+  // another descriptor of the same file would drop this process's POSIX locks on it.
+  std::string read(std::size_t most) const;
+
+  std::string path() const { return sqlite3_db_filename(db_, "main"); }
 
   // The file no longer lies under its name: closing must neither checkpoint nor remove "-wal", which is another's now.
   void forget_path();

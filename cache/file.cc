@@ -1,14 +1,16 @@
 // file.cc: opening with its fallbacks, and healing.
-// Owns: see file.h. Never: writes to a file that is newer, not ours, or writable by others.
-// Threads: see file.h; the private functions expect the mutex.
+// Owns: see file.h. Never: writes to or moves a file that is newer, not ours, or writable by others; nor has SQLite
+// look beside one. Threads: see file.h; the private functions expect the mutex.
 #include "cache/file.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "cache/guard.h"
-#include "cache/schema.h"
+#include "cache/sidecars.h"
 
 namespace gqa::cache {
 namespace {
@@ -19,6 +21,38 @@ const std::string kLocked = "another process has kept the folder locked for seco
 const char* name(Mode mode) {
   if (mode == Mode::kReadWrite) return "read-write";
   return mode == Mode::kReadOnly ? "read-only" : "off";
+}
+
+bool is_ours(const Inspection& found) { return found.verdict != Verdict::kForeign && found.verdict != Verdict::kNewer; }
+
+// What kind of file a path that is refused leads to; "" if it may be a cache, or cannot be read.
+std::string foreign_kind(const std::string& path) {
+  if (!file_id(path) || !not_a_file(path).empty()) return "";
+  try {
+    Database db(path, Database::Open::kReadOnly);
+    const Inspection found = look(db);
+    return found.verdict == Verdict::kForeign ? found.why : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// A mode without write bits is somebody's wish, and root has to be told of it.
+std::string write_protection(const std::string& path) {
+  struct stat at;
+  const bool writable = stat(path.c_str(), &at) != 0 || (at.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) != 0;
+  return writable ? "" : "its mode says that it is not to be written: chmod u+w " + path;
+}
+
+// Nobody may write it, and nobody has it open for that.
+bool is_at_rest(const std::string& path) { return !write_protection(path).empty() && any_sidecar(path).empty(); }
+
+// An empty file of this user's is as good as none: nothing is in it, and mktemp makes such.
+std::string empty_complaint(const std::string& path) {
+  struct stat at;
+  if (stat(path.c_str(), &at) != 0) return "it is gone";
+  if (at.st_uid != geteuid()) return "it is an empty file of user " + std::to_string(at.st_uid);
+  return at.st_size == 0 ? "" : "it is a file of " + std::to_string(at.st_size) + " bytes";
 }
 
 }  // namespace
@@ -45,6 +79,7 @@ void File::open() {
 
 void File::open_asked() {
   path_ = resolved(asked_path_);
+  if (path_.ends_with('/')) return go_off(path_ + " names a folder; expected a file's path");
   if (asked_ == Mode::kReadWrite) {
     if (const std::string why = make_folders(path_); !why.empty()) return go_off(why);
   }
@@ -62,6 +97,7 @@ File::Opened File::open_under(FolderLock::Kind kind) {
   id_ = file_id(path_);
   pid_ = getpid();
   if (asked_ == Mode::kReadOnly) return connect_for_reading("");
+  if (const std::string why = write_protection(path_); !why.empty()) return connect_for_reading(why);
   const Opened opened = connect_for_writing(kind);
   if (opened != Opened::kYes) return opened;
   // Once more, now that SQLite has made or found what it keeps beside the file.
@@ -73,7 +109,30 @@ File::Opened File::open_under(FolderLock::Kind kind) {
 
 bool File::present_and_trusted() {
   std::string why = guard_complaint(asked_path_);
-  if (why.empty() && asked_ == Mode::kReadWrite) why = make_file(path_);
+  if (!why.empty()) {
+    // Where it is no cache anyway, that is what its owner wants to know.
+    if (const std::string kind = foreign_kind(path_); !kind.empty())
+      why = left_untouched(path_, kind) + " (" + why + ")";
+  } else if (asked_ == Mode::kReadWrite && !file_id(path_)) {
+    why = sidecar_complaint(path_, Beside::kNothing);
+    if (why.empty()) why = make_file(path_);
+  }
+  if (!why.empty()) go_off(why);
+  return why.empty();
+}
+
+// Whose file db_ has open, and whose lie beside it. False if SQLite must not see them: then off.
+bool File::may_be_asked(Inspection* found) {
+  *found = look(*db_);
+  std::string why;
+  if (found->verdict == Verdict::kForeign) {
+    why = left_untouched(path_, found->why);
+  } else if (found->verdict == Verdict::kNewer) {
+    why = path_ + " is left untouched: " + found->why + "; expected a gqa cache of schema " +
+          std::to_string(kSchemaVersion) + ": use a newer gqa, or another path";
+  } else {
+    why = sidecar_complaint(path_, found->verdict == Verdict::kEmpty ? Beside::kNothing : Beside::kOurFile);
+  }
   if (!why.empty()) go_off(why);
   return why.empty();
 }
@@ -81,18 +140,19 @@ bool File::present_and_trusted() {
 File::Opened File::connect_for_writing(FolderLock::Kind kind) {
   try {
     db_ = std::make_unique<Database>(path_, Database::Open::kReadWrite);
+    if (file_id(path_) != id_) return close(), Opened::kNeedsExclusive;  // replaced since it was judged
+    Inspection found;
+    if (!may_be_asked(&found)) return Opened::kNo;
     if (db_->read_only()) return connect_for_reading("the file cannot be written");
-    Inspection found = inspect(*db_);
+    if (found.verdict == Verdict::kOurs) found = inspect(*db_);
+    if (found.verdict == Verdict::kDamaged) return damaged(kind, found.why);
     if (found.verdict == Verdict::kEmpty) {
       if (kind == FolderLock::Kind::kShared) return close(), Opened::kNeedsExclusive;
+      if (const std::string why = empty_complaint(path_); !why.empty()) {
+        go_off(left_untouched(path_, why));
+        return Opened::kNo;
+      }
       create_schema(*db_);
-    } else if (found.verdict == Verdict::kDamaged) {
-      return damaged(kind, found.why);
-    } else if (found.verdict != Verdict::kOurs) {
-      db_->forget_path();  // not even a checkpoint in a file that is not ours
-      go_off(path_ + " is left untouched: " + found.why + "; expected a gqa cache of schema " +
-             std::to_string(kSchemaVersion) + ": use a newer gqa, or another path");
-      return Opened::kNo;
     }
     use_wal(*db_);
     mode_ = Mode::kReadWrite;
@@ -107,9 +167,13 @@ File::Opened File::connect_for_writing(FolderLock::Kind kind) {
 File::Opened File::connect_for_reading(const std::string& why_not_writing) {
   std::string why;
   for (const auto how : {Database::Open::kReadOnly, Database::Open::kImmutable}) {
+    // SQLite begins a "-wal" beside even what it may only read. Where nobody writes there is no need for one.
+    if (how == Database::Open::kReadOnly && is_at_rest(path_)) continue;
     try {
       db_ = std::make_unique<Database>(path_, how);
-      const Inspection found = inspect(*db_);
+      Inspection found;
+      if (!may_be_asked(&found)) return Opened::kNo;
+      if (found.verdict == Verdict::kOurs) found = inspect(*db_);
       if (found.verdict == Verdict::kOurs) {
         mode_ = Mode::kReadOnly;
         if (why_not_writing.empty()) return Opened::kYes;
@@ -117,7 +181,7 @@ File::Opened File::connect_for_reading(const std::string& why_not_writing) {
         warn("the cache " + path_ + " is read-only, nothing new will be kept: " + why_);
         return Opened::kYes;
       }
-      why = found.verdict == Verdict::kEmpty ? "it is empty" : found.why;
+      why = found.verdict == Verdict::kEmpty ? "it is an empty file" : found.why;
       break;
     } catch (const Error& error) {
       why = error.what();
@@ -136,14 +200,26 @@ File::Opened File::damaged(FolderLock::Kind kind, const std::string& what) {
 
 // With the folder locked exclusively. "" if somebody else had moved it already, or if it failed (then off).
 std::string File::move_away(const std::string& what) {
+  std::string why = not_ours();
   if (db_) db_->forget_path();
   db_.reset();
-  std::string why;
+  if (!why.empty()) return go_off(left_untouched(path_, why)), "";
   const std::string name = id_ ? set_aside(path_, *id_, &why) : "";
   if (!name.empty())
     warn("the cache " + path_ + " was damaged (" + what + "): set aside as " + name + ", a new one begun");
   if (!why.empty()) go_off("the cache " + path_ + " is damaged (" + what + ") and cannot be set aside: " + why);
   return name;
+}
+
+// "", or what db_ has open by now, if somebody wrote another file over ours.
+std::string File::not_ours() const {
+  if (!db_) return "it cannot be opened";
+  try {
+    const Inspection found = look(*db_);
+    return is_ours(found) ? "" : found.why;
+  } catch (const Error& error) {
+    return std::string("it cannot be read: ") + error.what();
+  }
 }
 
 bool File::ready() {
@@ -156,6 +232,8 @@ bool File::ready() {
     // Set aside by another process, or removed by hand: what we have open has no name any more.
     close();
     open();
+  } else if (const Inspection found = look(*db_); !is_ours(found)) {
+    go_off(left_untouched(path_, found.why));  // somebody wrote another file over it
   }
   return db_ != nullptr;
 }
@@ -195,7 +273,7 @@ void File::close() {
     db_->abandon();
   } else {
     const FolderLock lock(path_, FolderLock::Kind::kShared);
-    if (file_id(path_) != id_) db_->forget_path();
+    if (file_id(path_) != id_ || !not_ours().empty()) db_->forget_path();
     db_.reset();
   }
   db_.reset();
@@ -205,8 +283,15 @@ void File::go_off(const std::string& why) {
   if (db_) db_->forget_path();
   db_.reset();
   mode_ = Mode::kOff;
-  why_ = why;
-  warn("the cache is off, nothing is kept: " + why);
+  why_ = given(why);
+  warn("the cache is off, nothing is kept: " + why_);
+}
+
+// Names what was given, where a link leads to what is complained of.
+std::string File::given(const std::string& why) const {
+  std::error_code error;
+  const bool link = std::filesystem::is_symlink(asked_path_, error);
+  return link && why.find(asked_path_) == std::string::npos ? why + "; the link " + asked_path_ + " leads there" : why;
 }
 
 Mode File::mode() {

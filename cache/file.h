@@ -18,6 +18,7 @@
 
 #include "cache/database.h"
 #include "cache/folder.h"
+#include "cache/schema.h"
 #include "cache/store.h"
 
 namespace gqa::cache {
@@ -52,7 +53,8 @@ class File {
   void warn(const std::string& text);
   std::vector<std::string> take_warnings();
 
-  // Moves the file away, whatever its state, and begins a new one; the name it got, or "".
+  // Moves the file away, whatever its state, and begins a new one; the name it got, or "". One that is not ours by now
+  // stays.
   std::string replace(const std::string& why);
 
  private:
@@ -61,6 +63,7 @@ class File {
   void open_asked();
   Opened open_under(FolderLock::Kind kind);
   bool present_and_trusted();
+  bool may_be_asked(Inspection* found);
   Opened connect_for_writing(FolderLock::Kind kind);
   Opened connect_for_reading(const std::string& why_not_writing);
   Opened damaged(FolderLock::Kind kind, const std::string& what);
@@ -68,8 +71,10 @@ class File {
   bool heal(const char* doing, const std::exception& error);
   std::string replace_locked(const std::string& why);
   std::string move_away(const std::string& what);
+  std::string not_ours() const;
   void close();
   void go_off(const std::string& why);
+  std::string given(const std::string& why) const;
 
   const std::string asked_path_;
   const Mode asked_;

@@ -9,12 +9,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <thread>
 
-#include "cache/guard.h"
+#include "cache/sidecars.h"
 
 namespace gqa::cache {
 namespace {
@@ -34,11 +35,20 @@ bool lock(int folder, int operation) {
   return true;
 }
 
+bool is_taken(const std::string& name) {
+  struct stat at;
+  return lstat(name.c_str(), &at) == 0;
+}
+
 std::string free_name(const std::string& path) {
   const std::string base = path + ".damaged-" + std::to_string(std::time(nullptr));
   std::string name = base;
-  for (int n = 1; file_id(name); ++n) name = base + "." + std::to_string(n);
+  for (int n = 1; is_taken(name) || !any_sidecar(name).empty(); ++n) name = base + "." + std::to_string(n);
   return name;
+}
+
+void rename_sidecars(const std::string& from, const std::string& to) {
+  for (const char* sidecar : kSidecars) rename_to_new(from + sidecar, to + sidecar);
 }
 
 }  // namespace
@@ -61,14 +71,26 @@ std::optional<FileId> file_id(const std::string& path) {
   return FileId{at.st_dev, at.st_ino};
 }
 
+bool rename_to_new(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  // Not every filesystem knows how.
+  if (is_taken(to)) return errno = EEXIST, false;
+  return std::rename(from.c_str(), to.c_str()) == 0;
+}
+
 std::string set_aside(const std::string& path, const FileId& damaged, std::string* why) {
   why->clear();
   if (file_id(path) != damaged) return "";
   const std::string name = free_name(path);
   // The sidecars first: a new file must never meet an old "-wal".
-  for (const char* sidecar : kSidecars) std::rename((path + sidecar).c_str(), (name + sidecar).c_str());
-  if (std::rename(path.c_str(), name.c_str()) == 0) return name;
-  *why = std::strerror(errno);
+  rename_sidecars(path, name);
+  const bool renamed = rename_to_new(path, name);
+  if (!renamed) *why = std::strerror(errno);
+  if (renamed && file_id(name) == damaged) return name;
+  // Somebody who takes no locks put another file there in that moment: it goes back.
+  if (renamed && !rename_to_new(name, path)) *why = "what lay there by then is now " + name;
+  rename_sidecars(name, path);
   return "";
 }
 

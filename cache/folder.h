@@ -1,4 +1,4 @@
-// folder.h: names in the cache's folder: which file lies under ours, and moving a damaged one away.
+// folder.h: names in the cache's folder: which file lies under ours, and moving one away without losing another.
 // Owns: the folder's lock (flock on the folder itself, so there is no lock file), file identity, set_aside().
 // Never: opens the database file: closing any descriptor of it would drop this process's SQLite locks.
 // Threads: a FolderLock excludes other threads as well as other processes.
@@ -34,8 +34,12 @@ struct FileId {
 };
 std::optional<FileId> file_id(const std::string& path);  // none if it is not there
 
-// Renames the file and its sidecars to <path>.damaged-<unix seconds>[.n]; gives the new name, or "" with `why`. If
-// another file lies there by now, somebody did it already: "" with an empty `why`. Call with the lock held exclusively.
+// Renames, and never onto something. False, with errno, if it could not.
+bool rename_to_new(const std::string& from, const std::string& to);
+
+// Renames the file and its sidecars to <path>.damaged-<unix seconds>[.n], a name that nothing has; gives it, or "" with
+// `why`. If another file lies there by now, somebody did it already: "" with an empty `why`, and that file stays. Call
+// with the lock held exclusively.
 std::string set_aside(const std::string& path, const FileId& damaged, std::string* why);
 
 }  // namespace gqa::cache

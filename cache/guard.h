@@ -8,15 +8,19 @@
 
 namespace gqa::cache {
 
-// What SQLite keeps beside a database.
-inline constexpr const char* kSidecars[] = {"-wal", "-shm", "-journal"};
-
 // "" if nobody but this user and root can have written the file or can replace it; else what is wrong and what to do.
 // A folder that all may write is accepted when it is sticky (/tmp) and what lies in it is ours. Absent files pass.
 std::string guard_complaint(const std::string& path);
 
-// The path with its folder resolved, so that a later change of a link above it changes nothing.
+// The path without links in it, so that a later change of one changes nothing. A link that leads to no file yet is
+// followed to where the file would be.
 std::string resolved(const std::string& path);
+
+// "" if a file could be there: else what lies there instead ("a directory", "a device node", a file of the kernel's).
+std::string not_a_file(const std::string& path);
+
+// Why a path is refused for what lies there: "... is left untouched: it is a text file; expected ...".
+std::string left_untouched(const std::string& path, const std::string& why);
 
 // Makes the missing folders above the file, 0700. "" or what failed.
 std::string make_folders(const std::string& path);

@@ -6,8 +6,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cache/kind.h"
+#include "cache/origin.h"
+
 namespace gqa::cache {
 namespace {
+
+constexpr std::size_t kHeaderBytes = 100, kVersionAt = 60, kApplicationAt = 68;
 
 // Each table is one b-tree (WITHOUT ROWID) and there is no index beside it, so damage to a page costs the rows on it
 // and never sets an index against its table. `checksum` covers the columns before it; blobs follow it, each with the
@@ -40,31 +45,22 @@ constexpr Table kTables[] = {
      " evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"},
 };
 
-constexpr std::string_view kMagic("SQLite format 3\0", 16);
-
 int byte(const std::string& header, std::size_t at) { return static_cast<unsigned char>(header[at]); }
-
-std::uint32_t word(const std::string& header, std::size_t at) {
-  std::uint32_t value = 0;
-  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint32_t>(byte(header, at + i));
-  return value;
-}
-
-bool begins_as_sqlite(const std::string& header) { return header.size() == 100 && header.starts_with(kMagic); }
 
 // Fields of the header that never vary in a file of ours. SQLite believes most of them, and a wrong one (a file that
 // claims to be read-only, or to have pointer maps) would fail later and worse.
 std::string header_complaint(const std::string& header) {
-  if (!begins_as_sqlite(header)) return "it does not begin as an SQLite file";
-  if (word(header, 60) != kSchemaVersion) return "its schema version is " + std::to_string(word(header, 60));
+  if (header.size() < kHeaderBytes || !begins_as_sqlite(header)) return "it does not begin as an SQLite file";
+  if (header_word(header, kVersionAt) != kSchemaVersion)
+    return "its schema version is " + std::to_string(header_word(header, kVersionAt));
   if (byte(header, 18) < 1 || byte(header, 18) > 2 || byte(header, 19) != byte(header, 18)) return "its format version";
   if (byte(header, 20) != 0) return "its reserved bytes a page";
   if (byte(header, 21) != 64 || byte(header, 22) != 32 || byte(header, 23) != 32) return "its payload fractions";
-  if (word(header, 44) != 4) return "its schema format";
-  if (word(header, 52) != 0 || word(header, 64) != 0) return "its vacuum mode";
-  if (word(header, 56) != 1) return "its text encoding";
+  if (header_word(header, 44) != 4) return "its schema format";
+  if (header_word(header, 52) != 0 || header_word(header, 64) != 0) return "its vacuum mode";
+  if (header_word(header, 56) != 1) return "its text encoding";
   for (std::size_t at = 72; at < 92; at += 4) {
-    if (word(header, at) != 0) return "its reserved header bytes";
+    if (header_word(header, at) != 0) return "its reserved header bytes";
   }
   return "";
 }
@@ -80,9 +76,34 @@ std::string tables_complaint(Database& db) {
   return statement.step() ? "it holds something else: " + statement.text(0) : "";
 }
 
+// A file that is not ours, in the words of a refusal.
+std::string foreign_kind(const std::string& start) {
+  if (begins_as_sqlite(start)) {
+    const std::string application = std::to_string(header_word(start, kApplicationAt));
+    return "it is an SQLite database of another program (application id " + application + ")";
+  }
+  return "it is " + kind_of(start);
+}
+
 }  // namespace
 
+Inspection look(Database& db) {
+  std::string start = db.read(kHeaderBytes);
+  if (start.empty()) return {Verdict::kEmpty, ""};
+  if (begins_as_sqlite(start)) {
+    // A whole header is believed.
+    if (header_word(start, kApplicationAt) != kApplicationId) return {Verdict::kForeign, foreign_kind(start)};
+    const std::uint32_t version = header_word(start, kVersionAt);
+    if (version > kSchemaVersion) return {Verdict::kNewer, "its schema is version " + std::to_string(version)};
+    return {Verdict::kOurs, ""};
+  }
+  start = db.read(kMarkBytes);
+  if (bears_our_mark(start)) return {Verdict::kOurs, ""};
+  return {Verdict::kForeign, foreign_kind(start)};
+}
+
 Inspection inspect(Database& db) {
+  if (Inspection whose = look(db); whose.verdict != Verdict::kOurs) return whose;
   std::string broken;
   try {
     db.integer("PRAGMA schema_version");  // has SQLite roll back or recover what a killed process left
@@ -90,15 +111,8 @@ Inspection inspect(Database& db) {
     if (error.fault() != Fault::kDamaged) throw;
     broken = error.what();
   }
-  const std::string header = db.read_header();
+  const std::string header = db.read(kHeaderBytes);
   if (header.empty()) return {Verdict::kEmpty, ""};
-  // Whose it is comes before whether it is whole: a file that is not ours, or newer, may look as it likes.
-  if (begins_as_sqlite(header)) {
-    const auto application = word(header, 68), version = word(header, 60);
-    if (application != kApplicationId)
-      return {Verdict::kForeign, "its application id is " + std::to_string(application)};
-    if (version > kSchemaVersion) return {Verdict::kNewer, "its schema is version " + std::to_string(version)};
-  }
   if (broken.empty()) broken = header_complaint(header);
   if (broken.empty()) broken = tables_complaint(db);
   return {broken.empty() ? Verdict::kOurs : Verdict::kDamaged, broken};
@@ -107,10 +121,20 @@ Inspection inspect(Database& db) {
 void create_schema(Database& db) {
   db.execute("PRAGMA page_size=4096; PRAGMA auto_vacuum=NONE");
   Transaction transaction(db);
+  if (!db.read(kHeaderBytes).empty()) throw Error(Fault::kOther, "another program has begun to write to it");
   for (const Table& table : kTables) db.execute(std::string(table.sql).c_str());
   db.execute(("PRAGMA application_id=" + std::to_string(kApplicationId)).c_str());
   db.execute(("PRAGMA user_version=" + std::to_string(kSchemaVersion)).c_str());
   transaction.commit();
+}
+
+const std::string& first_schema_record() {
+  static const std::string record = [] {
+    const Table& first = kTables[0];
+    const std::string name(first.name), root = "\2";
+    return "table" + name + name + root + std::string(first.sql);
+  }();
+  return record;
 }
 
 void use_wal(Database& db) {

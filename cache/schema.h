@@ -17,8 +17,8 @@ enum class Verdict {
   kEmpty,    // no bytes yet
   kOurs,     // this schema
   kNewer,    // ours, of a later version: leave it untouched
-  kForeign,  // an SQLite file of another program: leave it untouched
-  kDamaged,  // not what any version of us wrote
+  kForeign,  // another program's, or nobody knows whose: leave it untouched
+  kDamaged,  // ours (origin.h), and not what any version of us wrote
 };
 
 struct Inspection {
@@ -26,11 +26,19 @@ struct Inspection {
   std::string why;  // for kNewer, kForeign, kDamaged
 };
 
-// Reads a hundred bytes and the schema table, not the rows: cheap enough for every open.
+// Whose file it is, by its bytes alone: through the descriptor that SQLite has open, before SQLite reads it. kOurs may
+// be damaged.
+Inspection look(Database& db);
+
+// look(), and then whether it is whole. Reads a hundred bytes and the schema table, not the rows: cheap enough for
+// every open. What is not ours SQLite is not asked about.
 Inspection inspect(Database& db);
 
-// Makes the tables in an empty file, in one transaction.
+// Makes the tables in an empty file, in one transaction. Throws if somebody wrote to it meanwhile.
 void create_schema(Database& db);
+
+// How the first table's schema begins to lie on the first page: the end of its record.
+const std::string& first_schema_record();
 
 // Asks for write-ahead logging; where the filesystem cannot (no shared memory), SQLite's rollback journal serves as
 // well.

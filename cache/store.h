@@ -85,7 +85,9 @@ class Store {
     Mode mode = Mode::kReadWrite;
     double lease_seconds = 10;  // a lease not renewed for this long belongs to a dead process
   };
-  // Always gives a store; if the file cannot be used it is off or read-only and a warning says why.
+  // Always gives a store; if the file cannot be used it is off or read-only and a warning says why. A file that is not
+  // ours is never written, moved or removed, nor what lies beside it; one of ours that is damaged is set aside. An
+  // empty file of this user's is used as if it were not there yet. A file that can only be read is used read-only.
   static std::unique_ptr<Store> open(const Options& options);
   // $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
   static std::string default_path();
@@ -108,9 +110,9 @@ class Store {
   virtual std::vector<WinnerRow> list_winners() = 0;
   virtual std::vector<KernelRow> list_kernels() = 0;  // without blobs
   virtual std::vector<Damage> verify(bool repair) = 0;
-  // A self-contained file of all rows; import checks every checksum first and takes all or nothing. "" or what failed.
-  // Of two winners of one key the newer stays. Naming a file to import is trusting it: it is checked for damage, not
-  // for who wrote it.
+  // A self-contained file of all rows, under a new name or in place of an older export: anything else stays untouched
+  // and is named. Import checks every checksum first and takes all or nothing. "" or what failed. Of two winners of one
+  // key the newer stays. Naming a file to import is trusting it: it is checked for damage, not for who wrote it.
   virtual std::string export_to(const std::string& path) = 0;
   virtual std::string import_from(const std::string& path) = 0;
   // Winners unused for that long, then least recently used until the file is small enough, then kernels no winner needs

@@ -2,14 +2,9 @@
 // Owns: see transfer.h. Threads: as database.h.
 #include "cache/transfer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 
+#include "cache/export_file.h"
 #include "cache/folder.h"
 #include "cache/guard.h"
 #include "cache/rows.h"
@@ -18,22 +13,7 @@
 namespace gqa::cache {
 namespace {
 
-void remove_database(const std::string& path) {
-  unlink(path.c_str());
-  for (const char* sidecar : kSidecars) unlink((path + sidecar).c_str());
-}
-
-// Everything is written and synced under another name first: `path` holds all of it or what it held before.
-void publish(const std::string& part, const std::string& path) {
-  const int file = ::open(part.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = file >= 0 && fsync(file) == 0;
-  if (file >= 0) close(file);
-  if (!synced || std::rename(part.c_str(), path.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    remove_database(part);
-    throw Error(Fault::kOther, "cannot write " + path + ": " + why);
-  }
-}
+constexpr const char* kExpected = "; expected an exported gqa cache";
 
 void copy_rows(Database& from, Database& to, int* skipped) {
   const Transaction snapshot(from, "BEGIN");
@@ -66,7 +46,7 @@ std::string source_complaint(Database& source) {
   if (found.verdict == Verdict::kEmpty) return "it is empty";
   if (found.verdict == Verdict::kDamaged) return "it is damaged: " + found.why;
   if (found.verdict != Verdict::kOurs) {
-    return found.why + "; expected a gqa cache of schema " + std::to_string(kSchemaVersion);
+    return found.why + kExpected + " of schema " + std::to_string(kSchemaVersion);
   }
   return integrity_complaint(source);
 }
@@ -114,26 +94,21 @@ void take_rows(Database& source, Database& to, std::int64_t now) {
 }  // namespace
 
 void export_rows(Database& from, const std::string& path, int* skipped) {
-  if (file_id(path + "-wal")) {
-    throw Error(Fault::kOther, path + " is a database in use; expected a path that holds nothing or an older export");
-  }
-  const std::string part = path + ".part-" + std::to_string(getpid());
-  remove_database(part);
-  try {
-    Database to(part, Database::Open::kReadWrite);
+  ExportFile file(path, from.path());
+  {
+    Database to(file.part(), Database::Open::kReadWrite);
     create_schema(to);
     copy_rows(from, to, skipped);
-  } catch (const Error&) {
-    remove_database(part);
-    throw;
   }
-  publish(part, path);
+  file.publish();
 }
 
 std::string import_rows(Database& to, const std::string& path, std::int64_t now) {
   try {
     if (!file_id(path)) return "there is no file " + path;
-    const auto source = open_source(path);
+    if (const std::string what = not_a_file(path); !what.empty())
+      return path + " is refused: it is " + what + kExpected;
+    const auto source = open_source(resolved(path));
     if (const std::string why = source_complaint(*source); !why.empty()) return path + " is refused: " + why;
     const Transaction snapshot(*source, "BEGIN");  // what was checked is what will be taken
     if (const std::string why = rows_complaint(*source, to); !why.empty()) return path + " is refused: " + why;

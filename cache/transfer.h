@@ -10,7 +10,8 @@
 
 namespace gqa::cache {
 
-// Rows that fail their checksum stay behind, counted in `skipped`. Throws Error.
+// Into a new file or over an older export, see export_file.h. Rows that fail their checksum stay behind, counted in
+// `skipped`. Throws Error.
 void export_rows(Database& from, const std::string& path, int* skipped);
 
 // "" or why nothing was taken. An older winner never replaces a newer one.

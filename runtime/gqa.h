@@ -107,7 +107,10 @@ typedef void (*gqa_log_fn)(void* user, gqa_log_level level, const char* message)
 typedef struct gqa_options {
   size_t size;            /* sizeof(gqa_options) */
   const char* device;     /* "auto" (NULL: a GPU if there is one, else the host), "cuda", "cuda:N", "host" */
-  const char* cache_path; /* NULL: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db */
+  const char* cache_path; /* NULL: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+                             A file there that is not a gqa cache is left untouched, one that cannot be written is only
+                             read, one that others could write is refused: a warning to log says so, what is learnt
+                             stays in memory, and calls succeed. An empty file of this user's is as good as none. */
   gqa_cache_mode cache_mode;
   gqa_tuning tuning;
   double tuning_budget; /* seconds a miss may spend on compiling and timing; 0: 8 s. At least one candidate is tried. */

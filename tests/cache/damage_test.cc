@@ -59,13 +59,27 @@ void expect_survives(const std::string& bytes, const std::string& what) {
   }
 }
 
+// The application id ends there: what is shorter could be anybody's.
+constexpr std::size_t kRecognisable = 72;
+
 TEST(Damage, TruncationAtManyLengthsSlow) {
   const std::string good = good_file();
-  std::vector<std::size_t> lengths = {0, 1, 15, 16, 17, 99, 100, 101, 511, 512, 4095, 4096, 4097, 8191, 8192};
+  std::vector<std::size_t> lengths = {0, kRecognisable, 99, 100, 101, 511, 512, 4095, 4096, 4097, 8191, 8192};
   for (std::size_t length = 5000; length < good.size(); length += 3671) lengths.push_back(length);
   ASSERT_GT(lengths.size(), 25u);
   for (const std::size_t length : lengths) {
     expect_survives(good.substr(0, length), "truncated to " + std::to_string(length));
+  }
+}
+
+TEST(Damage, TruncationToWhatCouldBeAnybodysIsLeftUntouched) {
+  const std::string good = good_file();
+  for (const std::size_t length : {std::size_t{1}, std::size_t{15}, std::size_t{16}, kRecognisable - 1}) {
+    const TempFolder folder;
+    write_bytes(folder.file(), good.substr(0, length));
+    EXPECT_EQ(open_store(folder.file())->mode(), Mode::kOff) << length;
+    EXPECT_EQ(read_bytes(folder.file()), good.substr(0, length));
+    EXPECT_EQ(files_in(folder.path(), "").size(), 1u) << length;
   }
 }
 
@@ -124,22 +138,32 @@ TEST(Damage, AFlippedBelievedByteTurnsTheCacheOffAndChangesNothing) {
   }
 }
 
-TEST(Damage, GarbageIsSetAsideWithAWarning) {
+TEST(Damage, WhatWasOursIsSetAsideWithAWarning) {
   const TempFolder folder;
-  const std::string garbage = noise(20000, 9);
-  write_bytes(folder.file(), garbage);
+  const std::string bad = good_file().replace(0, 4096, noise(4096, 9));
+  write_bytes(folder.file(), bad);
   const auto store = open_store(folder.file());
   EXPECT_EQ(store->mode(), Mode::kReadWrite);
   const auto aside = files_in(folder.path(), "cache.db.damaged-");
   ASSERT_EQ(aside.size(), 1u);
-  EXPECT_EQ(read_bytes(aside[0]), garbage) << "nothing is thrown away";
+  EXPECT_EQ(read_bytes(aside[0]), bad) << "nothing is thrown away";
   EXPECT_TRUE(contains(joined(store->take_warnings()), aside[0]));
   EXPECT_TRUE(put_both(*store, "a"));
 }
 
+TEST(Damage, ACacheWithoutRowsIsKnownByItsHeaderOrItsSchema) {
+  for (const std::size_t damaged : {std::size_t{60}, std::size_t{3000}}) {
+    const TempFolder folder;
+    open_store(folder.file());
+    write_bytes(folder.file(), read_bytes(folder.file()).replace(0, damaged, damaged, '\7'));
+    EXPECT_TRUE(put_both(*open_store(folder.file()), "a")) << damaged;
+    EXPECT_EQ(set_aside_in(folder.path()).size(), 1u) << damaged;
+  }
+}
+
 TEST(Damage, AReaderLeavesADamagedFileWhereItIs) {
   const TempFolder folder;
-  write_bytes(folder.file(), noise(20000, 9));
+  write_bytes(folder.file(), good_file().replace(0, 16, noise(16, 9)));
   const auto store = open_store(folder.file(), Mode::kReadOnly);
   EXPECT_EQ(store->mode(), Mode::kOff);
   EXPECT_TRUE(contains(joined(store->take_warnings()), "cannot read"));

@@ -1,6 +1,7 @@
 // guard_test.cc: a file that somebody else could have written is refused, in every way it can be.
 #include "cache/guard.h"
 
+#include "cache/sidecars.h"
 #include "support.h"
 
 namespace gqa::cache {
@@ -81,7 +82,7 @@ TEST_F(Guard, RefusesWhatSqliteWouldReadBesideIt) {
 TEST_F(Guard, RefusesAFolderInTheFilesPlace) {
   const auto store = open_store(folder_.file("in"));
   EXPECT_EQ(store->mode(), Mode::kOff);
-  EXPECT_TRUE(contains(joined(store->take_warnings()), "is not a file"));
+  EXPECT_TRUE(contains(joined(store->take_warnings()), folder_.file("in") + " is left untouched: it is a directory"));
 }
 
 TEST_F(Guard, RefusesOtherOwners) {

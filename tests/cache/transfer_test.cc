@@ -48,7 +48,7 @@ TEST_F(Transfer, ExportReplacesAnOlderExportButNoDatabaseInUse) {
   ASSERT_EQ(store_->export_to(out_), "");
   EXPECT_EQ(store_->export_to(out_), "");
   EXPECT_TRUE(contains(store_->export_to(folder_.file()), "in use"));
-  EXPECT_TRUE(contains(store_->export_to(folder_.file("no/such/folder.db")), "unable to open"));
+  EXPECT_TRUE(contains(store_->export_to(folder_.file("no/such/folder.db")), "No such file or directory"));
   EXPECT_TRUE(files_in(folder_.path(), ".part-").empty());
 }
 
@@ -90,7 +90,7 @@ TEST_F(Transfer, UnknownSchemasAndOtherFilesAreRefused) {
   raw_sql(out_, "PRAGMA user_version=1; PRAGMA application_id=5");
   EXPECT_TRUE(contains(store_->import_from(out_), "application id"));
   write_bytes(out_, noise(5000, 1));
-  EXPECT_TRUE(contains(store_->import_from(out_), "damaged"));
+  EXPECT_TRUE(contains(store_->import_from(out_), "it is a binary file"));
   EXPECT_EQ(read_bytes(out_), noise(5000, 1)) << "what is imported is never touched";
   write_bytes(out_, "");
   EXPECT_TRUE(contains(store_->import_from(out_), "empty"));

@@ -112,9 +112,8 @@ class Usage(CacheTest):
             file.write(b"no database " * 1000)
         for arguments in (["list"], ["show", "ab"], ["verify"], ["stats"], ["export", self.path("out.gqa")]):
             self.assertIn(self.db, self.run_command(*arguments, code=1).stderr)
-        self.assertEqual(os.path.getsize(self.db), 12000, "looking changes nothing")
-        self.assertIn("warning", self.run_command("verify", "--repair", code=1).stderr)
-        self.assertEqual(self.json_of("verify"), {"whole": True, "damages": [], "mode": "read-only"})
+        self.assertIn("it is a text file", self.run_command("verify", "--repair", code=1).stderr)
+        self.assertEqual(os.path.getsize(self.db), 12000, "neither looking nor repairing changes it")
 
     def test_a_newer_schema_is_left_alone(self):
         self.run_command("import", self.path("none.gqa"), code=1)  # begins an empty file

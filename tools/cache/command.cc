@@ -18,7 +18,7 @@ void add_commands(CLI::App* app, Shared* shared) {
                   "The cache file (default: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else "
                   "~/.cache/gqa/cache.db)")
       ->type_name("PATH")
-      ->check([](const std::string& path) { return path.empty() ? "expected a path, given ''" : ""; });
+      ->check(path_complaint);
   app->set_version_flag("--version", "gqa-cache " GQA_TOOL_VERSION);
   app->set_help_flag("-h,--help", "This text");
   app->require_subcommand(0, 1);  // none is refused by run(): in better words, and after unknown ones
@@ -93,6 +93,8 @@ int run(int count, const char* const* arguments) {
     return kFailed;
   }
 }
+
+std::string path_complaint(const std::string& path) { return path.empty() ? "expected a path, given ''" : ""; }
 
 std::string cache_path(const Shared& shared) { return shared.db.empty() ? cache::Store::default_path() : shared.db; }
 

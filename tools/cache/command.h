@@ -46,6 +46,8 @@ int run(int count, const char* const* arguments);
 
 // ---- the cache
 
+// A check for options that are paths: "" names nothing.
+std::string path_complaint(const std::string& path);
 std::string cache_path(const Shared& shared);
 // Throws Failure if there is no file yet: most commands have nothing to begin one for.
 void require_file(const Shared& shared);

@@ -28,7 +28,9 @@ void add_export(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "export", "Write all winners and kernels to one file",
                                   "gqa-cache export kernels.gqa", Lists::kNo);
   const auto path = std::make_shared<std::string>();
-  command->add_option("FILE", *path, "Written whole or not at all; an older one is replaced")->required();
+  command->add_option("FILE", *path, "A new name or an older export; written whole or not at all")
+      ->required()
+      ->check(path_complaint);
   command->callback([shared, path] { shared->run = [shared, path] { return export_file(*shared, *path); }; });
 }
 

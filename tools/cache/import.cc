@@ -28,7 +28,8 @@ void add_import(CLI::App* app, Shared* shared) {
                                   "gqa-cache import kernels.gqa", Lists::kNo);
   const auto path = std::make_shared<std::string>();
   command->add_option("FILE", *path, "What gqa-cache export wrote; only import what you trust, its kernels will run")
-      ->required();
+      ->required()
+      ->check(path_complaint);
   command->callback([shared, path] { shared->run = [shared, path] { return import_file(*shared, *path); }; });
 }
 

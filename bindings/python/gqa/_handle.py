@@ -30,7 +30,10 @@ class Handle:
     tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the
         cost model's best guess) or "cached-only" (fail).
     tuning_budget: seconds; None: the library's default. threads: None: all cores.
-    nvrtc_path: an explicit libnvrtc. log: called as log("info" | "warning", message), from any thread.
+    nvrtc_path: an explicit libnvrtc.
+    log: called as log("info" | "warning", message), from any thread; None: warnings are RuntimeWarnings of the call.
+    A file at cache_path that is not a gqa cache is left untouched, one that cannot be written is read only: a warning
+    says so, and what is learnt stays in memory.
     """
 
     def __init__(

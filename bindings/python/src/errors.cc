@@ -12,10 +12,11 @@ void raise(gqa_status status, const std::string& message) {
   throw py::error_already_set();
 }
 
-void raise_last(gqa_status status) {
-  std::string message = gqa_last_error();
-  if (message.empty()) message = gqa_status_string(status);
-  raise(status, message);
+std::string last_message(gqa_status status) {
+  const std::string message = gqa_last_error();
+  return message.empty() ? gqa_status_string(status) : message;
 }
+
+void raise_last(gqa_status status) { raise(status, last_message(status)); }
 
 }  // namespace gqa::python

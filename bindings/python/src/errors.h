@@ -12,7 +12,10 @@
 
 namespace gqa::python {
 
-// Throws the exception of a failed call, with gqa_last_error() as its message.
+// gqa_last_error() of a call that failed, or at least the status's name.
+std::string last_message(gqa_status status);
+
+// Throws the exception of a failed call, with that message.
 [[noreturn]] void raise_last(gqa_status status);
 
 // Throws the exception of a status with a message of the binding's own.

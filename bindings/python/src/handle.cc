@@ -42,6 +42,13 @@ HandleOwner::~HandleOwner() {
   gqa_destroy(handle);
 }
 
+void HandleOwner::finish(gqa_status status) {
+  if (status == GQA_OK && !warnings.any()) return;
+  const std::string message = status == GQA_OK ? "" : last_message(status);
+  warnings.tell(message);
+  if (status != GQA_OK) raise(status, message);
+}
+
 Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) {
   owner_->log = options.log;
   gqa_options given = {};
@@ -56,13 +63,16 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) 
   if (!options.log.is_none()) {
     given.log = log_trampoline;
     given.log_user = owner_->log.ptr();
+  } else {
+    given.log = Warnings::keep;
+    given.log_user = &owner_->warnings;
   }
   gqa_status status;
   {
     py::gil_scoped_release release;
     status = gqa_create(&given, &owner_->handle);
   }
-  if (status != GQA_OK) raise_last(status);
+  owner_->finish(status);
 }
 
 std::shared_ptr<HandleOwner> Handle::open() const {
@@ -91,7 +101,7 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
     status =
         gqa_run_ex(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
   }
-  if (status != GQA_OK) raise_last(status);
+  owner->finish(status);
 }
 
 void Handle::warm(const gqa_shape& shape) const {
@@ -101,7 +111,7 @@ void Handle::warm(const gqa_shape& shape) const {
     py::gil_scoped_release release;
     status = gqa_warm(owner->handle, &shape);
   }
-  if (status != GQA_OK) raise_last(status);
+  owner->finish(status);
 }
 
 void Handle::abandon() {

@@ -1,8 +1,7 @@
 // handle.h: gqa_handle as a Python object.
-// Owns: the handle's life, the log callback, and letting go of the GIL around every call into the library.
-// Never: chooses a device, allocates outputs or knows a framework (gqa/ does).
-// Threads: any number at once. close() lets calls that are under way finish and
-// programs live; the last of them destroys the handle.
+// Owns: the handle's life, the log callback or the warnings, and letting go of the GIL around every call into the
+// library. Never: chooses a device, allocates outputs or knows a framework (gqa/ does). Threads: any number at once.
+// close() lets calls that are under way finish and programs live; the last of them destroys the handle.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,6 +12,7 @@
 #include <string>
 
 #include "gqa.h"
+#include "warnings.h"
 
 namespace gqa::python {
 
@@ -29,8 +29,11 @@ struct HandleOptions {
 struct HandleOwner {
   gqa_handle handle = nullptr;
   pybind11::object log;
+  Warnings warnings;       // where there is no log
   bool abandoned = false;  // of a process that forked: nothing of it works here, and nothing may be destroyed
   ~HandleOwner();
+  // After a call of the library: tells its warnings, then raises if it failed.
+  void finish(gqa_status status);
 };
 
 class Handle {

@@ -97,7 +97,12 @@ Program::Program(const Graph& graph, const Handle& handle, SearchOptions options
     gqa_program_destroy(program_);
     std::rethrow_exception(progress.thrown);
   }
-  if (status != GQA_OK) raise_last(status);
+  try {
+    owner_->finish(status);
+  } catch (...) {
+    gqa_program_destroy(program_);  // a warning that was made an error
+    throw;
+  }
 }
 
 Program::~Program() {
