@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <sstream>
-#include <string>
 
 #include "search/graph/evaluate.h"
 #include "search/graph/hiding.h"
