@@ -1,12 +1,14 @@
 // program_reference.h: what a user's graph must give, and when a program's numbers are right; the same on every device.
-// Owns: random inputs laid out as the graph's inputs are, the reference (evaluate() in double), the yardstick
-// (evaluate() with results rounded to their types) and its error, the guards around outputs, the judgement.
+// Owns: random inputs laid out as the graph's inputs are, the same with keys hidden by those that can (hiding.h), the
+// reference (evaluate() in double), the yardstick (evaluate() with results rounded to their types) and its error, the
+// guards around outputs, the judgement.
 // Never: runs a program or touches a device; devices allocate, launch and hand the bytes back.
 // Threads: pure functions. make_reference() takes seconds for a graph of billions of operations.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "runtime/device.h"
@@ -18,14 +20,23 @@ namespace gqa {
 // One output of the graph: row-major, of its dims.
 struct ReferenceOutput {
   std::vector<double> values;
-  double naive_error = 0;  // max |yardstick - values| where both are finite
-  double largest = 0;      // max |values| of those finite
+  std::vector<bool> anything;  // may stand there: elements that are NaN with no key hidden
+  double naive_error = 0;      // max |yardstick - values| where both are finite
+  double largest = 0;          // max |values| of those finite
+};
+
+// The graph on the reference's inputs but for one that hides keys: first, last and middle tiles, whole rows.
+struct HiddenTrial {
+  std::size_t input = 0;  // of graph.inputs()
+  TensorBytes bytes;      // in its place
+  std::vector<ReferenceOutput> outputs;
 };
 
 struct ProgramReference {
   double magnitude = 1;                  // of the inputs
   std::vector<TensorBytes> inputs;       // in the order of graph.inputs()
   std::vector<ReferenceOutput> outputs;  // in the order of graph.outputs()
+  std::vector<HiddenTrial> hidden;       // none where no input can hide a key
 };
 
 // Programs as users write them overflow in float16 (exp without a maximum, sums of thousands), and then bound nothing:
@@ -59,8 +70,17 @@ struct OutputBytes {
 
 // In the order of graph.outputs(). Passes where every element is written, nothing else is, and each output's error is
 // at most twice the yardstick's, or twice the rounding of its type at its largest value where that is more. What the
-// reference has as infinite must be; where it has NaN anything may stand. The verdict's error and bound are those of
-// the output that is closest to (or farthest over) its bound; the reason names output, index, found and expected.
-Verdict judge(const KernelGraph& graph, const ProgramReference& reference, const std::vector<OutputBytes>& outputs);
+// reference has as infinite must be; where it has NaN anything may stand, but where only hidden keys make it NaN, NaN
+// or 0 must. The verdict's error and bound are those of the output that is closest to (or farthest over) its bound; the
+// reason names output, index, found and expected.
+Verdict judge(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
+              const std::vector<OutputBytes>& outputs);
+
+// Poisons the outputs, runs the program and hands them over: trial 0 on the reference's inputs, trial i with those of
+// hidden[i - 1].
+using RunTrial = std::function<Status(std::size_t trial, std::vector<OutputBytes>* outputs)>;
+
+// All trials, judged: the first that fails, else the one closest to its bound.
+Verdict verify(const KernelGraph& graph, const ProgramReference& reference, const RunTrial& run);
 
 }  // namespace gqa

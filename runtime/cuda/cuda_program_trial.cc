@@ -27,6 +27,8 @@ Status CudaProgramTrial::make(std::shared_ptr<CudaShared> shared, std::shared_pt
   if (Status s = fresh->allocate(spec); !s.ok()) return s;
   for (int set = 0; set < fresh->sets_; ++set)
     if (Status s = fresh->upload(set); !s.ok()) return s;
+  for (const HiddenTrial& hidden : fresh->reference_.hidden)
+    if (Status s = fresh->upload(hidden.bytes, &fresh->hidden_.emplace_back()); !s.ok()) return s;
   if (Status s = fresh->stream_.wait(); !s.ok()) return s;
   *trial = std::move(fresh);
   return {};
@@ -36,6 +38,7 @@ CudaProgramTrial::~CudaProgramTrial() {
   const Current current(shared_->context);
   stream_.close();
   inputs_.clear();
+  hidden_.clear();
   outputs_.clear();
   clocks_ = {};
   intermediates_.clear();
@@ -58,31 +61,41 @@ Status CudaProgramTrial::upload(int set) {
   std::vector<DeviceMemory>& memory = inputs_.emplace_back(reference_.inputs.size());
   for (std::size_t at = 0; at < memory.size(); ++at) {
     const TensorBytes& bytes = reference_.inputs[at];
+    if (set == 0) {
+      if (Status s = upload(bytes, &memory[at]); !s.ok()) return s;
+      continue;
+    }
     if (Status s = DeviceMemory::allocate(driver(), bytes.size(), &memory[at]); !s.ok()) return s;
     const CUresult r =
-        set == 0
-            ? driver().cuMemcpyHtoDAsync(memory[at].address(), bytes.data(), bytes.size(), stream_.get())
-            : driver().cuMemcpyDtoDAsync(memory[at].address(), inputs_[0][at].address(), bytes.size(), stream_.get());
-    if (r != CUDA_SUCCESS) return driver().error("copying an input to the device", r);
+        driver().cuMemcpyDtoDAsync(memory[at].address(), inputs_[0][at].address(), bytes.size(), stream_.get());
+    if (r != CUDA_SUCCESS) return driver().error("copying an input on the device", r);
   }
   return {};
 }
 
-Status CudaProgramTrial::launch(const CudaProgram& program, int set) {
+Status CudaProgramTrial::upload(const TensorBytes& bytes, DeviceMemory* memory) {
+  if (Status s = DeviceMemory::allocate(driver(), bytes.size(), memory); !s.ok()) return s;
+  const CUresult r = driver().cuMemcpyHtoDAsync(memory->address(), bytes.data(), bytes.size(), stream_.get());
+  return r == CUDA_SUCCESS ? Status() : driver().error("copying an input to the device", r);
+}
+
+Status CudaProgramTrial::launch(const CudaProgram& program, int set, std::size_t trial) {
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   for (const DeviceMemory& memory : inputs_[static_cast<std::size_t>(set)]) inputs.push_back(memory.as<void>());
+  if (trial > 0) inputs[reference_.hidden[trial - 1].input] = hidden_[trial - 1].as<void>();
   for (const DeviceMemory& memory : outputs_) outputs.push_back(memory.as<char>() + kGuardBytes);
   return program.launch({inputs.data(), outputs.data(), stream_.get()}, &intermediates_, &partials_);
 }
 
-Status CudaProgramTrial::run(const CudaProgram& program, std::vector<TensorBytes>* outputs) {
+Status CudaProgramTrial::run(const CudaProgram& program, std::size_t trial, std::vector<TensorBytes>* outputs) {
   for (const DeviceMemory& memory : outputs_) {
     const CUresult r = driver().cuMemsetD8Async(memory.address(), kPoison, memory.bytes(), stream_.get());
     if (r != CUDA_SUCCESS) return driver().error("cuMemsetD8Async", r);
   }
-  if (Status s = launch(program, 0); !s.ok()) return s;
+  if (Status s = launch(program, 0, trial); !s.ok()) return s;
   if (Status s = stream_.wait(); !s.ok()) return s;
+  outputs->clear();
   for (const DeviceMemory& memory : outputs_) {
     TensorBytes& bytes = outputs->emplace_back(memory.bytes());
     if (Status s = stream_.read(memory.address(), bytes.data(), bytes.size()); !s.ok()) return s;
@@ -93,20 +106,17 @@ Status CudaProgramTrial::run(const CudaProgram& program, std::vector<TensorBytes
 Verdict CudaProgramTrial::verify(const LoadedProgram& program) {
   const Current current(shared_->context);
   std::vector<TensorBytes> bytes;
-  if (Status s = run(static_cast<const CudaProgram&>(program), &bytes); !s.ok()) {
-    Verdict verdict;
-    verdict.reason = s.message();
-    return verdict;
-  }
-  std::vector<OutputBytes> outputs;
-  for (const TensorBytes& one : bytes) outputs.push_back({one.data()});
-  return judge(graph_, reference_, outputs);
+  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) {
+    Status status = run(static_cast<const CudaProgram&>(program), trial, &bytes);
+    for (const TensorBytes& one : bytes) outputs->push_back({one.data()});
+    return status;
+  });
 }
 
 Status CudaProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   const Current current(shared_->context);
   const auto& cuda_program = static_cast<const CudaProgram&>(program);
-  const auto launch_turn = [&](int i) { return launch(cuda_program, i % sets_); };
+  const auto launch_turn = [&](int i) { return launch(cuda_program, i % sets_, 0); };
   return stream_.time(cuda_program.id(), launches_, launch_turn, samples, microseconds);
 }
 

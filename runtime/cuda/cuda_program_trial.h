@@ -28,8 +28,9 @@ class CudaProgramTrial : public ProgramTrial {
                    const KernelGraph& graph);
   Status allocate(const DeviceSpec& spec);
   Status upload(int set);
-  Status run(const CudaProgram& program, std::vector<TensorBytes>* outputs);
-  Status launch(const CudaProgram& program, int set);
+  Status upload(const TensorBytes& bytes, DeviceMemory* memory);
+  Status run(const CudaProgram& program, std::size_t trial, std::vector<TensorBytes>* outputs);
+  Status launch(const CudaProgram& program, int set, std::size_t trial);
   const Driver& driver() const { return shared_->context.driver(); }
 
   std::shared_ptr<CudaShared> shared_;
@@ -39,6 +40,7 @@ class CudaProgramTrial : public ProgramTrial {
   WorkspacePool intermediates_, partials_;  // outgrown memory stays that of the graphs that use it
   int sets_ = 1;
   std::vector<std::vector<DeviceMemory>> inputs_;  // by set
+  std::vector<DeviceMemory> hidden_;               // of each hidden trial, the input that is another
   std::vector<DeviceMemory> outputs_;              // between guards
   DeviceMemory clocks_;
   TrialStream stream_;

@@ -4,8 +4,9 @@
 // Threads: pure functions.
 //
 // Both graphs are evaluated, blocks and loop steps and all, over field.h's numbers on the same random inputs. If the
-// graphs are equal in exact arithmetic, whatever the running maxima, the outputs are equal. If they are not, some
-// output is a difference that is not zero as a formal expression, and it comes out as zero only by chance:
+// graphs are equal in exact arithmetic, whatever the running maxima, the outputs are equal. (Where inputs can hide
+// keys, hiding.h, once more with keys hidden: of what is a number then it must stay one.) If they are not, some output
+// is a difference that is not zero as a formal expression, and it comes out as zero only by chance:
 // - Sums, products and quotients: a polynomial of degree d over the inputs mod p that is not zero vanishes at a random
 //   point with probability at most d / p (Schwartz-Zippel); so do the denominators.
 // - Exponentials: a difference is a sum of c_i ω^(f_i), f_i different polynomials of the inputs mod q. Two of t

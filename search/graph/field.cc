@@ -50,13 +50,24 @@ FieldValue divide(const FieldValue& a, const FieldValue& b) {
   return multiply(a, number(inverse_mod(b.p, kP), has_q ? inverse_mod(b.q, kQ) : 0, has_q));
 }
 
-// a − b: −inf minus a number is −inf; sub_max keeps −inf whatever is taken from it.
+bool is_infinite(const FieldValue& x) { return is(x, FieldState::kLowest) || is(x, FieldState::kHighest); }
+FieldValue opposite(const FieldValue& x) {
+  return state(is(x, FieldState::kLowest) ? FieldState::kHighest : FieldState::kLowest);
+}
+
+// a + b where one is infinite.
+FieldValue add_infinite(const FieldValue& a, const FieldValue& b) {
+  if (!is_infinite(b)) return a;
+  return !is_infinite(a) || a.state == b.state ? b : state(FieldState::kUndefined);
+}
+
+// a − b: an infinity minus a number is itself; sub_max keeps −inf whatever is taken from it. A number minus −inf is
+// what no exponential bears.
 FieldValue subtract(Op op, const FieldValue& a, const FieldValue& b) {
-  if (is(a, FieldState::kLowest)) {
-    if (op == Op::kSubMax || is(b, FieldState::kNumber)) return a;
-    return state(FieldState::kNan);
-  }
-  return is(b, FieldState::kLowest) ? state(FieldState::kUndefined) : add(a, negate(b));
+  if (is(a, FieldState::kLowest) && op == Op::kSubMax) return a;
+  if (is_infinite(a)) return a.state == b.state ? state(FieldState::kNan) : a;
+  if (is_infinite(b)) return is(b, FieldState::kHighest) ? opposite(b) : state(FieldState::kUndefined);
+  return add(a, negate(b));
 }
 
 // A fraction mod a prime, exactly.
@@ -123,7 +134,6 @@ std::uint64_t Field::power_of_base(std::uint64_t exponent) const {
 }
 
 FieldValue Field::exp(const FieldValue& x) const {
-  if (is(x, FieldState::kLowest)) return zero();
   return x.has_q ? number(power_of_base(x.q), 0, false) : function(Op::kExp, {}, x.p);
 }
 
@@ -136,23 +146,37 @@ FieldValue Field::function(Op op, const Attributes& attributes, std::uint64_t x)
 
 FieldValue Field::unary(Op op, const Attributes& attributes, const FieldValue& x) {
   if (is(x, FieldState::kNan) || is(x, FieldState::kUndefined)) return x;
-  const bool lowest = is(x, FieldState::kLowest);
+  if (is_infinite(x)) return unary_of_infinite(op, attributes, x);
   switch (op) {
     case Op::kExp:
       return exp(x);
     case Op::kExp2:
-      return lowest ? zero() : exp(divide(x, constant(kLog2E, 1)));
+      return exp(divide(x, constant(kLog2E, 1)));
     case Op::kScale:
-      if (lowest) return attributes.factor > 0 ? x : state(FieldState::kUndefined);
       return multiply(x, constant(attributes.factor, attributes.count));
     case Op::kAddConstant:
-      return lowest ? x : add(x, constant(attributes.factor, 1));
+      return add(x, constant(attributes.factor, 1));
     case Op::kSquare:
-      return lowest ? state(FieldState::kUndefined) : multiply(x, x);
+      return multiply(x, x);
     case Op::kReciprocal:
-      return lowest ? state(FieldState::kUndefined) : divide(constant(1, 1), x);
+      return divide(constant(1, 1), x);
     default:
-      return lowest ? state(FieldState::kUndefined) : function(op, attributes, x.p);
+      return function(op, attributes, x.p);
+  }
+}
+
+FieldValue Field::unary_of_infinite(Op op, const Attributes& attributes, const FieldValue& x) const {
+  switch (op) {
+    case Op::kExp:
+    case Op::kExp2:
+      return is(x, FieldState::kLowest) ? zero() : state(FieldState::kUndefined);
+    case Op::kScale:
+      if (attributes.factor == 0) return state(FieldState::kUndefined);
+      return attributes.factor > 0 ? x : opposite(x);
+    case Op::kAddConstant:
+      return x;
+    default:
+      return state(FieldState::kUndefined);
   }
 }
 
@@ -160,20 +184,20 @@ FieldValue Field::binary(Op op, const FieldValue& a, const FieldValue& b) const 
   for (const FieldState bad : {FieldState::kUndefined, FieldState::kNan}) {
     if (is(a, bad) || is(b, bad)) return state(bad);
   }
-  const bool lowest = is(a, FieldState::kLowest) || is(b, FieldState::kLowest);
+  const bool infinite = is_infinite(a) || is_infinite(b);
   switch (op) {
     case Op::kAdd:
-      return lowest ? this->lowest() : add(a, b);
+      return infinite ? add_infinite(a, b) : add(a, b);
     case Op::kSub:
     case Op::kSubMax:
       return subtract(op, a, b);
     case Op::kMul:
-      return lowest ? state(FieldState::kUndefined) : multiply(a, b);
+      return infinite ? state(FieldState::kUndefined) : multiply(a, b);
     case Op::kNormalize:
-      if (!lowest && b.p == 0) return zero();
+      if (!infinite && b.p == 0) return zero();
       [[fallthrough]];
     case Op::kDiv:
-      return lowest ? state(FieldState::kUndefined) : divide(a, b);
+      return infinite ? state(FieldState::kUndefined) : divide(a, b);
     default:
       return state(FieldState::kUndefined);
   }
@@ -187,6 +211,7 @@ FieldValue Field::max(const FieldValue& a, const FieldValue& b) const {
   for (const FieldState bad : {FieldState::kUndefined, FieldState::kNan}) {
     if (is(a, bad) || is(b, bad)) return state(bad);
   }
+  if (is(a, FieldState::kHighest) || is(b, FieldState::kHighest)) return state(FieldState::kUndefined);
   if (is(a, FieldState::kLowest)) return b;
   if (is(b, FieldState::kLowest)) return a;
   const std::uint64_t p = permute_back(add_mod(permute(a.p), permute(b.p), kP));

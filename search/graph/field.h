@@ -6,7 +6,8 @@
 // q to a power of a base ω of order q mod p, so exp(a + b) = exp(a) exp(b) holds exactly. Functions with no such law
 // (sqrt, rsqrt, relu, silu, gelu, tanh, clamp, and exp of an exponential) are random functions: a keyed hash of their
 // argument. max is a random associative, commutative operation: addition seen through a random permutation. A running
-// maximum is a random number, new for each step: what it is compared with must not depend on it.
+// maximum is a random number, new for each step: what it is compared with must not depend on it; of nothing but −inf it
+// is −inf.
 #pragma once
 
 #include <array>
@@ -28,6 +29,7 @@ std::uint64_t power_mod(std::uint64_t base, std::uint64_t exponent, std::uint64_
 enum class FieldState : std::uint8_t {
   kNumber,
   kLowest,     // −inf, what a mask leaves; exp gives 0, max passes it over
+  kHighest,    // inf: of a mask that is subtracted, which leaves −inf
   kNan,        // a division by zero
   kUndefined,  // −inf where no rule says what it gives: nothing can be proved
 };
@@ -48,12 +50,15 @@ class Field {
   Value random();  // known mod p and q
   Value zero() const { return {}; }
   Value lowest() const { return {0, 0, FieldState::kLowest, true}; }
+  Value highest() const { return {0, 0, FieldState::kHighest, true}; }
   Value constant(double factor, std::int64_t count);  // exactly: a double is a fraction
   Value unary(Op op, const Attributes& attributes, const Value& x);
   Value binary(Op op, const Value& a, const Value& b) const;
   void multiply_add(Value& sum, const Value& a, const Value& b) const;
   Value max(const Value& a, const Value& b) const;
-  Value running_max(const Value&, const Value&) { return random(); }
+  Value running_max(const Value& before, const Value& x) {  // of nothing but -inf it is -inf; else any number
+    return before.state == FieldState::kLowest && x.state == FieldState::kLowest ? x : random();
+  }
   Value settle(const Value& x, ElementType) const { return x; }
 
   std::uint64_t base() const { return base_; }
@@ -61,6 +66,7 @@ class Field {
  private:
   std::uint64_t next();
   Value exp(const Value& x) const;
+  Value unary_of_infinite(Op op, const Attributes& attributes, const Value& x) const;
   std::uint64_t power_of_base(std::uint64_t exponent) const;
   Value function(Op op, const Attributes& attributes, std::uint64_t x) const;
   std::uint64_t permute(std::uint64_t x) const;

@@ -64,6 +64,7 @@ class Finder {
       operands.push_back(operand(at, which));
     Phase phase = Phase::kBefore;
     if (!phase_of(operands, &phase)) return report_.fragments.prune(Reason::kWholeInLoop);
+    if (!stays_finite(at, operands)) return report_.fragments.prune(Reason::kMaximum);
     Value made;
     if (const Reason* wrong = compute(at, phase, operands, &made)) return report_.fragments.prune(*wrong);
     if (phase != Phase::kLoop) return place(at, {phase, Carry::kNone, -1}, made);
@@ -79,6 +80,24 @@ class Finder {
     const bool loop = any(Seen::kLoop), after = any(Seen::kAfter);
     *phase = loop ? Phase::kLoop : after || any(Seen::kLoopAndAfter) ? Phase::kAfter : Phase::kBefore;
     return !(loop && after);
+  }
+
+  // A running maximum is -inf as long as every key is hidden. So it may only be taken from what it bounds, which is
+  // -inf then too; lower.cc sees to it that the difference is.
+  bool stays_finite(std::size_t at, const std::vector<Value>& operands) const {
+    if (section_.node(at).op != Op::kSub && section_.node(at).op != Op::kSubMax) return true;
+    if (operands[1].shift.added <= 0) return operands[0].shift.added <= 0;
+    const int maximum = section_.maximum_behind(section_.node(at).inputs[1]);
+    return maximum >= 0 && operands[0].shift.free() && bounded(section_.node(at).inputs[0], maximum);
+  }
+
+  // Whether x is what the node takes the maximum of, or is that with something added or hidden: -inf where that is.
+  bool bounded(int x, int maximum) const {
+    if (x == section_.node(static_cast<std::size_t>(maximum)).inputs[0]) return true;
+    if (section_.is_input(x)) return false;
+    const KernelNode& maker = section_.maker(x);
+    if (maker.op == Op::kAdd) return bounded(maker.inputs[0], maximum) || bounded(maker.inputs[1], maximum);
+    return (maker.op == Op::kSub || maker.op == Op::kMask) && bounded(maker.inputs[0], maximum);
   }
 
   const Reason* compute(std::size_t at, Phase phase, const std::vector<Value>& operands, Value* made) {

@@ -153,9 +153,17 @@ class Lowering {
     std::vector<int> inputs;
     for (std::size_t which = 0; which < node(at).inputs.size(); ++which) inputs.push_back(read(writer, at, which));
     const int tensor = node(at).outputs[0];
-    int made = writer->block.add(node(at).op, inputs, node(at).attributes, writer->name(name_of(tensor)));
+    int made = writer->block.add(lowered(at), inputs, node(at).attributes, writer->name(name_of(tensor)));
     if (writer->loops) made = carry(writer, at, made);
     return writer->values[tensor] = made;
+  }
+
+  // A running maximum is -inf until a key is seen; -inf - -inf would be NaN.
+  Op lowered(std::size_t at) const {
+    if (node(at).op != Op::kSub) return node(at).op;
+    const int maximum = section_.maximum_behind(node(at).inputs[1]);
+    const bool runs = maximum >= 0 && placement(static_cast<std::size_t>(maximum)).carry == Carry::kRunningMaximum;
+    return runs ? Op::kSubMax : Op::kSub;
   }
 
   int carry(Writer* writer, std::size_t at, int made) {

@@ -207,6 +207,11 @@ bool Section::reduces(std::size_t at, int dimension) const {
   return std::count(read.begin(), read.end(), dimension) > std::count(result.begin(), result.end(), dimension);
 }
 
+int Section::maximum_behind(int tensor) const {
+  while (!is_input(tensor) && info(maker(tensor).op).kind == OpClass::kView) tensor = maker(tensor).inputs[0];
+  return !is_input(tensor) && maker(tensor).op == Op::kMax ? graph.tensor(tensor).node : -1;
+}
+
 bool can_fuse(Op op) {
   const OpInfo& row = info(op);
   return row.level == Level::kBoth && row.kind != OpClass::kRow && row.kind != OpClass::kAccumulator && op != Op::kMean;

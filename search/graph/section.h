@@ -37,6 +37,8 @@ struct Section {
 
   const KernelNode& node(std::size_t at) const { return graph.nodes()[at]; }
   bool is_input(int tensor) const { return graph.tensor(tensor).node < 0; }
+  const KernelNode& maker(int tensor) const { return node(static_cast<std::size_t>(graph.tensor(tensor).node)); }
+  int maximum_behind(int tensor) const;  // the node, a maximum, whose result this is, through views; -1: none
   bool reduces(std::size_t at, int dimension) const;  // the node sums over it or takes the maximum
 };
 

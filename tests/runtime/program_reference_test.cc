@@ -42,7 +42,7 @@ class Outputs {
   Verdict judge() const {
     std::vector<OutputBytes> outputs;
     for (const TensorBytes& bytes : bytes_) outputs.push_back({bytes.data()});
-    return gqa::judge(graph_, reference_, outputs);
+    return gqa::judge(graph_, reference_.outputs, outputs);
   }
   std::string reason() const {
     const Verdict verdict = judge();

@@ -105,6 +105,28 @@ TEST(Fragment, NothingButAQuotientHidesARunningMaximum) {
   EXPECT_GT(report.fragments.pruned_for(Reason::kMaximum), 0);
 }
 
+// Of operators between the scores a, with g added to them in b, and the result.
+std::int64_t running_maxima(const std::string& operators) {
+  SearchReport report;
+  std::string text = programs::kInputs + "g = input f16[4096]\na = matmul(q, k)\nb = add(a, g)\n" + operators;
+  std::int64_t maxima = 0;
+  for (const Fragment& fragment : fragments_along(text, 4096, &report))
+    maxima += carried(fragment, Carry::kRunningMaximum);
+  return maxima;
+}
+
+// -inf while no key is seen: what it is taken from must be -inf then too, or exp of it infinite.
+TEST(Fragment, ARunningMaximumIsTakenFromWhatItBounds) {
+  const std::string sums = "s = sum(e) dim=2\nw = matmul(e, v)\no = div(w, s)\n";
+  EXPECT_EQ(running_maxima("m = max(b) dim=2\nz = sub(b, m)\ne = exp(z)\n" + sums), 1);
+  EXPECT_EQ(running_maxima("m = max(a) dim=2\nz = sub(b, m)\ne = exp(z)\n" + sums), 1);
+  EXPECT_EQ(running_maxima("m = max(b) dim=2\nc = mask(b) right=0\nz = sub(c, m)\ne = exp(z)\n" + sums), 1);
+  EXPECT_EQ(running_maxima("m = max(b) dim=2\nz = sub(b, m)\ne = exp(z)\ns = sum(e) dim=2\n"
+                           "y = sub(a, m)\nf = exp(y)\nw = matmul(f, v)\no = div(w, s)\n"),
+            0);
+  EXPECT_EQ(running_maxima("m = max(b) dim=2\nz = sub(m, b)\ny = exp(z)\ne = div(a, y)\n" + sums), 0);
+}
+
 TEST(Fragment, PartsOfASumMayBeAddedUpBehindALinearOperator) {
   SearchReport report;
   const std::vector<Fragment> found = fragments_along(programs::kLora, 4096, &report);

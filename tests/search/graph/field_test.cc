@@ -112,11 +112,23 @@ TEST_F(Laws, LowestIsWhatAMaskLeaves) {
   EXPECT_EQ(of(Op::kSubMax, lowest, lowest).state, FieldState::kLowest);
   EXPECT_EQ(of(Op::kAdd, lowest, x).state, FieldState::kLowest);
   EXPECT_EQ(scaled(lowest, 0.5).state, FieldState::kLowest);
-  EXPECT_EQ(scaled(lowest, -1).state, FieldState::kUndefined);
+  EXPECT_EQ(scaled(lowest, 0).state, FieldState::kUndefined);
   EXPECT_EQ(of(Op::kMul, lowest, x).state, FieldState::kUndefined);
   EXPECT_EQ(of(Op::kSub, x, lowest).state, FieldState::kUndefined);
   EXPECT_EQ(of(Op::kSub, lowest, lowest).state, FieldState::kNan);
   EXPECT_EQ(of(Op::kRelu, lowest).state, FieldState::kUndefined);
+}
+
+TEST_F(Laws, HighestTakenOffIsLowest) {
+  const FieldValue lowest = field.lowest(), highest = field.highest();
+  EXPECT_EQ(scaled(lowest, -1).state, FieldState::kHighest);
+  EXPECT_EQ(of(Op::kSub, x, highest).state, FieldState::kLowest);
+  EXPECT_EQ(of(Op::kSub, lowest, highest).state, FieldState::kLowest);
+  EXPECT_EQ(of(Op::kSub, highest, highest).state, FieldState::kNan);
+  EXPECT_EQ(of(Op::kAdd, highest, x).state, FieldState::kHighest);
+  EXPECT_EQ(of(Op::kAdd, highest, lowest).state, FieldState::kUndefined);
+  EXPECT_EQ(of(Op::kExp, highest).state, FieldState::kUndefined);
+  EXPECT_EQ(field.max(x, highest).state, FieldState::kUndefined);
 }
 
 TEST_F(Laws, DivisionByZero) {
@@ -129,6 +141,8 @@ TEST_F(Laws, RunningMaximaAreFree) {
   EXPECT_NE(field.running_max(x, y).p, field.running_max(x, y).p);
   Field other(7, 9);
   EXPECT_NE(other.running_max(x, y).p, Field(7, 8).running_max(x, y).p);
+  EXPECT_EQ(field.running_max(x, field.lowest()).state, FieldState::kNumber);
+  EXPECT_EQ(field.running_max(field.lowest(), field.lowest()).state, FieldState::kLowest) << "it has seen nothing";
 }
 
 }  // namespace
