@@ -9,11 +9,11 @@
 namespace gqa {
 namespace {
 
-Dims dims_of(const BlockNode& node) { return tile_dims(node.axes); }
+Dims dims_of_tile(const BlockNode& node) { return tile_dims(node.axes); }
 
 // Leading dimensions, as places of a flat row.
 Dims rows_of(const BlockNode& node) {
-  Dims dims = dims_of(node);
+  Dims dims = dims_of_tile(node);
   dims.back() = 1;
   return dims;
 }

@@ -45,7 +45,7 @@ std::array<float, kDraws> draws(double magnitude) {
 
 // ---- the reference
 
-struct Attempt {
+struct ScaledRun {
   std::vector<std::vector<double>> outputs;
   std::int64_t nonfinite = 0;  // elements on the way to them
 };
@@ -62,7 +62,7 @@ ReferenceOutput compare(std::vector<double> values, const std::vector<double>& n
   return output;
 }
 
-std::vector<ReferenceOutput> compare(Attempt exact, const Attempt& naive) {
+std::vector<ReferenceOutput> compare(ScaledRun exact, const ScaledRun& naive) {
   std::vector<ReferenceOutput> outputs;
   for (std::size_t at = 0; at < exact.outputs.size(); ++at)
     outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at]));
@@ -107,14 +107,14 @@ class Inputs {
  public:
   Inputs(const KernelGraph& graph, std::uint64_t seed) : graph_(graph), seed_(seed) {}
 
-  Status run(double magnitude, Rounding rounding, Attempt* made) {
+  Status run(double magnitude, Rounding rounding, ScaledRun* made) {
     if (magnitude != magnitude_) draw(magnitude);
     return evaluate(graph_, values(), &made->outputs, rounding, &made->nonfinite);
   }
 
   // The graph with one input replaced. What is NaN without that too stays free.
   Status run_hidden(const std::vector<ReferenceOutput>& unhidden, HiddenTrial* trial) {
-    Attempt exact, naive;
+    ScaledRun exact, naive;
     std::swap(bytes_[trial->input], trial->bytes);
     Status status = run(magnitude_, Rounding::kNone, &exact);
     if (status.ok()) status = run(magnitude_, Rounding::kResults, &naive);
@@ -154,7 +154,7 @@ class Inputs {
 };
 
 // The largest magnitude at which the yardstick has no more infinities and NaNs than the reference, or the fewest.
-Status choose_magnitude(std::int64_t allowed, Inputs* inputs, Attempt* naive) {
+Status choose_magnitude(std::int64_t allowed, Inputs* inputs, ScaledRun* naive) {
   double best = 1;
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (int halvings = 0; halvings <= kMostHalvings; ++halvings) {
@@ -198,7 +198,7 @@ int rotated_sets(const KernelGraph& graph, std::int64_t cache_bytes) {
 
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference) {
   Inputs inputs(graph, seed);
-  Attempt exact, naive;
+  ScaledRun exact, naive;
   Status status = inputs.run(1, Rounding::kNone, &exact);
   if (status.ok()) status = choose_magnitude(exact.nonfinite, &inputs, &naive);
   if (status.ok() && inputs.magnitude() != 1) status = inputs.run(inputs.magnitude(), Rounding::kNone, &exact);

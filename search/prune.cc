@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "search/resources.h"
+#include "search/rounding.h"
 #include "search/space.h"
 #include "search/text.h"
 
@@ -12,7 +13,7 @@ namespace gqa {
 namespace {
 
 constexpr int kMostRegisters = 255;
-constexpr std::int64_t kMostBlocks = 2147483647;  // of a 1-D grid
+constexpr std::int64_t kMostGridBlocks = 2147483647;  // of a 1-D grid
 constexpr int kFewSplitRows = 64, kMostSplitRows = 512;
 constexpr int kTilesThatNeedNoPacking = 16;
 constexpr int kWarpgroupRows = 64;      // of a wgmma
@@ -23,8 +24,6 @@ constexpr int kBlockReserve = 1024;     // bytes of shared memory the driver tak
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
 std::string number(std::int64_t value) { return grouped(value); }
-
-std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int consumers(const Candidate& c) { return c.warps / 4; }
 
@@ -317,7 +316,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   }
   if (std::string reason = unfit_for_problem(problem, candidate, device); !reason.empty()) return reason;
   const std::int64_t blocks = plan(problem, candidate).blocks;
-  if (blocks > kMostBlocks) return number(blocks) + " blocks: a grid has at most " + number(kMostBlocks);
+  if (blocks > kMostGridBlocks) return number(blocks) + " blocks: a grid has at most " + number(kMostGridBlocks);
   if (host) return over_host_cache(problem, candidate, device);
   return warpgroup ? over_warpgroup_limits(problem, candidate, device) : over_cuda_limits(problem, candidate, device);
 }

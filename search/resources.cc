@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "search/rounding.h"
+
 namespace gqa {
 namespace {
 
 constexpr int kProducerThreads = 128;
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // jit/device/tile.cuh, key_tile_bytes: a padded row a key, or where keys are transposed a row an element of head_dim.
 std::int64_t key_tile(const Problem& p, const Candidate& c) {

@@ -128,7 +128,7 @@ constexpr int kHostKeys[] = {64, 128, 256, 512};
 
 // How many times over the grid of a split fills the processors; 1/2 leaves more keys a CTA.
 constexpr double kSplitWaves[] = {0.5, 1, 2, 3, 4, 8};
-constexpr int kMostSplits = 128;
+constexpr int kMostKeySplits = 128;
 constexpr int kPackedSplitRows = 64;  // into which as many heads of a group as fit are packed
 constexpr int kFewestKeysAWarp = 32;
 constexpr int kMostSection = 1 << 20;   // head groups walked together
@@ -273,7 +273,7 @@ int even_splits(std::int64_t steps, std::int64_t splits) {
 std::vector<int> split_counts(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   const std::int64_t steps = (p.kv_len + c.tile_n - 1) / c.tile_n;
   const std::int64_t keys_a_split = std::int64_t{c.warps} * std::max(c.tile_n, kFewestKeysAWarp);
-  const std::int64_t most = std::clamp<std::int64_t>(p.kv_len / keys_a_split, 1, kMostSplits);
+  const std::int64_t most = std::clamp<std::int64_t>(p.kv_len / keys_a_split, 1, kMostKeySplits);
   const double tiles = static_cast<double>(plan(p, c).blocks);
   std::vector<int> counts = {1};
   for (const double waves : kSplitWaves) {

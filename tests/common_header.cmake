@@ -5,3 +5,4 @@ target_precompile_headers(gqa_search PRIVATE <algorithm> <array> <cmath> <cstdin
 foreach(layer gqa_cache gqa_jit gqa_runtime)
   target_precompile_headers(${layer} REUSE_FROM gqa_search)
 endforeach()
+set_target_properties(gqa_search gqa_cache gqa_jit gqa_runtime PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)

@@ -10,7 +10,7 @@
 namespace gqa {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLog2OfE = 1.4426950408889634f;
 constexpr std::int64_t kMaxGrid = 2147483647;  // blocks in x, every compute capability
 
 // launch() refuses more blocks than fit; nothing else reads the number then.
@@ -49,7 +49,7 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
   p.by_section = divisor_of(p.section);
   p.by_head_groups = divisor_of(p.head_groups);
   p.by_group = divisor_of(call.problem.group());
-  p.scale_log2 = call.scale * kLog2E;
+  p.scale_log2 = call.scale * kLog2OfE;
   return p;
 }
 

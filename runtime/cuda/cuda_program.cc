@@ -11,8 +11,8 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kMostArguments = 128;
-constexpr std::int64_t kMaxGrid = 2147483647;  // blocks in x, every compute capability
-constexpr std::int64_t kPieceBytes = 256;      // what tensors between kernels are aligned to
+constexpr std::int64_t kMaxTileGrid = 2147483647;  // blocks in x, every compute capability
+constexpr std::int64_t kPieceBytes = 256;          // what tensors between kernels are aligned to
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -101,9 +101,9 @@ Status CudaProgram::load_tile(const PlannedKernel& kernel, const Binary& binary,
   step->tile = tile_launch(kernel.graph);
   step->partials = set_aside(step->tile.partial_floats * 4);
   between_.counters = std::max(between_.counters, step->tile.counters);
-  if (step->tile.blocks > kMaxGrid)
+  if (step->tile.blocks > kMaxTileGrid)
     return {Code::kSize, "a kernel needs " + std::to_string(step->tile.blocks) + " thread blocks, at most " +
-                             std::to_string(kMaxGrid) + " can be launched; split the graph"};
+                             std::to_string(kMaxTileGrid) + " can be launched; split the graph"};
   if (step->arguments.size() + 2 > kMostArguments)
     return {Code::kSize, "a kernel takes " + std::to_string(step->arguments.size()) + " tensors, at most " +
                              std::to_string(kMostArguments - 2) + " can be given; split the graph"};

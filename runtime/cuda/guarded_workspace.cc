@@ -7,7 +7,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::uint32_t kPoison = 0xffffffffU;
+constexpr std::uint32_t kPoisonWord = 0xffffffffU;
 
 }  // namespace
 
@@ -32,10 +32,10 @@ Status GuardedWorkspace::inspect(CUstream stream, std::int64_t* damaged) const {
   const struct {
     std::int64_t first, count;
     std::uint32_t expected;
-  } regions[] = {{0, kGuard, kPoison},
-                 {kGuard + plan_.partial_floats, kGuard, kPoison},
+  } regions[] = {{0, kGuard, kPoisonWord},
+                 {kGuard + plan_.partial_floats, kGuard, kPoisonWord},
                  {first_counter(), plan_.counters, 0},
-                 {first_counter() + plan_.counters, kGuard, kPoison}};
+                 {first_counter() + plan_.counters, kGuard, kPoisonWord}};
   for (const auto& region : regions) {
     std::vector<std::uint32_t> values(static_cast<std::size_t>(region.count));
     CUresult result = driver_.cuMemcpyDtoHAsync(values.data(), word(region.first), 4 * values.size(), stream);

@@ -15,7 +15,7 @@ constexpr int kWarpgroupRows = 64;
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) == 64,
               "TensorMap stands for the driver's own type");
 
-struct Dimension {
+struct MapDimension {
   std::int64_t size, stride;  // elements
   int box;
 };
@@ -68,13 +68,13 @@ class RecentMaps {
 
 // dimensions[0] is the columns. A dimension of size 1 is never stepped along: it gets the smallest legal stride.
 template <std::size_t kRank>
-CUresult encode(const Driver& driver, DType dtype, const void* data, const Dimension (&dimensions)[kRank],
+CUresult encode(const Driver& driver, DType dtype, const void* data, const MapDimension (&dimensions)[kRank],
                 TensorMap* map) {
   constexpr std::int64_t kElement = 2, kSmallestStride = 16;  // bytes
   cuuint64_t sizes[kRank], strides[kRank - 1];
   cuuint32_t boxes[kRank], steps[kRank];
   for (std::size_t i = 0; i < kRank; ++i) {
-    const Dimension& d = dimensions[i];
+    const MapDimension& d = dimensions[i];
     sizes[i] = static_cast<cuuint64_t>(d.size);
     boxes[i] = static_cast<cuuint32_t>(d.box);
     steps[i] = 1;
@@ -91,11 +91,11 @@ CUresult encode(const Driver& driver, DType dtype, const void* data, const Dimen
 CUresult encode_rows(const Driver& driver, const Call& call, int pack, const void* data, const Strides& s, int columns,
                      int rows, TensorMap* map) {
   const Problem& p = call.problem;
-  const Dimension dimensions[] = {{columns, 1, kPanel},
-                                  {pack, s.head, pack},
-                                  {p.q_len, s.row, rows / pack},
-                                  {p.q_heads / pack, pack * s.head, 1},
-                                  {p.batch, s.batch, 1}};
+  const MapDimension dimensions[] = {{columns, 1, kPanel},
+                                     {pack, s.head, pack},
+                                     {p.q_len, s.row, rows / pack},
+                                     {p.q_heads / pack, pack * s.head, 1},
+                                     {p.batch, s.batch, 1}};
   return encode(driver, p.dtype, data, dimensions, map);
 }
 
@@ -103,7 +103,7 @@ CUresult encode_rows(const Driver& driver, const Call& call, int pack, const voi
 CUresult encode_keys(const Driver& driver, const Call& call, const void* data, const Strides& s, int columns, int keys,
                      TensorMap* map) {
   const Problem& p = call.problem;
-  const Dimension dimensions[] = {
+  const MapDimension dimensions[] = {
       {columns, 1, kPanel}, {p.kv_len, s.row, keys}, {p.kv_heads, s.head, 1}, {p.batch, s.batch, 1}};
   return encode(driver, p.dtype, data, dimensions, map);
 }
@@ -112,7 +112,7 @@ CUresult encode_keys(const Driver& driver, const Call& call, const void* data, c
 CUresult encode_transposed_keys(const Driver& driver, const Call& call, TensorMap* map) {
   const Problem& p = call.problem;
   const Strides& s = call.k_strides;
-  const Dimension dimensions[] = {
+  const MapDimension dimensions[] = {
       {p.kv_len, 1, kPanel}, {p.head_dim, s.row, p.head_dim}, {p.kv_heads, s.head, 1}, {p.batch, s.batch, 1}};
   return encode(driver, p.dtype, call.k, dimensions, map);
 }

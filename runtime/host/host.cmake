@@ -9,15 +9,26 @@ set_source_files_properties(host/parallel.cc PROPERTIES COMPILE_OPTIONS "${OpenM
 get_target_property(eigen_include Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
 
 # GCC 12 warns about its own AVX-512 header (bug 105593).
-set(tile_flags ${OpenMP_CXX_FLAGS} $<IF:$<BOOL:${GQA_SANITIZE}>,-O1,-O3> -Wno-maybe-uninitialized -fno-math-errno -fno-trapping-math -isystem ${eigen_include}
+if(GQA_SANITIZE)
+  set(tile_optimisation -O1)
+else()
+  set(tile_optimisation -O3)
+endif()
+set(tile_flags ${OpenMP_CXX_FLAGS} ${tile_optimisation} -Wno-maybe-uninitialized -fno-math-errno -fno-trapping-math -isystem ${eigen_include}
   -DEIGEN_DONT_PARALLELIZE -DEIGEN_STACK_ALLOCATION_LIMIT=1048576 -DEIGEN_NO_DEBUG)
 set(tile_variants baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND tile_variants avx2 avx512 amx)
-else()
-  set_source_files_properties(host/tile_avx2.cc host/tile_avx512.cc host/tile_amx.cc host/ops_avx2.cc host/ops_avx512.cc
-    PROPERTIES HEADER_FILE_ONLY ON)
+  list(APPEND tile_variants avx2)
+  if(NOT GQA_SANITIZE)  # which take as long to compile as all else there, and are the same text
+    list(APPEND tile_variants avx512 amx)
+    target_compile_definitions(gqa_runtime PRIVATE GQA_HOST_AVX512)
+  endif()
 endif()
+foreach(variant avx2 avx512 amx)
+  if(NOT variant IN_LIST tile_variants)
+    set_source_files_properties(host/tile_${variant}.cc host/ops_${variant}.cc PROPERTIES HEADER_FILE_ONLY ON)
+  endif()
+endforeach()
 set(flags_baseline "")
 set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)

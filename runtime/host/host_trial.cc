@@ -18,7 +18,7 @@ constexpr std::int64_t kGuard = TrialLayout::kGuard;
 constexpr std::int64_t kMaxInputBytes = 1LL << 30;
 constexpr std::int64_t kReferenceKeysAThread = 200000;  // rows checked x keys: bounds the reference's time
 constexpr int kMaxSets = 16;
-constexpr std::uint16_t kPoison = 0xffff;  // NaN in both dtypes
+constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
 
 std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check.cuh
   x += 0x9e3779b97f4a7c15ULL;
@@ -42,14 +42,14 @@ bool is_poison(float value) {
 
 // Elements that are no longer poison.
 std::int64_t strays(const std::uint16_t* elements, std::int64_t count) {
-  return count - std::count(elements, elements + count, kPoison);
+  return count - std::count(elements, elements + count, kPoisonElement);
 }
 
 // NaNs and infinities other than the poison.
 std::int64_t nonfinites(const std::uint16_t* elements, std::int64_t count, DType dtype) {
   const std::uint16_t exponent = dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
   return std::count_if(elements, elements + count,
-                       [=](std::uint16_t bits) { return bits != kPoison && (bits & exponent) == exponent; });
+                       [=](std::uint16_t bits) { return bits != kPoisonElement && (bits & exponent) == exponent; });
 }
 
 struct RowPlace {
@@ -120,7 +120,7 @@ void HostTrial::prepare(const Problem& problem, Variant* variant) {
 }
 
 void HostTrial::poison() {
-  std::fill(out_.begin(), out_.end(), kPoison);
+  std::fill(out_.begin(), out_.end(), kPoisonElement);
   if (!lse_.empty()) std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
 }
 

@@ -24,6 +24,8 @@ const HostOps* ops_of(std::string_view variant) {
   if (variant == "baseline") return &baseline::kOps;
 #if defined(__x86_64__)
   if (variant == "avx2") return &avx2::kOps;
+#endif
+#if defined(GQA_HOST_AVX512)
   if (variant == "avx512") return &avx512::kOps;
 #endif
   return nullptr;

@@ -14,7 +14,9 @@ namespace {
 bool runs_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
+#endif
 
+#if defined(GQA_HOST_AVX512)
 bool runs_avx512() {
   return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -48,6 +50,8 @@ std::vector<const TileKernels*> usable_tile_kernels() {
   std::vector<const TileKernels*> usable = {&baseline::kKernels};
 #if defined(__x86_64__)
   if (runs_avx2()) usable.push_back(&avx2::kKernels);
+#endif
+#if defined(GQA_HOST_AVX512)
   if (runs_avx512()) usable.push_back(&avx512::kKernels);
   if (runs_amx()) usable.push_back(&amx::kKernels);
 #endif

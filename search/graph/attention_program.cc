@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/rounding.h"
+
 namespace gqa {
 namespace {
 
 enum Dim : std::int64_t { kBatch, kKvHead, kGroup, kRow, kColumn };         // of q, k, v and out
 enum GridDim : std::size_t { kTiles, kGroups, kHeads, kBatches, kSplits };  // of the blocks
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 ElementType element_type(DType type) { return type == DType::kF16 ? ElementType::kF16 : ElementType::kBF16; }
 
@@ -55,22 +55,16 @@ Attributes causal() {
   return attributes;
 }
 
-Attributes along(std::int64_t dim) {
-  Attributes attributes;
-  attributes.dim = dim;
-  return attributes;
-}
-
 // How a candidate cuts a problem.
-struct Cuts {
+struct AttentionCuts {
   std::int64_t rows, tiles;         // queries of a tile, tiles
   std::int64_t pack, groups;        // heads of a tile, tiles of a group
   std::int64_t keys, steps, share;  // of a step, steps of a block, keys of a block
   std::int64_t splits;
 };
 
-Cuts cuts_of(const Problem& p, const Candidate& c) {
-  Cuts cuts = {};
+AttentionCuts cuts_of(const Problem& p, const Candidate& c) {
+  AttentionCuts cuts = {};
   cuts.pack = c.pack;
   cuts.groups = p.group() / c.pack;
   cuts.rows = std::clamp<std::int64_t>(c.tile_m / c.pack, 1, p.q_len);
@@ -84,14 +78,14 @@ Cuts cuts_of(const Problem& p, const Candidate& c) {
   return cuts;
 }
 
-std::vector<std::int64_t> grid_of(const Problem& p, const Cuts& cuts, bool split) {
+std::vector<std::int64_t> grid_of(const Problem& p, const AttentionCuts& cuts, bool split) {
   std::vector<std::int64_t> grid = {cuts.tiles, cuts.groups, p.kv_heads, p.batch};
   if (split) grid.push_back(cuts.splits);
   return grid;
 }
 
 // q and out; with dimensions before these, as a partial result has its splits.
-TileMap rows_map(const Cuts& cuts, std::size_t grid_rank, std::int64_t before = 0) {
+TileMap rows_map(const AttentionCuts& cuts, std::size_t grid_rank, std::int64_t before = 0) {
   TileMap map;
   map.grid.resize(grid_rank);
   map.grid[kTiles] = {before + kRow, cuts.rows};
@@ -102,7 +96,7 @@ TileMap rows_map(const Cuts& cuts, std::size_t grid_rank, std::int64_t before = 
 }
 
 // `keys`: the dimension that they lie along.
-TileMap keys_map(const Cuts& cuts, std::size_t grid_rank, Dim keys) {
+TileMap keys_map(const AttentionCuts& cuts, std::size_t grid_rank, Dim keys) {
   TileMap map;
   map.grid.resize(grid_rank);
   map.grid[kHeads] = {kKvHead, 1};
@@ -112,7 +106,7 @@ TileMap keys_map(const Cuts& cuts, std::size_t grid_rank, Dim keys) {
   return map;
 }
 
-TileMap partial_map(const Cuts& cuts) {
+TileMap partial_map(const AttentionCuts& cuts) {
   TileMap map = rows_map(cuts, kSplits + 1, 1);
   map.grid[kSplits] = {0, 1};
   return map;
@@ -123,7 +117,7 @@ struct Running {
 };
 
 // Scores of the tile's rows with a tile of keys, folded into maximum, total and rows.
-Running add_loop(const Problem& p, const Cuts& cuts, std::size_t grid_rank, BlockBuilder* block) {
+Running add_loop(const Problem& p, const AttentionCuts& cuts, std::size_t grid_rank, BlockBuilder* block) {
   const int q = block->load(0, rows_map(cuts, grid_rank), "q_tile");
   block->loop();
   const int k = block->load(1, keys_map(cuts, grid_rank, p.keys_transposed ? kColumn : kRow), "k_tile");
@@ -131,11 +125,11 @@ Running add_loop(const Problem& p, const Cuts& cuts, std::size_t grid_rank, Bloc
   int scores = block->add(Op::kMatmul, {q, k}, product(p), "products");
   scores = block->add(Op::kScale, {scores}, scaled(p), "scores");
   if (p.causal()) scores = block->add(Op::kMask, {scores}, causal(), "masked");
-  const int tile_maximum = block->add(Op::kMax, {scores}, along(-1), "tile_maximum");
+  const int tile_maximum = block->add(Op::kMax, {scores}, attributes_along(-1), "tile_maximum");
   const int maximum = block->add(Op::kRunningMax, {tile_maximum}, {}, "maximum");
   const int shifted = block->add(Op::kSubMax, {scores, maximum}, {}, "shifted");
   const int weights = block->add(Op::kExp, {shifted}, {}, "weights");
-  const int weight_sum = block->add(Op::kSum, {weights}, along(-1), "weight_sum");
+  const int weight_sum = block->add(Op::kSum, {weights}, attributes_along(-1), "weight_sum");
   const int total = block->add(Op::kAccumulateRescaled, {weight_sum, maximum}, {}, "total");
   const int weighted = block->add(Op::kMatmul, {weights, v}, {}, "weighted");
   const int rows = block->add(Op::kAccumulateRescaled, {weighted, maximum}, {}, "rows");
@@ -144,7 +138,7 @@ Running add_loop(const Problem& p, const Cuts& cuts, std::size_t grid_rank, Bloc
 }
 
 void add_flash(const Problem& p, const Candidate& c, const Inputs& inputs, KernelBuilder* graph) {
-  const Cuts cuts = cuts_of(p, c);
+  const AttentionCuts cuts = cuts_of(p, c);
   const std::vector<int> operands = {inputs.q, inputs.k, inputs.v};
   BlockBuilder block(graph->specs(operands), grid_of(p, cuts, false), cuts.steps);
   const Running running = add_loop(p, cuts, kSplits, &block);
@@ -156,13 +150,13 @@ void add_flash(const Problem& p, const Candidate& c, const Inputs& inputs, Kerne
 
 // Each split's share of maximum, total and rows, in float32.
 std::vector<int> add_partials(const Problem& p, const Candidate& c, const Inputs& inputs, KernelBuilder* graph) {
-  const Cuts cuts = cuts_of(p, c);
+  const AttentionCuts cuts = cuts_of(p, c);
   const std::vector<int> operands = {inputs.q, inputs.k, inputs.v};
   BlockBuilder block(graph->specs(operands), grid_of(p, cuts, true), cuts.steps);
   const Running running = add_loop(p, cuts, kSplits + 1, &block);
   const TileMap map = partial_map(cuts);
   const auto store = [&](int value, std::int64_t columns, const char* name) {
-    const int part = block.add(Op::kUnsqueeze, {value}, along(0));
+    const int part = block.add(Op::kUnsqueeze, {value}, attributes_along(0));
     const Dims dims = {cuts.splits, p.batch, p.kv_heads, p.group(), p.q_len, columns};
     block.store(part, map, {dims, ElementType::kF32}, name);
   };
@@ -174,18 +168,20 @@ std::vector<int> add_partials(const Problem& p, const Candidate& c, const Inputs
 }
 
 void add_merge(const Problem& p, const Candidate& c, const std::vector<int>& partials, KernelBuilder* graph) {
-  const Cuts cuts = cuts_of(p, c);
+  const AttentionCuts cuts = cuts_of(p, c);
   BlockBuilder block(graph->specs(partials), grid_of(p, cuts, false));
   const TileMap map = rows_map(cuts, kSplits, 1);
   const int maxima = block.load(0, map, "maxima"), totals = block.load(1, map, "totals"),
             rows = block.load(2, map, "rows");
-  const int maximum = block.add(Op::kMax, {maxima}, along(0), "maximum");
+  const int maximum = block.add(Op::kMax, {maxima}, attributes_along(0), "maximum");
   const int shifted = block.add(Op::kSubMax, {maxima, maximum}, {}, "shifted");
   const int weights = block.add(Op::kExp, {shifted}, {}, "weights");
-  const auto merge = [&](int parts) { return block.add(Op::kSum, {block.add(Op::kMul, {parts, weights})}, along(0)); };
+  const auto merge = [&](int parts) {
+    return block.add(Op::kSum, {block.add(Op::kMul, {parts, weights})}, attributes_along(0));
+  };
   const int total = merge(totals), sum = merge(rows);
   const int out = block.add(Op::kNormalize, {sum, total}, {}, "normalised");
-  const int squeezed = block.add(Op::kSqueeze, {out}, along(0));
+  const int squeezed = block.add(Op::kSqueeze, {out}, attributes_along(0));
   block.store(squeezed, rows_map(cuts, kSplits), view(p, p.group(), p.q_len, p.head_dim_v), "out");
   block.threads(thread_plan(c));
   graph->custom(partials, block);
@@ -206,7 +202,7 @@ KernelGraph attention_graph(const Problem& problem) {
   int scores = graph.add(Op::kMatmul, {inputs.q, inputs.k}, product(problem), "products");
   scores = graph.add(Op::kScale, {scores}, scaled(problem), "scores");
   if (problem.causal()) scores = graph.add(Op::kMask, {scores}, causal(), "masked");
-  const int weights = graph.add(Op::kSoftmax, {scores}, along(-1), "weights");
+  const int weights = graph.add(Op::kSoftmax, {scores}, attributes_along(-1), "weights");
   graph.add(Op::kMatmul, {weights, inputs.v}, {}, "out");
   return finish(graph);
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "search/graph/tile_stream.h"
+#include "search/rounding.h"
 
 namespace gqa {
 namespace {
@@ -24,7 +25,6 @@ constexpr std::int64_t kRegisterBytes = 4, kInstruction = 16, kColumns = 8;
 constexpr std::int64_t kPlainTile = 64;                   // of a product that is a kernel of its own
 constexpr std::int64_t kLeastTile = 16 * 16 * 2 * 2 * 2;  // two operands in two stages: what a plain product needs
 
-std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 std::int64_t from_end(const Dims& dims, std::size_t back) {
   return back < dims.size() ? dims[dims.size() - 1 - back] : 1;
 }

@@ -12,7 +12,7 @@ namespace {
 __extension__ using Wide = unsigned __int128;
 
 constexpr std::uint64_t kP = kFieldP, kQ = kFieldQ;
-constexpr int kHalf = 31, kRounds = 6;  // of the permutation of 62-bit numbers
+constexpr int kHalf = 31, kPermutationRounds = 6;  // of the permutation of 62-bit numbers
 constexpr std::uint64_t kHalfMask = (std::uint64_t{1} << kHalf) - 1;
 
 std::uint64_t add_mod(std::uint64_t a, std::uint64_t b, std::uint64_t modulus) {
@@ -222,7 +222,7 @@ FieldValue Field::max(const FieldValue& a, const FieldValue& b) const {
 std::uint64_t Field::permute(std::uint64_t x) const {
   do {
     std::uint64_t high = x >> kHalf, low = x & kHalfMask;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kPermutationRounds; ++round) {
       high ^= keyed_hash(key_, 5, round, low) & kHalfMask;
       std::swap(high, low);
     }
@@ -234,7 +234,7 @@ std::uint64_t Field::permute(std::uint64_t x) const {
 std::uint64_t Field::permute_back(std::uint64_t x) const {
   do {
     std::uint64_t high = x >> kHalf, low = x & kHalfMask;
-    for (int round = kRounds - 1; round >= 0; --round) {
+    for (int round = kPermutationRounds - 1; round >= 0; --round) {
       std::swap(high, low);
       high ^= keyed_hash(key_, 5, round, low) & kHalfMask;
     }

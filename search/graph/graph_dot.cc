@@ -9,7 +9,7 @@ std::string slice_text(const std::string& what, const Slice& slice) {
   return "\\n" + what + " cuts dim " + std::to_string(slice.dim) + " by " + std::to_string(slice.tile);
 }
 
-std::string map_text(const TileMap& map) {
+std::string slices_text(const TileMap& map) {
   std::string text;
   for (std::size_t at = 0; at < map.grid.size(); ++at) text += slice_text("grid " + std::to_string(at), map.grid[at]);
   return text + slice_text("loop", map.loop);
@@ -27,7 +27,7 @@ std::string oval(const std::string& id, const std::string& label) {
 std::string block_node_text(std::size_t node, const BlockGraph& block, int at) {
   const BlockNode& item = block.nodes[static_cast<std::size_t>(at)];
   return oval(block_id(node, at), item.name + " = " + std::string(name(item.op)) + to_text(item.attributes) + "\\n" +
-                                      to_text(tile_dims(item.axes)) + map_text(item.map));
+                                      to_text(tile_dims(item.axes)) + slices_text(item.map));
 }
 
 // The nodes of one phase; those of the loop in a cluster of their own.

@@ -6,17 +6,10 @@
 #include <set>
 
 #include "search/graph/graph_editor.h"
+#include "search/rounding.h"
 
 namespace gqa {
 namespace {
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-
-Attributes along(std::int64_t dim) {
-  Attributes attributes;
-  attributes.dim = dim;
-  return attributes;
-}
 
 // Where each dimension goes: a grid dimension, the loop, both, or neither.
 struct Layout {
@@ -303,8 +296,8 @@ class Lowering {
       const int tensor = node(at).outputs[0];
       Dims dims = section_.graph.spec(tensor).dims;
       dims.insert(dims.begin(), layout_.splits);
-      const int part =
-          writer.block.add(Op::kUnsqueeze, {writer.values.at(tensor)}, along(0), writer.name(name_of(tensor), "_part"));
+      const int part = writer.block.add(Op::kUnsqueeze, {writer.values.at(tensor)}, attributes_along(0),
+                                        writer.name(name_of(tensor), "_part"));
       writer.block.store(part, layout_.partial_map(section_.results[at]), {dims, ElementType::kF32});
     }
     const std::vector<int> results = finish(&writer, editor_.keep(section_.graph.inputs()));
@@ -343,12 +336,14 @@ class Lowering {
       if (placement(at).carry == Carry::kRescaledSum)
         parts = block.add(Op::kMul, {parts, weights.at(placement(at).maximum)}, {}, writer->name(name, "_weighted"));
       const bool maximum = placement(at).carry == Carry::kMaximum || placement(at).carry == Carry::kRunningMaximum;
-      const int merged = block.add(maximum ? Op::kMax : Op::kSum, {parts}, along(0), writer->name(name, "_merged"));
+      const int merged =
+          block.add(maximum ? Op::kMax : Op::kSum, {parts}, attributes_along(0), writer->name(name, "_merged"));
       if (placement(at).carry == Carry::kRunningMaximum) {
         const int shifted = block.add(Op::kSubMax, {parts, merged}, {}, writer->name(name, "_behind"));
         weights[static_cast<int>(at)] = block.add(Op::kExp, {shifted}, {}, writer->name(name, "_weights"));
       }
-      writer->values[node(at).outputs[0]] = block.add(Op::kSqueeze, {merged}, along(0), writer->name(name, "_whole"));
+      writer->values[node(at).outputs[0]] =
+          block.add(Op::kSqueeze, {merged}, attributes_along(0), writer->name(name, "_whole"));
     }
   }
 

@@ -67,6 +67,13 @@ struct Attributes {
   friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 
+// Of an operator along one dimension; negative ones count from the last.
+inline Attributes attributes_along(std::int64_t dim) {
+  Attributes attributes;
+  attributes.dim = dim;
+  return attributes;
+}
+
 // A bit an attribute: which ones an operator reads. The others keep their defaults.
 namespace attribute {
 enum Index : unsigned {

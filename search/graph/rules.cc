@@ -7,12 +7,6 @@
 namespace gqa {
 namespace {
 
-Attributes along(std::int64_t dim) {
-  Attributes attributes;
-  attributes.dim = dim;
-  return attributes;
-}
-
 Attributes scaled(double factor, std::int64_t count) {
   Attributes attributes;
   attributes.factor = factor;
@@ -37,7 +31,7 @@ bool plain_product(const KernelNode* node) {
 
 int open_softmax(const Site& site, GraphEditor* editor) {
   if (site.node.op != Op::kSoftmax) return -1;
-  const Attributes dim = along(site.node.attributes.dim);
+  const Attributes dim = attributes_along(site.node.attributes.dim);
   const int x = editor->keep(site.tensor(0));
   const int shifted = editor->add(Op::kSubMax, {x, editor->add(Op::kMax, {x}, dim)});
   const int weights = editor->add(Op::kExp, {shifted});
@@ -48,7 +42,7 @@ int open_rms_norm(const Site& site, GraphEditor* editor) {
   if (site.node.op != Op::kRmsNorm) return -1;
   const Dims& dims = site.dims(site.tensor(0));
   const int x = editor->keep(site.tensor(0));
-  const int squares = editor->add(Op::kSum, {editor->add(Op::kSquare, {x})}, along(last(dims)));
+  const int squares = editor->add(Op::kSum, {editor->add(Op::kSquare, {x})}, attributes_along(last(dims)));
   const int mean = editor->add(Op::kScale, {squares}, scaled(1, dims.back()));
   const int shifted = editor->add(Op::kAddConstant, {mean}, scaled(site.node.attributes.epsilon, 1));
   const int normed = editor->add(Op::kMul, {x, editor->add(Op::kRsqrt, {shifted})});
@@ -58,7 +52,7 @@ int open_rms_norm(const Site& site, GraphEditor* editor) {
 int open_mean(const Site& site, GraphEditor* editor) {
   if (site.node.op != Op::kMean) return -1;
   const std::int64_t dim = site.node.attributes.dim;
-  const int total = editor->add(Op::kSum, {editor->keep(site.tensor(0))}, along(dim));
+  const int total = editor->add(Op::kSum, {editor->keep(site.tensor(0))}, attributes_along(dim));
   return editor->add(Op::kScale, {total}, scaled(1, site.dims(site.tensor(0))[static_cast<std::size_t>(dim)]));
 }
 
@@ -185,7 +179,7 @@ int product_as_sum(const Site& site, GraphEditor* editor) {
   const KernelNode* ones = site.maker(site.tensor(1));
   if (!ones || ones->op != Op::kConstant || ones->attributes.factor != 1) return -1;
   if (ones->attributes.dims.size() != 2 || ones->attributes.dims.back() != 1) return -1;
-  return editor->add(Op::kSum, {editor->keep(site.tensor(0))}, along(last(site.dims(site.tensor(0)))));
+  return editor->add(Op::kSum, {editor->keep(site.tensor(0))}, attributes_along(last(site.dims(site.tensor(0)))));
 }
 
 // (A B) C -> A (B C)
@@ -272,7 +266,7 @@ int subtract_maximum(const Site& site, GraphEditor* editor) {
   const std::int64_t dim = summed_dim(site.graph, site.node.outputs[0]);
   if (dim < 0 || !free_of_shift(site.graph, site.node.outputs[0])) return -1;
   const int a = editor->keep(site.tensor(0));
-  return editor->add(Op::kExp, {editor->add(Op::kSubMax, {a, editor->add(Op::kMax, {a}, along(dim))})});
+  return editor->add(Op::kExp, {editor->add(Op::kSubMax, {a, editor->add(Op::kMax, {a}, attributes_along(dim))})});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "search/graph/shape.h"
 #include "search/graph/tile_plan.h"
+#include "search/rounding.h"
 
 namespace gqa {
 namespace {
@@ -97,8 +98,6 @@ class Opener {
   BlockGraph to_;
   std::vector<int> made_;
 };
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 // A product's dimensions and its tiles: few rows want narrow tiles and long steps, many want square ones.
 struct ProductTiles {

@@ -9,15 +9,14 @@
 #include "search/graph/tile_passes.h"
 #include "search/graph/tile_stream.h"
 #include "search/graph/tile_values.h"
+#include "search/rounding.h"
 
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kMostRegisters = 255, kRegisterFile = 65536, kOtherRegisters = 56;
-constexpr std::int64_t kMostSplits = 16;
-constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+constexpr std::int64_t kMostThreadRegisters = 255, kRegisterFile = 65536, kOtherRegisters = 56;
+constexpr std::int64_t kMostTileSplits = 16;
+constexpr std::int64_t kMostTileBlocks = std::numeric_limits<std::int32_t>::max();
 
 bool has_loop(const BlockGraph& block) {
   return std::any_of(block.nodes.begin(), block.nodes.end(),
@@ -38,19 +37,20 @@ std::int64_t accumulator_registers(const TilePlan& plan) {
   return kept + largest;
 }
 
-Status misfit(const std::string& what) { return Status(Code::kOption, "a tile kernel of " + what); }
+Status no_tile_kernel(const std::string& what) { return Status(Code::kOption, "a tile kernel of " + what); }
 
 Status check_sizes(const KernelGraph& graph, const KernelNode& node) {
   for (const std::vector<int>* tensors : {&node.inputs, &node.outputs}) {
     for (const int tensor : *tensors) {
       for (const std::int64_t size : graph.spec(tensor).dims) {
-        if (size >= kMostBlocks) return misfit("a dimension of " + std::to_string(size) + ": expected below 2^31");
+        if (size >= kMostTileBlocks)
+          return no_tile_kernel("a dimension of " + std::to_string(size) + ": expected below 2^31");
       }
     }
   }
-  if (blocks(*node.block) > kMostBlocks || node.block->steps > kMostBlocks)
-    return misfit(std::to_string(blocks(*node.block)) + " blocks of " + std::to_string(node.block->steps) +
-                  " steps: expected below 2^31");
+  if (blocks(*node.block) > kMostTileBlocks || node.block->steps > kMostTileBlocks)
+    return no_tile_kernel(std::to_string(blocks(*node.block)) + " blocks of " + std::to_string(node.block->steps) +
+                          " steps: expected below 2^31");
   return {};
 }
 
@@ -89,18 +89,18 @@ std::int64_t TileBuffer::pitch() const {
 Status check_threads(const ThreadPlan& threads) {
   const std::int64_t warps = threads.get("warps", 4), stages = threads.get("stages", 3);
   if (warps < 1 || warps > 32 || (warps & (warps - 1)) != 0 || stages < 1 || stages > 16)
-    return misfit("warps=" + std::to_string(warps) + " stages=" + std::to_string(stages) +
-                  ": expected 1, 2, 4, 8, 16 or 32 warps and 1 to 16 stages");
+    return no_tile_kernel("warps=" + std::to_string(warps) + " stages=" + std::to_string(stages) +
+                          ": expected 1, 2, 4, 8, 16 or 32 warps and 1 to 16 stages");
   const std::int64_t ahead = threads.get("stream", 0), splits = threads.get("splits", 1);
-  if (ahead < 0 || ahead > 8 || splits < 1 || splits > kMostSplits || (ahead == 0 && splits > 1))
-    return misfit("stream=" + std::to_string(ahead) + " splits=" + std::to_string(splits) +
-                  ": expected 0 to 8 pieces ahead, and 1 to " + std::to_string(kMostSplits) +
-                  " splits of a loop that is streamed");
+  if (ahead < 0 || ahead > 8 || splits < 1 || splits > kMostTileSplits || (ahead == 0 && splits > 1))
+    return no_tile_kernel("stream=" + std::to_string(ahead) + " splits=" + std::to_string(splits) +
+                          ": expected 0 to 8 pieces ahead, and 1 to " + std::to_string(kMostTileSplits) +
+                          " splits of a loop that is streamed");
   return {};
 }
 
 Status plan_tile(const KernelGraph& graph, const KernelNode& node, TilePlan* plan) {
-  if (!node.block) return misfit("a plain " + std::string(name(node.op)) + ": expected a custom operator");
+  if (!node.block) return no_tile_kernel("a plain " + std::string(name(node.op)) + ": expected a custom operator");
   if (Status status = check_sizes(graph, node); !status.ok()) return status;
   const ThreadPlan& threads = node.block->threads;
   if (Status status = check_threads(threads); !status.ok()) return status;
@@ -116,9 +116,9 @@ Status plan_tile(const KernelGraph& graph, const KernelNode& node, TilePlan* pla
   }
   place_values(graph, node, &made);
   const std::int64_t registers = accumulator_registers(made);
-  if (registers > std::min(kMostRegisters, kRegisterFile / made.threads()) - kOtherRegisters)
-    return misfit(std::to_string(made.threads()) + " threads would keep " + std::to_string(registers) +
-                  " results each: expected smaller tiles or more warps");
+  if (registers > std::min(kMostThreadRegisters, kRegisterFile / made.threads()) - kOtherRegisters)
+    return no_tile_kernel(std::to_string(made.threads()) + " threads would keep " + std::to_string(registers) +
+                          " results each: expected smaller tiles or more warps");
   add_passes(&made);
   *plan = std::move(made);
   return {};

@@ -3,19 +3,20 @@
 
 #include <algorithm>
 
+#include "search/rounding.h"
+
 namespace gqa {
 namespace {
 
 constexpr std::int64_t kColumns = 8;                    // of mma.sync's result
 constexpr std::int64_t kMostWidth = 8;                  // a lane's 16 bytes
 constexpr std::int64_t kGroupWidth = 10;                // columns of a lane that a warp has accumulators for
-constexpr int kMostSplits = 8, kLeastTurns = 2;         // pieces that each warp of a split loop has
+constexpr int kMostStreamSplits = 8, kLeastTurns = 2;   // pieces that each warp of a split loop has
 constexpr double kSplitCost = 0.01, kRoundCost = 0.03;  // of meeting and of beginning, against the balance
 constexpr double kNarrowCost = 0.2;
-constexpr std::int64_t kRegisters = 136, kOtherRegisters = 44;
+constexpr std::int64_t kRegisters = 136, kOtherStreamRegisters = 44;
 
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
-Status misfit(const std::string& what) { return Status(Code::kOption, "a streamed loop with " + what); }
+Status no_stream(const std::string& what) { return Status(Code::kOption, "a streamed loop with " + what); }
 
 bool moves(const BlockNode& node) {
   return std::any_of(node.axes.begin(), node.axes.end(), [](const Axis& axis) { return axis.loop; });
@@ -32,9 +33,9 @@ class Streams {
       : graph_(graph), kernel_(node), block_(block) {}
 
   Status run(int warps, TileStream* stream) {
-    if (block_.steps < 2) return misfit("one step");
+    if (block_.steps < 2) return no_stream("one step");
     for (const BlockStore& store : block_.stores) {
-      if (store.map.loop.dim >= 0) return misfit("results of each step");
+      if (store.map.loop.dim >= 0) return no_stream("results of each step");
     }
     std::int64_t width = 0;
     for (std::size_t at = 0; at < block_.nodes.size(); ++at) {
@@ -42,10 +43,10 @@ class Streams {
       if (Status s = check_accumulator(static_cast<int>(at)); !s.ok()) return s;
       add_to_group(static_cast<int>(at), &width, stream);
     }
-    if (!has_product_) return misfit("no product");
+    if (!has_product_) return no_stream("no product");
     if (warps % static_cast<int>(stream->groups.size()) != 0)
-      return misfit(std::to_string(stream->groups.size()) + " groups of accumulators for " + std::to_string(warps) +
-                    " warps");
+      return no_stream(std::to_string(stream->groups.size()) + " groups of accumulators for " + std::to_string(warps) +
+                       " warps");
     return check_registers(*stream);
   }
 
@@ -56,31 +57,31 @@ class Streams {
   }
 
   Status check_accumulator(int at) {
-    if (node(at).op != Op::kAccumulate) return misfit("more than sums");
-    if (tile_dims(node(at).axes) != tile_dims(node(node(at).inputs[0]).axes)) return misfit("sums of another shape");
+    if (node(at).op != Op::kAccumulate) return no_stream("more than sums");
+    if (tile_dims(node(at).axes) != tile_dims(node(node(at).inputs[0]).axes)) return no_stream("sums of another shape");
     const std::vector<int> products = streamed_products(block_, at);
     for (const int product : products) {
       if (node(product).attributes.transpose_b != node(products[0]).attributes.transpose_b)
-        return misfit("sums of products whose right operands lie both ways");
+        return no_stream("sums of products whose right operands lie both ways");
       if (Status s = check_product(product); !s.ok()) return s;
     }
     if (!products.empty()) return {};
     const int folded = streamed_fold(block_, at).folded;
-    return folded < 0 ? misfit("what is neither products nor sums of rows") : check_rows(folded);
+    return folded < 0 ? no_stream("what is neither products nor sums of rows") : check_rows(folded);
   }
 
   Status check_product(int at) {
     const BlockNode& own = node(at);
     const BlockNode &left = node(own.inputs[0]), &right = node(own.inputs[1]);
-    if (own.attributes.transpose_a) return misfit("a transposed left operand");
+    if (own.attributes.transpose_a) return no_stream("a transposed left operand");
     if (Status s = check_rows(own.inputs[0]); !s.ok()) return s;
-    if (right.op != Op::kLoad) return misfit("a computed right operand");
-    if (type_of(own.inputs[0]) != operand(right).type) return misfit("operands of two types");
+    if (right.op != Op::kLoad) return no_stream("a computed right operand");
+    if (type_of(own.inputs[0]) != operand(right).type) return no_stream("operands of two types");
     const std::int64_t inner = left.axes.back().tile, columns = own.axes.back().tile;
-    if (tile_elements(right) != inner * columns) return misfit("batches");
+    if (tile_elements(right) != inner * columns) return no_stream("batches");
     const std::int64_t width = streamed_width(own);
     if (columns % (kColumns * width) != 0 || (width & (width - 1)) != 0)
-      return misfit(std::to_string(columns) + " columns");
+      return no_stream(std::to_string(columns) + " columns");
     return check_right(right, own.attributes.transpose_b, width);
   }
 
@@ -90,10 +91,10 @@ class Streams {
     const std::size_t last = load.axes.size() - 1, along = transposed ? last : last - 1;
     const std::int64_t together = transposed ? kColumns : width;
     if (strides[last] != 1 || strides[last - 1] % together != 0 || !in_pieces(block_, load.axes[along]))
-      return misfit("a right operand that does not lie in pieces");
+      return no_stream("a right operand that does not lie in pieces");
     const Axis& columns = load.axes[transposed ? last - 1 : last];
     if (columns.share % width != 0 || columns.tile % width != 0 || (!transposed && columns.full % width != 0))
-      return misfit("a right operand that is not cut in pieces");
+      return no_stream("a right operand that is not cut in pieces");
     has_product_ = true;
     return {};
   }
@@ -101,10 +102,10 @@ class Streams {
   // Rows along the loop's dimension, elementwise of loads and of what the loop does not change.
   Status check_rows(int at) {
     const BlockNode& own = node(at);
-    if (!moves(own)) return own.axes.back().tile == 1 ? Status() : misfit("a row that every step needs");
-    if (!in_pieces(block_, own.axes.back())) return misfit("rows that do not lie in pieces");
+    if (!moves(own)) return own.axes.back().tile == 1 ? Status() : no_stream("a row that every step needs");
+    if (!in_pieces(block_, own.axes.back())) return no_stream("rows that do not lie in pieces");
     if (own.op == Op::kLoad) return check_load(own);
-    if (info(own.op).kind != OpClass::kElementwise || own.op == Op::kMask) return misfit(std::string(name(own.op)));
+    if (info(own.op).kind != OpClass::kElementwise || own.op == Op::kMask) return no_stream(std::string(name(own.op)));
     for (const int input : own.inputs) {
       if (Status s = check_rows(input); !s.ok()) return s;
     }
@@ -113,10 +114,11 @@ class Streams {
 
   Status check_load(const BlockNode& load) {
     const Dims strides = strides_of(operand(load));
-    if (operand(load).type == ElementType::kF32 || strides.back() != 1) return misfit("rows that are not 16 bits wide");
+    if (operand(load).type == ElementType::kF32 || strides.back() != 1)
+      return no_stream("rows that are not 16 bits wide");
     for (std::size_t dim = 0; dim + 1 < strides.size(); ++dim) {
       if (load.axes[dim].loop || (load.axes[dim].full != 1 && strides[dim] % kColumns != 0))
-        return misfit("rows that do not lie in pieces");
+        return no_stream("rows that do not lie in pieces");
     }
     return {};
   }
@@ -156,8 +158,8 @@ class Streams {
         for (const int product : products) ahead += 8 * std::max<std::int64_t>(1, streamed_width(node(product)) / 2);
       }
       for (const int load : streamed_rows(block_, group)) ahead += 4 * ceil_div(tile_rows(node(load)), kColumns);
-      const std::int64_t all = stream.ahead * ahead + kept + kOtherRegisters;
-      if (all > kRegisters) return misfit(std::to_string(all) + " registers a thread");
+      const std::int64_t all = stream.ahead * ahead + kept + kOtherStreamRegisters;
+      if (all > kRegisters) return no_stream(std::to_string(all) + " registers a thread");
     }
     return {};
   }
@@ -241,7 +243,7 @@ double stream_balance(std::int64_t blocks, std::int64_t processors, int together
 
 std::vector<int> stream_splits(const TilePlan& plan, std::int64_t processors, int together) {
   std::vector<std::pair<double, int>> ranked;
-  for (int splits = 1; splits <= kMostSplits; ++splits) {
+  for (int splits = 1; splits <= kMostStreamSplits; ++splits) {
     if (splits > 1 && plan.block.steps < kLeastTurns * splits * plan.copies()) break;
     const std::int64_t blocks = plan.blocks() * splits;
     ranked.emplace_back(kSplitCost * splits + kRoundCost * rounds(blocks, processors, together) -

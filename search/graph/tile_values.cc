@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "search/graph/tile_passes.h"
+#include "search/rounding.h"
 
 namespace gqa {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 constexpr std::int64_t kMostRereads = 16;  // of an element of a tile that is not kept
 constexpr std::int64_t kPart = 16, kLanes = 32;
 
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 bool is_view(Op op) { return info(op).kind == OpClass::kView; }
 bool is_accumulator(Op op) { return info(op).kind == OpClass::kAccumulator; }
 bool is_reduction(Op op) { return info(op).kind == OpClass::kReduction; }
