@@ -3,9 +3,11 @@
 Owns: stand-ins for debootstrap, chroot, mount and apt's tools, in a folder that comes first on PATH.
 Never: needs root or a network; nothing is mounted and no root is made.
 """
+import json
 import os
 import pty
 import re
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -63,6 +65,33 @@ class Usage(Scripts):
                                 ("fresh", ["trixie", "--in"])]:
             self.assertIn("usage: tools/" + name, self.tool(name, *arguments, code=2))
         self.assertIn("'sid'", self.tool("fresh", "sid", code=2))
+
+
+@unittest.skipUnless(shutil.which("cmake") and shutil.which("ninja"), "no CMake with Ninja on PATH")
+class Builds(Scripts):
+    """What a build is told, by its compile commands; none is run."""
+
+    def commands(self, *options):
+        given = [f"-DGQA_CUDA_INCLUDE={os.environ['GQA_CUDA_INCLUDE']}"] if "GQA_CUDA_INCLUDE" in os.environ else []
+        done = subprocess.run(["cmake", "-S", os.path.join(TOOLS, ".."), "-B", self.path("build"), *given, *options],
+                              cwd=os.path.join(TOOLS, ".."), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(self.path("build/compile_commands.json")) as file:
+            return {os.path.basename(entry["file"]): entry["command"] for entry in json.load(file)}
+
+    def test_a_users_build_has_warnings_but_none_is_an_error(self):
+        command = self.commands("-G", "Ninja", "-DGQA_TESTS=OFF")["schedule.cc"]
+        self.assertIn("-Wall", command)
+        self.assertNotIn("-Werror", command)
+
+    def test_ours_stops_at_a_warning(self):
+        self.assertIn("-Werror", self.commands("--preset", "release", "-DGQA_TESTS=OFF")["schedule.cc"])
+
+    def test_the_demo_needs_no_package_of_the_tests(self):
+        commands = self.commands("-G", "Ninja", "-DGQA_TESTS=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON",
+                                 "-DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON")
+        self.assertIn("demo.cc", commands)
+        self.assertNotIn("nvrtc_test.cc", commands)
 
 
 class Progress(Scripts):
