@@ -103,7 +103,7 @@ class Progress(Scripts):
         self.assertNotIn("\033", shown)
         self.assertRegex(shown, r"(?m)^  \[\d/8\] \d s")
         self.assertRegex(shown, r"(?m)^  \[\d/8\] \d s, about \d s left$")
-        self.assertRegex(shown, r"\n  \[8/8\] in \d+ s\n$")
+        self.assertRegex(shown, r"\n  8 steps in \d+ s\n$")
         with open(self.path("log")) as log:
             self.assertEqual(log.read().splitlines(), [f"[{i}/8] object {i}" for i in range(1, 9)] + ["error: of the last"])
 
