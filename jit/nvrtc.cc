@@ -39,6 +39,8 @@ struct Nvrtc::Api {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kOldestVersion = 12000;   // 12.0: the first to know sm_90a
 constexpr int kCachingVersion = 12090;  // 12.9: the first to keep what it has compiled, without its log
 
@@ -46,35 +48,15 @@ std::vector<std::string> options() {
   return {"--std=c++17", "--ptxas-options=-v", "--no-source-include", "--device-as-default-execution-space"};
 }
 
-// libnvrtc's possible file names, newest first.
-const std::vector<std::string>& file_names() {
-  static const std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  return names;
-}
-
-void add_folder(const std::string& folder, std::vector<std::string>* files) {
-  for (const std::string& name : file_names()) files->push_back(folder + "/" + name);
-}
-
-void add_given(const std::string& path, std::vector<std::string>* files) {
+// NVRTC opens its builtins by their bare name when it compiles first, and the loader looks for that in its own places
+// only: NVIDIA's wheels and toolkits give no RUNPATH. What is loaded already is found by its name, so they are loaded
+// from beside NVRTC first, in exactly its version: others may lie there. Where there are none the loader may know them.
+void load_builtins(const std::string& nvrtc_file, const std::string& version) {
   std::error_code ignored;
-  if (path.empty()) return;
-  if (std::filesystem::is_directory(path, ignored))
-    add_folder(path, files);
-  else
-    files->push_back(path);
-}
-
-// NVIDIA's wheels, seen from a package in site-packages or from a command in a virtual environment's bin.
-void add_wheels(const std::string& own, std::vector<std::string>* files) {
-  std::vector<std::string> sites = {own + "/.."};
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(own + "/../lib", ignored))
-    if (entry.path().filename().string().rfind("python3", 0) == 0)
-      sites.push_back(entry.path().string() + "/site-packages");
-  for (const std::string& site : sites) {
-    add_folder(site + "/nvidia/cu13/lib", files);
-    add_folder(site + "/nvidia/cuda_nvrtc/lib", files);
+  for (const fs::path& file : {fs::path(nvrtc_file), fs::canonical(nvrtc_file, ignored)}) {  // the latter: of a link
+    const fs::path builtins = file.parent_path() / ("libnvrtc-builtins.so." + version);
+    std::string why;
+    if (fs::exists(builtins, ignored) && DynamicLibrary::open(builtins, &why) != nullptr) return;
   }
 }
 
@@ -107,21 +89,7 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
 std::string Nvrtc::options_text() { return join(options(), " "); }
 
 std::string Nvrtc::version_text() const {
-  return std::to_string(version_ / 1000) + "." + std::to_string(version_ % 1000 / 10);
-}
-
-std::vector<std::string> Nvrtc::search_order(const std::string& explicit_path) {
-  std::vector<std::string> files;
-  add_given(explicit_path, &files);
-  add_given(environment("GQA_NVRTC"), &files);
-  const std::string own = own_folder();
-  add_folder(own, &files);
-  add_wheels(own, &files);
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const std::string root = environment(variable); !root.empty()) add_folder(root + "/lib64", &files);
-  add_folder("/usr/local/cuda/lib64", &files);
-  files.insert(files.end(), file_names().begin(), file_names().end());
-  return files;
+  return std::to_string(facts_.version / 1000) + "." + std::to_string(facts_.version % 1000 / 10);
 }
 
 std::shared_ptr<const Nvrtc> Nvrtc::from_file(const std::string& file, std::string* why) {
@@ -140,44 +108,63 @@ std::shared_ptr<const Nvrtc> Nvrtc::from_file(const std::string& file, std::stri
     return nullptr;
   }
   auto nvrtc = std::shared_ptr<Nvrtc>(new Nvrtc());
-  nvrtc->version_ = 1000 * major + 10 * minor;
+  nvrtc->facts_.version = 1000 * major + 10 * minor;
   if (api->nvrtcGetNumSupportedArchs(&count) == 0 && count > 0) {
-    nvrtc->archs_.resize(static_cast<size_t>(count));
-    api->nvrtcGetSupportedArchs(nvrtc->archs_.data());
+    nvrtc->facts_.archs.resize(static_cast<size_t>(count));
+    api->nvrtcGetSupportedArchs(nvrtc->facts_.archs.data());
   }
   nvrtc->path_ = library->path(reinterpret_cast<void*>(api->nvrtcVersion));
+  load_builtins(nvrtc->path_, nvrtc->version_text());
   nvrtc->library_ = std::move(library);
   nvrtc->api_ = std::move(api);
   return nvrtc;
 }
 
-Status Nvrtc::load(const std::string& explicit_path, std::shared_ptr<const Nvrtc>* nvrtc) {
-  // A path that was given must work: falling through to another NVRTC would hide the mistake.
-  if (!explicit_path.empty()) {
-    std::vector<std::string> given;
-    std::string why;
-    add_given(explicit_path, &given);
-    for (const std::string& file : given)
-      if ((*nvrtc = from_file(file, &why)) != nullptr) return {};
-    return {Code::kNoCompiler, "NVRTC could not be loaded from '" + explicit_path + "': " + why +
-                                   "; give the libnvrtc.so file or its folder, or leave the path out to search"};
-  }
-  std::vector<std::string> tried;
-  std::error_code ignored;
-  for (const std::string& file : search_order(explicit_path)) {
-    if (file.find('/') != std::string::npos && !std::filesystem::exists(file, ignored)) continue;
-    std::string why;
-    if ((*nvrtc = from_file(file, &why)) != nullptr) return {};
-    tried.push_back(file + " (" + why + ")");
-  }
-  return {Code::kNoCompiler,
-          "no NVRTC was found (tried " + (tried.empty() ? "every known place" : join(tried, ", ")) +
-              "); install it with 'pip install nvidia-cuda-nvrtc', or point GQA_NVRTC at libnvrtc.so"};
+std::string Nvrtc::does_not_know(const std::string& arch) const {
+  std::string known;
+  for (const int number : facts_.archs) known += (known.empty() ? "sm_" : ", sm_") + std::to_string(number);
+  return "NVRTC " + version_text() + " does not know " + arch + ", only " + known;
 }
 
-bool Nvrtc::supports(const std::string& arch) const {
-  const int number = std::atoi(arch.substr(std::min<size_t>(3, arch.size())).c_str());
-  return std::find(archs_.begin(), archs_.end(), number) != archs_.end();
+// What was given must work: falling through to another NVRTC would hide the mistake.
+Status Nvrtc::load_given(const std::string& path, const NvrtcNeeds& needs, std::shared_ptr<const Nvrtc>* nvrtc) {
+  std::string why;
+  for (const std::string& file : nvrtc_files_of(path)) {
+    const std::shared_ptr<const Nvrtc> found = from_file(file, &why);
+    if (found == nullptr) continue;
+    if (fit_of(found->facts_, needs, true) != NvrtcFit::kNever) {
+      *nvrtc = found;
+      return {};
+    }
+    why = found->does_not_know(needs.arch);
+    break;
+  }
+  return {Code::kNoCompiler, "NVRTC could not be taken from '" + path + "': " + why +
+                                 "; give another libnvrtc.so file or its folder, or leave the path out to search"};
+}
+
+Status Nvrtc::load(const std::string& explicit_path, const NvrtcNeeds& needs, std::shared_ptr<const Nvrtc>* nvrtc) {
+  nvrtc->reset();
+  if (!explicit_path.empty()) return load_given(explicit_path, needs, nvrtc);
+  std::vector<std::string> files = nvrtc_files_of(environment("GQA_NVRTC")), tried;
+  const std::size_t given = files.size();
+  for (const std::string& file : nvrtc_search_order()) files.push_back(file);
+  std::error_code ignored;
+  for (std::size_t at = 0; at < files.size(); ++at) {
+    if (files[at].find('/') != std::string::npos && !fs::exists(files[at], ignored)) continue;
+    std::string why;
+    const std::shared_ptr<const Nvrtc> found = from_file(files[at], &why);
+    const NvrtcFit fit = found == nullptr ? NvrtcFit::kNever : fit_of(found->facts_, needs, at < given);
+    if (fit != NvrtcFit::kNever && (fit == NvrtcFit::kTake || *nvrtc == nullptr)) *nvrtc = found;
+    if (fit == NvrtcFit::kTake) return {};
+    if (fit == NvrtcFit::kNever)
+      tried.push_back(files[at] + " (" + (found == nullptr ? why : found->does_not_know(needs.arch)) + ")");
+  }
+  if (*nvrtc != nullptr) return {};
+  return {Code::kNoCompiler, "no NVRTC " + (needs.arch.empty() ? "" : "for " + needs.arch + " ") + "was found (tried " +
+                                 (tried.empty() ? "every known place" : join(tried, ", ")) +
+                                 "); install one with 'pip install -U nvidia-cuda-nvrtc', or point GQA_NVRTC at " +
+                                 "libnvrtc.so"};
 }
 
 Status Nvrtc::compile(const std::string& source, const std::string& arch, Compiled* compiled) const {
@@ -189,7 +176,7 @@ Status Nvrtc::compile(const std::string& source, const std::string& arch, Compil
   std::vector<std::string> flags = options();
   flags.push_back("--gpu-architecture=" + arch);
   // Registers and spills are read from the log.
-  if (version_ >= kCachingVersion) flags.push_back("--no-cache");
+  if (facts_.version >= kCachingVersion) flags.push_back("--no-cache");
   for (const std::string& flag : flags) arguments.push_back(flag.c_str());
 
   nvrtcProgram program = nullptr;

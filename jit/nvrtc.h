@@ -3,14 +3,8 @@
 // Never: needs a toolkit, a header file, a GPU or a driver; the library is loaded on first use only.
 // Threads: one Nvrtc may compile on many threads at once.
 //
-// Where libnvrtc is looked for, in this order; the first that loads is taken:
-//   1. the path given (gqa_options.nvrtc_path), then $GQA_NVRTC; a file, or a folder that holds one;
-//   2. beside this library;
-//   3. NVIDIA's wheels, nvidia/cu13/lib and nvidia/cuda_nvrtc/lib, in the site-packages that hold this library or
-//   belong to
-//      the environment whose bin holds this command;
-//   4. a toolkit: $CUDA_HOME/lib64, $CUDA_PATH/lib64, /usr/local/cuda/lib64;
-//   5. the loader's own search (LD_LIBRARY_PATH, ldconfig).
+// The path given (gqa_options.nvrtc_path; a file, or a folder that holds one) is the only place looked at, where there
+// is one. Else the first is taken that loads and meets the needs, of $GQA_NVRTC and the places of nvrtc_search.h.
 #pragma once
 
 #include <memory>
@@ -18,6 +12,7 @@
 #include <vector>
 
 #include "jit/dynamic_library.h"
+#include "jit/nvrtc_search.h"
 #include "search/status.h"
 
 namespace gqa {
@@ -29,15 +24,12 @@ struct Compiled {
 
 class Nvrtc {
  public:
-  // kNoCompiler names every place that was tried and how to get NVRTC.
-  static Status load(const std::string& explicit_path, std::shared_ptr<const Nvrtc>* nvrtc);
-  // The files load() tries, in order.
-  static std::vector<std::string> search_order(const std::string& explicit_path);
+  // kNoCompiler names every place that was tried, what each one lacks, and how to get NVRTC.
+  static Status load(const std::string& explicit_path, const NvrtcNeeds& needs, std::shared_ptr<const Nvrtc>* nvrtc);
 
   const std::string& path() const { return path_; }
-  int version() const { return version_; }  // 1000 * major + 10 * minor, as CUDA counts
-  std::string version_text() const;         // "13.0"
-  bool supports(const std::string& arch) const;
+  std::string version_text() const;  // "13.0"
+  bool supports(const std::string& arch) const { return knows(facts_, arch); }
   // The options of every compilation, without the architecture: part of kernel keys.
   static std::string options_text();
 
@@ -48,12 +40,13 @@ class Nvrtc {
   struct Api;
   Nvrtc() = default;
   static std::shared_ptr<const Nvrtc> from_file(const std::string& file, std::string* why);
+  static Status load_given(const std::string& path, const NvrtcNeeds& needs, std::shared_ptr<const Nvrtc>* nvrtc);
+  std::string does_not_know(const std::string& arch) const;
 
   std::unique_ptr<DynamicLibrary> library_;
   std::shared_ptr<const Api> api_;
   std::string path_;
-  int version_ = 0;
-  std::vector<int> archs_;
+  NvrtcFacts facts_;
 };
 
 }  // namespace gqa

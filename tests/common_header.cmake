@@ -5,4 +5,10 @@ target_precompile_headers(gqa_search PRIVATE <algorithm> <array> <cmath> <cstdin
 foreach(layer gqa_cache gqa_jit gqa_runtime)
   target_precompile_headers(${layer} REUSE_FROM gqa_search)
 endforeach()
-set_target_properties(gqa_search gqa_cache gqa_jit gqa_runtime PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+set(pieces gqa_search gqa_cache gqa_jit gqa_runtime cache_tests runtime_tests c_api_tests search_tests graph_tests jit_tests
+  tools_tests gqa_cache_tool)
+foreach(piece IN LISTS pieces)
+  if(TARGET ${piece})
+    set_target_properties(${piece} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endforeach()

@@ -61,7 +61,7 @@ Status no_gpu(const std::string& arch) {
 Status CudaCompiler::nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const {
   const std::lock_guard lock(mutex_);
   if (!searched_) {
-    nvrtc_status_ = Nvrtc::load(nvrtc_path_, &nvrtc_);
+    nvrtc_status_ = Nvrtc::load(nvrtc_path_, {spec_.arch, driver_version_}, &nvrtc_);
     searched_ = true;
   }
   *nvrtc = nvrtc_;
@@ -99,9 +99,6 @@ Status CudaCompiler::compile_program(const PlannedKernel& kernel, Binary* binary
 Status CudaCompiler::compile_source(std::string source, Binary* binary) const {
   std::shared_ptr<const Nvrtc> found;
   if (Status s = nvrtc(&found); !s.ok()) return s;
-  if (!found->supports(spec_.arch))
-    return {Code::kNoCompiler, "NVRTC " + found->version_text() + " (" + found->path() + ") does not know " +
-                                   spec_.arch + "; install a newer one: pip install -U nvidia-cuda-nvrtc"};
   Compiled compiled;
   binary->source = std::move(source);
   const Status status = found->compile(binary->source, spec_.arch, &compiled);

@@ -19,7 +19,9 @@ namespace gqa {
 // Compiles for an architecture; needs no GPU. Loading and trials fail with a Status that says so.
 class CudaCompiler : public Device {
  public:
-  CudaCompiler(DeviceSpec spec, std::string nvrtc_path) : spec_(std::move(spec)), nvrtc_path_(std::move(nvrtc_path)) {}
+  // The driver's version, as CUDA counts; 0 where there is none.
+  CudaCompiler(DeviceSpec spec, std::string nvrtc_path, int driver_version = 0)
+      : spec_(std::move(spec)), nvrtc_path_(std::move(nvrtc_path)), driver_version_(driver_version) {}
 
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override;
@@ -43,6 +45,7 @@ class CudaCompiler : public Device {
 
  private:
   const std::string nvrtc_path_;
+  const int driver_version_;
   mutable std::mutex mutex_;  // guards what follows: found on first use
   mutable bool searched_ = false;
   mutable Status nvrtc_status_;
@@ -52,7 +55,9 @@ class CudaCompiler : public Device {
 class CudaDevice final : public CudaCompiler {
  public:
   CudaDevice(int ordinal, DeviceSpec spec, std::shared_ptr<CudaShared> shared, const std::string& nvrtc_path)
-      : CudaCompiler(std::move(spec), nvrtc_path), ordinal_(ordinal), shared_(std::move(shared)) {}
+      : CudaCompiler(std::move(spec), nvrtc_path, shared->context.driver().version),
+        ordinal_(ordinal),
+        shared_(std::move(shared)) {}
   ~CudaDevice() override;
 
   Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,

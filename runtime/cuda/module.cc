@@ -1,10 +1,14 @@
 // module.cc: see module.h.
 #include "runtime/cuda/module.h"
 
-#include <cstdint>
 #include <utility>
 
 namespace gqa {
+namespace {
+
+std::string isa_text(int version) { return std::to_string(version / 10) + "." + std::to_string(version % 10); }
+
+}  // namespace
 
 Status Module::load(const Driver& driver, const std::string& cubin, const std::string& ptx, Module* module) {
   Module fresh;
@@ -17,10 +21,11 @@ Status Module::load(const Driver& driver, const std::string& cubin, const std::s
   if (result != CUDA_SUCCESS) {
     fresh.module_ = nullptr;
     const Status status = driver.error("cuModuleLoadData", result);
-    const std::string note = asked > newest ? "; its PTX (ISA " + std::to_string(asked / 10) + "." +
-                                                  std::to_string(asked % 10) + ") is newer than the driver's " +
-                                                  std::to_string(newest / 10) + "." + std::to_string(newest % 10)
-                                            : "";
+    const std::string note = asked <= newest
+                                 ? ""
+                                 : "; its PTX (ISA " + isa_text(asked) + ") is newer than the driver's " +
+                                       isa_text(newest) + ": update the driver, or install an NVRTC of CUDA " +
+                                       std::to_string(driver.version / 1000) + " and point GQA_NVRTC at it";
     return {status.code(), "the driver refused the kernel's CUBIN: " + status.message() + note};
   }
   *module = std::move(fresh);

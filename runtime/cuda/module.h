@@ -4,6 +4,7 @@
 // Threads: constant after load; needs the context to be current where it is loaded and freed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/cuda/driver.h"

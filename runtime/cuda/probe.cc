@@ -10,7 +10,7 @@ namespace gqa {
 
 std::string describe_nvrtc(const std::string& explicit_path) {
   std::shared_ptr<const Nvrtc> nvrtc;
-  const Status status = Nvrtc::load(explicit_path, &nvrtc);
+  const Status status = Nvrtc::load(explicit_path, {}, &nvrtc);
   return status.ok() ? "NVRTC " + nvrtc->version_text() + " at " + nvrtc->path() : status.message();
 }
 

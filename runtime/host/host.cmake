@@ -14,8 +14,8 @@ if(GQA_SANITIZE)
 else()
   set(tile_optimisation -O3)
 endif()
-set(tile_flags ${OpenMP_CXX_FLAGS} ${tile_optimisation} -Wno-maybe-uninitialized -fno-math-errno -fno-trapping-math -isystem ${eigen_include}
-  -DEIGEN_DONT_PARALLELIZE -DEIGEN_STACK_ALLOCATION_LIMIT=1048576 -DEIGEN_NO_DEBUG)
+set(tile_flags ${OpenMP_CXX_FLAGS} ${tile_optimisation} $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> -fno-math-errno -fno-trapping-math
+  -isystem ${eigen_include} -DEIGEN_DONT_PARALLELIZE -DEIGEN_STACK_ALLOCATION_LIMIT=1048576 -DEIGEN_NO_DEBUG)
 set(tile_variants baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND tile_variants avx2)

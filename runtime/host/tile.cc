@@ -11,9 +11,13 @@ namespace gqa {
 namespace {
 
 #if defined(__x86_64__)
-bool runs_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+// By CPUID: Clang 14's builtin does not know the name. Whether the registers' state is kept, AVX2's check says.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+bool runs_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c(); }
 #endif
 
 #if defined(GQA_HOST_AVX512)

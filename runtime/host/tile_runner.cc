@@ -87,11 +87,10 @@ class BlockRun {
     float* to = data(step.to);
     StridedLoop<2> loop = beside(shape(step.to), step.strides);
     loop.make_row_of(1);
-    const auto [to_step, from_step] = loop.steps();
+    const std::int64_t to_step = loop.steps()[0], from_step = loop.steps()[1];
     const std::int64_t count = loop.row();
-    loop.for_rows([&, to_step = to_step, from_step = from_step](const auto& at) {
-      load_row(step.type, from + at[1] * bytes, from_step, to + at[0], to_step, count);
-    });
+    loop.for_rows(
+        [&](const auto& at) { load_row(step.type, from + at[1] * bytes, from_step, to + at[0], to_step, count); });
   }
 
   void load_row(ElementType type, const std::byte* from, std::int64_t from_step, float* to, std::int64_t to_step,
@@ -116,11 +115,10 @@ class BlockRun {
     const float* from = data(step.a);
     StridedLoop<2> loop = beside(shape(step.a), step.strides);
     loop.make_row_of(1);
-    const auto [from_step, to_step] = loop.steps();
+    const std::int64_t from_step = loop.steps()[0], to_step = loop.steps()[1];
     const std::int64_t count = loop.row();
-    loop.for_rows([&, from_step = from_step, to_step = to_step](const auto& at) {
-      store_row(step.type, from + at[0], from_step, to + at[1] * bytes, to_step, count);
-    });
+    loop.for_rows(
+        [&](const auto& at) { store_row(step.type, from + at[0], from_step, to + at[1] * bytes, to_step, count); });
   }
 
   void store_row(ElementType type, const float* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,

@@ -31,7 +31,7 @@ bool stay_together(const KernelNode& node, const KernelNode& reader) {
 // Which unit each node is in: representatives first, numbers in order of the last node.
 class Gluer {
  public:
-  explicit Gluer(const KernelGraph& graph) : graph_(graph), parent_(graph.nodes().size()) {
+  explicit Gluer(const KernelGraph& graph) : parent_(graph.nodes().size()) {
     std::iota(parent_.begin(), parent_.end(), 0);
     const std::vector<std::vector<int>> reads = readers(graph);
     const std::vector<int> outputs = graph.outputs();
@@ -60,7 +60,6 @@ class Gluer {
   }
 
  private:
-  const KernelGraph& graph_;
   std::vector<std::size_t> parent_;
 };
 

@@ -44,7 +44,8 @@ class Scheduler {
     const Sizes& tried = !rows ? config_.columns : multiplies_ ? config_.rows : config_.rows_alone;
     if (!dimension.may_grid()) return {0};
     if (batch) sizes.push_back(1);
-    for (const std::int64_t tile : batch ? dimension.shared ? config_.packs : Sizes() : tried) {
+    const Sizes none;
+    for (const std::int64_t tile : !batch ? tried : dimension.shared ? config_.packs : none) {
       if (batch ? tile <= dimension.size : tile < dimension.size) sizes.push_back(tile);
     }
     if (!batch && dimension.size <= (rows ? tried.back() : config_.most_whole_columns)) sizes.push_back(0);

@@ -160,7 +160,8 @@ std::pair<int, int> loop_range(const TilePlan& plan) {
 
 // Buffers live from their first write to their last read; what the loop did not write itself, to its end.
 void find_lifetimes(TilePlan* plan) {
-  const auto [loop, after] = loop_range(*plan);
+  const std::pair<int, int> range = loop_range(*plan);
+  const int loop = range.first, after = range.second;
   std::vector<bool> seen(plan->buffers.size(), false);
   const auto begin = [&](int buffer, int at) {
     TileBuffer& one = plan->buffers[static_cast<std::size_t>(buffer)];

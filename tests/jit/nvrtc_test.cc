@@ -19,7 +19,7 @@ namespace {
 
 std::shared_ptr<const Nvrtc> nvrtc_or_null() {
   std::shared_ptr<const Nvrtc> nvrtc;
-  return Nvrtc::load("", &nvrtc).ok() ? nvrtc : nullptr;
+  return Nvrtc::load("", {}, &nvrtc).ok() ? nvrtc : nullptr;
 }
 
 #define REQUIRE_NVRTC(nvrtc)          \
@@ -159,22 +159,50 @@ TEST(Nvrtc, CompilesOnSeveralThreads) {
 
 TEST(Nvrtc, APathThatDoesNotLoadIsNamed) {
   std::shared_ptr<const Nvrtc> nvrtc;
-  const Status status = Nvrtc::load("/nonexistent/libnvrtc.so", &nvrtc);
+  const Status status = Nvrtc::load("/nonexistent/libnvrtc.so", {}, &nvrtc);
   EXPECT_EQ(Code::kNoCompiler, status.code());
   EXPECT_EQ(nullptr, nvrtc);
   EXPECT_NE(std::string::npos, status.message().find("/nonexistent/libnvrtc.so")) << status.message();
 }
 
-TEST(Nvrtc, SearchOrderIsTheDocumentedOne) {
-  setenv("GQA_NVRTC", "/given/by/environment.so", 1);
-  const auto files = Nvrtc::search_order("/given/explicitly.so");
-  unsetenv("GQA_NVRTC");
-  ASSERT_GT(files.size(), 5U);
-  EXPECT_EQ("/given/explicitly.so", files[0]);
-  EXPECT_EQ("/given/by/environment.so", files[1]);
-  EXPECT_EQ(own_folder() + "/libnvrtc.so.13", files[2]);
-  EXPECT_NE(std::string::npos, files[5].find("/../nvidia/cu13/lib/"));
-  EXPECT_EQ("libnvrtc.so", files.back());
+TEST(Nvrtc, AGivenOneThatDoesNotKnowTheArchitectureIsRefusedByName) {
+  REQUIRE_NVRTC(nvrtc);
+  std::shared_ptr<const Nvrtc> given;
+  const Status status = Nvrtc::load(nvrtc->path(), {"sm_999a", 0}, &given);
+  EXPECT_EQ(Code::kNoCompiler, status.code());
+  EXPECT_EQ(nullptr, given);
+  for (const std::string& part : {nvrtc->path(), "NVRTC " + nvrtc->version_text(), std::string("sm_999a, only sm_")})
+    EXPECT_NE(std::string::npos, status.message().find(part)) << part << ": " << status.message();
+}
+
+TEST(Nvrtc, WhereNoneKnowsTheArchitectureEachIsNamed) {
+  REQUIRE_NVRTC(nvrtc);
+  std::shared_ptr<const Nvrtc> found;
+  const Status status = Nvrtc::load("", {"sm_999a", 0}, &found);
+  EXPECT_EQ(Code::kNoCompiler, status.code());
+  EXPECT_EQ(nullptr, found);
+  for (const char* part : {"no NVRTC for sm_999a", "does not know sm_999a, only sm_", "pip install"})
+    EXPECT_NE(std::string::npos, status.message().find(part)) << part << ": " << status.message();
+}
+
+TEST(Nvrtc, OneOlderThanTheDriverComesFirstAndANewerOneWillDo) {
+  REQUIRE_NVRTC(nvrtc);
+  for (const int driver : {99000, 12000, 1000}) {
+    std::shared_ptr<const Nvrtc> found;
+    ASSERT_TRUE(Nvrtc::load("", {"sm_80", driver}, &found).ok()) << driver;
+    EXPECT_TRUE(found->supports("sm_80")) << driver;
+  }
+}
+
+// Every architecture from sm_90 on whose number is listed is known by its `a` form as well: what supports() relies on.
+TEST(Nvrtc, KnowsTheArchitectureSpecificFormOfWhatItLists) {
+  REQUIRE_NVRTC(nvrtc);
+  for (const std::string& arch : DeviceSpec::known_archs()) {
+    if (arch.back() != 'a' || !nvrtc->supports(arch)) continue;
+    Compiled compiled;
+    const Status status = nvrtc->compile("extern \"C\" __global__ void f(int* p) { *p = 1; }", arch, &compiled);
+    EXPECT_TRUE(status.ok()) << arch << ": " << status.message();
+  }
 }
 
 }  // namespace

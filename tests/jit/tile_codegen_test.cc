@@ -48,7 +48,7 @@ TEST(TileCodegen, WhatCannotRunSaysSoWhereItWouldBeCompiled) {
 
 std::shared_ptr<const Nvrtc> nvrtc_or_null() {
   std::shared_ptr<const Nvrtc> nvrtc;
-  return Nvrtc::load("", &nvrtc).ok() ? nvrtc : nullptr;
+  return Nvrtc::load("", {}, &nvrtc).ok() ? nvrtc : nullptr;
 }
 
 #define REQUIRE_NVRTC(nvrtc)          \

@@ -95,7 +95,7 @@ class WarpgroupCompilation : public ::testing::TestWithParam<int> {};
 TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
   if (!test::in_this_run(GetParam())) GTEST_SKIP() << test::kFullRunOnly;
   std::shared_ptr<const Nvrtc> nvrtc;
-  if (!Nvrtc::load("", &nvrtc).ok()) GTEST_SKIP() << "no NVRTC on this machine";
+  if (!Nvrtc::load("", {}, &nvrtc).ok()) GTEST_SKIP() << "no NVRTC on this machine";
   const std::vector<Piece> all = pieces(GetParam());
   ASSERT_GE(all.size(), 2U);
   std::atomic<std::size_t> next = 0;

@@ -1,6 +1,7 @@
 """The package as installed: its files, its types, its command, its overhead."""
 
 import ast
+import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -31,6 +32,17 @@ def test_files():
     assert library.is_file() and library.stat().st_size < 5 << 20
     for header in ("gqa.h", "gqa_graph.h", "gqa.hpp"):
         assert (PACKAGE / "include" / header).is_file()
+
+
+def test_the_extra_cuda_goes_with_what_else_pins_nvrtc():
+    """PyTorch's wheels pin one of CUDA 13's; a narrower bound here than all of them has no solution beside it."""
+    from packaging.requirements import Requirement
+
+    (nvrtc,) = [r for r in map(Requirement, importlib.metadata.requires("gqa")) if "nvrtc" in r.name]
+    assert nvrtc.marker.evaluate({"extra": "cuda"}) and not nvrtc.marker.evaluate({"extra": ""})
+    for version in ("13.0.48", "13.0.88", "13.2.86", "13.5.37"):
+        assert version in nvrtc.specifier, version
+    assert "14.0.0" not in nvrtc.specifier, "nobody has seen it"
 
 
 def test_the_extension_finds_the_library_beside_it():

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -117,7 +118,7 @@ TEST(Workspace, APlanThatOnlyCountsGetsZeroedCounters) {
 TEST(Workspace, PartialsAndCountersGrowApart) {
   const Driver driver = host_memory_driver();
   WorkspacePool pool(driver);
-  Workspace first, counting, partial, again, larger;
+  Workspace counting, partial, again, larger;
   ASSERT_TRUE(pool.take(nullptr, plan_of(0, 1), &counting).ok());
   ASSERT_TRUE(pool.take(nullptr, plan_of(1000, 10), &partial).ok());
   EXPECT_EQ(partial.counters, counting.counters);  // ten fit what the first took
