@@ -12,7 +12,7 @@
 namespace gqa::cache {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 100, kVersionAt = 60, kApplicationAt = 68;
+constexpr std::size_t kHeaderBytes = 100, kVersionAt = 60, kApplicationIdAt = 68;
 
 // Each table is one b-tree (WITHOUT ROWID) and there is no index beside it, so damage to a page costs the rows on it
 // and never sets an index against its table. `checksum` covers the columns before it; blobs follow it, each with the
@@ -79,7 +79,7 @@ std::string tables_complaint(Database& db) {
 // A file that is not ours, in the words of a refusal.
 std::string foreign_kind(const std::string& start) {
   if (begins_as_sqlite(start)) {
-    const std::string application = std::to_string(header_word(start, kApplicationAt));
+    const std::string application = std::to_string(header_word(start, kApplicationIdAt));
     return "it is an SQLite database of another program (application id " + application + ")";
   }
   return "it is " + kind_of(start);
@@ -92,7 +92,7 @@ Inspection look(Database& db) {
   if (start.empty()) return {Verdict::kEmpty, ""};
   if (begins_as_sqlite(start)) {
     // A whole header is believed.
-    if (header_word(start, kApplicationAt) != kApplicationId) return {Verdict::kForeign, foreign_kind(start)};
+    if (header_word(start, kApplicationIdAt) != kApplicationId) return {Verdict::kForeign, foreign_kind(start)};
     const std::uint32_t version = header_word(start, kVersionAt);
     if (version > kSchemaVersion) return {Verdict::kNewer, "its schema is version " + std::to_string(version)};
     return {Verdict::kOurs, ""};

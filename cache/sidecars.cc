@@ -15,7 +15,7 @@
 namespace gqa::cache {
 namespace {
 
-constexpr std::size_t kJournalPagesAt = 16, kWalHeader = 32, kEnoughForAKind = 512;
+constexpr std::size_t kJournalPagesAt = 16, kWalHeaderBytes = 32, kEnoughForAKind = 512;
 constexpr std::string_view kShmVersion("\x18\xe2\x2d", 3);  // of the index of a write-ahead log, on all that we run on
 
 // "" if it is not there or cannot be read: then SQLite cannot either. SQLite locks nothing in "-wal" and "-journal", so
@@ -53,7 +53,7 @@ bool is_spent_journal(std::string_view bytes) {
 bool may_go(std::string_view sidecar, std::string_view bytes) {
   if (all_zero(bytes) || (sidecar == "-shm" && bytes.starts_with(kShmVersion))) return true;
   if (sidecar == "-journal" && is_spent_journal(bytes)) return true;
-  return (bytes.starts_with(kWalMagic) && bytes.size() <= kWalHeader) || log_bears_our_mark(bytes);
+  return (bytes.starts_with(kWalMagic) && bytes.size() <= kWalHeaderBytes) || log_bears_our_mark(bytes);
 }
 
 }  // namespace

@@ -60,11 +60,6 @@ void load_builtins(const std::string& nvrtc_file, const std::string& version) {
   }
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 template <typename Size, typename Get>
 std::string read_text(Size size, Get get, nvrtcProgram program) {
   size_t bytes = 0;

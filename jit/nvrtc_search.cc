@@ -10,6 +10,11 @@
 #include "jit/dynamic_library.h"
 
 namespace gqa {
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,11 +44,6 @@ void add_prefix(const std::string& prefix, Texts* files) {
   }
   std::sort(sites.begin(), sites.end());
   for (const std::string& site : sites) add_site(site, files);
-}
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
 }
 
 // The folders of Python packages that what this process has loaded lies in.

@@ -20,6 +20,8 @@
 
 namespace gqa {
 
+// A variable of the environment; empty where it is not set.
+std::string environment(const char* name);
 // The file itself, or, of a folder, each name that libnvrtc may have in it, newest first. Empty for an empty path.
 std::vector<std::string> nvrtc_files_of(const std::string& path);
 // 2 to 6; a name without a slash is for the loader to find.

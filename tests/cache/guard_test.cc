@@ -7,7 +7,7 @@
 namespace gqa::cache {
 namespace {
 
-constexpr uid_t kOther = 12345;
+constexpr uid_t kOtherUser = 12345;
 
 // The file is refused, said why, and not changed.
 void expect_refused(const std::string& path, const std::string& named) {
@@ -87,10 +87,10 @@ TEST_F(Guard, RefusesAFolderInTheFilesPlace) {
 
 TEST_F(Guard, RefusesOtherOwners) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
-  ASSERT_EQ(chown(path_.c_str(), kOther, kOther), 0);
+  ASSERT_EQ(chown(path_.c_str(), kOtherUser, kOtherUser), 0);
   expect_refused(path_, "belongs to user 12345");
   ASSERT_EQ(chown(path_.c_str(), 0, 0), 0);
-  ASSERT_EQ(chown(folder_.file("in").c_str(), kOther, kOther), 0);
+  ASSERT_EQ(chown(folder_.file("in").c_str(), kOtherUser, kOtherUser), 0);
   expect_refused(path_, "belongs to user 12345");
 }
 
@@ -100,7 +100,7 @@ TEST_F(Guard, RefusesALinkThatSomebodyPlantedInTmp) {
   const std::string link = folder_.file("planted.db");
   ASSERT_EQ(symlink(path_.c_str(), link.c_str()), 0);
   EXPECT_EQ(guard_complaint(link), "") << "a link of our own is fine";
-  ASSERT_EQ(lchown(link.c_str(), kOther, kOther), 0);
+  ASSERT_EQ(lchown(link.c_str(), kOtherUser, kOtherUser), 0);
   expect_refused(link, "belongs to user 12345");
 }
 
@@ -110,7 +110,7 @@ TEST_F(Guard, AnotherUserReadsRootsFileAndCannotWriteIt) {
   chmod(folder_.file("in").c_str(), 0755);
   chmod(path_.c_str(), 0644);
   const pid_t child = spawn([&] {
-    if (setgid(kOther) != 0 || setuid(kOther) != 0) return 1;
+    if (setgid(kOtherUser) != 0 || setuid(kOtherUser) != 0) return 1;
     const auto store = open_store(path_);
     if (store->mode() != Mode::kReadOnly) return 2;
     if (!store->find_winner(sample_key("a"))) return 3;

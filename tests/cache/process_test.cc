@@ -12,7 +12,6 @@
 namespace gqa::cache {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // Memory that children share with the test.
@@ -38,13 +37,13 @@ bool wait_until(const Condition& condition, double seconds = 20) {
   const auto start = steady_clock::now();
   while (!condition()) {
     if (seconds_since(start) > seconds) return false;
-    std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
 }
 
 // What a session does with a shape it has not seen. True if it has the winner in the end.
-bool find_or_tune(Store& store, const std::string& name, std::atomic<int>* tuned, milliseconds work) {
+bool find_or_tune(Store& store, const std::string& name, std::atomic<int>* tuned, std::chrono::milliseconds work) {
   const WinnerKey key = sample_key(name);
   if (store.find_winner(key)) return true;
   const auto lease = store.acquire(key);
@@ -66,9 +65,9 @@ TEST(Processes, SixteenMissAtOnceAndOneTunes) {
     for (int i = 0; i < 16; ++i) {
       children.push_back(spawn([&] {
         counters->ready += 1;
-        while (counters->go == 0) std::this_thread::sleep_for(milliseconds(1));
+        while (counters->go == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const auto store = open_store(folder.file());  // the file is not even there yet
-        return find_or_tune(*store, "shape", &counters->tuned, milliseconds(150)) ? 0 : 1;
+        return find_or_tune(*store, "shape", &counters->tuned, std::chrono::milliseconds(150)) ? 0 : 1;
       }));
     }
     ASSERT_TRUE(wait_until([&] { return counters->ready == 16; }));
@@ -96,7 +95,7 @@ pid_t spawn_holder(const std::string& path, double lease_seconds, const Shared<C
     const auto store = open_store(path, Mode::kReadWrite, lease_seconds);
     const auto lease = store->acquire(sample_key("shape"));
     counters->ready += 1;
-    while (true) std::this_thread::sleep_for(milliseconds(50));
+    while (true) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return lease ? 0 : 1;
   });
 }
@@ -109,10 +108,10 @@ TEST(Processes, AKilledHolderIsTakenOverAtOnce) {
   const pid_t waiter = spawn([&] {
     const auto store = open_store(folder.file());
     counters->ready += 1;
-    return find_or_tune(*store, "shape", &counters->tuned, milliseconds(1)) ? 0 : 1;
+    return find_or_tune(*store, "shape", &counters->tuned, std::chrono::milliseconds(1)) ? 0 : 1;
   });
   ASSERT_TRUE(wait_until([&] { return counters->ready == 2; }));
-  std::this_thread::sleep_for(milliseconds(200));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(counters->tuned, 0) << "the holder lives";
   const auto killed = steady_clock::now();
   kill(holder, SIGKILL);  // not reaped: a zombie does not tune either
@@ -131,7 +130,7 @@ TEST(Processes, AStoppedHolderIsTakenOverWhenItsLeaseExpires) {
   kill(holder, SIGSTOP);  // alive, but its lease is not renewed
   {
     const auto store = open_store(folder.file());
-    EXPECT_TRUE(find_or_tune(*store, "shape", &counters->tuned, milliseconds(1)));
+    EXPECT_TRUE(find_or_tune(*store, "shape", &counters->tuned, std::chrono::milliseconds(1)));
   }
   EXPECT_EQ(counters->tuned, 1);
   EXPECT_GT(seconds_since(stopped), 0.2);
@@ -145,11 +144,13 @@ TEST(Processes, AHeldLeaseIsRenewedByItself) {
   const pid_t holder = spawn([&] {
     const auto store = open_store(folder.file(), Mode::kReadWrite, 0.3);
     counters->ready += 1;
-    return find_or_tune(*store, "shape", &counters->tuned, milliseconds(1500)) ? 0 : 1;  // five lives of its lease
+    return find_or_tune(*store, "shape", &counters->tuned, std::chrono::milliseconds(1500))
+               ? 0
+               : 1;  // five lives of its lease
   });
   ASSERT_TRUE(wait_until([&] { return counters->tuned == 1; }));
   const auto store = open_store(folder.file(), Mode::kReadWrite, 0.3);
-  EXPECT_TRUE(find_or_tune(*store, "shape", &counters->tuned, milliseconds(1)));
+  EXPECT_TRUE(find_or_tune(*store, "shape", &counters->tuned, std::chrono::milliseconds(1)));
   EXPECT_EQ(counters->tuned, 1);
   EXPECT_EQ(exit_code(holder), 0);
 }
@@ -165,7 +166,7 @@ TEST(Processes, ReleaseWithoutAWinnerLetsTheNextTry) {
     const auto second = store->acquire(sample_key("shape"));
     granted = second != nullptr;
   });
-  std::this_thread::sleep_for(milliseconds(100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_FALSE(granted);
   lease.reset();
   other.join();

@@ -13,18 +13,10 @@
 #include "search/device_spec.h"
 #include "search/graph/kernel_plan.h"
 #include "search/resources.h"
+#include "tests/jit/nvrtc_support.h"
 
 namespace gqa {
 namespace {
-
-std::shared_ptr<const Nvrtc> nvrtc_or_null() {
-  std::shared_ptr<const Nvrtc> nvrtc;
-  return Nvrtc::load("", {}, &nvrtc).ok() ? nvrtc : nullptr;
-}
-
-#define REQUIRE_NVRTC(nvrtc)          \
-  const auto nvrtc = nvrtc_or_null(); \
-  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC on this machine"
 
 struct Spread {
   const char* problem;

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "jit/nvrtc.h"
+#include "tests/jit/nvrtc_support.h"
 #include "tests/search/graph/stream_graphs.h"
 #include "tests/search/graph/tile_graphs.h"
 
@@ -45,15 +46,6 @@ TEST(TileCodegen, WhatCannotRunSaysSoWhereItWouldBeCompiled) {
   EXPECT_EQ(0U, tile_source(kernel).find("#error \"a tile kernel of warps=5"));
   EXPECT_EQ(0, tile_launch(kernel).blocks);
 }
-
-std::shared_ptr<const Nvrtc> nvrtc_or_null() {
-  std::shared_ptr<const Nvrtc> nvrtc;
-  return Nvrtc::load("", {}, &nvrtc).ok() ? nvrtc : nullptr;
-}
-
-#define REQUIRE_NVRTC(nvrtc)          \
-  const auto nvrtc = nvrtc_or_null(); \
-  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC on this machine"
 
 void expect_compiles(const Nvrtc& nvrtc, const KernelGraph& kernel, const std::string& arch) {
   Compiled compiled;

@@ -24,7 +24,7 @@ std::vector<Launch> launches;
 std::vector<std::size_t> pointers;  // that each kernel of the program takes
 int allocations = 0;
 
-Driver recording_driver() {
+Driver program_driver() {
   Driver d = test::quiet_driver();
   d.cuLaunchKernel = [](CUfunction, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                         unsigned shared_memory, CUstream stream, void** arguments, void**) {
@@ -74,7 +74,7 @@ class CudaProgramTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status.message();
   }
 
-  Driver driver_ = recording_driver();
+  Driver driver_ = program_driver();
   std::shared_ptr<CudaShared> shared_ = std::make_shared<CudaShared>();
   KernelPlan plan_;
   std::unique_ptr<LoadedProgram> program_;

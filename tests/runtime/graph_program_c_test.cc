@@ -17,9 +17,9 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-constexpr DLDataType kF16 = {kDLFloat, 16, 1}, kF32 = {kDLFloat, 32, 1};
+constexpr DLDataType kFloat16 = {kDLFloat, 16, 1}, kFloat32 = {kDLFloat, 32, 1};
 
-std::string error() { return gqa_last_error(); }
+std::string last_error() { return gqa_last_error(); }
 
 // A float tensor with memory of its own, on a multiple of 64 bytes.
 struct Tensor {
@@ -33,7 +33,7 @@ struct Tensor {
     tensor.data = data;
     tensor.device = {kDLCPU, 0};
     tensor.ndim = static_cast<int>(dims.size());
-    tensor.dtype = kF32;
+    tensor.dtype = kFloat32;
     tensor.shape = dims.data();
   }
   Tensor(const Tensor&) = delete;
@@ -87,7 +87,7 @@ class GraphProgramC : public testing::Test {
     options.cache_path = path_.c_str();
     options.threads = 2;
     options.tuning = tuning;
-    ASSERT_EQ(gqa_create(&options, &handle_), GQA_OK) << error();
+    ASSERT_EQ(gqa_create(&options, &handle_), GQA_OK) << last_error();
   }
 
   void new_graph() {
@@ -95,21 +95,21 @@ class GraphProgramC : public testing::Test {
     ASSERT_EQ(gqa_graph_create(&graph_), GQA_OK);
   }
 
-  gqa_value input(const Dims& dims, DLDataType dtype = kF32, const std::int64_t* strides = nullptr) {
+  gqa_value input(const Dims& dims, DLDataType dtype = kFloat32, const std::int64_t* strides = nullptr) {
     gqa_value made = {};
     EXPECT_EQ(gqa_graph_input(graph_, static_cast<int>(dims.size()), dims.data(), strides, dtype, &made), GQA_OK)
-        << error();
+        << last_error();
     return made;
   }
 
   // The graph on these inputs.
   void attend(gqa_value q, gqa_value k, gqa_value v) {
     gqa_value a, e, s, d, o;
-    ASSERT_EQ(gqa_graph_matmul(graph_, q, k, 0, 0, &a), GQA_OK) << error();
+    ASSERT_EQ(gqa_graph_matmul(graph_, q, k, 0, 0, &a), GQA_OK) << last_error();
     ASSERT_EQ(gqa_graph_exp(graph_, a, &e), GQA_OK);
     ASSERT_EQ(gqa_graph_sum(graph_, e, 2, &s), GQA_OK);
     ASSERT_EQ(gqa_graph_div(graph_, e, s, &d), GQA_OK);
-    ASSERT_EQ(gqa_graph_matmul(graph_, d, v, 0, 0, &o), GQA_OK) << error();
+    ASSERT_EQ(gqa_graph_matmul(graph_, d, v, 0, 0, &o), GQA_OK) << last_error();
   }
   void attention() {
     new_graph();
@@ -119,7 +119,7 @@ class GraphProgramC : public testing::Test {
 
   void search() {
     gqa_program_destroy(program_);
-    ASSERT_EQ(gqa_graph_superoptimize(graph_, handle_, nullptr, &program_), GQA_OK) << error();
+    ASSERT_EQ(gqa_graph_superoptimize(graph_, handle_, nullptr, &program_), GQA_OK) << last_error();
   }
 
   gqa_status run(const std::vector<const DLTensor*>& inputs, const std::vector<const DLTensor*>& outputs) {
@@ -145,7 +145,7 @@ TEST_F(GraphProgramC, TheExampleGivesTheReference) {
   attention();
   search();
   EXPECT_EQ(gqa_program_from_cache(program_), 0);
-  ASSERT_EQ(run(), GQA_OK) << error();
+  ASSERT_EQ(run(), GQA_OK) << last_error();
   expect_attention();
   int rank = 0;
   std::int64_t dims[8] = {};
@@ -163,7 +163,7 @@ TEST_F(GraphProgramC, TheExampleGivesTheReference) {
 TEST_F(GraphProgramC, ASecondHandleTakesItFromTheCacheAndGivesTheSameBits) {
   attention();
   search();
-  ASSERT_EQ(run(), GQA_OK) << error();
+  ASSERT_EQ(run(), GQA_OK) << last_error();
   const std::vector<float> first(out_.data, out_.data + kRows * kSize);
   const std::string text = gqa_program_text(program_), told = gqa_program_explain(program_);
   open(GQA_TUNE_CACHED_ONLY);  // it could not search if it wanted to
@@ -173,7 +173,7 @@ TEST_F(GraphProgramC, ASecondHandleTakesItFromTheCacheAndGivesTheSameBits) {
   const std::string again = gqa_program_explain(program_);
   EXPECT_NE(again.find("from the cache"), std::string::npos) << again;
   EXPECT_EQ(again.substr(again.find("searched in")), told.substr(told.find("searched in")));
-  ASSERT_EQ(run(), GQA_OK) << error();
+  ASSERT_EQ(run(), GQA_OK) << last_error();
   EXPECT_EQ(std::memcmp(out_.data, first.data(), first.size() * sizeof(float)), 0);
 }
 
@@ -185,7 +185,7 @@ TEST_F(GraphProgramC, AnotherOrderOfInputsFindsTheSameProgramAndIsBoundRight) {
   const gqa_value v = input({1, kKeys, kSize}), q = input({1, kRows, kSize}), k = input({1, kSize, kKeys});
   attend(q, k, v);
   search();
-  ASSERT_EQ(run({&v_.tensor, &q_.tensor, &k_.tensor}, {&out_.tensor}), GQA_OK) << error();
+  ASSERT_EQ(run({&v_.tensor, &q_.tensor, &k_.tensor}, {&out_.tensor}), GQA_OK) << last_error();
   expect_attention();
 }
 
@@ -199,7 +199,7 @@ TEST_F(GraphProgramC, OutputsComeInTheirMarkedOrder) {
   ASSERT_EQ(gqa_graph_output(graph_, squared), GQA_OK);
   search();
   Tensor given({4, 8}, 5), first({4, 8}), second({4, 8});
-  ASSERT_EQ(run({&given.tensor}, {&first.tensor, &second.tensor}), GQA_OK) << error();
+  ASSERT_EQ(run({&given.tensor}, {&first.tensor, &second.tensor}), GQA_OK) << last_error();
   for (int i = 0; i < 32; ++i) {
     EXPECT_FLOAT_EQ(first.data[i], 2 * given.data[i]);
     EXPECT_FLOAT_EQ(second.data[i], given.data[i] * given.data[i]);
@@ -210,24 +210,24 @@ TEST_F(GraphProgramC, StridesAreAsDeclared) {
   new_graph();
   const std::int64_t strides[] = {16, 1};
   gqa_value y;
-  ASSERT_EQ(gqa_graph_exp(graph_, input({4, 8}, kF32, strides), &y), GQA_OK) << error();
+  ASSERT_EQ(gqa_graph_exp(graph_, input({4, 8}, kFloat32, strides), &y), GQA_OK) << last_error();
   search();
   Tensor rows({4, 16}, 5), out({4, 8});
   DLTensor view = rows.tensor;
   std::int64_t shape[] = {4, 8}, given[] = {16, 1};
   view.shape = shape;
   view.strides = given;
-  ASSERT_EQ(run({&view}, {&out.tensor}), GQA_OK) << error();
+  ASSERT_EQ(run({&view}, {&out.tensor}), GQA_OK) << last_error();
   for (int i = 0; i < 32; ++i) EXPECT_NEAR(out.data[i], std::exp(rows.data[i / 8 * 16 + i % 8]), 1e-5);
   view.strides = nullptr;
   EXPECT_EQ(run({&view}, {&out.tensor}), GQA_ERROR_STRIDE);
-  EXPECT_NE(error().find("[16,1]"), std::string::npos) << error();
+  EXPECT_NE(last_error().find("[16,1]"), std::string::npos) << last_error();
 }
 
 TEST_F(GraphProgramC, ManyThreadsRunOneProgram) {
   attention();
   search();
-  ASSERT_EQ(run(), GQA_OK) << error();
+  ASSERT_EQ(run(), GQA_OK) << last_error();
   const std::vector<float> expected(out_.data, out_.data + kRows * kSize);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -256,7 +256,7 @@ TEST_F(GraphProgramC, ProgressIsTold) {
     static_cast<Told*>(user)->phases.insert(progress->phase);
     static_cast<Told*>(user)->last = *progress;
   };
-  ASSERT_EQ(gqa_graph_superoptimize(graph_, handle_, &options, &program_), GQA_OK) << error();
+  ASSERT_EQ(gqa_graph_superoptimize(graph_, handle_, &options, &program_), GQA_OK) << last_error();
   EXPECT_EQ(told.phases, (std::set<std::string>{"search", "compile", "verify", "time"}));
   EXPECT_GT(told.last.proved, 1);
   EXPECT_GT(told.last.timed, 0);
@@ -272,7 +272,7 @@ TEST_F(GraphProgramC, ASearchThatMakesNoSenseIsRefused) {
   options.size = sizeof(options);
   options.config = "attenton";
   EXPECT_EQ(gqa_graph_superoptimize(graph_, handle_, &options, &program_), GQA_ERROR_OPTION);
-  EXPECT_NE(error().find("attention"), std::string::npos) << error();
+  EXPECT_NE(last_error().find("attention"), std::string::npos) << last_error();
   options.config = nullptr;
   options.budget = -1;
   EXPECT_EQ(gqa_graph_superoptimize(graph_, handle_, &options, &program_), GQA_ERROR_OPTION);
@@ -293,7 +293,7 @@ TEST_F(GraphProgramC, ASearchThatMakesNoSenseIsRefused) {
 TEST_F(GraphProgramC, NoProgramIsNoProgram) {
   EXPECT_EQ(run(), GQA_ERROR_NULL_ARGUMENT);
   EXPECT_EQ(gqa_program_explain(nullptr), nullptr);
-  EXPECT_NE(error().find("program is NULL"), std::string::npos);
+  EXPECT_NE(last_error().find("program is NULL"), std::string::npos);
   EXPECT_EQ(gqa_program_inputs(nullptr), 0);
   EXPECT_EQ(gqa_program_describe_input(nullptr, 0, nullptr, nullptr, nullptr), GQA_ERROR_NULL_ARGUMENT);
   gqa_program_destroy(nullptr);
@@ -305,8 +305,8 @@ TEST_F(GraphProgramC, TensorsThatDoNotMatchAreRefusedAndNothingIsWritten) {
   const DLTensor q = q_.tensor, k = k_.tensor, v = v_.tensor, out = out_.tensor;
   const auto refused = [&](gqa_status expected, const std::string& words, const std::vector<const DLTensor*>& inputs,
                            const std::vector<const DLTensor*>& outputs) {
-    EXPECT_EQ(gqa_status_string(run(inputs, outputs)), std::string(gqa_status_string(expected))) << error();
-    EXPECT_NE(error().find(words), std::string::npos) << error();
+    EXPECT_EQ(gqa_status_string(run(inputs, outputs)), std::string(gqa_status_string(expected))) << last_error();
+    EXPECT_NE(last_error().find(words), std::string::npos) << last_error();
   };
   refused(GQA_ERROR_OPTION, "2 inputs were given, expected 3", {&q, &k}, {&out});
   refused(GQA_ERROR_OPTION, "0 outputs were given, expected 1", {&q, &k, &v}, {});
@@ -316,7 +316,7 @@ TEST_F(GraphProgramC, TensorsThatDoNotMatchAreRefusedAndNothingIsWritten) {
   refused(GQA_ERROR_RANK, "input 1 has 2 dimensions, expected 3: [1,16,64]", {&q, &bad, &v}, {&out});
   refused(GQA_ERROR_SHAPE, "input 1 has sizes [1,64,16], expected [1,16,64]", {&q, &v, &k}, {&out});
   bad = k;
-  bad.dtype = kF16;
+  bad.dtype = kFloat16;
   refused(GQA_ERROR_DTYPE, "input 1 is float16, expected float32", {&q, &bad, &v}, {&out});
   bad = k;
   bad.device = {kDLCUDA, 0};
@@ -343,7 +343,7 @@ TEST_F(GraphProgramC, TensorsThatDoNotMatchAreRefusedAndNothingIsWritten) {
   strides[2] = 1;
   bad = k;
   bad.strides = strides;
-  EXPECT_EQ(run({&q, &bad, &v}, {&out}), GQA_OK) << error();
+  EXPECT_EQ(run({&q, &bad, &v}, {&out}), GQA_OK) << last_error();
 }
 
 TEST_F(GraphProgramC, OutputsMayNotOverlapEachOther) {
@@ -359,9 +359,9 @@ TEST_F(GraphProgramC, OutputsMayNotOverlapEachOther) {
   first.shape = second.shape = shape;
   second.byte_offset = 4 * 8 * sizeof(float) - 16;
   EXPECT_EQ(run({&given.tensor}, {&first, &second}), GQA_ERROR_ALIAS);
-  EXPECT_NE(error().find("output 1"), std::string::npos) << error();
+  EXPECT_NE(last_error().find("output 1"), std::string::npos) << last_error();
   second.byte_offset += 16;
-  EXPECT_EQ(run({&given.tensor}, {&first, &second}), GQA_OK) << error();
+  EXPECT_EQ(run({&given.tensor}, {&first, &second}), GQA_OK) << last_error();
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ CUresult no_text(CUresult, const char** text) {
   return CUDA_SUCCESS;
 }
 
-Driver recording_driver() {
+Driver map_driver() {
   Driver driver;
   driver.cuTensorMapEncodeTiled = record;
   driver.cuGetErrorName = driver.cuGetErrorString = no_text;
@@ -92,7 +92,7 @@ class TensorMapTest : public ::testing::Test {
     answer = CUDA_SUCCESS;
   }
 
-  const Driver driver_ = recording_driver();
+  const Driver driver_ = map_driver();
   TensorMaps maps_{};
 };
 

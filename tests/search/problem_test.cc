@@ -17,7 +17,7 @@ Problem read(std::string_view text) {
   return problem;
 }
 
-std::string error_of(std::string_view text) {
+std::string problem_error(std::string_view text) {
   Problem problem;
   const Status status = parse(text, &problem);
   EXPECT_FALSE(status.ok()) << text;
@@ -91,7 +91,8 @@ void expect_a_problem_of_its_own(const std::string& key, bool Problem::*flag) {
   EXPECT_EQ(to_text(with), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16," + key);
   EXPECT_EQ(read(text + "," + key + "=1"), with);
   EXPECT_EQ(read(text + "," + key + "=0"), plain);
-  EXPECT_EQ(error_of(text + "," + key + "=2"), key + "='2': expected '" + key + "', " + key + "=0 or " + key + "=1");
+  EXPECT_EQ(problem_error(text + "," + key + "=2"),
+            key + "='2': expected '" + key + "', " + key + "=0 or " + key + "=1");
 }
 
 TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) { expect_a_problem_of_its_own("ktrans", &Problem::keys_transposed); }
@@ -124,29 +125,31 @@ TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {
 }
 
 TEST(Problem, ErrorsNameKeyValueAndExpectation) {
-  EXPECT_EQ(error_of(""), "an empty shape: expected something like b=1,hq=32,hk=8,sq=4096,d=128,causal");
-  EXPECT_EQ(error_of("hq=4,sq=0,d=64"), "sq='0': expected a whole number from 1 to 2147483647");
-  EXPECT_EQ(error_of("hq=-4,sq=1,d=64"), "hq='-4': expected a whole number from 1 to 2147483647");
-  EXPECT_EQ(error_of("hq=4,sq=2147483648,d=64"), "sq='2147483648': expected a whole number from 1 to 2147483647");
-  EXPECT_EQ(error_of("hq=4,sq=99999999999999999999999,d=64"),
+  EXPECT_EQ(problem_error(""), "an empty shape: expected something like b=1,hq=32,hk=8,sq=4096,d=128,causal");
+  EXPECT_EQ(problem_error("hq=4,sq=0,d=64"), "sq='0': expected a whole number from 1 to 2147483647");
+  EXPECT_EQ(problem_error("hq=-4,sq=1,d=64"), "hq='-4': expected a whole number from 1 to 2147483647");
+  EXPECT_EQ(problem_error("hq=4,sq=2147483648,d=64"), "sq='2147483648': expected a whole number from 1 to 2147483647");
+  EXPECT_EQ(problem_error("hq=4,sq=99999999999999999999999,d=64"),
             "sq='99999999999999999999999': expected a whole number from 1 to 2147483647");
-  EXPECT_EQ(error_of("hq=4,sq=,d=64"), "sq=(nothing): expected a whole number from 1 to 2147483647");
-  EXPECT_EQ(error_of("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,heads=4"),
+  EXPECT_EQ(problem_error("hq=4,sq=,d=64"), "sq=(nothing): expected a whole number from 1 to 2147483647");
+  EXPECT_EQ(problem_error("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,heads=4"),
             "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma, ktrans or lse");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
-  EXPECT_EQ(error_of("hq=4,sq,d=64"),
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
+  EXPECT_EQ(problem_error("hq=4,sq,d=64"),
             "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans' and 'lse' stand alone)");
-  EXPECT_EQ(error_of("hq=4,,d=64"),
+  EXPECT_EQ(problem_error("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
-  EXPECT_EQ(error_of("hq=4,d=64"), "sq is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=65"), "head_dim is 65, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
-  EXPECT_EQ(error_of("hq=4,sq=1,d=64,dv=1"), "head_dim_v is 1, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
-  EXPECT_EQ(error_of("hq=4,hk=3,sq=1,d=64"),
+  EXPECT_EQ(problem_error("hq=4,d=64"),
+            "sq is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=65"), "head_dim is 65, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dv=1"),
+            "head_dim_v is 1, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
+  EXPECT_EQ(problem_error("hq=4,hk=3,sq=1,d=64"),
             "q_heads is 4 and kv_heads is 3, expected q_heads to be a multiple of kv_heads");
 }
 

@@ -116,7 +116,7 @@ const Mutant kMutants[] = {
     {"LoRA summed before its end", kLora, kLoraFused, "p = accumulate(pp)", "p = accumulate_max(pp)"},
 };
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
+std::string with_replaced(std::string text, std::string_view from, std::string_view to) {
   const auto at = text.find(from);
   EXPECT_NE(at, std::string::npos) << "nothing to replace: " << from;
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
@@ -124,7 +124,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 
 TEST(Equivalence, CatchesEveryMutant) {
   for (const Mutant& mutant : kMutants) {
-    const KernelGraph wrong = graph_of(replaced(mutant.program, mutant.from, mutant.to));
+    const KernelGraph wrong = graph_of(with_replaced(mutant.program, mutant.from, mutant.to));
     ASSERT_FALSE(wrong.nodes().empty()) << mutant.what;
     for (const std::uint64_t seed : {1u, 2u, 3u}) {
       EquivalenceReport report;
@@ -205,7 +205,7 @@ TEST(Equivalence, GraphsWithoutASmallTwinAreTriedAsTheyAreIfTheyAreSmall) {
 
 TEST(Equivalence, SameSeedSameReport) {
   EquivalenceReport a, b;
-  const std::string wrong = replaced(kFlash, "p = exp(z)", "p = exp(s)");
+  const std::string wrong = with_replaced(kFlash, "p = exp(z)", "p = exp(s)");
   EXPECT_FALSE(prove_equal(graph_of(kNaive), graph_of(wrong), 9, &a).ok());
   EXPECT_FALSE(prove_equal(graph_of(kNaive), graph_of(wrong), 9, &b).ok());
   EXPECT_EQ(a.difference, b.difference);

@@ -9,7 +9,7 @@
 namespace gqa {
 namespace {
 
-TilePlan plan_of(const KernelGraph& kernel) {
+TilePlan tile_plan_of(const KernelGraph& kernel) {
   TilePlan plan;
   const Status status = plan_tile(kernel, kernel.nodes()[0], &plan);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -75,7 +75,7 @@ TEST(TilePlan, BuffersAreApartAndPassesFenced) {
     for (const int warps : {1, 2, 4, 8}) {
       for (const int stages : {2, 3, 5}) {
         SCOPED_TRACE(*text + std::to_string(warps) + " warps, " + std::to_string(stages) + " stages");
-        const TilePlan plan = plan_of(one_kernel(*text, tile_threads(warps, stages)));
+        const TilePlan plan = tile_plan_of(one_kernel(*text, tile_threads(warps, stages)));
         expect_apart(plan);
         expect_fenced(plan);
       }
@@ -92,7 +92,7 @@ TEST(TilePlan, ProgramsOfTheSearchFitTheDevice) {
         EXPECT_FALSE(plans.empty()) << to_text(ranked.program.graph);
         for (const ThreadPlan& threads : plans) {
           if (!node.block) continue;
-          const TilePlan plan = plan_of(kernel_of(ranked.program.graph, node, threads).graph);
+          const TilePlan plan = tile_plan_of(kernel_of(ranked.program.graph, node, threads).graph);
           EXPECT_LE(plan.shared_memory, device.smem_per_block);
           expect_apart(plan);
           expect_fenced(plan);
@@ -103,7 +103,7 @@ TEST(TilePlan, ProgramsOfTheSearchFitTheDevice) {
 }
 
 TEST(TilePlan, SumsOfProductsStayInRegistersAndAStepHasOneBarrier) {
-  const TilePlan plan = plan_of(one_kernel(tiles::kGated, tile_threads(8, 4)));
+  const TilePlan plan = tile_plan_of(one_kernel(tiles::kGated, tile_threads(8, 4)));
   EXPECT_EQ(TilePlace::kFragments, value(plan, "ps").place);
   EXPECT_EQ(TilePlace::kFragments, value(plan, "qs").place);
   EXPECT_EQ(0, barriers(plan, Phase::kLoop));  // but the one that a step begins with
@@ -114,7 +114,7 @@ TEST(TilePlan, SumsOfProductsStayInRegistersAndAStepHasOneBarrier) {
 }
 
 TEST(TilePlan, BothProductsOfALoraAddIntoOneAccumulator) {
-  const TilePlan plan = plan_of(one_kernel(tiles::kLora, tile_threads(4, 3)));
+  const TilePlan plan = tile_plan_of(one_kernel(tiles::kLora, tile_threads(4, 3)));
   EXPECT_EQ(TilePlace::kAbsorbed, value(plan, "p").place);
   EXPECT_EQ(TilePlace::kAbsorbed, value(plan, "r").place);
   EXPECT_EQ(TilePlace::kAbsorbed, value(plan, "s").place);
@@ -123,7 +123,7 @@ TEST(TilePlan, BothProductsOfALoraAddIntoOneAccumulator) {
 }
 
 TEST(TilePlan, ASumOfSquaresIsGatheredByLanesOverTheLoop) {
-  const TilePlan plan = plan_of(one_kernel(tiles::kNormed, tile_threads(4, 3)));
+  const TilePlan plan = tile_plan_of(one_kernel(tiles::kNormed, tile_threads(4, 3)));
   EXPECT_EQ(TilePlace::kInline, value(plan, "sq").place);
   EXPECT_EQ(TilePlace::kAbsorbed, value(plan, "ss").place);
   EXPECT_EQ(TilePlace::kLanes, value(plan, "total").place);
@@ -131,18 +131,18 @@ TEST(TilePlan, ASumOfSquaresIsGatheredByLanesOverTheLoop) {
 }
 
 TEST(TilePlan, NormedRowsTakeTheRowsPlace) {
-  const TilePlan plan = plan_of(one_kernel(tiles::kNormedWhole, tile_threads(4, 1)));
+  const TilePlan plan = tile_plan_of(one_kernel(tiles::kNormedWhole, tile_threads(4, 1)));
   EXPECT_EQ(value(plan, "xt").buffer, plan.values[static_cast<std::size_t>(named(plan, "y")) - 2].buffer);
 }
 
 TEST(TilePlan, WarpsShareTheInnerDimensionWhereTheResultIsSmall) {
-  const TilePlan small = plan_of(one_kernel(tiles::kGated, tile_threads(8, 3)));
+  const TilePlan small = tile_plan_of(one_kernel(tiles::kGated, tile_threads(8, 3)));
   EXPECT_GT(value(small, "ps").product.warps_inner, 1);
   EXPECT_EQ(value(small, "ps").product.warps_inner, buffer(small, value(small, "ps").parts).copies);
   const KernelGraph plain = graph_of("graph 1\na = input f16[256,512]\nb = input f16[512,256]\ny = matmul(a, b)\n");
   KernelGraph tiled;
   ASSERT_TRUE(tile_product(plain, plain.nodes()[0], &tiled).ok());
-  const TilePlan large = plan_of(tiled);
+  const TilePlan large = tile_plan_of(tiled);
   EXPECT_EQ(1, value(large, "sum").product.warps_inner);
   EXPECT_EQ(-1, value(large, "sum").parts);
 }
@@ -152,7 +152,7 @@ TEST(TilePlan, DecodeKeepsThirtyTwoKilobytesOnTheirWayToAProcessor) {
   const KernelGraph graph = graph_of(tiles::kGated);
   const std::vector<ThreadPlan> plans = tile_plans(graph, graph.nodes()[0], device);
   ASSERT_FALSE(plans.empty());
-  const TilePlan plan = plan_of(kernel_of(graph, graph.nodes()[0], plans[0]).graph);
+  const TilePlan plan = tile_plan_of(kernel_of(graph, graph.nodes()[0], plans[0]).graph);
   std::int64_t bytes = 0;
   for (const int load : plan.ring)
     bytes += buffer(plan, plan.values[static_cast<std::size_t>(load)].buffer).copy_bytes();

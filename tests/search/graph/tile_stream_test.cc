@@ -11,7 +11,7 @@
 namespace gqa {
 namespace {
 
-TilePlan plan_of(const std::string& text, const ThreadPlan& threads) {
+TilePlan stream_plan_of(const std::string& text, const ThreadPlan& threads) {
   const KernelGraph graph = one_kernel(text, threads);
   TilePlan plan;
   const Status status = plan_tile(graph, graph.nodes()[0], &plan);
@@ -40,7 +40,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST(TileStream, TheLoopHasNoBuffersAndNoBarriers) {
   for (const std::string* text : streams::kAll) {
     SCOPED_TRACE(*text);
-    const TilePlan plan = plan_of(*text, stream_threads(4, 1));
+    const TilePlan plan = stream_plan_of(*text, stream_threads(4, 1));
     EXPECT_TRUE(plan.ring.empty());
     EXPECT_EQ(0, plan.ahead());
     EXPECT_EQ(0, plan.partials());
@@ -51,10 +51,10 @@ TEST(TileStream, TheLoopHasNoBuffersAndNoBarriers) {
 }
 
 TEST(TileStream, WideAccumulatorsHaveWarpsOfTheirOwn) {
-  EXPECT_EQ(1U, plan_of(streams::kNormed, stream_threads(4, 1)).stream.groups.size());
-  EXPECT_EQ(1U, plan_of(streams::kLora, stream_threads(4, 1)).stream.groups.size());
-  EXPECT_EQ(2U, plan_of(streams::kGated, stream_threads(4, 1)).stream.groups.size());
-  const TilePlan wide = plan_of(streams::kWide, stream_threads(4, 1));
+  EXPECT_EQ(1U, stream_plan_of(streams::kNormed, stream_threads(4, 1)).stream.groups.size());
+  EXPECT_EQ(1U, stream_plan_of(streams::kLora, stream_threads(4, 1)).stream.groups.size());
+  EXPECT_EQ(2U, stream_plan_of(streams::kGated, stream_threads(4, 1)).stream.groups.size());
+  const TilePlan wide = stream_plan_of(streams::kWide, stream_threads(4, 1));
   ASSERT_EQ(2U, wide.stream.groups.size());
   EXPECT_EQ(0, wide.stream.groups[0][0].column);
   EXPECT_EQ(64, wide.stream.groups[1][0].column);
@@ -63,7 +63,7 @@ TEST(TileStream, WideAccumulatorsHaveWarpsOfTheirOwn) {
 }
 
 TEST(TileStream, ThreadBlocksHandOverWhole16Bytes) {
-  const TilePlan plan = plan_of(streams::kNormed, stream_threads(4, 1, 2));
+  const TilePlan plan = stream_plan_of(streams::kNormed, stream_threads(4, 1, 2));
   EXPECT_EQ(5 * 64 + 8, plan.partials());  // five sums of rows, to eight
   EXPECT_EQ(2, plan.blocks());
 }
