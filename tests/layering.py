@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Fails when an include points upward in the house.
+"""Fails when an include points upward in the house, or one name means two types.
 
 Owns: the arrows: search <- jit <- runtime <- bindings, tools; cache includes nothing of the others; bindings see the
-public headers only. Checks itself first: planted violations in a temporary tree must be found, and nothing else.
+public headers only. And that a namespace's type is defined once in all that libgqa.so is linked of: of two the linker
+would mix the functions, and say nothing. Checks itself first: planted violations in a temporary tree must be found, and nothing else.
 Never: compiles; it reads #include lines. One thread.
 
   layering.py [ROOT]
@@ -61,6 +62,27 @@ def violations(root):
     return found
 
 
+# Types at a namespace's level, but for those of no name to the linker.
+NO_NAME = re.compile(r"^namespace \{\n.*?^\}  // namespace\n", re.MULTILINE | re.DOTALL)
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.MULTILINE)
+TYPE = re.compile(r"^(?:struct|class|enum class|enum|union) (\w+)(?: final)?(?: : [^{;]*)? \{", re.MULTILINE)
+LINKED = ("search", "cache", "jit", "runtime")
+
+
+def twins(root):
+    root, first, found = Path(root).resolve(), {}, []
+    for file in sorted(file for layer in LINKED for file in (root / layer).rglob("*") if file.suffix in (".h", ".cc")):
+        text = NO_NAME.sub(lambda match: "\n" * match[0].count("\n"), file.read_text(errors="replace"))
+        namespace = NAMESPACE.search(text)
+        for match in TYPE.finditer(text):
+            name = f"{namespace[1] if namespace else ''}::{match[1]}"
+            line = f"{file.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}"
+            if name in first:
+                found.append(f"{line}: {name} is defined in {first[name]} too")
+            first.setdefault(name, line)
+    return found
+
+
 PLANTED = {  # file: (text, how many violations)
     "search/a.h": ("#pragma once\n", 0),
     "search/up.cc": ('#include "search/a.h"\n#include "jit/b.h"\n', 1),
@@ -83,6 +105,10 @@ PLANTED = {  # file: (text, how many violations)
     "bindings/cpp/gqa.hpp": ('#include <gqa_graph.h>\n', 0),
     "bindings/cpp/bad.hpp": ('#include "gqa_graph_internal.h"\n', 1),
     "bindings/c/bad.c": ('#include "runtime/c.h"\n', 1),
+    "runtime/one.h": ("namespace gqa {\n\nstruct Value : Base {\n};\nclass Value2 {\n};\n\n}\n", 0),
+    "search/two.h": ("namespace gqa {\n\nenum class Value {\n};\n\n}\n", 1),
+    "search/unnamed.cc": ("namespace gqa {\nnamespace {\n\nstruct Value {\n};\n\n}  // namespace\n}\n", 0),
+    "search/apart.cc": ("namespace gqa::avx2 {\n\nstruct Value {\n};\n\n}\n", 0),
     "tests/any.cc": ('#include "tools/t.h"\n', 0),
 }
 
@@ -93,7 +119,7 @@ def self_check():
             file = Path(folder, name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        found = violations(folder)
+        found = violations(folder) + twins(folder)
         for name, (_, expected) in PLANTED.items():
             count = sum(line.startswith(name + ":") for line in found)
             if count != expected:
@@ -106,10 +132,10 @@ def main():
     missing = [layer for layer in LAYERS if not (root / layer).is_dir()]
     if missing:
         sys.exit(f"{root} has no {', '.join(missing)}: expected the root of the source tree")
-    found = violations(root)
+    found = violations(root) + twins(root)
     if found:
         sys.exit("\n".join(found))
-    print("every include points down")
+    print("every include points down, and every type has a name of its own")
 
 
 if __name__ == "__main__":

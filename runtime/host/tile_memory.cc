@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kAlign = 16;  // floats: a cache line
 
-std::int64_t size_of(const TileValue& value) {
+std::int64_t size_of(const ArenaValue& value) {
   return (elements(tile_dims(value.axes)) + kAlign - 1) / kAlign * kAlign;
 }
 
@@ -44,7 +44,7 @@ class Planner {
   };
 
   Life& life(int value) { return lives_[static_cast<std::size_t>(value)]; }
-  TileValue& value(int at) { return program_.values[static_cast<std::size_t>(at)]; }
+  ArenaValue& value(int at) { return program_.values[static_cast<std::size_t>(at)]; }
 
   void note_uses(int phase) {
     const std::vector<TileStep>& steps = program_.phases[static_cast<std::size_t>(phase)];

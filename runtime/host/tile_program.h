@@ -40,7 +40,7 @@ struct TileStep {
   ElementType type = ElementType::kF32;
 };
 
-struct TileValue {
+struct ArenaValue {
   Axes axes;
   std::int64_t offset = 0;  // floats from the arena's start
 };
@@ -48,7 +48,7 @@ struct TileValue {
 struct TileProgram {
   std::vector<std::int64_t> grid;
   std::int64_t steps = 1;
-  std::vector<TileValue> values;
+  std::vector<ArenaValue> values;
   std::array<std::vector<TileStep>, 3> phases;  // by Phase
   std::int64_t arena = 0;                       // floats
 };

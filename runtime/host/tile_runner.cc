@@ -37,7 +37,7 @@ class BlockRun {
     }
   }
 
-  const TileValue& value(int at) const { return program_.values[static_cast<std::size_t>(at)]; }
+  const ArenaValue& value(int at) const { return program_.values[static_cast<std::size_t>(at)]; }
   float* data(int at) const { return worker_.arena() + value(at).offset; }
   const TileShape& shape(int at) const { return worker_.shapes()[static_cast<std::size_t>(at)]; }
   Extent extent(const Axis& axis) const { return axis.at(worker_.position(), step_); }
