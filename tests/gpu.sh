@@ -32,7 +32,8 @@ export -f one
 tests_of() { "$1" --gtest_list_tests | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }'; }
 
 failed=0
-tests_of "$program" | xargs -P "$jobs" -I '{}' bash -c 'one "$@"' one "$program" '{}' "$results" || failed=1
+# The longest stand last in the program, and start first.
+tests_of "$program" | tac | xargs -P "$jobs" -I '{}' bash -c 'one "$@"' one "$program" '{}' "$results" || failed=1
 
 # The package around what is built: only its small extension is compiled, for this Python.
 python_tests() {
