@@ -119,7 +119,7 @@ TEST_F(WarpgroupGpu, EveryHeadDim) {
   for (const char* features : {"d=32", "d=80,causal", "d=96", "d=112,causal,dtype=f16", "d=192", "d=256,causal",
                                "d=192,dv=128,causal", "d=64,dv=256", "d=128,dv=32"}) {
     AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,sq=150,sk=277,") + features));
-    if (!in_this_run(attention.call.problem.head_dim)) continue;
+    if (!test::in_this_run(attention.call.problem.head_dim)) continue;
     EXPECT_TRUE(right(kernels_for(features), &attention));
   }
 }
@@ -136,7 +136,7 @@ TEST_F(WarpgroupGpu, TransposedKeys) {
   for (const char* features :
        {"d=32,ktrans", "d=80,causal,ktrans", "d=112,dv=64,ktrans", "d=192,dv=128,ktrans", "d=256,causal,ktrans"}) {
     AttentionCase attention(problem_of(std::string("b=2,hq=4,hk=2,sq=150,sk=277,") + features));
-    if (!in_this_run(attention.call.problem.head_dim)) continue;
+    if (!test::in_this_run(attention.call.problem.head_dim)) continue;
     EXPECT_TRUE(right(kernels_for(features), &attention));
   }
 }
