@@ -2,7 +2,7 @@
 # gpu.sh: the tests that need a GPU, on a machine that may have nothing but a GPU, a driver and Python; see
 # docs/benchmarking.md. tools/test --gpu calls it.
 # Owns: running the C++ tests side by side (most of their time is compilation, on the processor's cores; a kernel that
-# several tests want is compiled once, into build/gpu/kernels.db), then those of the Python package.
+# several tests want is compiled once, into build/gpu/kernels.db), and those of the Python package beside them.
 # Never: builds the library, installs outside build/gpu, reaches a network.
 set -euo pipefail
 
@@ -31,10 +31,6 @@ export -f one
 
 tests_of() { "$1" --gtest_list_tests | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }'; }
 
-failed=0
-# The longest stand last in the program, and start first.
-tests_of "$program" | tac | xargs -P "$jobs" -I '{}' bash -c 'one "$@"' one "$program" '{}' "$results" || failed=1
-
 # The package around what is built: only its small extension is compiled, for this Python.
 python_tests() {
   python3 -c 'import torch, numpy, pytest, pybind11, scikit_build_core' 2>/dev/null || {
@@ -46,5 +42,13 @@ python_tests() {
   PATH=$PWD/build/gpu/site/bin:$PATH PYTHONPATH=$PWD/build/gpu/site python3 -m pytest tests/python -m gpu -q -ra \
     --junitxml="$results/python.xml"
 }
-python_tests || failed=1
+
+failed=0
+python_tests >build/gpu/python.log 2>&1 &
+python=$!
+# The longest stand last in the program, and start first.
+tests_of "$program" | tac | xargs -P "$jobs" -I '{}' bash -c 'one "$@"' one "$program" '{}' "$results" || failed=1
+
+wait "$python" || failed=1
+cat build/gpu/python.log
 exit $failed

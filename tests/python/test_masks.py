@@ -52,15 +52,24 @@ SPELLINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory):
-    with gqa.Handle("host", cache_path=tmp_path_factory.mktemp("masks") / "cache.db", tuning_budget=1) as made:
+@pytest.fixture(scope="module", params=["host", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def handle_of(request, tmp_path_factory):
+    with gqa.Handle(request.param, cache_path=tmp_path_factory.mktemp("masks") / "cache.db", tuning_budget=1) as made:
         yield made
+
+
+def run(program, handle, arrays):
+    """A program on NumPy arrays, by way of the handle's device."""
+    if handle.device.startswith("host"):
+        return program(arrays)
+    import torch
+
+    return program([torch.from_numpy(x).cuda() for x in arrays]).cpu().numpy()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_hidden_keys(host, spelling, shape):
+def test_hidden_keys(handle_of, spelling, shape):
     batch, rows, keys, dim = SHAPES[shape]
     weights_of, hidden, seen = SPELLINGS[spelling]
     g = gqa.new_kernel_graph()
@@ -69,14 +78,14 @@ def test_hidden_keys(host, spelling, shape):
     mask = g.new_input((rows, keys), gqa.float32)
     weights = weights_of(g, g.matmul(q, k, transpose_b=True), mask)
     g.mark_output(weights / g.sum(weights, -1) @ v)
-    program = g.superoptimize(device=host)
+    program = g.superoptimize(device=handle_of)
 
     given = [normal(batch, n, dim, seed=seed) for seed, n in enumerate((rows, keys, keys))]
     q, k, v = (x.astype(np.float64) for x in given)
     for name, hides in masks(rows, keys).items():
         scores = q @ k.swapaxes(-1, -2) / 8 + np.where(hides & (hidden != -1e30), -np.inf, 0)
         whole = hides.all(-1)
-        out = program(given + [np.where(hides, hidden, seen).astype(np.float32)])
+        out = run(program, handle_of, given + [np.where(hides, hidden, seen).astype(np.float32)])
         assert np.isfinite(out[:, ~whole]).all(), f"{name}: {program.explain()}"
         if hidden == -1e30:  # finite: a whole row of it weighs all keys alike
             scores = np.where(hides, -1e30, scores)
