@@ -6,8 +6,8 @@
 
 #include "jit/score_chain.h"
 #include "jit/wgmma_text.h"
-#include "search/graph/kernel_plan.h"
-#include "search/resources.h"
+#include "search/families/resources.h"
+#include "search/graph/tile/kernel_plan.h"
 
 namespace gqa {
 namespace {
@@ -19,11 +19,13 @@ struct SkeletonText {
 SkeletonText text_of(Skeleton skeleton) {
   switch (skeleton) {
     case Skeleton::kFlash:
-      return {"flash.cuh", "gqa::Flash", "gqa::FlashSmem", "a CTA walks all keys of its query rows"};
+      return {"attention/mma_flash/flash.cuh", "gqa::Flash", "gqa::FlashSmem",
+              "a CTA walks all keys of its query rows"};
     case Skeleton::kSplit:
-      return {"split.cuh", "gqa::Split", "gqa::SplitSmem", "CTAs share the keys of a row tile; the last merges"};
+      return {"attention/split_kv/split.cuh", "gqa::Split", "gqa::SplitSmem",
+              "CTAs share the keys of a row tile; the last merges"};
     case Skeleton::kWarpgroup:
-      return {"warpgroup_flash.cuh", "gqa::WarpgroupFlash", "gqa::WarpgroupSmem",
+      return {"attention/wgmma_flash/warpgroup_flash.cuh", "gqa::WarpgroupFlash", "gqa::WarpgroupSmem",
               "a producer feeds warpgroups that walk the keys of 64 query rows each"};
   }
   return {};
@@ -151,6 +153,6 @@ std::string family_source(const FamilyKernel& kernel) {
   return source(kernel.form.problem, kernel.candidate, device_steps(kernel.form));
 }
 
-std::string check_source() { return "// Verification kernels of gqa.\n#include \"check.cuh\"\n"; }
+std::string check_source() { return "// Verification kernels of gqa.\n#include \"check/check.cuh\"\n"; }
 
 }  // namespace gqa

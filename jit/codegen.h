@@ -6,12 +6,12 @@
 
 #include <string>
 
-#include "search/candidate.h"
-#include "search/problem.h"
+#include "search/families/candidate.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 
-struct FamilyKernel;  // search/graph/kernel_plan.h
+struct FamilyKernel;  // search/graph/tile/kernel_plan.h
 
 // The entry point's name in every generated kernel.
 inline constexpr const char* kEntryPoint = "gqa_attention";

@@ -1,17 +1,16 @@
 # Writes a C++ file that holds the device headers as raw strings, and a fingerprint over them and the generator's sources.
-# Called with -DOUTPUT=, -DHEADERS=, -DSOURCES= (lists).
+# Called with -DOUTPUT=, -DFOLDER=, -DHEADERS= (paths in it, by which they are included), -DSOURCES=.
 set(all "")
 set(text "// Written by jit/embed.cmake from jit/device/.\n#include \"jit/embedded.h\"\n\nnamespace gqa {\n\n")
 string(APPEND text "const std::vector<EmbeddedHeader>& embedded_headers() {\n")
 string(APPEND text "  static const std::vector<EmbeddedHeader> headers = {\n")
 foreach(header IN LISTS HEADERS)
-  file(READ ${header} content)
-  file(SHA256 ${header} digest)
+  file(READ ${FOLDER}/${header} content)
+  file(SHA256 ${FOLDER}/${header} digest)
   string(APPEND all ${digest})
-  get_filename_component(name ${header} NAME)
   string(LENGTH "${content}" length)
   # A string literal may hold 65,536 characters; split well below that.
-  string(APPEND text "      {\"${name}\", std::string()")
+  string(APPEND text "      {\"${header}\", std::string()")
   set(at 0)
   while(at LESS length)
     string(SUBSTRING "${content}" ${at} 8000 piece)

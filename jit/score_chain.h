@@ -1,13 +1,13 @@
 // score_chain.h: what becomes of each score before the softmax, as CUDA source.
 // Owns: the text of a function on one float, made of a chain of elementwise operators (device/fast_math.cuh).
-// Never: decides which steps; search/graph/attention_form.h does.
+// Never: decides which steps; search/graph/attention/attention_form.h does.
 // Threads: pure functions.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "search/graph/attention_form.h"
+#include "search/graph/attention/attention_form.h"
 
 namespace gqa {
 

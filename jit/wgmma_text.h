@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "search/problem.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "search/candidate.h"
 #include "search/device_spec.h"
-#include "search/problem.h"
+#include "search/families/candidate.h"
+#include "search/problem/problem.h"
 #include "search/status.h"
 
 namespace gqa {

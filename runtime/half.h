@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "search/problem.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 

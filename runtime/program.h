@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "search/graph/kernel_plan.h"
+#include "search/graph/tile/kernel_plan.h"
 
 namespace gqa {
 

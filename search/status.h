@@ -1,6 +1,6 @@
 // status.h: how a step that can fail says so, inside the library.
 // Owns: Status, a code and a message (what was given, what was expected, what to do).
-// Never: throws, prints. The numbers are gqa.h's gqa_status numbers; runtime/gqa.cc checks that they agree.
+// Never: throws, prints. The numbers are gqa.h's gqa_status numbers; runtime/api/gqa.cc checks that they agree.
 // Threads: a value.
 #pragma once
 

@@ -23,16 +23,16 @@ LAYERS = {
 }
 # What search/ never touches: a device, a clock, a file.
 FORBIDDEN = {"search": {"cuda.h", "nvrtc.h", "chrono", "ctime", "fstream", "filesystem", "iostream", "dlfcn.h"}}
-PUBLIC_HEADERS = {"runtime/gqa.h", "runtime/gqa_graph.h"}  # what bindings may see of all that stands below them
+PUBLIC_HEADERS = {"runtime/api/gqa.h", "runtime/api/gqa_graph.h"}  # what bindings may see of all that stands below them
 CODE = {".h", ".hpp", ".cc", ".cpp", ".c", ".cu", ".cuh", ".inc"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
 
 
 def target(root, file, quote, name):
     """The path of an included file from the root, or None if it is not of this tree. As a compiler looks: beside the
-    includer, from the root, then where the build adds folders (gqa.h lies in runtime/, device headers in jit/device/)."""
+    includer, from the root, then where the build adds folders (runtime/api/ for gqa.h, jit/device/ for device headers)."""
     beside = [file.parent] if quote == '"' else []
-    for base in beside + [root, root / "runtime", root / "jit" / "device"]:
+    for base in beside + [root, root / "runtime" / "api", root / "jit" / "device"]:
         found = (base / name).resolve()
         if found.is_file() and found.is_relative_to(root):
             return found.relative_to(root)
@@ -94,13 +94,13 @@ PLANTED = {  # file: (text, how many violations)
     "jit/device/k.cuh": ('#include "k2.cuh"\n', 0),
     "jit/device/k2.cuh": ("", 0),
     "runtime/c.h": ('#include "jit/b.h"\n#include "cache/d.h"\n', 0),
-    "runtime/gqa.h": ("", 0),
-    "runtime/gqa_graph.h": ('#include "gqa.h"\n', 0),
-    "runtime/gqa_graph_internal.h": ('#include "search/a.h"\n', 0),
+    "runtime/api/gqa.h": ("", 0),
+    "runtime/api/gqa_graph.h": ('#include "gqa.h"\n', 0),
+    "runtime/api/gqa_graph_internal.h": ('#include "search/a.h"\n', 0),
     "runtime/up.cc": ('#include "tools/t.h"\n', 1),
     "cache/d.h": ('// #include "search/a.h"\n#include <sqlite3.h>\n', 0),
     "tools/t.h": ('#include "runtime/c.h"\n#include "cache/d.h"\n', 0),
-    "bindings/c/good.c": ('#include "gqa.h"\n#include <runtime/gqa.h>\n', 0),
+    "bindings/c/good.c": ('#include "gqa.h"\n#include <runtime/api/gqa.h>\n', 0),
     "bindings/c/graph.c": ('#include "gqa_graph.h"\n', 0),
     "bindings/cpp/gqa.hpp": ('#include <gqa_graph.h>\n', 0),
     "bindings/cpp/bad.hpp": ('#include "gqa_graph_internal.h"\n', 1),

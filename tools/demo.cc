@@ -18,8 +18,8 @@
 
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/memory.h"
-#include "runtime/session.h"
-#include "runtime/workshop.h"
+#include "runtime/session/session.h"
+#include "runtime/tuner/workshop.h"
 
 namespace gqa {
 namespace {

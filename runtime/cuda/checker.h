@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "jit/device/check_params.h"
+#include "jit/device/check/check_params.h"
 #include "jit/nvrtc.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/module.h"

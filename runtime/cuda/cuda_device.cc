@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "jit/block/tile_codegen.h"
 #include "jit/codegen.h"
-#include "jit/tile_codegen.h"
 #include "runtime/cuda/cuda_program_trial.h"
 #include "runtime/cuda/cuda_trial.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "jit/device/params.h"
+#include "jit/device/attention/common/params.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/module.h"
 #include "runtime/cuda/workspace.h"
@@ -21,7 +21,7 @@ struct CudaShared {
   Context context;
   std::unique_ptr<WorkspacePool> workspaces;     // partials and counters of attention kernels
   std::unique_ptr<WorkspacePool> intermediates;  // what programs of graphs keep between their kernels
-  bool early_start = false;  // grids may begin under the end of the one before (jit/device/grid_dependency.cuh)
+  bool early_start = false;  // grids may begin under the end of the one before (jit/device/ptx/grid_dependency.cuh)
   int processors = 0;        // as many CTAs a persistent kernel gets at most
 };
 

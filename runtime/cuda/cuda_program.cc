@@ -5,7 +5,7 @@
 #include <array>
 
 #include "jit/codegen.h"
-#include "runtime/program_reference.h"
+#include "runtime/workload/program_reference.h"
 
 namespace gqa {
 namespace {

@@ -11,10 +11,10 @@
 #include <memory>
 #include <vector>
 
-#include "jit/tile_codegen.h"
+#include "jit/block/tile_codegen.h"
 #include "runtime/cuda/cuda_kernel.h"
 #include "runtime/program.h"
-#include "search/graph/kernel_plan.h"
+#include "search/graph/tile/kernel_plan.h"
 
 namespace gqa {
 

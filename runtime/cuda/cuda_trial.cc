@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/verify.h"
+#include "runtime/verify/verify.h"
 
 namespace gqa {
 namespace {

@@ -12,7 +12,7 @@
 #include "runtime/cuda/guarded_workspace.h"
 #include "runtime/cuda/trial_stream.h"
 #include "runtime/device.h"
-#include "runtime/trial_layout.h"
+#include "runtime/verify/trial_layout.h"
 
 namespace gqa {
 

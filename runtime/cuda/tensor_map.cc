@@ -1,4 +1,4 @@
-// tensor_map.cc: see tensor_map.h. Layouts and boxes mirror jit/device/tensor_maps.h.
+// tensor_map.cc: see tensor_map.h. Layouts and boxes mirror jit/device/attention/wgmma_flash/tensor_maps.h.
 #include "runtime/cuda/tensor_map.h"
 
 #include <array>
@@ -31,7 +31,7 @@ struct MapKey {
 };
 static_assert(std::has_unique_object_representations_v<MapKey>);
 
-// A cluster's CTAs take 64 rows by turns: jit/device/warpgroup_producer.cuh.
+// A cluster's CTAs take 64 rows by turns: jit/device/attention/wgmma_flash/warpgroup_producer.cuh.
 int query_rows(const Candidate& c) { return c.cluster == 1 ? c.tile_m : kWarpgroupRows; }
 
 MapKey key_of(const Call& call, const Candidate& c) {

@@ -6,7 +6,7 @@
 // Threads: any; the kept maps are each thread's own.
 #pragma once
 
-#include "jit/device/tensor_maps.h"
+#include "jit/device/attention/wgmma_flash/tensor_maps.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/cuda/memory.h"
-#include "search/resources.h"
+#include "search/families/resources.h"
 
 namespace gqa {
 

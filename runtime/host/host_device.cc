@@ -12,8 +12,8 @@
 #include "runtime/host/host_program_trial.h"
 #include "runtime/host/host_trial.h"
 #include "runtime/host/parallel.h"
-#include "search/graph/attention_program.h"
-#include "search/graph/graph_text.h"
+#include "search/graph/attention/attention_program.h"
+#include "search/graph/ir/graph_text.h"
 
 namespace gqa {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/host/parallel.h"
-#include "search/resources.h"
+#include "search/families/resources.h"
 
 namespace gqa {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/host/parallel.h"
 #include "runtime/host/plain_operator.h"
-#include "runtime/tensor_bytes.h"
+#include "runtime/verify/tensor_bytes.h"
 
 namespace gqa {
 namespace {

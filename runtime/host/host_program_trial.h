@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/program.h"
-#include "runtime/program_reference.h"
+#include "runtime/workload/program_reference.h"
 
 namespace gqa {
 

@@ -9,7 +9,7 @@
 
 #include "runtime/half.h"
 #include "runtime/host/parallel.h"
-#include "runtime/reference.h"
+#include "runtime/workload/reference.h"
 
 namespace gqa {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::int64_t kReferenceKeysAThread = 200000;  // rows checked x keys: 
 constexpr int kMaxSets = 16;
 constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
 
-std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check.cuh
+std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check/check.cuh
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

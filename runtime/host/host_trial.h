@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/trial_layout.h"
-#include "runtime/verify.h"
+#include "runtime/verify/trial_layout.h"
+#include "runtime/verify/verify.h"
 
 namespace gqa {
 

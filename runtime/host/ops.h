@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "search/graph/op.h"
+#include "search/graph/ir/op.h"
 
 namespace gqa {
 

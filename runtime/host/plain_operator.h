@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "search/graph/kernel_graph.h"
+#include "search/graph/ir/kernel_graph.h"
 
 namespace gqa {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "search/graph/tensor.h"
+#include "search/graph/ir/tensor.h"
 
 namespace gqa {
 

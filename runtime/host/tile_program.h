@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/host/ops.h"
-#include "search/graph/block_graph.h"
+#include "search/graph/ir/block_graph.h"
 
 namespace gqa {
 

@@ -11,8 +11,8 @@
 
 #include "jit/embedded.h"
 #include "jit/score_chain.h"
-#include "search/graph/kernel_plan.h"
-#include "search/resources.h"
+#include "search/families/resources.h"
+#include "search/graph/tile/kernel_plan.h"
 #include "tests/search/from_text.h"
 
 namespace gqa {

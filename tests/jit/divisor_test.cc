@@ -1,6 +1,6 @@
 // divisor_test.cc: division by multiplication is division: every small pair, random large ones, and the numbers beside
 // each divisor's multiples, where a multiplier one off would show.
-#include "jit/device/divisor.h"
+#include "jit/device/attention/common/divisor.h"
 
 #include <gtest/gtest.h>
 

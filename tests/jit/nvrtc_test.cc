@@ -11,8 +11,8 @@
 
 #include "jit/codegen.h"
 #include "search/device_spec.h"
-#include "search/graph/kernel_plan.h"
-#include "search/resources.h"
+#include "search/families/resources.h"
+#include "search/graph/tile/kernel_plan.h"
 #include "tests/jit/nvrtc_support.h"
 
 namespace gqa {

@@ -13,7 +13,7 @@
 
 #include "jit/codegen.h"
 #include "jit/nvrtc.h"
-#include "search/space.h"
+#include "search/families/space.h"
 #include "tests/full_run.h"
 
 namespace gqa {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/half.h"
-#include "runtime/reference.h"
-#include "search/candidate.h"
+#include "runtime/workload/reference.h"
+#include "search/families/candidate.h"
 
 namespace gqa::test {
 

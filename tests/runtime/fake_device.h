@@ -15,7 +15,7 @@
 
 #include "runtime/device.h"
 #include "runtime/program.h"
-#include "search/graph/graph_text.h"
+#include "search/graph/ir/graph_text.h"
 
 namespace gqa::test {
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/host/host_program.h"
-#include "runtime/tensor_bytes.h"
+#include "runtime/verify/tensor_bytes.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/search/space_support.h"
+#include "tests/search/families/space_support.h"
 
 namespace gqa {
 namespace {

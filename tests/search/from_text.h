@@ -6,8 +6,8 @@
 
 #include <string_view>
 
-#include "search/candidate.h"
-#include "search/problem.h"
+#include "search/families/candidate.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 

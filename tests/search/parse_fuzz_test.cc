@@ -5,11 +5,11 @@
 #include <random>
 #include <string>
 
-#include "search/candidate.h"
-#include "search/graph/attention_program.h"
-#include "search/graph/canonical.h"
-#include "search/graph/graph_text.h"
-#include "search/problem.h"
+#include "search/families/candidate.h"
+#include "search/graph/attention/attention_program.h"
+#include "search/graph/ir/canonical.h"
+#include "search/graph/ir/graph_text.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 namespace {

@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "search/problem.h"
+#include "search/problem/problem.h"
 #include "search/text.h"
 #include "tools/cache/models.h"
 #include "tools/cache/shapes.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/statistics.h"
-#include "search/space.h"
+#include "runtime/tuner/statistics.h"
+#include "search/families/space.h"
 
 namespace gqa {
 namespace {

@@ -16,8 +16,8 @@
 #include <new>
 #include <vector>
 
-#include "runtime/args.h"
-#include "runtime/session.h"
+#include "runtime/api/args.h"
+#include "runtime/session/session.h"
 
 // Every allocation of this program is counted: a hit must make none.
 static std::atomic<std::size_t> allocations = 0;

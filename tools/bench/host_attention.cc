@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/half.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 namespace gqa {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "runtime/host/host_program.h"
-#include "runtime/program_reference.h"
-#include "search/graph/graph_text.h"
-#include "search/graph/superoptimize.h"
+#include "runtime/workload/program_reference.h"
+#include "search/graph/enumerate/superoptimize.h"
+#include "search/graph/ir/graph_text.h"
 
 namespace gqa {
 namespace {

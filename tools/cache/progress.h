@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "runtime/tuner.h"
+#include "runtime/tuner/tuner.h"
 #include "tools/cache/terminal.h"
 
 namespace gqa::tools {

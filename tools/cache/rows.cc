@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "runtime/keys.h"
-#include "search/graph/graph_text.h"
-#include "search/graph/superoptimize.h"
+#include "runtime/workload/keys.h"
+#include "search/graph/enumerate/superoptimize.h"
+#include "search/graph/ir/graph_text.h"
 #include "search/text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/text.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "search/problem.h"
+#include "search/problem/problem.h"
 
 namespace CLI {
 class App;

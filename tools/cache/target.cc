@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 
 namespace gqa::tools {
 namespace {

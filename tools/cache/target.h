@@ -12,7 +12,7 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
-#include "runtime/tuner.h"
+#include "runtime/tuner/tuner.h"
 
 namespace gqa::tools {
 

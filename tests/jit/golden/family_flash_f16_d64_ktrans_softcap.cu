@@ -3,7 +3,7 @@
 // candidate: flash m=64 n=64 warps=4 stages=2 pack=4
 // skeleton:  a CTA walks all keys of its query rows
 // scores:    scale c=0.05; tanh
-#include "flash.cuh"
+#include "attention/mma_flash/flash.cuh"
 
 struct ScoreChain {
   static __device__ float apply(float x) {

@@ -2,7 +2,7 @@
 // problem:   d=128,dv=128,dtype=bf16,causal,align=16
 // candidate: flash m=128 n=64 warps=4 stages=2 pack=1
 // skeleton:  a CTA walks all keys of its query rows
-#include "flash.cuh"
+#include "attention/mma_flash/flash.cuh"
 
 struct Config {
   using Element = gqa::BF16;

@@ -2,7 +2,7 @@
 // problem:   d=192,dv=128,dtype=f16,align=2
 // candidate: split m=16 n=16 warps=4 stages=3 pack=8
 // skeleton:  CTAs share the keys of a row tile; the last merges
-#include "split.cuh"
+#include "attention/split_kv/split.cuh"
 
 struct Config {
   using Element = gqa::F16;

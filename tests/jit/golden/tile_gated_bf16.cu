@@ -18,7 +18,7 @@
 //     store(y) -> o bf16[8,1024] grid=[1/32]
 //   end
 //   outputs o
-#include "tile_kernel.cuh"
+#include "block/tile_kernel.cuh"
 
 constexpr int kThreads = 128, kSteps = 32, kStages = 4, kAhead = 3;
 static_assert(4 * gqa::TileBuffer<gqa::BF16, 8, 128>::kBytes == 8192, "the host's plan and the device's layout differ");

@@ -2,7 +2,7 @@
 // problem:   d=64,dv=64,dtype=bf16,causal,align=16
 // candidate: warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1
 // skeleton:  a producer feeds warpgroups that walk the keys of 64 query rows each
-#include "warpgroup_flash.cuh"
+#include "attention/wgmma_flash/warpgroup_flash.cuh"
 
 struct Scores {
   static __device__ void multiply(float (&d)[8][4], gqa::u64 a, gqa::u64 b, bool accumulate) {

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "search/graph/evaluate.h"
-#include "search/graph/graph_text.h"
-#include "search/graph/kernel_graph.h"
-#include "search/problem.h"
+#include "search/graph/ir/graph_text.h"
+#include "search/graph/ir/kernel_graph.h"
+#include "search/graph/prove/evaluate.h"
+#include "search/problem/problem.h"
 #include "tests/search/from_text.h"
 
 namespace gqa {

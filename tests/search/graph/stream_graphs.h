@@ -1,10 +1,10 @@
-// stream_graphs.h: block graphs whose loops can be streamed (search/graph/tile_stream.h), small and ragged where they
-// may be. Owns: their text, and the thread plan. Never: runs them. Threads: constants.
+// stream_graphs.h: block graphs whose loops can be streamed (search/graph/tile/tile_stream.h), small and ragged where
+// they may be. Owns: their text, and the thread plan. Never: runs them. Threads: constants.
 #pragma once
 
 #include <string>
 
-#include "search/graph/kernel_graph.h"
+#include "search/graph/ir/kernel_graph.h"
 
 namespace gqa {
 

@@ -1,0 +1,47 @@
+// keys.cuh: a step's keys in shared memory, as they lie in global memory: a row a key, or, transposed, a row an element
+// of head_dim.
+// Owns: KeyTile: the tile's pitch and size, its copy, and its fragments as B of the first product.
+// Never: waits; the skeleton owns the pipeline.
+// Threads: as tile.cuh's copies and mma.cuh's fragments.
+#pragma once
+
+#include "attention/common/features.cuh"
+#include "attention/common/tile.cuh"
+#include "ptx/mma.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct KeyTile {
+  static constexpr bool kTransposed = keys_transposed<Config>();
+  static constexpr int kPitch = row_pitch(kTransposed ? Config::kTileN : Config::kHeadDim);
+  static constexpr int kBytes = (kTransposed ? Config::kHeadDim : Config::kTileN) * kPitch;
+
+  // Keys first .. first + kTileN of one head; stride: from row to row.
+  template <int kThreads>
+  static __device__ void copy(char* tile, int thread, const u16* head, long long stride, int first, int kv_len) {
+    if constexpr (kTransposed)
+      copy_transposed_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride,
+                                                                                       first, kv_len);
+    else
+      copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride, first, kv_len);
+  }
+
+  // This lane's part of the tile's first fragment.
+  static __device__ u32 lane(u32 tile) {
+    if constexpr (kTransposed)
+      return tile + lane_offset_rows_first(kPitch);
+    else
+      return tile + lane_offset_columns_first(kPitch);
+  }
+
+  // Keys 16 n .. 16 n + 16, elements 16 d .. 16 d + 16 of each.
+  static __device__ Fragment fragment(u32 lane, int n, int d) {
+    if constexpr (kTransposed)
+      return ldmatrix_transposed(lane + d * 16 * kPitch + n * 32);
+    else
+      return ldmatrix(lane + n * 16 * kPitch + d * 32);
+  }
+};
+
+}  // namespace gqa

@@ -1,0 +1,178 @@
+// flash.cuh: the flash skeleton: a CTA owns kTileM query rows and walks all their keys, last block first; its warps
+// split the rows. Dao et al., "FlashAttention-2", 2023, for the order of loops. Owns: the shared-memory plan, the KV
+// pipeline of kStages buffers, the tile schedule and the epilogue. Never: shares a tile between CTAs (split.cuh does).
+// Threads: kWarps warps; barriers only where a buffer changes hands.
+#pragma once
+
+#include "attention/common/warp_attention.cuh"
+#include "ptx/grid_dependency.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct FlashSmem {
+  // Query rows; the finished rows of out take their place.
+  static constexpr int kRowPitch = row_pitch(Config::kHeadDim) > row_pitch(Config::kHeadDimV)
+                                       ? row_pitch(Config::kHeadDim)
+                                       : row_pitch(Config::kHeadDimV);
+  alignas(16) char q[Config::kTileM * kRowPitch];
+  alignas(16) char k[Config::kStages][KeyTile<Config>::kBytes];
+  alignas(16) char v[Config::kStages][Config::kTileN * row_pitch(Config::kHeadDimV)];
+};
+
+template <typename Config>
+struct Flash {
+  static constexpr int kThreads = Config::kWarps * 32;
+  static constexpr int kWarpRows = Config::kTileM / Config::kWarps;
+  static constexpr int kQPitch = row_pitch(Config::kHeadDim);
+  static constexpr int kVPitch = row_pitch(Config::kHeadDimV);
+  using Smem = FlashSmem<Config>;
+  using Core = WarpAttention<Config, kWarpRows / 16>;
+  static_assert(kWarpRows % 16 == 0, "a warp owns whole 16-row fragments");
+
+  const AttentionParams& p;
+  Smem& smem;
+  const u16* k_head;
+  const u16* v_head;
+  int first_row;  // of the tile, in packed rows
+
+  __device__ Flash(const AttentionParams& params, Smem& memory) : p(params), smem(memory) {
+    const Place place = here();
+    first_row = place.first_row;
+    k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
+    v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
+  }
+
+  // Computed at each end of the kernel, not kept: the loop between has no register to spare.
+  __device__ Place here() const { return tile_place<Config>(p, block_index()); }
+
+  __device__ int warp_row() const { return first_row + thread_index() / 32 * kWarpRows; }
+  __device__ u32 warp_queries() const { return shared_address(smem.q) + thread_index() / 32 * kWarpRows * kQPitch; }
+
+  __device__ void load_queries() {
+    const Place place = here();
+    const u16* q = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    copy_tile<Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(smem.q, threadIdx.x, [&](int r, auto piece) {
+      const int row = place.first_row + r;
+      piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
+    });
+  }
+
+  __device__ void load_k(int block) {
+    if (block < 0) return;
+    KeyTile<Config>::template copy<kThreads>(smem.k[block % Config::kStages], thread_index(), k_head, p.k_strides.row,
+                                             block * Config::kTileN, p.kv_len);
+  }
+
+  __device__ void load_v(int block) {
+    if (block < 0) return;
+    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(
+        smem.v[block % Config::kStages], thread_index(), v_head, p.v_strides.row, block * Config::kTileN, p.kv_len);
+  }
+
+  __device__ void mask_if_needed(Core& core, int block) const {
+    const int first_key = block * Config::kTileN;
+    // The first row of the warp sees least; if it sees the whole block, so do all.
+    if (first_key + Config::kTileN > key_limit<Config>(p, warp_row())) core.mask(p, warp_row(), first_key);
+  }
+
+  // One buffer: v arrives under the first product, the next k under the second.
+  __device__ void walk_single(Core& core, int blocks) {
+    load_k(blocks - 1);
+    cp_async_commit();
+    for (int block = blocks - 1; block >= 0; --block) {
+      cp_async_wait<0>();
+      __syncthreads();
+      load_v(block);
+      cp_async_commit();
+      core.multiply_keys(warp_queries(), shared_address(smem.k[0]));
+      mask_if_needed(core, block);
+      cp_async_wait<0>();
+      __syncthreads();
+      load_k(block - 1);
+      cp_async_commit();
+      core.softmax(p.scale_log2);
+      core.multiply_values(shared_address(smem.v[0]));
+    }
+  }
+
+  // kStages buffers: kStages - 1 blocks are in flight while one is worked on.
+  __device__ void walk_pipelined(Core& core, int blocks) {
+#pragma unroll
+    for (int ahead = 1; ahead < Config::kStages; ++ahead) {
+      load_k(blocks - ahead);
+      load_v(blocks - ahead);
+      cp_async_commit();
+    }
+    for (int block = blocks - 1; block >= 0; --block) {
+      cp_async_wait<Config::kStages - 2>();
+      __syncthreads();
+      load_k(block - (Config::kStages - 1));
+      load_v(block - (Config::kStages - 1));
+      cp_async_commit();
+      const int stage = block % Config::kStages;
+      core.multiply_keys(warp_queries(), shared_address(smem.k[stage]));
+      mask_if_needed(core, block);
+      core.softmax(p.scale_log2);
+      core.multiply_values(shared_address(smem.v[stage]));
+    }
+  }
+
+  // Finished rows go through this warp's own part of smem.q, so that global stores are whole 16-byte pieces.
+  __device__ void store(Core& core) {
+    const Place place = here();
+    const int lane = threadIdx.x % 32;
+    char* rows = smem.q + threadIdx.x / 32 * kWarpRows * Smem::kRowPitch;
+#pragma unroll
+    for (int m = 0; m < kWarpRows / 16; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int r = m * 16 + h * 8 + lane / 4;
+        const float inverse = inverse_or_zero(core.state[m].sum[h]);
+#pragma unroll
+        for (int n = 0; n < Core::kOuts; ++n)
+          *reinterpret_cast<u32*>(rows + r * kVPitch + n * 16 + lane % 4 * 4) =
+              Config::Element::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
+        store_lse(place, core.state[m], h, warp_row() + r);
+      }
+    __syncwarp();
+    constexpr int kPieces = Config::kHeadDimV / 8;
+    u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
+#pragma unroll 4
+    for (int i = lane; i < kWarpRows * kPieces; i += 32) {
+      const int row = warp_row() + i / kPieces;
+      if (!row_exists<Config>(p, row)) continue;
+      const uint4 value = *reinterpret_cast<uint4*>(rows + i / kPieces * kVPitch + i % kPieces * 16);
+      store_piece<Config::kAlign>(out + row_offset<Config>(p.out_strides, row) + i % kPieces * 8, value);
+    }
+  }
+
+  __device__ void store_lse(const Place& place, const RowState& state, int half, int row) const {
+    if (p.lse == nullptr || threadIdx.x % 4 != 0 || !row_exists<Config>(p, row)) return;
+    p.lse[place_offset(p.lse_strides, place.batch, place.head) + row_offset<Config>(p.lse_strides, row)] =
+        log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);
+  }
+
+  __device__ void run() {
+    let_next_grid_begin();
+    wait_for_grids_before();
+    // The tile's last row sees most.
+    const int keys = keys_seen<Config>(p, first_row + Config::kTileM);
+    const int blocks = (keys + Config::kTileN - 1) / Config::kTileN;
+    Core core;
+    load_queries();
+    if constexpr (Config::kStages == 1)
+      walk_single(core, blocks);
+    else
+      walk_pipelined(core, blocks);
+    core.finish();
+    cp_async_commit();  // where there was no block to walk, q is still arriving
+    cp_async_wait<0>();
+    // Where out's rows are wider than q's, a warp's rows of out lie over another's of q; without a block to walk, what
+    // others copied may still arrive.
+    if (kVPitch > kQPitch || blocks == 0) __syncthreads();
+    store(core);
+  }
+};
+
+}  // namespace gqa

@@ -1,0 +1,256 @@
+// split.cuh: the split skeleton, for few query rows: a CTA owns one row tile and a share of its keys; its warps walk
+// blocks of keys of their own, each with a private pipeline; the last CTA of a tile to arrive merges. Dao et al.,
+// "Flash-Decoding", 2023, with the merge inside the kernel.
+// Owns: the private pipelines, the merge across warps (shared memory) and across CTAs (workspace and arrival counter).
+// Never: waits on another CTA: whoever arrives last does the merging.
+// Threads: no barrier in the main loop; barriers around the merges.
+#pragma once
+
+#include "attention/common/arrival.cuh"
+#include "attention/common/warp_attention.cuh"
+#include "ptx/grid_dependency.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct SplitSmem {
+  // What one warp's pipeline holds, and, when all keys are walked, the merge takes its place.
+  struct Stage {
+    alignas(16) char k[KeyTile<Config>::kBytes];
+    alignas(16) char v[Config::kTileN * row_pitch(Config::kHeadDimV)];
+  };
+  struct Merge {
+    float out[Config::kWarps][Config::kTileM][Config::kHeadDimV];
+    float maximum[Config::kWarps][Config::kTileM];
+    float sum[Config::kWarps][Config::kTileM];
+  };
+  alignas(16) char q[Config::kTileM * row_pitch(Config::kHeadDim)];
+  union {
+    Stage stages[Config::kWarps][Config::kStages];
+    Merge merge;
+  };
+  float weight[Config::kTileM];  // of the last merge: 1 / sum
+  float shift[Config::kTileM];   // of the last merge: the overall maximum, scaled to exp2
+  unsigned int last;
+};
+
+template <typename Config>
+struct Split {
+  static constexpr int kThreads = Config::kWarps * 32;
+  static constexpr int kRows = Config::kTileM;
+  static constexpr int kDim = Config::kHeadDimV;
+  static constexpr int kPartial = kRows * (kDim + 2);  // floats a CTA leaves: out, maxima, sums
+  using Smem = SplitSmem<Config>;
+  using Core = WarpAttention<Config, kRows / 16>;
+
+  const AttentionParams& p;
+  Smem& smem;
+  Place place;
+  const u16* k_head;
+  const u16* v_head;
+  int tile, split;          // tile: over all rows, heads and batches; split: this CTA's share
+  int first_block, blocks;  // of keys: this CTA's share
+  int warp, lane;
+
+  __device__ Split(const AttentionParams& params, Smem& memory) : p(params), smem(memory) {
+    tile = quotient(blockIdx.x, p.by_splits);
+    split = blockIdx.x - tile * p.splits;
+    warp = threadIdx.x / 32;
+    lane = threadIdx.x % 32;
+    const int other = quotient(tile, p.by_row_tiles);
+    place = place_of<Config>(p, tile - other * p.row_tiles, other);
+    k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
+    v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
+    const int keys = keys_seen<Config>(p, place.first_row + kRows);
+    const int total = (keys + Config::kTileN - 1) / Config::kTileN;
+    const int share = quotient(total + p.splits - 1, p.by_splits);
+    first_block = min(split * share, total);
+    blocks = min(share, total - first_block);
+  }
+
+  __device__ void load_queries() {
+    const u16* q = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    copy_tile<kRows, Config::kHeadDim, kThreads, Config::kAlign>(smem.q, threadIdx.x, [&](int r, auto piece) {
+      const int row = place.first_row + r;
+      piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
+    });
+  }
+
+  // This warp's i-th block of keys into its own stage.
+  __device__ void load_block(int i) {
+    const int block = i * Config::kWarps + warp;
+    if (block >= blocks) return;
+    auto& stage = smem.stages[warp][i % Config::kStages];
+    const int first_key = (first_block + block) * Config::kTileN;
+    KeyTile<Config>::template copy<32>(stage.k, lane, k_head, p.k_strides.row, first_key, p.kv_len);
+    copy_keys<Config::kTileN, Config::kHeadDimV, 32, Config::kAlign>(stage.v, lane, v_head, p.v_strides.row, first_key,
+                                                                     p.kv_len);
+  }
+
+  __device__ void walk(Core& core) {
+    load_queries();
+    cp_async_commit();
+#pragma unroll
+    for (int i = 0; i < Config::kStages - 1; ++i) {
+      load_block(i);
+      cp_async_commit();
+    }
+    cp_async_wait<Config::kStages - 1>();
+    __syncthreads();
+    for (int i = 0; i * Config::kWarps + warp < blocks; ++i) {
+      __syncwarp();  // all lanes are done with the stage that is overwritten next
+      load_block(i + Config::kStages - 1);
+      cp_async_commit();
+      cp_async_wait<Config::kStages - 1>();
+      __syncwarp();
+      auto& stage = smem.stages[warp][i % Config::kStages];
+      const int first_key = (first_block + i * Config::kWarps + warp) * Config::kTileN;
+      core.multiply_keys(shared_address(smem.q), shared_address(stage.k));
+      if (first_key + Config::kTileN > key_limit<Config>(p, place.first_row)) core.mask(p, place.first_row, first_key);
+      core.softmax(p.scale_log2);
+      core.multiply_values(shared_address(stage.v));
+    }
+    core.finish();
+    cp_async_wait<0>();
+    __syncthreads();
+  }
+
+  // Each warp leaves its rows in shared memory, unnormalised.
+  __device__ void leave_in_shared(const Core& core) {
+#pragma unroll
+    for (int m = 0; m < kRows / 16; ++m)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int r = m * 16 + h * 8 + lane / 4;
+#pragma unroll
+        for (int n = 0; n < Core::kOuts; ++n)
+          *reinterpret_cast<float2*>(&smem.merge.out[warp][r][n * 8 + lane % 4 * 2]) =
+              make_float2(core.out[m][n][2 * h], core.out[m][n][2 * h + 1]);
+        if (lane % 4 == 0) {
+          smem.merge.maximum[warp][r] = core.state[m].maximum[h];
+          smem.merge.sum[warp][r] = core.state[m].sum[h];
+        }
+      }
+    __syncthreads();
+  }
+
+  // exp2 weight of a part with the given maximum under the overall shift.
+  __device__ float part_weight(float maximum, float shift) const { return exp2_approx(maximum * p.scale_log2 - shift); }
+
+  struct Rows {
+    float maximum, sum;
+  };
+
+  // One row's overall maximum and sum over `parts` parts.
+  template <typename Maximum, typename Sum>
+  __device__ Rows merge_row(int parts, Maximum maximum, Sum sum) const {
+    Rows row = {negative_infinity(), 0};
+    for (int i = 0; i < parts; ++i) row.maximum = fmaxf(row.maximum, maximum(i));
+    if (row.maximum == negative_infinity()) return row;
+    for (int i = 0; i < parts; ++i) row.sum += sum(i) * part_weight(maximum(i), row.maximum * p.scale_log2);
+    return row;
+  }
+
+  __device__ static float shift_of(float maximum, float scale_log2) {
+    return maximum == negative_infinity() ? 0.f : maximum * scale_log2;
+  }
+
+  // Across this CTA's warps. With one split the rows are final; otherwise they go to the workspace.
+  __device__ void merge_warps() {
+    float* partial = p.partials + static_cast<long long>(blockIdx.x) * kPartial;
+    for (int r = threadIdx.x; r < kRows; r += kThreads) {
+      const Rows row = merge_row(
+          Config::kWarps, [&](int w) { return smem.merge.maximum[w][r]; }, [&](int w) { return smem.merge.sum[w][r]; });
+      smem.shift[r] = shift_of(row.maximum, p.scale_log2);
+      smem.weight[r] = p.splits == 1 ? inverse_or_zero(row.sum) : 1.f;
+      if (p.splits == 1) {
+        store_lse(row, place.first_row + r);
+      } else {
+        partial[kRows * kDim + r] = row.maximum;
+        partial[kRows * kDim + kRows + r] = row.sum;
+      }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x * 4; i < kRows * kDim; i += kThreads * 4) {
+      const int r = i / kDim, d = i % kDim;
+      float4 total = make_float4(0, 0, 0, 0);
+#pragma unroll
+      for (int w = 0; w < Config::kWarps; ++w)
+        accumulate(total, *reinterpret_cast<float4*>(&smem.merge.out[w][r][d]),
+                   part_weight(smem.merge.maximum[w][r], smem.shift[r]));
+      if (p.splits == 1)
+        store_out(total, smem.weight[r], place.first_row + r, d);
+      else
+        *reinterpret_cast<float4*>(&partial[i]) = total;
+    }
+  }
+
+  __device__ static void accumulate(float4& total, const float4& part, float weight) {
+    total.x += part.x * weight;
+    total.y += part.y * weight;
+    total.z += part.z * weight;
+    total.w += part.w * weight;
+  }
+
+  __device__ void store_out(const float4& value, float weight, int row, int d) const {
+    if (!row_exists<Config>(p, row)) return;
+    u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head) +
+               row_offset<Config>(p.out_strides, row) + d;
+    const uint2 packed = make_uint2(Config::Element::pack(value.x * weight, value.y * weight),
+                                    Config::Element::pack(value.z * weight, value.w * weight));
+    if constexpr (Config::kAlign >= 16) {
+      *reinterpret_cast<uint2*>(out) = packed;
+    } else {
+      out[0] = static_cast<u16>(packed.x);
+      out[1] = static_cast<u16>(packed.x >> 16);
+      out[2] = static_cast<u16>(packed.y);
+      out[3] = static_cast<u16>(packed.y >> 16);
+    }
+  }
+
+  __device__ void store_lse(const Rows& row, int index) const {
+    if (p.lse == nullptr || !row_exists<Config>(p, index)) return;
+    p.lse[place_offset(p.lse_strides, place.batch, place.head) + row_offset<Config>(p.lse_strides, index)] =
+        log_sum_exp(row.maximum, row.sum, p.scale_log2);
+  }
+
+  // Across the tile's CTAs.
+  __device__ void merge_splits() {
+    const float* partials = p.partials + static_cast<long long>(tile) * p.splits * kPartial;
+    const auto maximum = [&](int s, int r) { return __ldcg(&partials[s * kPartial + kRows * kDim + r]); };
+    for (int r = threadIdx.x; r < kRows; r += kThreads) {
+      const Rows row = merge_row(
+          p.splits, [&](int s) { return maximum(s, r); },
+          [&](int s) { return __ldcg(&partials[s * kPartial + kRows * kDim + kRows + r]); });
+      smem.shift[r] = shift_of(row.maximum, p.scale_log2);
+      smem.weight[r] = inverse_or_zero(row.sum);
+      store_lse(row, place.first_row + r);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x * 4; i < kRows * kDim; i += kThreads * 4) {
+      const int r = i / kDim;
+      if (!row_exists<Config>(p, place.first_row + r)) continue;
+      float4 total = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+      for (int s = 0; s < p.splits; ++s)
+        accumulate(total, __ldcg(reinterpret_cast<const float4*>(&partials[s * kPartial + i])),
+                   part_weight(maximum(s, r), smem.shift[r]));
+      store_out(total, smem.weight[r], place.first_row + r, i % kDim);
+    }
+  }
+
+  __device__ void run() {
+    let_next_grid_begin();
+    wait_for_grids_before();
+    {
+      Core core;
+      walk(core);
+      leave_in_shared(core);
+    }
+    merge_warps();
+    if (p.splits == 1 || !arrive_last(&p.counters[tile], static_cast<u32>(p.splits), &smem.last)) return;
+    merge_splits();
+  }
+};
+
+}  // namespace gqa

@@ -1,0 +1,124 @@
+// warpgroup_flash.cuh: the warpgroup skeleton (Hopper): a producer feeds kWarps / 4 consumer warpgroups by TMA; each
+// walks the keys of its 64 query rows, or every other block of them, last block first. Shah et al., "FlashAttention-3",
+// 2024, for the two roles. Owns: who does what, and the registers each has. Never: knows how a tile is numbered
+// (schedule.cuh), loaded (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh). Threads: consumers first, then
+// a producer warpgroup of which one thread works; roles meet at the rings' barriers.
+#pragma once
+
+#include "attention/wgmma_flash/warpgroup_halves.cuh"
+#include "attention/wgmma_flash/warpgroup_producer.cuh"
+#include "ptx/grid_dependency.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct WarpgroupFlash {
+  using Smem = WarpgroupSmem<Config>;
+  static constexpr int kConsumers = Config::kWarps / 4;
+  // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
+  // than 32 a producer that does more than walk in rounds spills.
+  static constexpr bool kSimpleWalk = !Config::kDraw && !shares_tail<Config>();
+  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : kSimpleWalk ? 24 : 40;
+  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : kSimpleWalk ? 240 : 232;
+  static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
+  static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+  static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
+
+  const AttentionParams& p;
+  const TensorMaps& maps;
+  Smem& smem;
+
+  // Consumers'.
+  __device__ void write_ones() {
+    for (int i = threadIdx.x; i < Smem::kOnesBytes / 4; i += kConsumers * kWarpgroup)
+      reinterpret_cast<u32*>(smem.out + Smem::kOutBytes)[i] = Config::Element::pack(1.f, 1.f);
+    fence_async();
+  }
+
+  // The working producer's: it need not wait for anyone to use them.
+  __device__ void init_rings() {
+    prefetch(maps.q);
+    prefetch(maps.k);
+    prefetch(maps.v);
+    prefetch(maps.out);
+    smem.q_ring.init(kConsumers * 4);
+    smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
+    smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
+    smem.tickets.ring.init(kConsumers * kWarpgroup);
+    if constexpr (Config::kDraw && Smem::kCluster > 1) smem.draws.init();
+    if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
+    fence_barrier_init();
+  }
+
+  // Nor may others of the cluster arrive or load before.
+  __device__ void begin_together() {
+    if constexpr (Smem::kCluster > 1) {
+      cluster_arrive_relaxed();  // the fence showed the barriers
+      cluster_wait();
+    }
+  }
+
+  // Others may still arrive here or load here until they have ended, too.
+  __device__ void end_together() {
+    if constexpr (Smem::kCluster > 1) {
+      cluster_arrive();
+      cluster_wait();
+    }
+  }
+
+  __device__ void produce() {
+    WarpgroupProducer<Config> producer{p, maps, smem};
+    ProducerWalk<Config> walk(p, smem.tickets, smem.draws);
+    while (walk.more()) producer.load_tile(walk);
+    if constexpr (shares_tail<Config>()) producer.load_tail(walk);
+    walk.announce({Place{}, 0});
+    let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
+  }
+
+  __device__ static int first_block(const volatile Ticket& ticket) {
+    if constexpr (shares_tail<Config>()) return told_same<Config>(ticket.first);
+    return 0;
+  }
+
+  // Where it calls a function, the assembler puts all products in a row.
+  __device__ __forceinline__ void consume(int group) {
+    if constexpr (Smem::kSums)
+      consume_by(WarpgroupHalves<Config>{{p, maps, smem, group}});
+    else
+      consume_by(WarpgroupConsumer<Config>{p, maps, smem, group});
+  }
+
+  template <typename Consumer>
+  __device__ __forceinline__ void consume_by(Consumer consumer) {
+    consumer.begin();
+    ConsumerWalk walk(smem.tickets);
+    for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
+      if constexpr (shifts_scores<Config>()) consumer.ticket = &walk.ticket();
+      consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
+      if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
+      if (consumer.join(walk.ticket().part)) consumer.store(walk.ticket().place);
+    }
+    consumer.end();
+  }
+
+  __device__ void run() {
+    const int group = warpgroup_index();
+    if (group == kConsumers) {
+      const bool works = threadIdx.x == kConsumers * kWarpgroup;
+      if (works) init_rings();
+      named_arrive(kRingsAreThere, kThreads);
+      begin_together();
+      give_up_registers<kProducerRegisters>();
+      if (works) produce();
+    } else {
+      if constexpr (Smem::kSums) write_ones();
+      named_sync(kRingsAreThere, kThreads);
+      begin_together();
+      take_registers<kConsumerRegisters>();
+      consume(group);
+    }
+    end_together();
+  }
+};
+
+}  // namespace gqa

@@ -1,0 +1,133 @@
+// warpgroup_producer.cuh: the thread that keeps the copy engine busy.
+// Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. Of a cluster's
+// producers one asks for all CTAs' keys, another for their values.
+// Never: touches what it loads.
+// Threads: one.
+#pragma once
+
+#include "attention/wgmma_flash/tail.cuh"
+#include "attention/wgmma_flash/warpgroup_smem.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/grid_dependency.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct WarpgroupProducer {
+  using Smem = WarpgroupSmem<Config>;
+  static constexpr int kCluster = Smem::kCluster;
+  static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/tensor_map.cc
+
+  const AttentionParams& p;
+  const TensorMaps& maps;
+  Smem& smem;
+  RingCursor<Smem::kQueries> q;
+  RingCursor<Config::kStages> k, v;
+
+  __device__ void load_queries(const Place& place) {
+    q.wait_empty(smem.q_ring);
+    barrier_arrive_expect(q.full(smem.q_ring), Smem::kQueryBytes);
+#pragma unroll
+    for (int panel = 0; panel < panels(Config::kHeadDim); ++panel)
+#pragma unroll
+      for (int box = 0; box < Config::kTileM / kQueryRows; ++box)
+        load_box(shared_address(smem.q[q.at()]) + panel * Smem::kQueryPanel + box * kQueryRows * kPanelRowBytes, maps.q,
+                 q.full(smem.q_ring), panel * kPanelColumns, 0,
+                 (place.first_row + box * Smem::kGroupStep) / Config::kPack, place.head / Config::kPack, place.batch);
+    q.next();
+  }
+
+  // Every CTA's barrier that a block's bytes will count on.
+  __device__ static void expect_block(u32 full, u32 bytes) {
+    if constexpr (kCluster == 1) {
+      barrier_arrive_expect(full, bytes);
+    } else {
+#pragma unroll
+      for (u32 rank = 0; rank < kCluster; ++rank) barrier_arrive_expect_there(at_rank(full, rank), bytes);
+    }
+  }
+
+  __device__ static void load_panel(u32 to, const TensorMap& map, u32 full, int column, int row, const Place& place) {
+    if constexpr (kCluster == 1)
+      load_box(to, map, full, column, row, place.kv_head, place.batch);
+    else
+      load_box_for_all(to, map, full, column, row, place.kv_head, place.batch, (1 << kCluster) - 1);
+  }
+
+  // Panels of a block's rows; of transposed keys the panels lie side by side along the keys.
+  template <int kPanels, int kPanelBytes, bool kTransposed>
+  __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block) {
+    const int first_key = block * Config::kTileN;
+    expect_block(full, kPanels * kPanelBytes);
+#pragma unroll
+    for (int panel = 0; panel < kPanels; ++panel)
+      load_panel(shared_address(buffer) + panel * kPanelBytes, map, full,
+                 panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place);
+  }
+
+  __device__ void load_keys(const Place& place, int block) {
+    if (cluster_rank<Config>() != kKeyLoader) return;
+    k.wait_empty(smem.k_ring);
+    load_block<Smem::kKeyPanels, Smem::kKeyPanel, Smem::kKeysTransposed>(smem.k[k.at()], maps.k, k.full(smem.k_ring),
+                                                                         place, block);
+    k.next();
+  }
+
+  __device__ void load_values(const Place& place, int block) {
+    if (cluster_rank<Config>() != kValueLoader<Config>) return;
+    v.wait_empty(smem.v_ring);
+    load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, v.full(smem.v_ring), place,
+                                                                    block);
+    v.next();
+  }
+
+  // Blocks of keys that the last row of the cluster's tile, which sees most, needs. One at least: rows that see no key
+  // mask it all.
+  __device__ int block_count(const Place& place) const {
+    const int end = place.first_row + Config::kTileM * kCluster;
+    return max(1, (keys_seen<Config>(p, end) + Config::kTileN - 1) / Config::kTileN);
+  }
+
+  // In the order the consumers ask: the keys of the next block before the values of this one.
+  __device__ void load(ProducerWalk<Config>& walk, const Ticket& ticket) {
+    const Place& place = ticket.place;
+    wait_for_grids_before();  // whose end the first tile's loads await, and so all that follows from them
+    load_keys(place, ticket.blocks - 1);
+    load_queries(place);
+    walk.announce(ticket);
+#pragma unroll 1  // a producer has few registers
+    for (int block = ticket.blocks - 1; block >= ticket.first; --block) {
+      if (block > ticket.first) load_keys(place, block - 1);
+      if (block == (ticket.blocks > 1 ? 1 : 0)) walk.reserve();
+      load_values(place, block);
+    }
+  }
+
+  // Of the cluster's rows. Warpgroups' rows that do not exist go before the first: that tile is walked last, and under
+  // a mask it sees fewest keys.
+  __device__ Place place_of_tile(int number) const {
+    Place place = tile_place<Config>(p, number);
+    place.first_row -= p.rows_before;
+    return place;
+  }
+
+  __device__ void load_tile(ProducerWalk<Config>& walk) {
+    Place place = place_of_tile(walk.number);
+    const int blocks = block_count(place);
+    place.first_row += cluster_rank<Config>() * 64;
+    load(walk, {place, blocks});
+    walk.next();
+  }
+
+  // This CTA's share of the tiles that are left over, whose keys are all as many.
+  __device__ void load_tail(ProducerWalk<Config>& walk) {
+    const Tail<Config> tail{p, block_count(place_of_tile(0))};
+    tail.each_piece([&](int number, int first, int end, const KeyPart& part) {
+      Place place = place_of_tile(number);
+      place.first_row += cluster_rank<Config>() * 64;
+      load(walk, {place, end, first, part});
+    });
+  }
+};
+
+}  // namespace gqa

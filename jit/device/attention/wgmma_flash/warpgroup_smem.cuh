@@ -1,0 +1,69 @@
+// warpgroup_smem.cuh: the shared-memory plan of the warpgroup skeleton; search/families/resources.cc counts the same
+// bytes. Owns: WarpgroupSmem: swizzled panels of 64 columns for queries, keys, values and finished rows (of transposed
+// keys: of 64 keys), and the rings that hand them over. Never: moves anything. Threads: shared by a CTA; who may touch
+// what is the rings' business.
+#pragma once
+
+#include "attention/common/features.cuh"
+#include "attention/wgmma_flash/schedule.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace gqa {
+
+template <typename Config>
+struct WarpgroupSmem {
+  // Bytes from one panel of a tile to the next.
+  static constexpr int kQueryPanel = Config::kTileM * kPanelRowBytes;
+  static constexpr bool kKeysTransposed = keys_transposed<Config>();
+  static constexpr int kKeyPanel = (kKeysTransposed ? Config::kHeadDim : Config::kTileN) * kPanelRowBytes;
+  static constexpr int kValuePanel = Config::kTileN * kPanelRowBytes;
+
+  static constexpr int kShare = key_shares<Config>();
+  static constexpr int kHandoverBytes = kShare == 1 ? 0 : Config::kHeadDimV * 256 + 2048;
+  // 16 rows of a panel of ones, which sums what is multiplied by it.
+  static constexpr bool kSums = sums_by_products<Config>();
+  static constexpr int kOnesBytes = kSums ? 16 * kPanelRowBytes : 0;
+  // And a warpgroup's rows' offsets: warpgroup_shift.cuh.
+  static constexpr int kOffsetBytes = shifts_scores<Config>() ? Config::kTileM * 16 : 0;
+  static_assert(!kSums || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOutParts == 1),
+                "ones: a second panel");
+  static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOutParts == 1), "two share 64 rows");
+  static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
+
+  // Of a cluster's rows the CTAs take 64 by turns, so that a mask leaves each as much.
+  static constexpr int kCluster = cluster_size<Config>();
+  static constexpr int kGroupStep = 64 * kCluster;  // rows from one warpgroup's to the next one's
+  static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1), "a cluster's CTA has a processor");
+
+  static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
+  // Rows leave through a buffer of so many of out's panels, all at once or one by one, or (0) straight from registers.
+  static constexpr int kOutParts = Config::kOutParts;
+  static constexpr int kOutPanels =
+      kOutParts == 0 ? 0 : (panels(Config::kHeadDimV) + kOutParts - 1) / (kOutParts == 0 ? 1 : kOutParts);
+  static constexpr int kPanelsAtOnce = kOutParts == 1 ? kOutPanels : 1;
+  static constexpr int kOutBytes = kOutPanels * kQueryPanel;
+  static constexpr int kKeyPanels = panels(kKeysTransposed ? Config::kTileN : Config::kHeadDim);
+  static constexpr int kKeyBytes = kKeyPanels * kKeyPanel;
+  static constexpr int kValueBytes = panels(Config::kHeadDimV) * kValuePanel;
+  static_assert(!kKeysTransposed || Config::kTileN % kPanelColumns == 0, "transposed keys come in whole panels");
+
+  static constexpr int kQueries = query_buffers<Config>();
+
+  alignas(1024) char q[kQueries][kQueryBytes];
+  alignas(1024) char k[Config::kStages][kKeyBytes];
+  alignas(1024) char v[Config::kStages][kValueBytes];
+  // Then the handover, or the ones and the offsets.
+  alignas(kOutParts > 0 ? 1024
+                        : 8) char out[kOutParts > 0 ? kOutBytes + kHandoverBytes + kOnesBytes + kOffsetBytes : 8];
+  Ring<kQueries> q_ring;
+  Ring<Config::kStages> k_ring, v_ring;
+  Tickets tickets;
+  Draws draws;
+  Ring<1> handover;  // warpgroup_share.cuh
+
+  // Of kSums.
+  __device__ u32 ones() const { return shared_address(out) + kOutBytes; }
+  __device__ char* offsets() { return out + kOutBytes + kOnesBytes; }
+};
+
+}  // namespace gqa

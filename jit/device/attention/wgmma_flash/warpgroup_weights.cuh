@@ -1,0 +1,140 @@
+// warpgroup_weights.cuh: a warpgroup's scores or exponentials to the 16-bit weights that its second product takes.
+// Owns: their layout, the A operand's as well as the accumulators', and which are polynomials (packed_exp.cuh).
+// Never: looks at maxima; those are given, as offsets.
+// Threads: values of one thread.
+#pragma once
+
+#include "attention/wgmma_flash/packed_exp.cuh"
+#include "attention/wgmma_flash/warpgroup_shift.cuh"
+#include "ptx/warpgroup_hints.cuh"
+
+namespace gqa {
+
+// Where a row's maximum grew by less than this, in powers of two, its old one still serves: the weights stay below
+// 2^kSlack, far from float16's and float32's ends.
+constexpr float kSlack = 8;
+
+// Summed as products, weights are 2^-kBelow of what they would be, so that those under old maxima stay below 2, from
+// where on both 16-bit types set their highest exponent bit: many are looked at at a glance. kAbove: whether there is
+// room beyond that.
+constexpr u32 kFromTwoOn = 0x40004000;
+template <typename Element>
+struct Room;
+
+// Its polynomials end at 2.
+template <>
+struct Room<BF16> {
+  static constexpr float kBelow = 16;
+  static constexpr bool kAbove = false;
+};
+
+// Its smallest numbers are near: what is 2^-8 of a row's largest weight has 11 bits, what is less, fewer.
+template <>
+struct Room<F16> {
+  static constexpr float kBelow = 6;
+  static constexpr bool kAbove = true;
+};
+
+// Whether all are below 2^15, as whole numbers. float16's polynomials are no numbers from 2^6 on, or negative, which is
+// more.
+template <int kProducts>
+__device__ inline bool are_finite(const u32 (&weights)[kProducts][4]) {
+  u32 highest = weights[0][0];
+#pragma unroll
+  for (int i = 1; i < 4 * kProducts; ++i) highest = max_halves(highest, weights[i / 4][i % 4]);
+  return ((highest | (highest + 0x08000800)) & 0x80008000) == 0;
+}
+
+// Exponentials to weights. Keys without scores weigh nothing.
+template <typename Config, int kFragments, int kProducts>
+__device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) {
+#pragma unroll
+  for (int k = 0; k < kFragments / 2; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* s = &scores[2 * k + i / 2][i % 2 * 2];
+      weights[k][i] = Config::Element::pack(s[0], s[1]);
+    }
+#pragma unroll
+  for (int k = kFragments / 2; k < kProducts; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) weights[k][i] = 0;
+}
+
+// How a score of row half h becomes a power of two under the maximum that there is. Offsets are +inf in a row that has
+// seen no key: no weight of its passes.
+template <typename Config, bool kShift = shifts_scores<Config>()>
+struct Exponents {
+  using Packed = PackedExp<typename Config::Element>;
+
+  float scale_log2, offset[2];
+  Packed packed;
+
+  Exponents() = default;
+  __device__ Exponents(float scale, const float (&offsets)[2])
+      : scale_log2(scale), offset{offsets[0], offsets[1]}, packed(scale, offsets) {}
+
+  __device__ float operator()(float score, int h) const { return fmaf(score, scale_log2, offset[h]); }
+  __device__ Packed polynomials() const { return kKeepsPacked<Config> ? packed : Packed(scale_log2, offset); }
+};
+
+// The products have seen to it.
+template <typename Config>
+struct Exponents<Config, true> {
+  using Packed = PackedExp<typename Config::Element>;
+
+  __device__ float operator()(float score, int) const { return score; }
+  __device__ Packed polynomials() const { return Packed(1, {0, 0}); }
+};
+
+// The weights of scores under the maxima that there are, without a look at the scores; for products that sum them.
+template <typename Config>
+struct UnseenWeights {
+  using Element = typename Config::Element;
+  using Packed = PackedExp<Element>;
+
+  Exponents<Config> exponents;
+  bool answered = true;  // all exponents were polynomials', of the last weights
+
+  UnseenWeights() = default;
+  __device__ UnseenWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
+
+  // False where one is 2 or more, or its exponent none of a polynomial's.
+  template <int kFragments, int kProducts>
+  __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) {
+    Packed by_polynomial = exponents.polynomials();
+    u32 bits = 0;
+#pragma unroll
+    for (int k = 0; k < kProducts; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* s = &scores[2 * k + i / 2][i % 2 * 2];
+        if (is_packed<4 * kProducts>(4 * k + i)) {
+          weights[k][i] = by_polynomial(s[0], s[1], i % 2);
+          if constexpr (!Packed::kSeesTwo) bits |= weights[k][i];
+        } else {
+          weights[k][i] = Element::pack(exp2_approx(exponents(s[0], i % 2)), exp2_approx(exponents(s[1], i % 2)));
+          bits |= weights[k][i];
+        }
+      }
+    answered = kPackedExp == 0 || by_polynomial.all_fit();
+    return (bits & kFromTwoOn) == 0 && answered;
+  }
+
+  // Of those that it said false of: whether the products can take them all the same.
+  template <int kProducts>
+  __device__ bool have_room(const u32 (&weights)[kProducts][4]) const {
+    return answered && are_finite(weights);
+  }
+
+  // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials
+  // of the others.
+  static constexpr int kPackedExp = packed_exponentials<Config>();
+  template <int kPairs>
+  __device__ static constexpr bool is_packed(int pair) {
+    if constexpr (kPackedExp == 0) return false;
+    return pair * kPackedExp < kPairs;
+  }
+};
+
+}  // namespace gqa

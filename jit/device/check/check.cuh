@@ -1,0 +1,227 @@
+// check.cuh: the kernels that verify and time: random inputs, the naive reference, comparison, clock.
+// Owns: a plain float32 attention, two passes over the keys, one CTA a row, and beside it the same computation rounded
+// to 16 bits where a naive 16-bit program would round (scores, probabilities, output): its error is the yardstick.
+// Never: shares code with the kernels it judges, except element conversions.
+// Threads: 128 a CTA; results are combined by atomics on a CheckResult.
+#pragma once
+
+#include "check/check_params.h"
+#include "ptx/element.cuh"
+
+namespace gqa {
+
+constexpr int kCheckThreads = 128;
+
+__device__ inline float load_element(const u16* at, bool bf16) {
+  return bf16 ? BF16::to_float(*at) : F16::to_float(*at);
+}
+
+__device__ inline float rounded(float x, bool bf16) {
+  const u16 bits = static_cast<u16>(bf16 ? BF16::pack(x, 0.f) : F16::pack(x, 0.f));
+  return load_element(&bits, bf16);
+}
+
+__device__ inline float natural_exp(float x) { return exp2f(x * 1.4426950408889634f); }
+
+// Steele, Lea & Flood, "Fast splittable pseudorandom number generators", 2014: the finaliser of SplitMix64.
+__device__ inline u64 mix(u64 x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+// Near-normal with variance 1: four uniforms (Irwin-Hall), centred and scaled by sqrt(12 / 4).
+__device__ inline float near_normal(u64 index) {
+  const u64 bits = mix(index);
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 65536.f;
+  return (sum - 2.f) * 1.7320508f;
+}
+
+template <typename T, typename Combine>
+__device__ T block_reduce(T value, T* scratch, Combine combine) {
+  __syncthreads();
+  scratch[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kCheckThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) scratch[threadIdx.x] = combine(scratch[threadIdx.x], scratch[threadIdx.x + half]);
+    __syncthreads();
+  }
+  return scratch[0];
+}
+
+// A running maximum and the sum of exponentials under it.
+struct Softmax {
+  float maximum, sum;
+  __device__ static Softmax empty() { return {__int_as_float(0xff800000), 0.f}; }
+  __device__ static Softmax of(float score) { return {score, 1.f}; }
+  __device__ static Softmax combine(Softmax a, Softmax b) {
+    if (a.sum == 0) return b;
+    if (b.sum == 0) return a;
+    const float m = fmaxf(a.maximum, b.maximum);
+    return {m, a.sum * natural_exp(a.maximum - m) + b.sum * natural_exp(b.maximum - m)};
+  }
+};
+
+// Where checked row `index` lies: rows are numbered (batch, head, position).
+struct CheckedRow {
+  int batch, head, position;
+  __device__ CheckedRow(const AttentionParams& p, long long index) {
+    position = static_cast<int>(index % p.q_len);
+    head = static_cast<int>(index / p.q_len % p.q_heads);
+    batch = static_cast<int>(index / p.q_len / p.q_heads);
+  }
+  __device__ long long offset(const TensorStrides& s) const {
+    return batch * s.batch + position * s.row + head * s.head;
+  }
+};
+
+__device__ inline float dot(const float* query, const u16* key, int head_dim, bool bf16, bool vectors) {
+  float sum = 0;
+  if (vectors) {
+    for (int d = 0; d < head_dim; d += 8) {
+      const uint4 piece = *reinterpret_cast<const uint4*>(key + d);
+      const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const u16 bits = static_cast<u16>(words[i / 2] >> (i % 2 * 16));
+        sum = fmaf(query[d + i], load_element(&bits, bf16), sum);
+      }
+    }
+  } else {
+    for (int d = 0; d < head_dim; ++d) sum = fmaf(query[d], load_element(key + d, bf16), sum);
+  }
+  return sum;
+}
+
+}  // namespace gqa
+
+extern "C" __global__ void gqa_fill(unsigned short* data, long long count, unsigned long long seed, int bf16) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const float x = gqa::near_normal(seed * 0x100000001ull + i);
+    data[i] = static_cast<unsigned short>(bf16 ? gqa::BF16::pack(x, 0.f) : gqa::F16::pack(x, 0.f));
+  }
+}
+
+// One CTA a checked row: its float32 output and log-sum-exp, and the error the naive 16-bit computation makes on it.
+extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
+    gqa_reference(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c) {
+  using namespace gqa;
+  __shared__ float query[256];
+  __shared__ Softmax states[kCheckThreads];
+  __shared__ float weights[2][kCheckThreads];  // float32, and rounded
+  const bool bf16 = c.bf16, vectors = c.vectors;
+  const CheckedRow row(p, c.rows[blockIdx.x]);
+  const int kv_head = row.head / (p.q_heads / p.kv_heads);
+  const u16* q = static_cast<const u16*>(p.q) + row.offset(p.q_strides);
+  const u16* k = static_cast<const u16*>(p.k) + row.batch * p.k_strides.batch + kv_head * p.k_strides.head;
+  const u16* v = static_cast<const u16*>(p.v) + row.batch * p.v_strides.batch + kv_head * p.v_strides.head;
+  const int keys = c.causal ? max(0, min(p.kv_len, row.position + p.kv_len - p.q_len + 1)) : p.kv_len;
+  for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
+  __syncthreads();
+
+  Softmax exact = Softmax::empty(), naive = Softmax::empty();
+  for (int key = threadIdx.x; key < keys; key += kCheckThreads) {
+    const float score = dot(query, k + key * p.k_strides.row, c.head_dim, bf16, vectors) * c.scale;
+    exact = Softmax::combine(exact, Softmax::of(score));
+    naive = Softmax::combine(naive, Softmax::of(rounded(score, bf16)));
+  }
+  exact = block_reduce(exact, states, Softmax::combine);
+  naive = block_reduce(naive, states, Softmax::combine);
+
+  float out[2] = {0, 0}, out_naive[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
+  for (int first = 0; first < keys; first += kCheckThreads) {
+    const int key = first + threadIdx.x;
+    __syncthreads();
+    weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
+    if (key < keys) {
+      const float score = dot(query, k + key * p.k_strides.row, c.head_dim, bf16, vectors) * c.scale;
+      weights[0][threadIdx.x] = natural_exp(score - exact.maximum) / exact.sum;
+      weights[1][threadIdx.x] = rounded(natural_exp(rounded(score, bf16) - naive.maximum) / naive.sum, bf16);
+    }
+    __syncthreads();
+    const int count = min(kCheckThreads, keys - first);
+    for (int half = 0; half < 2; ++half) {
+      const int d = threadIdx.x + half * kCheckThreads;
+      if (d >= c.head_dim_v) break;
+      for (int i = 0; i < count; ++i) {
+        const float value = load_element(v + (first + i) * p.v_strides.row + d, bf16);
+        out[half] = fmaf(weights[0][i], value, out[half]);
+        out_naive[half] = fmaf(weights[1][i], value, out_naive[half]);
+      }
+    }
+  }
+  float worst = 0, largest = 0;
+  for (int half = 0; half < 2; ++half) {
+    const int d = threadIdx.x + half * kCheckThreads;
+    if (d >= c.head_dim_v) break;
+    c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = out[half];
+    worst = fmaxf(worst, fabsf(rounded(out_naive[half], bf16) - out[half]));
+    largest = fmaxf(largest, fabsf(out[half]));
+  }
+  if (threadIdx.x == 0)
+    c.reference_lse[blockIdx.x] = exact.sum > 0 ? exact.maximum + logf(exact.sum) : negative_infinity();
+  // Non-negative floats compare as their bits do.
+  atomicMax(&c.result->naive_error, __float_as_uint(worst));
+  atomicMax(&c.result->largest, __float_as_uint(largest));
+}
+
+// One CTA a checked row: the worst element of out and, where there is one, the worst log-sum-exp against the reference.
+extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
+    gqa_compare(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c) {
+  using namespace gqa;
+  const CheckedRow row(p, c.rows[blockIdx.x]);
+  const u16* out = static_cast<const u16*>(p.out) + row.offset(p.out_strides);
+  for (int d = threadIdx.x; d < c.head_dim_v; d += kCheckThreads) {
+    const long long index = static_cast<long long>(blockIdx.x) * c.head_dim_v + d;
+    float error = fabsf(load_element(out + d, c.bf16) - c.reference[index]);
+    if (!(error < 3.0e38f)) error = 3.0e38f;  // NaN or infinite
+    atomicMax(&c.result->worst, static_cast<u64>(__float_as_uint(error)) << 32 | static_cast<u32>(index));
+  }
+  if (threadIdx.x != 0 || p.lse == nullptr) return;
+  const float given = p.lse[row.offset(p.lse_strides)], expected = c.reference_lse[blockIdx.x];
+  float error = given == expected ? 0.f : fabsf(given - expected);
+  if (!(error < 3.0e38f)) error = 3.0e38f;
+  atomicMax(&c.result->worst_lse, static_cast<u64>(__float_as_uint(error)) << 32 | blockIdx.x);
+}
+
+// Every element of the poisoned, guarded output slab: inside the problem it must be written and finite, outside it must
+// still be poison.
+extern "C" __global__ void gqa_scan(const __grid_constant__ gqa::ScanParams s) {
+  using namespace gqa;
+  u32 unwritten = 0, nonfinite = 0, stray = 0;
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < s.count; i += stride) {
+    const long long at = i - s.first;
+    bool inside = at >= 0 && at < s.batch * s.batch_stride;
+    if (inside) {
+      const long long in_batch = at % s.batch_stride;
+      const long long row = s.rows_inner ? in_batch % s.row_extent : in_batch / s.row_extent;
+      inside = row < s.rows;
+    }
+    const u32 bits = s.wide ? static_cast<const u32*>(s.slab)[i] : static_cast<const u16*>(s.slab)[i];
+    const bool poison = bits == (s.wide ? 0xffffffffu : 0xffffu);
+    const u32 exponent = s.wide || s.bf16 ? (s.wide ? 0x7f800000u : 0x7f80u) : 0x7c00u;
+    unwritten += inside && poison;
+    // A log-sum-exp may be -inf (a row that sees no key); compare judges its value.
+    nonfinite += inside && !poison && !s.wide && (bits & exponent) == exponent;
+    stray += !inside && !poison;
+  }
+  if (unwritten) atomicAdd(&s.result->unwritten, unwritten);
+  if (nonfinite) atomicAdd(&s.result->nonfinite, nonfinite);
+  if (stray) atomicAdd(&s.result->stray, stray);
+}
+
+// Cycles of the SM clock and nanoseconds of the global timer over the same short wait: their ratio is the clock.
+extern "C" __global__ void gqa_clock(unsigned long long* cycles_and_nanoseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  const long long cycles = clock64();
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - begin < 100000);
+  cycles_and_nanoseconds[0] = static_cast<unsigned long long>(clock64() - cycles);
+  cycles_and_nanoseconds[1] = now - begin;
+}

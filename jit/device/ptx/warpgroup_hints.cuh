@@ -1,0 +1,38 @@
+// warpgroup_hints.cuh: what the assembler is told of a warp's lanes: that they hold the same value, or go one way; and
+// how it is to reckon addresses. Owns: where. It keeps addresses in uniform registers then, and orders a loop's
+// instructions otherwise: 15 % of a kernel that sums, up to 3 % of others, and where it is not told as much
+// (docs/performance.md). Never: changes a value. Threads: all lanes of a warp call together.
+#pragma once
+
+#include "attention/common/features.cuh"
+
+namespace gqa {
+
+// Of a tile's place and its blocks. Wider steps at 256 would spill.
+template <typename Config>
+constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Config::kTileN <= 64);
+
+// Whether a buffer's operands are reckoned from the first one's. Else each is made of its address, which is more
+// instructions where products sum or two warpgroups share rows, and fewer in other loops.
+template <typename Config>
+constexpr bool kMovesOperands = sums_by_products<Config>() || key_shares<Config>() > 1;
+
+// Whether the polynomials' offsets are kept from half block to half block, else reckoned anew.
+template <typename Config>
+constexpr bool kKeepsPacked = Config::kCausal;
+
+template <typename Config>
+__device__ inline int told_same(int value) {
+  if constexpr (kTellTile<Config>) return __shfl_sync(0xffffffffu, value, 0);
+  return value;
+}
+
+// Of what a barrier answered.
+template <typename Config>
+__device__ inline bool told_agreed(bool answer) {
+  if constexpr (sums_by_products<Config>() || (Config::kCausal && !kTellTile<Config>))
+    return __all_sync(0xffffffffu, answer);
+  return answer;
+}
+
+}  // namespace gqa

@@ -1,0 +1,32 @@
+// args.h: what a caller hands in, checked and made plain.
+// Owns: every rule about DLTensors and the C structs (rank, dtype, device, shapes, strides, alignment, overlap, struct
+// sizes, option ranges) and the message of each refusal.
+// Never: touches tensor data, or allocates or formats anything unless it refuses.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "runtime/api/gqa.h"
+#include "runtime/device.h"
+#include "search/problem/problem.h"
+#include "search/status.h"
+
+namespace gqa {
+
+// Four tensors and the options of a call (may be null) -> a call ready to launch on this device.
+// A dimension of size 1 gets stride 0 whatever stride it came with: nothing is ever read along it.
+Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                 const gqa_call* options, Call* call);
+
+// gqa_warm's shape -> a problem with 16-byte aligned rows.
+Status make_problem(const gqa_shape* given, Problem* problem);
+
+bool owned(const Device& device, DLDevice given);
+// kDevice unless the device may use such a tensor; `name` begins the message.
+Status check_on_device(const Device& device, const std::string& name, DLDevice given);
+
+// gqa_create's options, which may not be null.
+Status check_options(const gqa_options& options);
+
+}  // namespace gqa

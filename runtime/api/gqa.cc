@@ -1,0 +1,179 @@
+// gqa.cc: the C interface, see gqa.h.
+// Owns: making a handle, and the conversion of options and statuses.
+// Never: decides anything about a call, or lets an exception out (c_api.h).
+// Threads: as gqa.h promises.
+#include "runtime/api/gqa.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/api/args.h"
+#include "runtime/api/c_api.h"
+#include "runtime/api/handle.h"
+
+namespace {
+
+using gqa::Code;
+using gqa::guarded;
+using gqa::Status;
+
+#define GQA_SAME(code, status) static_assert(static_cast<int>(Code::code) == status, #status " must equal Code::" #code)
+GQA_SAME(kOk, GQA_OK);
+GQA_SAME(kNullArgument, GQA_ERROR_NULL_ARGUMENT);
+GQA_SAME(kStructSize, GQA_ERROR_STRUCT_SIZE);
+GQA_SAME(kRank, GQA_ERROR_RANK);
+GQA_SAME(kDtype, GQA_ERROR_DTYPE);
+GQA_SAME(kDevice, GQA_ERROR_DEVICE);
+GQA_SAME(kShape, GQA_ERROR_SHAPE);
+GQA_SAME(kSize, GQA_ERROR_SIZE);
+GQA_SAME(kHeadDim, GQA_ERROR_HEAD_DIM);
+GQA_SAME(kHeads, GQA_ERROR_HEADS);
+GQA_SAME(kStride, GQA_ERROR_STRIDE);
+GQA_SAME(kAlignment, GQA_ERROR_ALIGNMENT);
+GQA_SAME(kAlias, GQA_ERROR_ALIAS);
+GQA_SAME(kOption, GQA_ERROR_OPTION);
+GQA_SAME(kNoDevice, GQA_ERROR_NO_DEVICE);
+GQA_SAME(kNoCompiler, GQA_ERROR_NO_COMPILER);
+GQA_SAME(kNotCached, GQA_ERROR_NOT_CACHED);
+GQA_SAME(kCapturing, GQA_ERROR_CAPTURING);
+GQA_SAME(kNoCandidate, GQA_ERROR_NO_CANDIDATE);
+GQA_SAME(kOutOfMemory, GQA_ERROR_OUT_OF_MEMORY);
+GQA_SAME(kDeviceFailed, GQA_ERROR_DEVICE_FAILED);
+GQA_SAME(kInternal, GQA_ERROR_INTERNAL);
+#undef GQA_SAME
+
+gqa::cache::Mode cache_mode(gqa_cache_mode mode) {
+  switch (mode) {
+    case GQA_CACHE_READ_ONLY:
+      return gqa::cache::Mode::kReadOnly;
+    case GQA_CACHE_OFF:
+      return gqa::cache::Mode::kOff;
+    default:
+      return gqa::cache::Mode::kReadWrite;
+  }
+}
+
+gqa::Tuning tuning(gqa_tuning given) {
+  switch (given) {
+    case GQA_TUNE_GUESS:
+      return gqa::Tuning::kGuess;
+    case GQA_TUNE_CACHED_ONLY:
+      return gqa::Tuning::kCachedOnly;
+    default:
+      return gqa::Tuning::kNow;
+  }
+}
+
+std::string text_or(const char* given, const char* otherwise) { return given != nullptr ? given : otherwise; }
+
+gqa::SessionOptions session_options(const gqa_options& options) {
+  gqa::SessionOptions made;
+  made.tuning = tuning(options.tuning);
+  if (options.tuning_budget > 0) made.policy.budget_seconds = options.tuning_budget;
+  made.policy.compile_threads = options.threads;
+  if (options.log != nullptr) {
+    const auto one_at_a_time = std::make_shared<std::mutex>();
+    made.log = [log = options.log, user = options.log_user, one_at_a_time](bool warning, const std::string& message) {
+      const std::lock_guard lock(*one_at_a_time);
+      log(user, warning ? GQA_LOG_WARNING : GQA_LOG_INFO, message.c_str());
+    };
+  }
+  return made;
+}
+
+}  // namespace
+
+namespace {
+
+Status create(const gqa_options& options, gqa_handle* handle) {
+  if (Status status = gqa::check_options(options); !status.ok()) return status;
+  std::unique_ptr<gqa::Device> device;
+  const gqa::DeviceRequest request = {text_or(options.device, "auto"), options.threads,
+                                      text_or(options.nvrtc_path, "")};
+  if (Status status = gqa::open_device(request, &device); !status.ok()) return status;
+  gqa::cache::Store::Options store;
+  store.path = text_or(options.cache_path, "");
+  store.mode = cache_mode(options.cache_mode);
+  *handle = new gqa_handle_s{{std::move(device), gqa::cache::Store::open(store), session_options(options)}};
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+gqa_status gqa_create(const gqa_options* options, gqa_handle* handle) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return {Code::kNullArgument, "handle is NULL, expected where to put the new handle"};
+    *handle = nullptr;
+    gqa_options defaults = {};
+    defaults.size = sizeof(defaults);
+    return create(options != nullptr ? *options : defaults, handle);
+  });
+}
+
+void gqa_destroy(gqa_handle handle) { delete handle; }
+
+gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out) {
+  return gqa_run_ex(handle, q, k, v, out, nullptr);
+}
+
+gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                      const gqa_call* call) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    gqa::Call made;
+    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
+      return status;
+    return handle->session.run(made);
+  });
+}
+
+gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    gqa::Problem problem;
+    if (Status status = gqa::make_problem(shape, &problem); !status.ok()) return status;
+    return handle->session.ready(problem);
+  });
+}
+
+const char* gqa_last_error(void) { return gqa::last_error; }
+
+int gqa_version(void) { return GQA_VERSION; }
+
+const char* gqa_status_string(gqa_status status) {
+#define GQA_NAME(name) \
+  case name:           \
+    return #name;
+  switch (static_cast<int>(status)) {
+    GQA_NAME(GQA_OK)
+    GQA_NAME(GQA_ERROR_NULL_ARGUMENT)
+    GQA_NAME(GQA_ERROR_STRUCT_SIZE)
+    GQA_NAME(GQA_ERROR_RANK)
+    GQA_NAME(GQA_ERROR_DTYPE)
+    GQA_NAME(GQA_ERROR_DEVICE)
+    GQA_NAME(GQA_ERROR_SHAPE)
+    GQA_NAME(GQA_ERROR_SIZE)
+    GQA_NAME(GQA_ERROR_HEAD_DIM)
+    GQA_NAME(GQA_ERROR_HEADS)
+    GQA_NAME(GQA_ERROR_STRIDE)
+    GQA_NAME(GQA_ERROR_ALIGNMENT)
+    GQA_NAME(GQA_ERROR_ALIAS)
+    GQA_NAME(GQA_ERROR_OPTION)
+    GQA_NAME(GQA_ERROR_NO_DEVICE)
+    GQA_NAME(GQA_ERROR_NO_COMPILER)
+    GQA_NAME(GQA_ERROR_NOT_CACHED)
+    GQA_NAME(GQA_ERROR_CAPTURING)
+    GQA_NAME(GQA_ERROR_NO_CANDIDATE)
+    GQA_NAME(GQA_ERROR_OUT_OF_MEMORY)
+    GQA_NAME(GQA_ERROR_DEVICE_FAILED)
+    GQA_NAME(GQA_ERROR_INTERNAL)
+    default:
+      return "unknown status";
+  }
+#undef GQA_NAME
+}
+
+}  // extern "C"

@@ -1,0 +1,20 @@
+// handle.h: what a gqa_handle is inside the C interface.
+// Owns: gqa_handle_s.
+// Never: leaves runtime/'s C files.
+// Threads: as Session.
+#pragma once
+
+#include "runtime/api/gqa.h"
+#include "runtime/session/graph_session.h"
+#include "runtime/session/session.h"
+
+struct gqa_handle_s {
+  gqa::Session session;
+  gqa::GraphSession graphs{session};
+};
+
+namespace gqa {
+
+inline Status null_handle() { return {Code::kNullArgument, "handle is NULL, expected one that gqa_create made"}; }
+
+}  // namespace gqa

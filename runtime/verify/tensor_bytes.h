@@ -1,0 +1,74 @@
+// tensor_bytes.h: a graph's tensors as bytes in memory.
+// Owns: how many bytes a layout spans, elements by type, whole tensors to and from numbers, element by element as the
+// strides have it.
+// Never: used on a hot path; devices have their own ways.
+// Threads: pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "runtime/half.h"
+#include "search/graph/ir/tensor.h"
+#include "search/graph/prove/dense.h"
+
+namespace gqa {
+
+using TensorBytes = std::vector<std::byte>;
+
+// From a tensor's first element to its last as its strides have it; gaps between rows count.
+inline std::int64_t tensor_bytes(const TensorSpec& spec) {
+  const Dims strides = strides_of(spec);
+  std::int64_t last = 0;
+  for (std::size_t at = 0; at < strides.size(); ++at) last += (spec.dims[at] - 1) * strides[at];
+  return (last + 1) * element_bytes(spec.type);
+}
+
+inline float load_element(ElementType type, const std::byte* from) {
+  if (type == ElementType::kF32) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  return type == ElementType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
+}
+
+inline void store_element(ElementType type, float value, std::byte* to) {
+  if (type == ElementType::kF32) {
+    std::memcpy(to, &value, sizeof value);
+    return;
+  }
+  const std::uint16_t bits = type == ElementType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
+  std::memcpy(to, &bits, sizeof bits);
+}
+
+// Calls visit(row-major index, byte offset) for each element, in order.
+template <typename Visit>
+void visit_elements(const TensorSpec& spec, Visit visit) {
+  const Dims strides = strides_of(spec);
+  const std::int64_t bytes = element_bytes(spec.type), step = strides.back() * bytes;
+  std::int64_t index = 0;
+  walk_rows<1>(spec.dims, {strides}, [&](const auto& at, std::int64_t size) {
+    for (std::int64_t j = 0; j < size; ++j) visit(index++, at[0] * bytes + j * step);
+  });
+}
+
+inline std::vector<double> read_tensor(const TensorSpec& spec, const std::byte* from) {
+  std::vector<double> values(static_cast<std::size_t>(elements(spec.dims)));
+  visit_elements(spec, [&](std::int64_t index, std::int64_t offset) {
+    values[static_cast<std::size_t>(index)] = static_cast<double>(load_element(spec.type, from + offset));
+  });
+  return values;
+}
+
+// Rounds to the tensor's type; gaps stay as they are.
+inline void write_tensor(const TensorSpec& spec, const std::vector<double>& values, std::byte* to) {
+  visit_elements(spec, [&](std::int64_t index, std::int64_t offset) {
+    store_element(spec.type, static_cast<float>(values[static_cast<std::size_t>(index)]), to + offset);
+  });
+}
+
+}  // namespace gqa

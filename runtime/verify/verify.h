@@ -1,0 +1,37 @@
+// verify.h: when a candidate's numbers are right; the same rule on every device.
+// Owns: which rows are compared with the reference, and the judgement: error at most twice that of the naive
+// computation in the same 16-bit dtype, every element written and finite, nothing written elsewhere. Log-sum-exp is
+// compared only where the problem asks for it.
+// Never: computes attention; devices measure, this judges.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/device.h"
+#include "search/problem/problem.h"
+
+namespace gqa {
+
+// Numbers of the rows to compare, in (batch, head, position) order and ascending: all where there are at most `most`,
+// else a fixed sample that holds the first and last rows, those at tile edges, and the rest spread evenly.
+std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t most);
+
+// What a device measured of one run.
+struct Comparison {
+  double error = 0;                  // max |out - reference| over the rows checked
+  std::int64_t worst_index = 0;      // of that element: checked row * head_dim_v + dimension
+  double lse_error = 0;              // max |lse - reference|; 0 where none is asked for
+  std::int64_t worst_lse_index = 0;  // checked row
+  double naive_error = 0;            // max error of the naive 16-bit computation
+  double largest = 0;                // max |reference|
+  std::int64_t unwritten = 0;        // elements that still hold the poison
+  std::int64_t nonfinite = 0;        // NaN or infinite elements; the reference has none
+  std::int64_t stray = 0;            // elements written outside the problem
+  std::int64_t workspace = 0;        // words written around the workspace, and counters not left zero
+};
+
+Verdict judge(const Problem& problem, const std::vector<std::int64_t>& rows, const Comparison& comparison);
+
+}  // namespace gqa

@@ -1,0 +1,86 @@
+// program_reference.h: what a user's graph must give, and when a program's numbers are right; the same on every device.
+// Owns: random inputs laid out as the graph's inputs are, the same with keys hidden by those that can (hiding.h), the
+// reference (evaluate() in double), the yardstick (evaluate() with results rounded to their types) and its error, the
+// guards around outputs, the judgement.
+// Never: runs a program or touches a device; devices allocate, launch and hand the bytes back.
+// Threads: pure functions. make_reference() takes seconds for a graph of billions of operations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/verify/tensor_bytes.h"
+#include "search/graph/ir/kernel_graph.h"
+
+namespace gqa {
+
+// One output of the graph: row-major, of its dims.
+struct ReferenceOutput {
+  std::vector<double> values;
+  std::vector<bool> anything;  // may stand there: elements that are NaN with no key hidden
+  double naive_error = 0;      // max |yardstick - values| where both are finite
+  double largest = 0;          // max |values| of those finite
+};
+
+// The graph on the reference's inputs but for one that hides keys: first, last and middle tiles, whole rows.
+struct HiddenTrial {
+  std::size_t input = 0;  // of graph.inputs()
+  TensorBytes bytes;      // in its place
+  std::vector<ReferenceOutput> outputs;
+};
+
+struct ProgramReference {
+  double magnitude = 1;                  // of the inputs
+  std::vector<TensorBytes> inputs;       // in the order of graph.inputs()
+  std::vector<ReferenceOutput> outputs;  // in the order of graph.outputs()
+  std::vector<HiddenTrial> hidden;       // none where no input can hide a key
+};
+
+// Programs as users write them overflow in float16 (exp without a maximum, sums of thousands), and then bound nothing:
+// x / inf is a fine 0. So inputs are near normal with a deviation of 1, then 1/2, 1/4, .. 1/64, until no operator of
+// the yardstick gives an infinity or a NaN where the reference gives none; where that never comes, of those tried the
+// one with the fewest.
+Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference);
+
+// ---- inputs
+
+// Random elements, exactly representable in the tensor's type, written where its strides say; gaps stay as they are.
+// Cheap (some ns an element): it serves the sets of inputs that timing rotates, whose results nobody reads.
+void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, std::byte* to);
+
+// Sets of inputs that rotation needs so that none is in a cache of so many bytes when its turn comes: 1 to 16, at most
+// a gigabyte in all.
+int rotated_sets(const KernelGraph& graph, std::int64_t cache_bytes);
+
+// ---- outputs
+
+// An output lies between guards: allocate guarded_bytes(spec), set all of it to kPoison, hand the program the address
+// kGuardBytes into it. The poison is a NaN in every type; kGuardBytes keeps an alignment of 4096.
+inline constexpr std::int64_t kGuardBytes = 8192;
+inline constexpr unsigned char kPoison = 0xff;
+inline std::int64_t guarded_bytes(const TensorSpec& spec) { return tensor_bytes(spec) + 2 * kGuardBytes; }
+
+// What lies there after the run, in host memory: guarded_bytes() of the output.
+struct OutputBytes {
+  const std::byte* guarded = nullptr;
+};
+
+// In the order of graph.outputs(). Passes where every element is written, nothing else is, and each output's error is
+// at most twice the yardstick's, or twice the rounding of its type at its largest value where that is more. What the
+// reference has as infinite must be; where it has NaN anything may stand, but where only hidden keys make it NaN, NaN
+// or 0 must. The verdict's error and bound are those of the output that is closest to (or farthest over) its bound; the
+// reason names output, index, found and expected.
+Verdict judge(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
+              const std::vector<OutputBytes>& outputs);
+
+// Poisons the outputs, runs the program and hands them over: trial 0 on the reference's inputs, trial i with those of
+// hidden[i - 1].
+using RunTrial = std::function<Status(std::size_t trial, std::vector<OutputBytes>* outputs)>;
+
+// All trials, judged: the first that fails, else the one closest to its bound.
+Verdict verify(const KernelGraph& graph, const ProgramReference& reference, const RunTrial& run);
+
+}  // namespace gqa

@@ -1,0 +1,294 @@
+// enumerate.cc: see enumerate.h: a graph's groups of operators, each scheduled once, then the cheapest ways to cover
+// the graph with them.
+#include "search/graph/enumerate/enumerate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "search/graph/attention/attention_form.h"
+#include "search/graph/enumerate/partition.h"
+#include "search/graph/enumerate/schedule.h"
+#include "search/graph/ir/canonical.h"
+
+namespace gqa {
+namespace {
+
+// Of kernels that a family of the attention search runs, which no estimate here knows: one program with each is kept.
+constexpr const char* kAttention = "+attention";
+
+constexpr std::size_t kMostGroups = 192, kMostCovers = 8, kMostSteps = 20000;
+
+const SearchConfig kConfigs[] = {
+    {"", {16, 64, 128}, {16, 32, 64, 128}, {32, 64, 128}, {2, 4, 8}, {1, 2, 4, 8, 16, 32}, {1, 4, 16}, 256, 32},
+    {"attention", {16, 64, 128}, {128}, {64, 128}, {2, 4, 8, 16}, {1, 2, 4, 8, 16, 32, 64}, {1, 4, 16}, 512, 32},
+};
+
+// What a section is, whatever its tensors are called.
+std::string key_of(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs) {
+  std::string key;
+  for (std::size_t at = 0; at < inputs.size(); ++at)
+    key += to_text(part.spec(part.inputs()[at])) + to_text(part.spec(part.inputs()[at]).strides) + "=" +
+           std::to_string(inputs[at]) + ";";
+  for (const KernelNode& node : part.nodes()) {
+    key += std::string(name(node.op)) + to_text(node.attributes);
+    for (const int input : node.inputs) key += "," + std::to_string(input);
+  }
+  for (const int output : part.outputs()) key += ">" + std::to_string(output);
+  return key;
+}
+
+// The cheapest ways to cover all units with groups, each unit once.
+class Cover {
+ public:
+  Cover(const std::vector<Group>& groups, const std::vector<double>& seconds, std::size_t units)
+      : groups_(groups), seconds_(seconds), all_(~Group{0} >> (64 - units)) {}
+
+  std::vector<std::vector<std::size_t>> run() {
+    extend(0, 0);
+    std::vector<std::vector<std::size_t>> found;
+    for (auto& [cost, cover] : best_) found.push_back(cover);
+    return found;
+  }
+
+ private:
+  void extend(Group covered, double cost) {
+    if (best_.size() == kMostCovers && cost >= best_.rbegin()->first) return;
+    if (++steps_ > kMostSteps) return;
+    if (covered == all_) {
+      best_.emplace(cost, chosen_);
+      if (best_.size() > kMostCovers) best_.erase(std::prev(best_.end()));
+      return;
+    }
+    const Group next = ~covered & all_ & -(~covered & all_);
+    for (std::size_t at = groups_.size(); at-- > 0;) {
+      if (!(groups_[at] & next) || (groups_[at] & covered) || seconds_[at] < 0) continue;
+      chosen_.push_back(at);
+      extend(covered | groups_[at], cost + seconds_[at]);
+      chosen_.pop_back();
+    }
+  }
+
+  const std::vector<Group>& groups_;
+  const std::vector<double>& seconds_;
+  const Group all_;
+  std::size_t steps_ = 0;
+  std::vector<std::size_t> chosen_;
+  std::multimap<double, std::vector<std::size_t>> best_;
+};
+
+bool all_fuse(const KernelGraph& part) {
+  return std::all_of(part.nodes().begin(), part.nodes().end(),
+                     [](const KernelNode& node) { return can_fuse(node.op); });
+}
+
+// Copies a part's nodes; inputs: the tensors that its inputs are; names: what its outputs are called, where they are.
+std::vector<int> splice(const KernelGraph& part, const std::vector<int>& inputs, const std::vector<std::string>& names,
+                        KernelGraph* graph) {
+  const std::vector<int> outputs = part.outputs();
+  const auto name_of = [&](int tensor) {
+    const auto at = static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), tensor) - outputs.begin());
+    return at < names.size() && graph->find(names[at]) < 0 ? names[at] : std::string();
+  };
+  std::vector<int> made(part.tensors().size(), -1);
+  for (std::size_t at = 0; at < inputs.size(); ++at) made[static_cast<std::size_t>(part.inputs()[at])] = inputs[at];
+  for (const KernelNode& node : part.nodes()) {
+    std::vector<int> operands, results(1, -1);
+    for (const int input : node.inputs) operands.push_back(made[static_cast<std::size_t>(input)]);
+    BlockGraph block = node.block ? *node.block : BlockGraph();
+    for (std::size_t at = 0; at < block.stores.size(); ++at) block.stores[at].name = name_of(node.outputs[at]);
+    const Status status = node.block
+                              ? graph->add_custom(operands, block, &results)
+                              : graph->add(node.op, operands, node.attributes, &results[0], name_of(node.outputs[0]));
+    if (!status.ok()) return {};
+    for (std::size_t at = 0; at < results.size(); ++at) made[static_cast<std::size_t>(node.outputs[at])] = results[at];
+  }
+  std::vector<int> copies;
+  for (const int output : outputs) copies.push_back(made[static_cast<std::size_t>(output)]);
+  return copies;
+}
+
+}  // namespace
+
+const SearchConfig* find_config(std::string_view name) {
+  for (const SearchConfig& config : kConfigs) {
+    if (config.name == name) return &config;
+  }
+  return nullptr;
+}
+
+std::string config_names() {
+  std::string names;
+  for (const SearchConfig& config : kConfigs) {
+    if (!config.name.empty()) names += (names.empty() ? "" : ", ") + std::string(config.name);
+  }
+  return names;
+}
+
+bool safe_exponents(const KernelGraph& graph) {
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(), [&](const KernelNode& node) {
+    if (node.op != Op::kExp && node.op != Op::kExp2) return true;
+    const int maker = graph.tensor(node.inputs[0]).node;
+    if (maker < 0) return false;
+    const KernelNode& shifted = graph.nodes()[static_cast<std::size_t>(maker)];
+    if (shifted.op == Op::kSubMax) return true;
+    const int by = shifted.op == Op::kSub ? graph.tensor(shifted.inputs[1]).node : -1;
+    return by >= 0 && graph.nodes()[static_cast<std::size_t>(by)].op == Op::kMax;
+  });
+}
+
+std::vector<Choice> Enumerator::make_choices(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs,
+                                             bool unit) {
+  ++report_.sections;
+  std::vector<Choice> choices;
+  if (all_fuse(part)) choices = schedules_of(section_of(part), inputs, config_, device_, &abstract_, &report_);
+  for (Choice& choice : choices) {
+    if (attention_form(choice.graph)) choice.kind += kAttention;
+  }
+  if (!unit) return choices;
+  if (const auto reason = misfit(part, device_)) {
+    report_.kernels.prune(*reason);
+  } else {
+    report_.kernels.keep();
+    choices.push_back({part, seconds(part, device_), "plain"});
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.seconds < b.seconds; });
+  return choices;
+}
+
+const std::vector<Choice>& Enumerator::choices_of(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs,
+                                                  bool unit) {
+  const std::string key = key_of(part, inputs) + (unit ? "u" : "");
+  const auto known = known_.find(key);
+  return known != known_.end() ? known->second : known_[key] = make_choices(part, inputs, unit);
+}
+
+void Enumerator::add(const Rewritten& rewritten) {
+  const KernelGraph& graph = rewritten.graph;
+  if (graph.nodes().empty()) return;
+  const Units units = units_of(graph);
+  const std::vector<AbstractSpace::Id> ids = abstract_.tensors(graph);
+  const std::vector<Group> groups = groups_of(units, kMostGroups);
+  std::vector<double> best;
+  std::vector<std::vector<Part>> parts;  // of each group, one a choice
+  for (const Group group : groups) {
+    std::vector<int> inputs, outputs;
+    const KernelGraph part = extract(graph, nodes_of(units, group), &inputs, &outputs);
+    std::vector<AbstractSpace::Id> of_inputs;
+    for (const int input : inputs) of_inputs.push_back(ids[static_cast<std::size_t>(input)]);
+    const std::vector<Choice>& choices = choices_of(part, of_inputs, (group & (group - 1)) == 0);
+    best.push_back(choices.empty() ? -1 : choices[0].seconds);
+    std::vector<Part>& of_group = parts.emplace_back();
+    for (const Choice& choice : choices) of_group.push_back({inputs, outputs, &choice});
+  }
+  const bool safe = safe_exponents(graph);
+  for (const std::vector<std::size_t>& cover : Cover(groups, best, units.nodes.size()).run()) {
+    std::vector<std::vector<Part>> chosen;
+    for (const std::size_t at : cover) chosen.push_back(parts[at]);
+    add_drafts(rewritten, chosen, safe);
+  }
+}
+
+// The best choice everywhere, and then each other choice in each place.
+void Enumerator::add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe) {
+  const auto add_one = [&](std::size_t place, std::size_t choice) {
+    Draft draft = {&rewritten, {}, 0, safe, ""};
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+      draft.parts.push_back(parts[at][at == place ? choice : 0]);
+      draft.seconds += draft.parts.back().choice->seconds;
+    }
+    draft.kind = kind_of(draft);
+    drafts_.push_back(std::move(draft));
+  };
+  add_one(0, 0);
+  for (std::size_t place = 0; place < parts.size(); ++place) {
+    for (std::size_t choice = 1; choice < parts[place].size(); ++choice) add_one(place, choice);
+  }
+}
+
+// Of the largest part: the rest of a program follows from it.
+std::string Enumerator::kind_of(const Draft& draft) {
+  const auto size = [](const Part& part) {
+    std::size_t nodes = 0;
+    for (const KernelNode& node : part.choice->graph.nodes()) nodes += node.block ? node.block->nodes.size() : 1;
+    return nodes;
+  };
+  const auto largest = std::max_element(draft.parts.begin(), draft.parts.end(),
+                                        [&](const Part& a, const Part& b) { return size(a) < size(b); });
+  return largest->choice->kind + (draft.parts.size() > 1 ? " among others" : "");
+}
+
+// Best first; one of each kind ahead of the rest.
+std::vector<const Enumerator::Draft*> Enumerator::ordered() const {
+  std::vector<const Draft*> drafts, first, rest;
+  for (const Draft& draft : drafts_) drafts.push_back(&draft);
+  std::stable_sort(drafts.begin(), drafts.end(), [](const Draft* a, const Draft* b) {
+    return a->safe != b->safe ? a->safe : a->seconds < b->seconds;
+  });
+  std::set<std::pair<bool, std::string>> kinds;
+  for (const Draft* draft : drafts) (kinds.emplace(draft->safe, draft->kind).second ? first : rest).push_back(draft);
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
+// Parts may wait for each other in any order, but not in a ring.
+std::optional<Program> Enumerator::assemble(const Draft& draft) const {
+  const KernelGraph& from = draft.rewritten->graph;
+  Program program = {{}, draft.seconds, draft.safe, draft.kind, {}};
+  std::vector<int> made(from.tensors().size(), -1);
+  for (const int input : from.inputs()) {
+    if (!program.graph.add_input(from.spec(input), &made[static_cast<std::size_t>(input)], from.tensor(input).name)
+             .ok())
+      return std::nullopt;
+  }
+  std::vector<const Part*> left;
+  for (const Part& part : draft.parts) left.push_back(&part);
+  while (!left.empty()) {
+    const auto ready = std::find_if(left.begin(), left.end(), [&](const Part* part) {
+      return std::all_of(part->inputs.begin(), part->inputs.end(),
+                         [&](int t) { return made[static_cast<std::size_t>(t)] >= 0; });
+    });
+    if (ready == left.end()) return std::nullopt;
+    std::vector<int> inputs;
+    for (const int input : (*ready)->inputs) inputs.push_back(made[static_cast<std::size_t>(input)]);
+    std::vector<std::string> names;
+    for (const int output : (*ready)->outputs) names.push_back(from.tensor(output).name);
+    const std::vector<int> results = splice((*ready)->choice->graph, inputs, names, &program.graph);
+    for (std::size_t at = 0; at < results.size(); ++at)
+      made[static_cast<std::size_t>((*ready)->outputs[at])] = results[at];
+    if (results.empty()) return std::nullopt;
+    left.erase(ready);
+  }
+  for (const int output : from.outputs()) {
+    if (!program.graph.mark_output(made[static_cast<std::size_t>(output)]).ok()) return std::nullopt;
+  }
+  for (const std::string_view rule : draft.rewritten->rules) program.rules.emplace_back(rule);
+  return program;
+}
+
+std::vector<Program> Enumerator::take(std::size_t most) {
+  std::vector<Program> programs;
+  std::set<Digest> known;
+  const std::vector<const Draft*> drafts = ordered();
+  for (const Draft* draft : drafts) {
+    if (programs.size() == most) {
+      report_.programs.prune(Reason::kSlower);
+      continue;
+    }
+    std::optional<Program> program = assemble(*draft);
+    if (!program) {
+      report_.programs.prune(Reason::kCycle);
+    } else if (!known.insert(canonical(program->graph).digest).second) {
+      report_.programs.prune(Reason::kDuplicate);
+    } else {
+      report_.programs.keep();
+      programs.push_back(std::move(*program));
+    }
+  }
+  std::stable_sort(programs.begin(), programs.end(), [](const Program& a, const Program& b) {
+    return a.safe != b.safe ? a.safe : a.seconds < b.seconds;
+  });
+  return programs;
+}
+
+}  // namespace gqa

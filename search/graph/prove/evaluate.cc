@@ -1,0 +1,172 @@
+// evaluate.cc: see evaluate.h: the interpreter over double, and over float for the naive run.
+#include "search/graph/prove/evaluate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <type_traits>
+
+#include "search/graph/prove/interpreter.h"
+#include "search/text.h"
+
+namespace gqa {
+namespace {
+
+// Rounds to 16 bits and back, by the bits of a float: ties to even, past the largest to infinity.
+float round_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return value;
+  return std::bit_cast<float>((bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U);
+}
+
+float round_to_f16(float value) {
+  const float size = std::abs(value);
+  if (size < 0x1p-14F) return std::copysign(size + 0.5F - 0.5F, value);  // 0.5's last place is a subnormal's: 2^-24
+  if (size >= 65520) return std::copysign(static_cast<float>(kInfinity), value);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (value != value) return value;
+  return std::bit_cast<float>((bits + 0xfffU + (bits >> 13 & 1U)) & 0xffffe000U);
+}
+
+// Double: the reference. Float: the naive run, each result rounded to its type.
+template <typename Real>
+struct Reals {
+  using Value = Real;
+
+  Real zero() const { return 0; }
+  Real lowest() const { return static_cast<Real>(-kInfinity); }
+  Real constant(double factor, std::int64_t count) const {
+    return static_cast<Real>(factor / static_cast<double>(count));
+  }
+  void multiply_add(Real& sum, Real a, Real b) const { sum += a * b; }
+  Real max(Real a, Real b) const { return a < b || std::isnan(b) ? b : a; }
+  Real running_max(Real before, Real x) const { return max(before, x); }
+  Real unary(Op op, const Attributes& attributes, Real x) const;
+  Real binary(Op op, Real a, Real b) const;
+  Real settle(Real x, ElementType type) {
+    if (std::is_same_v<Real, float> && type != ElementType::kF32)
+      x = type == ElementType::kBF16 ? round_to_bf16(static_cast<float>(x)) : round_to_f16(static_cast<float>(x));
+    nonfinite += !std::isfinite(x);
+    return x;
+  }
+
+  std::int64_t nonfinite = 0;  // of those settled
+};
+
+template <typename Real>
+Real Reals<Real>::unary(Op op, const Attributes& attributes, Real x) const {
+  const auto low = static_cast<Real>(attributes.low), high = static_cast<Real>(attributes.high);
+  switch (op) {
+    case Op::kExp:
+      return std::exp(x);
+    case Op::kExp2:
+      return std::exp2(x);
+    case Op::kSqrt:
+      return std::sqrt(x);
+    case Op::kRsqrt:
+      return 1 / std::sqrt(x);
+    case Op::kSquare:
+      return x * x;
+    case Op::kReciprocal:
+      return 1 / x;
+    case Op::kRelu:
+      return x < 0 ? 0 : x;
+    case Op::kSilu:
+      return x / (1 + std::exp(-x));
+    case Op::kGelu:
+      return Real{0.5} * x * std::erfc(-x * std::numbers::sqrt2_v<Real> / 2);
+    case Op::kTanh:
+      return std::tanh(x);
+    case Op::kClamp:
+      return x < low ? low : x > high ? high : x;
+    case Op::kScale:
+      return x * constant(attributes.factor, attributes.count);
+    case Op::kAddConstant:
+      return x + constant(attributes.factor, 1);
+    default:
+      return static_cast<Real>(std::nan(""));
+  }
+}
+
+template <typename Real>
+Real Reals<Real>::binary(Op op, Real a, Real b) const {
+  switch (op) {
+    case Op::kAdd:
+      return a + b;
+    case Op::kSub:
+      return a - b;
+    case Op::kMul:
+      return a * b;
+    case Op::kDiv:
+      return a / b;
+    case Op::kSubMax:
+      return a == lowest() ? a : a - b;
+    case Op::kNormalize:
+      return b == 0 ? 0 : a / b;
+    default:
+      return static_cast<Real>(std::nan(""));
+  }
+}
+
+void take(std::vector<double>* from, std::vector<double>* to) { *to = std::move(*from); }
+void take(std::vector<double>* from, std::vector<float>* to) {
+  to->assign(from->begin(), from->end());
+  *from = {};
+}
+
+template <typename Real>
+Status fill(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
+            std::vector<DenseTensor<Real>>* tensors) {
+  if (inputs.size() != graph.inputs().size()) {
+    return Status(Code::kSize, std::to_string(inputs.size()) + " inputs: expected " +
+                                   std::to_string(graph.inputs().size()) + ", as the graph has");
+  }
+  for (std::size_t at = 0; at < inputs.size(); ++at) {
+    const KernelTensor& tensor = graph.tensor(graph.inputs()[at]);
+    if (static_cast<std::int64_t>(inputs[at].size()) != elements(tensor.spec.dims)) {
+      return Status(Code::kSize, "input " + quote(tensor.name) + " of " + std::to_string(inputs[at].size()) +
+                                     " values: expected " + std::to_string(elements(tensor.spec.dims)) + " for " +
+                                     to_text(tensor.spec.dims));
+    }
+    tensors->emplace_back().dims = tensor.spec.dims;
+    take(&inputs[at], &tensors->back().data);
+  }
+  return {};
+}
+
+template <typename Real>
+Status run(const KernelGraph& graph, std::vector<std::vector<double>> inputs, std::vector<std::vector<double>>* outputs,
+           std::int64_t* nonfinite) {
+  std::vector<DenseTensor<Real>> tensors;
+  if (Status status = fill(graph, std::move(inputs), &tensors); !status.ok()) return status;
+  Reals<Real> reals;
+  outputs->clear();
+  for (const DenseTensor<Real>& output : interpret(graph, reals, std::move(tensors)))
+    outputs->emplace_back(output.data.begin(), output.data.end());
+  if (nonfinite != nullptr) *nonfinite = reals.nonfinite;
+  return {};
+}
+
+}  // namespace
+
+double round_to(double value, ElementType type) {
+  struct Format {
+    int digits, least;  // of the significand; exponent of the smallest normal number
+    double most;
+  };
+  constexpr Format kFormats[] = {{11, -14, 65504}, {8, -126, 0x1.FEp127}, {24, -126, 0x1.FFFFFEp127}};
+  if (!std::isfinite(value) || value == 0) return value;
+  const Format& format = kFormats[static_cast<int>(type)];
+  const int exponent = std::max(std::ilogb(value), format.least);
+  const double unit = std::ldexp(1, exponent - format.digits + 1);
+  const double rounded = std::nearbyint(value / unit) * unit;
+  return std::abs(rounded) > format.most ? std::copysign(kInfinity, value) : rounded;
+}
+
+Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
+                std::vector<std::vector<double>>* outputs, Rounding rounding, std::int64_t* nonfinite) {
+  return rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, nonfinite)
+                                     : run<float>(graph, std::move(inputs), outputs, nonfinite);
+}
+
+}  // namespace gqa

@@ -1,0 +1,163 @@
+// c_api.cc: the C interface as a program meets it: through libgqa.so and gqa.h alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/api/gqa.h"
+
+namespace {
+
+gqa_options host_options() {
+  gqa_options options = {};
+  options.size = sizeof(options);
+  options.device = "host";
+  options.cache_mode = GQA_CACHE_OFF;
+  return options;
+}
+
+// Every message of the log becomes a line.
+gqa_options logging_to(std::vector<std::string>* lines) {
+  gqa_options options = host_options();
+  options.log_user = lines;
+  options.log = [](void* user, gqa_log_level, const char* message) {
+    static_cast<std::vector<std::string>*>(user)->push_back(message);
+  };
+  return options;
+}
+
+struct HostTensor {
+  explicit HostTensor(std::initializer_list<std::int64_t> sizes) : shape(sizes) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) count *= size;
+    data.assign(static_cast<std::size_t>(count), 0x3f80);  // 1.0 in bfloat16
+  }
+  const DLTensor* get() {
+    tensor = {data.data(), {kDLCPU, 0}, static_cast<int>(shape.size()), {kDLBfloat, 16, 1}, shape.data(), nullptr, 0};
+    return &tensor;
+  }
+  std::vector<std::int64_t> shape;
+  std::vector<std::uint16_t> data;
+  DLTensor tensor{};
+};
+
+struct Handle {
+  explicit Handle(const gqa_options& options) { status = gqa_create(&options, &handle); }
+  ~Handle() { gqa_destroy(handle); }
+  gqa_handle handle = nullptr;
+  gqa_status status;
+};
+
+TEST(CApi, StatusesHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (int status = 0; status < 40; ++status) names.insert(gqa_status_string(static_cast<gqa_status>(status)));
+  EXPECT_EQ(names.size(), 23u);  // 22 statuses, and one name for what is none
+  EXPECT_STREQ(gqa_status_string(GQA_ERROR_RANK), "GQA_ERROR_RANK");
+  EXPECT_STREQ(gqa_status_string(GQA_OK), "GQA_OK");
+  EXPECT_NE(gqa_status_string(static_cast<gqa_status>(31)), nullptr);
+  EXPECT_EQ(gqa_version(), GQA_VERSION);
+}
+
+TEST(CApi, NullsAreRefusedAndDestroyTakesNull) {
+  gqa_destroy(nullptr);
+  EXPECT_EQ(gqa_create(nullptr, nullptr), GQA_ERROR_NULL_ARGUMENT);
+  EXPECT_EQ(gqa_run(nullptr, nullptr, nullptr, nullptr, nullptr), GQA_ERROR_NULL_ARGUMENT);
+  EXPECT_NE(std::string(gqa_last_error()).find("handle is NULL"), std::string::npos);
+  EXPECT_EQ(gqa_warm(nullptr, nullptr), GQA_ERROR_NULL_ARGUMENT);
+  const Handle host(host_options());
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  EXPECT_EQ(gqa_warm(host.handle, nullptr), GQA_ERROR_NULL_ARGUMENT);
+  EXPECT_EQ(gqa_run(host.handle, nullptr, nullptr, nullptr, nullptr), GQA_ERROR_NULL_ARGUMENT);
+  EXPECT_NE(std::string(gqa_last_error()).find("q is NULL"), std::string::npos);
+}
+
+TEST(CApi, AFailedCreateLeavesANullHandleAndSaysWhy) {
+  gqa_options options = host_options();
+  options.device = "abacus";
+  gqa_handle handle = reinterpret_cast<gqa_handle>(&options);
+  EXPECT_NE(gqa_create(&options, &handle), GQA_OK);
+  EXPECT_EQ(handle, nullptr);
+  EXPECT_NE(std::string(gqa_last_error()).find("abacus"), std::string::npos) << gqa_last_error();
+  options.size = 3;
+  EXPECT_EQ(gqa_create(&options, &handle), GQA_ERROR_STRUCT_SIZE);
+}
+
+TEST(CApi, TheLastErrorIsThisThreadsAndASuccessClearsIt) {
+  EXPECT_EQ(gqa_warm(nullptr, nullptr), GQA_ERROR_NULL_ARGUMENT);
+  EXPECT_STRNE(gqa_last_error(), "");
+  std::string elsewhere = "unset";
+  std::thread([&] { elsewhere = gqa_last_error(); }).join();
+  EXPECT_EQ(elsewhere, "");
+  const Handle host(host_options());
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  EXPECT_STREQ(gqa_last_error(), "");
+}
+
+TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
+  std::vector<std::string> lines;
+  const Handle host(logging_to(&lines));
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0};
+  ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back().find('\n'), std::string::npos);
+  EXPECT_NE(lines.back().find("hq=4,hk=2"), std::string::npos);
+  const std::size_t told = lines.size();
+  HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  out.data.assign(out.data.size(), 0);
+  ASSERT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(lines.size(), told);                                            // a hit has nothing to say
+  for (const std::uint16_t element : out.data) ASSERT_EQ(element, 0x3f80);  // the mean of ones
+}
+
+TEST(CApi, WarmsCallsWithLogSumExpApart) {
+  std::vector<std::string> lines;
+  const Handle host(logging_to(&lines));
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 1};
+  ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
+  const std::size_t told = lines.size();
+  HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  float sums[4 * 3] = {};
+  std::int64_t shape_of_lse[] = {1, 4, 3};
+  const DLTensor lse = {sums, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape_of_lse, nullptr, 0};
+  const gqa_call call = {sizeof(call), 0, 0, &lse, nullptr};
+  ASSERT_EQ(gqa_run_ex(host.handle, q.get(), k.get(), v.get(), out.get(), &call), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(lines.size(), told);  // a hit
+  // Nine scores of sqrt(32), of ones.
+  for (const float sum : sums) EXPECT_NEAR(sum, std::sqrt(32.0) + std::log(9.0), 1e-3);
+  ASSERT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_OK) << gqa_last_error();
+  EXPECT_GT(lines.size(), told);  // another problem
+}
+
+TEST(CApi, CachedOnlyWithoutACacheFailsClearly) {
+  gqa_options options = host_options();
+  options.tuning = GQA_TUNE_CACHED_ONLY;
+  const Handle host(options);
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  EXPECT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_ERROR_NOT_CACHED);
+  EXPECT_NE(std::string(gqa_last_error()).find("sq=3"), std::string::npos) << gqa_last_error();
+}
+
+TEST(CApi, ManyThreadsShareAHandle) {
+  const Handle host(host_options());
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&host, i] {
+      HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+      if (i % 2 == 1) q.shape[3] = 31;
+      const gqa_status status = gqa_run(host.handle, q.get(), k.get(), v.get(), out.get());
+      EXPECT_EQ(status, i % 2 == 1 ? GQA_ERROR_SHAPE : GQA_OK) << gqa_last_error();
+      EXPECT_EQ(std::strlen(gqa_last_error()) == 0, i % 2 == 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace

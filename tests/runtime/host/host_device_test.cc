@@ -1,0 +1,347 @@
+// The host device: every shape rule against float64, every ranked candidate verified, verification that catches planted
+// faults, concurrent callers, and the whole loop with a cache.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/half.h"
+#include "runtime/host/tile.h"
+#include "runtime/session/session.h"
+#include "runtime/workload/reference.h"
+#include "search/families/space.h"
+#include "tests/runtime/attention_case.h"
+#include "tests/runtime/temporary_folder.h"
+
+namespace gqa {
+namespace {
+
+using test::AttentionCase;
+using test::matches_float64;
+using test::problem_of;
+
+std::unique_ptr<Device> host(int threads = 2) {
+  std::unique_ptr<Device> device;
+  EXPECT_TRUE(open_host_device(threads, &device).ok());
+  return device;
+}
+
+std::unique_ptr<Kernel> kernel_of(Device& device, const Problem& problem, const Candidate& candidate) {
+  Binary binary;
+  std::unique_ptr<Kernel> kernel;
+  EXPECT_TRUE(device.compile(problem, candidate, &binary).ok());
+  const Status status = device.load(problem, candidate, binary, &kernel);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return kernel;
+}
+
+// The best flash and the best split candidate of the problem's signature, run on the problem itself.
+::testing::AssertionResult runs_right(const Problem& problem, bool heads_first = false, float magnitude = 1) {
+  const auto device = host();
+  const Problem wanted = signature(problem);
+  for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit})
+    for (const Ranked& ranked : enumerate(wanted, device->spec()).ranked) {
+      if (ranked.candidate.skeleton != skeleton) continue;
+      AttentionCase tensors(problem, heads_first, magnitude);
+      if (Status s = kernel_of(*device, wanted, ranked.candidate)->launch(tensors.call); !s.ok())
+        return ::testing::AssertionFailure() << s.message();
+      if (const auto result = matches_float64(tensors); !result)
+        return ::testing::AssertionFailure() << to_text(ranked.candidate) << ": " << result.message();
+      break;
+    }
+  return ::testing::AssertionSuccess();
+}
+
+TEST(HostDevice, EveryHeadDim) {
+  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256})
+    for (const char* rest :
+         {",hq=4,hk=2,sq=37,sk=37,causal", ",hq=4,hk=2,sq=19,sk=70,dtype=f16", ",hq=4,hk=1,sq=1,sk=200"})
+      EXPECT_TRUE(runs_right(problem_of("b=2,d=" + std::to_string(d) + rest)));
+}
+
+TEST(HostDevice, HeadDimOfVDiffers) {
+  for (const char* dims : {"d=192,dv=128", "d=64,dv=256", "d=256,dv=32"})
+    EXPECT_TRUE(runs_right(problem_of(std::string("b=1,hq=2,hk=1,sq=40,sk=40,causal,") + dims)));
+}
+
+TEST(HostDevice, EveryGroup) {
+  for (const char* heads : {"hq=3,hk=3", "hq=5,hk=1", "hq=6,hk=1", "hq=14,hk=2", "hq=8,hk=2", "hq=16,hk=1"})
+    for (const char* rest : {",sq=1,sk=77", ",sq=3,sk=90,causal", ",sq=33,sk=33,causal"})
+      EXPECT_TRUE(runs_right(problem_of(std::string("b=2,d=64,") + heads + rest)));
+}
+
+TEST(HostDevice, AnyLengths) {
+  for (const char* lengths : {"sq=1,sk=1", "sq=2,sk=1", "sq=5,sk=63", "sq=64,sk=65", "sq=65,sk=31", "sq=129,sk=257"})
+    for (const char* mask : {"", ",causal"})
+      EXPECT_TRUE(runs_right(problem_of(std::string("b=1,hq=2,hk=1,d=64,") + lengths + mask)));
+}
+
+TEST(HostDevice, HeadsFirstAndUnalignedLayouts) {
+  EXPECT_TRUE(runs_right(problem_of("b=2,hq=4,hk=2,sq=33,sk=50,d=80,causal"), true));
+  EXPECT_TRUE(runs_right(problem_of("b=2,hq=4,hk=2,sq=33,sk=50,d=80,align=2")));
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=4,hk=2,sq=1,sk=50,d=64,align=2,dtype=f16")));
+}
+
+TEST(HostDevice, BroadcastKeysAndValues) {
+  const auto device = host();
+  const Problem p = problem_of("b=3,hq=2,hk=2,sq=20,sk=30,d=64");
+  AttentionCase t(p);
+  t.call.k_strides.batch = t.call.v_strides.batch = 0;
+  t.call.k_strides.head = 0;
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  EXPECT_TRUE(matches_float64(t));
+}
+
+TEST(HostDevice, LargeMagnitudes) {
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=2,hk=1,sq=50,sk=80,d=64,dtype=bf16"), false, 30));
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=2,hk=1,sq=1,sk=300,d=64,dtype=f16"), false, 30));
+}
+
+TEST(HostDevice, EqualScoresAverageTheValues) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=2,hk=1,sq=5,sk=300,d=32,dtype=f16");
+  AttentionCase t(p);
+  std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  EXPECT_TRUE(matches_float64(t));
+  EXPECT_NEAR(std::log(300.0), t.lse[0], 1e-5);
+}
+
+// One key's score is hundreds over the others: every other weight is nothing, and the output is that key's value.
+TEST(HostDevice, OneDominantKey) {
+  const auto device = host();
+  for (const char* text : {"b=1,hq=2,hk=1,sq=40,sk=600,d=64", "b=1,hq=4,hk=1,sq=1,sk=600,d=64,dtype=f16"}) {
+    const Problem p = problem_of(text);
+    AttentionCase t(p);
+    std::fill(t.q.begin(), t.q.end(), store(p.dtype, 8));
+    std::fill(t.k.begin() + 333 * 64, t.k.begin() + 334 * 64, store(p.dtype, 8));
+    ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+    EXPECT_TRUE(matches_float64(t));
+    for (int d = 0; d < 64; ++d) EXPECT_EQ(t.v[static_cast<std::size_t>(333 * 64 + d)], t.out_at(0, 1, 0, d));
+  }
+}
+
+TEST(HostDevice, ANaNReachesItsRowOnly) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=2,hk=1,sq=40,sk=70,d=64");
+  AttentionCase t(p);
+  t.q[3 * 2 * 64 + 5] = 0x7fc0;  // position 3 of head 0
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  for (int h = 0; h < 2; ++h)
+    for (int i = 0; i < 40; ++i) {
+      const bool poisoned = h == 0 && i == 3;
+      EXPECT_EQ(poisoned, std::isnan(load(p.dtype, t.out_at(0, h, i, 63)))) << h << "," << i;
+      EXPECT_EQ(poisoned, std::isnan(t.lse[static_cast<std::size_t>(h * 40 + i)])) << h << "," << i;
+    }
+}
+
+TEST(HostDevice, EveryRankedCandidateVerifies) {
+  const auto device = host();
+  for (const char* text : {"b=1,hq=4,hk=1,sq=96,sk=128,d=64,causal", "b=2,hq=4,hk=2,sq=1,sk=512,d=64,dtype=f16"}) {
+    const Problem p = problem_of(text);
+    std::unique_ptr<Trial> trial;
+    ASSERT_TRUE(device->make_trial(p, &trial).ok());
+    const std::vector<Ranked> ranked = enumerate(p, device->spec()).ranked;
+    EXPECT_GT(ranked.size(), 8U) << text;
+    for (const Ranked& one : ranked) {
+      const Verdict verdict = trial->verify(*kernel_of(*device, p, one.candidate));
+      EXPECT_TRUE(verdict.passed) << text << " " << to_text(one.candidate) << ": " << verdict.reason;
+    }
+  }
+}
+
+TEST(HostDevice, WithoutLogSumExpTheSameKernelsRun) {
+  const auto device = host();
+  const Problem with = problem_of("b=1,hq=4,hk=1,sq=40,sk=70,d=64,causal"),
+                without = problem_of("b=1,hq=4,hk=1,sq=40,sk=70,d=64,causal,lse=0");
+  for (const Ranked& ranked : enumerate(with, device->spec()).ranked)
+    EXPECT_EQ(device->source(with, ranked.candidate), device->source(without, ranked.candidate));
+  EXPECT_TRUE(runs_right(without));
+  EXPECT_TRUE(runs_right(problem_of("b=1,hq=4,hk=1,sq=1,sk=300,d=64,lse=0")));
+}
+
+TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
+  // Sizes that are no multiple of any block: of 16 rows, of 32 dimensions.
+  for (const char* text :
+       {"b=1,hq=4,hk=2,sq=40,sk=90,d=80,causal", "b=1,hq=2,hk=1,sq=70,sk=130,d=112,dv=80",
+        "b=1,hq=4,hk=2,sq=40,sk=90,d=128,causal,dtype=f16", "b=1,hq=2,hk=1,sq=7,sk=9,d=32,align=2"}) {
+    const Problem p = problem_of(text);
+    for (const TileKernels* kernels : usable_tile_kernels()) {
+      AttentionCase t(p);
+      Candidate c;
+      c.tile_m = 128;
+      c.tile_n = 64;
+      std::vector<float> scratch(tile_scratch(p, c));
+      for (int head = 0; head < p.q_heads; ++head) {
+        Tile tile;
+        tile.call = &t.call;
+        tile.tile_m = c.tile_m;
+        tile.tile_n = c.tile_n;
+        tile.head = head;
+        tile.kv_head = head / p.group();
+        tile.rows = p.q_len;
+        tile.last_key = p.kv_len;
+        kernels->run(tile, scratch.data());
+      }
+      EXPECT_TRUE(matches_float64(t)) << kernels->name;
+    }
+  }
+}
+
+// ---- what verification must catch
+
+class Faulty : public Kernel {
+ public:
+  using Fault = void (*)(const Call&);
+  Faulty(std::unique_ptr<Kernel> kernel, Fault fault) : kernel_(std::move(kernel)), fault_(fault) {}
+  Status launch(const Call& call) const override {
+    Status status = kernel_->launch(call);
+    fault_(call);
+    return status;
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  Fault fault_;
+};
+
+std::uint16_t* out_of(const Call& call) { return static_cast<std::uint16_t*>(call.out); }
+
+std::string verdict_of(Faulty::Fault fault, const char* lse = ",lse=1") {
+  const auto device = host();
+  const Problem p = problem_of(std::string("b=1,hq=2,hk=1,sq=40,sk=64,d=64,causal") + lse);
+  std::unique_ptr<Trial> trial;
+  EXPECT_TRUE(device->make_trial(p, &trial).ok());
+  const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), fault);
+  const Verdict verdict = trial->verify(kernel);
+  return verdict.passed ? "passed" : verdict.reason;
+}
+
+TEST(HostTrial, PassesAnHonestKernel) {
+  EXPECT_EQ("passed", verdict_of([](const Call&) {}));
+}
+
+TEST(HostTrial, CatchesAWrongElementAndNamesIt) {
+  const std::string reason =
+      verdict_of([](const Call& c) { out_of(c)[3 * c.out_strides.row + c.out_strides.head + 5] = 0x4120; });
+  EXPECT_NE(std::string::npos, reason.find("batch 0, head 1, row 3, dim 5")) << reason;
+}
+
+TEST(HostTrial, CatchesAnElementNotWritten) {
+  EXPECT_EQ("1 output elements were not written", verdict_of([](const Call& c) { out_of(c)[7] = 0xffff; }));
+}
+
+TEST(HostTrial, CatchesWritingPastTheEnd) {
+  EXPECT_EQ("1 elements were written outside the output",
+            verdict_of([](const Call& c) { out_of(c)[40 * c.out_strides.row + 3] = 0; }));
+  EXPECT_EQ("1 elements were written outside the output", verdict_of([](const Call& c) { out_of(c)[-1] = 0; }));
+  EXPECT_EQ("1 elements were written outside the output", verdict_of([](const Call& c) { c.lse[-1] = 0; }));
+}
+
+TEST(HostTrial, CatchesNaN) {
+  EXPECT_EQ("1 output elements are NaN or infinite; the reference has none",
+            verdict_of([](const Call& c) { out_of(c)[9] = 0x7fc0; }));
+}
+
+TEST(HostTrial, CatchesAWrongLogSumExp) {
+  const std::string reason = verdict_of([](const Call& c) { c.lse[2] += 0.01F; });
+  EXPECT_NE(std::string::npos, reason.find("log-sum-exp error")) << reason;
+}
+
+TEST(HostTrial, CatchesALogSumExpNotWritten) {
+  EXPECT_EQ("1 output elements were not written",
+            verdict_of([](const Call& c) { std::memset(c.lse + 3, 0xff, sizeof(float)); }));
+}
+
+// Nothing is compared, scanned or missed of what nobody asked for; out is judged as ever.
+TEST(HostTrial, WithoutLogSumExpJudgesTheOutputOnly) {
+  const char* const without = ",lse=0";
+  EXPECT_EQ("passed", verdict_of([](const Call& c) { EXPECT_EQ(nullptr, c.lse); }, without));
+  EXPECT_EQ("1 output elements were not written", verdict_of([](const Call& c) { out_of(c)[7] = 0xffff; }, without));
+  EXPECT_EQ("1 elements were written outside the output",
+            verdict_of([](const Call& c) { out_of(c)[-1] = 0; }, without));
+  const std::string reason = verdict_of([](const Call& c) { out_of(c)[5] = 0x4120; }, without);
+  EXPECT_NE(std::string::npos, reason.find("over the bound")) << reason;
+}
+
+TEST(HostTrial, TimesWithLogSumExpWhereItIsAskedFor) {
+  const auto device = host();
+  const auto timed = [&](const Problem& p, Faulty::Fault look) {
+    std::unique_ptr<Trial> trial;
+    EXPECT_TRUE(device->make_trial(p, &trial).ok());
+    const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), look);
+    std::vector<double> samples;
+    EXPECT_TRUE(trial->time(kernel, 2, &samples).ok());
+    return samples.size();
+  };
+  const std::string text = "b=1,hq=2,hk=1,sq=40,sk=64,d=64";
+  EXPECT_EQ(2U, timed(problem_of(text + ",lse=0"), [](const Call& c) { EXPECT_EQ(nullptr, c.lse); }));
+  EXPECT_EQ(2U, timed(problem_of(text), [](const Call& c) { EXPECT_NE(nullptr, c.lse); }));
+}
+
+TEST(HostTrial, TimesARealRun) {
+  const auto device = host();
+  const Problem p = problem_of("b=1,hq=4,hk=1,sq=128,sk=128,d=64");
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(device->make_trial(p, &trial).ok());
+  std::vector<double> samples;
+  const auto kernel = kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate);
+  ASSERT_TRUE(trial->time(*kernel, 6, &samples).ok());
+  ASSERT_EQ(6U, samples.size());
+  for (const double us : samples) EXPECT_GT(us, flops(p) / 1e13 * 1e6);
+}
+
+// ---- the loop
+
+TEST(HostSession, TunesOnceAndTheNextSessionFindsIt) {
+  const test::TemporaryFolder folder;
+  const Problem p = problem_of("b=1,hq=4,hk=2,sq=100,sk=100,d=64,causal");
+  for (const bool cached : {false, true}) {
+    cache::Store::Options options;
+    options.path = folder.file("cache.db");
+    SessionOptions session_options;
+    session_options.policy.budget_seconds = 1;
+    Session session(host(), cache::Store::open(options), session_options);
+    Readied readied;
+    const Status status = session.ready(p, &readied);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(cached, readied.from_cache);
+    EXPECT_GT(readied.median_us, 0);
+    AttentionCase t(p);
+    ASSERT_TRUE(session.run(t.call).ok());
+    EXPECT_TRUE(matches_float64(t));
+  }
+}
+
+TEST(HostSession, ManyThreadsCallAtOnce) {
+  const Problem p = problem_of("b=1,hq=4,hk=2,sq=30,sk=60,d=64,causal");
+  cache::Store::Options off;
+  off.mode = cache::Mode::kOff;
+  SessionOptions options;
+  options.tuning = Tuning::kGuess;
+  Session session(host(), cache::Store::open(off), options);
+  std::vector<AttentionCase> all(4, AttentionCase(p));
+  for (AttentionCase& t : all) {  // copies: point each call at its own memory
+    t.call.q = t.q.data();
+    t.call.k = t.k.data();
+    t.call.v = t.v.data();
+    t.call.out = t.out.data();
+    t.call.lse = t.lse.data();
+  }
+  std::vector<std::thread> threads;
+  for (AttentionCase& t : all)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) EXPECT_TRUE(session.run(t.call).ok());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const AttentionCase& t : all) EXPECT_TRUE(matches_float64(t));
+}
+
+}  // namespace
+}  // namespace gqa

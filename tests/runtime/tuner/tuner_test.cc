@@ -1,0 +1,327 @@
+// tuner_test.cc: what becomes of candidates that fail, spill or are slow, and how a budget is kept, on a device whose
+// every answer is decided here.
+#include "runtime/tuner/tuner.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runtime/workload/shortlist.h"
+#include "tests/runtime/fake_device.h"
+
+namespace gqa::test {
+namespace {
+
+std::unique_ptr<cache::Store> no_store() {
+  cache::Store::Options options;
+  options.mode = cache::Mode::kOff;
+  return cache::Store::open(options);
+}
+
+class TunerTest : public ::testing::Test {
+ protected:
+  Status run(const char* problem = "b=1,hq=8,hk=2,sq=256,sk=256,d=64,causal") {
+    FakeDevice device(&world_);
+    problem_ = signature(small_problem(problem));
+    tuned_ = Tuned();
+    return tune(device, *store_, problem_, policy_, progress_, &tuned_);
+  }
+
+  std::vector<Attempt> with_outcome(const std::string& outcome) const {
+    std::vector<Attempt> found;
+    for (const Attempt& attempt : tuned_.attempts) {
+      if (attempt.outcome == outcome) found.push_back(attempt);
+    }
+    return found;
+  }
+
+  // The candidates that share the best rank's kernel.
+  std::string best_kernel() const {
+    return kernel_text(enumerate(signature(small_problem()), world_.spec).ranked.front().candidate);
+  }
+
+  FakeWorld world_;
+  std::unique_ptr<cache::Store> store_ = no_store();
+  TunePolicy policy_;
+  ProgressFn progress_;
+  Problem problem_;
+  Tuned tuned_;
+};
+
+TEST_F(TunerTest, PicksTheFastestAndKeepsItsNumbers) {
+  world_.microseconds = [](const Candidate& c) { return 100.0 + (c.tile_m + c.tile_n + 7 * c.stages) % 13; };
+  ASSERT_TRUE(run().ok());
+  double fastest = 1e9;
+  for (const Attempt& attempt : tuned_.attempts) {
+    if (attempt.samples > 0) fastest = std::min(fastest, world_.microseconds(attempt.candidate));
+  }
+  // Within the 0.5 % that counts as no difference.
+  EXPECT_LE(world_.microseconds(tuned_.candidate), 1.005 * fastest);
+  EXPECT_EQ(tuned_.winner.median_us, world_.microseconds(tuned_.candidate));
+  EXPECT_EQ(tuned_.winner.candidate, to_text(tuned_.candidate));
+  EXPECT_EQ(tuned_.winner.bound, 2e-3);
+  EXPECT_EQ(tuned_.winner.clock_mhz, 1500);
+  EXPECT_GE(with_outcome("winner").front().samples, 4);
+  EXPECT_GT(tuned_.times.first_correct, 0);
+}
+
+TEST_F(TunerTest, OfEqualTimesTakesWhatMovesLeast) {
+  world_.microseconds = [](const Candidate&) { return 100.0; };
+  ASSERT_TRUE(run("b=1,hq=8,hk=8,sq=16384,sk=16384,d=256").ok());
+  int timed = 0, more = 0;
+  for (const Attempt& attempt : tuned_.attempts) {
+    if (attempt.samples == 0) continue;
+    const double excess =
+        moved_bytes(problem_, attempt.candidate, world_.spec) - moved_bytes(problem_, tuned_.candidate, world_.spec);
+    EXPECT_GE(excess, 0) << to_text(attempt.candidate);
+    ++timed;
+    more += excess > 0 ? 1 : 0;
+  }
+  EXPECT_GT(timed, 1);
+  EXPECT_GT(more, 0);
+}
+
+TEST_F(TunerTest, CompilesNoMoreKernelsThanAskedAndEachOnce) {
+  std::mutex mutex;
+  std::multiset<std::string> compiled;
+  world_.compile = [&](const Candidate& c) {
+    const std::lock_guard lock(mutex);
+    compiled.insert(kernel_text(c));
+    return Status();
+  };
+  policy_.max_candidates = 5;
+  ASSERT_TRUE(run("b=1,hq=8,hk=2,sq=1,sk=4096,d=128").ok());
+  EXPECT_EQ(compiled.size(), 5u);
+  EXPECT_EQ(std::set<std::string>(compiled.begin(), compiled.end()).size(), 5u);
+  EXPECT_GT(world_.verifies, 5);  // launch-only variants ride along
+  EXPECT_LE(world_.verifies, 32);
+}
+
+struct Failure {
+  const char* outcome;
+  void (*spoil)(FakeWorld& world, std::string kernel);
+};
+
+// What ctest shows of the parameter.
+void PrintTo(const Failure& failure, std::ostream* out) { *out << failure.outcome; }
+
+class FailureTest : public TunerTest, public ::testing::WithParamInterface<Failure> {};
+
+TEST_P(FailureTest, IsRecordedWithItsReasonAndNeverChosen) {
+  const std::string spoilt = best_kernel();
+  world_.microseconds = [spoilt](const Candidate& c) { return kernel_text(c) == spoilt ? 1.0 : 10.0; };
+  GetParam().spoil(world_, spoilt);
+  ASSERT_TRUE(run().ok());
+  EXPECT_NE(kernel_text(tuned_.candidate), spoilt);
+  const std::vector<Attempt> failed = with_outcome(GetParam().outcome);
+  ASSERT_FALSE(failed.empty());
+  EXPECT_EQ(kernel_text(failed.front().candidate), spoilt);
+  EXPECT_NE(failed.front().detail.find("because 42"), std::string::npos) << failed.front().detail;
+  EXPECT_NE(tuned_.winner.evidence.find("because 42"), std::string::npos);
+}
+
+TEST_P(FailureTest, OfAllFailsTheCallWithTheReasons) {
+  GetParam().spoil(world_, "");
+  const Status status = run();
+  EXPECT_EQ(status.code(), Code::kNoCandidate);
+  EXPECT_NE(status.message().find(GetParam().outcome), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("because 42"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("hq=8,hk=2,sq=256"), std::string::npos) << status.message();
+}
+
+// An empty name spoils all.
+bool meant(const std::string& kernel, const Candidate& c) { return kernel.empty() || kernel == kernel_text(c); }
+Status broken() { return {Code::kDeviceFailed, "because 42"}; }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FailureTest,
+    ::testing::Values(
+        Failure{"compile failed",
+                [](FakeWorld& world, std::string kernel) {
+                  world.compile = [kernel](const Candidate& c) { return meant(kernel, c) ? broken() : Status(); };
+                }},
+        Failure{"load failed",
+                [](FakeWorld& world, std::string kernel) {
+                  world.load = [kernel](const Candidate& c, const Binary&) {
+                    return meant(kernel, c) ? broken() : Status();
+                  };
+                }},
+        Failure{"verify failed",
+                [](FakeWorld& world, std::string kernel) {
+                  world.verify = [kernel](const Candidate& c) {
+                    return meant(kernel, c) ? Verdict{false, 1, 0.1, "because 42"} : Verdict{true, 0.1, 0.2, ""};
+                  };
+                }},
+        Failure{"launch failed",
+                [](FakeWorld& world, std::string kernel) {
+                  world.launchable = [kernel](const Candidate& c) { return meant(kernel, c) ? broken() : Status(); };
+                }}),
+    [](const auto& tested) {
+      std::string name = tested.param.outcome;
+      name[name.find(' ')] = '_';
+      return name;
+    });
+
+TEST_F(TunerTest, WithoutACompilerTheCallSaysSo) {
+  world_.compile = [](const Candidate&) { return Status(Code::kNoCompiler, "NVRTC was not found"); };
+  const Status status = run();
+  EXPECT_EQ(status.code(), Code::kNoCompiler);
+  EXPECT_EQ(status.message(), "NVRTC was not found");
+}
+
+TEST_F(TunerTest, WhatSpillsIsUsedOnlyIfNothingElseIs) {
+  const std::string spilling = best_kernel();
+  world_.microseconds = [&](const Candidate& c) { return kernel_text(c) == spilling ? 1.0 : 10.0; };
+  world_.spill_bytes = [&](const Candidate& c) { return kernel_text(c) == spilling ? 512 : 0; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_NE(kernel_text(tuned_.candidate), spilling);
+  ASSERT_FALSE(with_outcome("spilled").empty());
+  EXPECT_NE(with_outcome("spilled").front().detail.find("512 bytes"), std::string::npos);
+
+  world_.spill_bytes = [](const Candidate&) { return 512; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(kernel_text(tuned_.candidate), spilling);
+}
+
+TEST_F(TunerTest, AGuessTakesTheBestRankThatVerifies) {
+  policy_.guess = true;
+  policy_.compile_threads = 3;
+  const std::vector<Ranked> ranked = enumerate(signature(small_problem()), world_.spec).ranked;
+  const Shortlist list = shortlist(ranked, 3, 3);
+  ASSERT_EQ(list.kernels.size(), 3u);
+  const std::string first = kernel_text(list.kernels[0].candidates[0].candidate);
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(kernel_text(tuned_.candidate), first);
+  world_.verify = [&](const Candidate& c) { return Verdict{kernel_text(c) != first, 0, 1, "not this one"}; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(tuned_.candidate, list.kernels[1].candidates[0].candidate);
+  EXPECT_EQ(world_.samples, 0);
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST_F(TunerTest, ABudgetOfNothingStillTriesACandidate) {
+  policy_.budget_seconds = 1e-9;
+  policy_.compile_threads = 1;
+  world_.compile_seconds = 0.02;
+  ASSERT_TRUE(run().ok());
+  EXPECT_GE(world_.compiles, 1);
+  EXPECT_LE(world_.compiles, 3);
+  EXPECT_EQ(world_.samples, 1);
+  EXPECT_FALSE(with_outcome("not tried").empty());
+}
+
+TEST_F(TunerTest, ABudgetStopsCompiling) {
+  policy_.budget_seconds = 0.2;
+  policy_.compile_threads = 1;
+  policy_.max_candidates = 50;
+  world_.compile_seconds = 0.03;
+  const double took = seconds_of([&] { ASSERT_TRUE(run().ok()); });
+  EXPECT_LT(world_.compiles, 10);  // of the 0.2 s, 60 % go to compiling
+  EXPECT_LT(took, 1.0);
+}
+
+TEST_F(TunerTest, ABudgetStopsTiming) {
+  policy_.budget_seconds = 0.3;
+  world_.sample_seconds = 0.01;
+  world_.noise = 0.3;
+  const double took = seconds_of([&] { ASSERT_TRUE(run().ok()); });
+  EXPECT_LT(took, 1.0);
+  EXPECT_LT(world_.samples, 40);
+}
+
+TEST_F(TunerTest, CompiledKernelsAreKeptAndTakenFromTheStore) {
+  const std::string path = ::testing::TempDir() + "gqa-tuner-" + std::to_string(getpid()) + ".db";
+  cache::Store::Options options;
+  options.path = path;
+  store_ = cache::Store::open(options);
+  ASSERT_EQ(store_->mode(), cache::Mode::kReadWrite);
+  ASSERT_TRUE(run().ok());
+  const int compiled = world_.compiles;
+  EXPECT_EQ(store_->list_kernels().size(), static_cast<std::size_t>(compiled));
+  EXPECT_TRUE(store_->find_kernel(tuned_.winner.kernel).has_value());
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(world_.compiles, compiled);
+  store_.reset();
+  std::remove(path.c_str());
+}
+
+TEST_F(TunerTest, ProgressCountsUpToTheEnd) {
+  std::vector<Progress> seen;
+  progress_ = [&](const Progress& progress) { seen.push_back(progress); };
+  ASSERT_TRUE(run().ok());
+  ASSERT_GT(seen.size(), 3u);
+  EXPECT_EQ(seen.front().phase, TunePhase::kSearch);
+  EXPECT_GT(seen.front().enumerated, 0);
+  EXPECT_EQ(seen.back().phase, TunePhase::kTime);
+  EXPECT_EQ(seen.back().compiled, world_.compiles);
+  EXPECT_EQ(seen.back().verified, world_.verifies);
+  EXPECT_EQ(seen.back().timed, world_.verifies);
+  EXPECT_EQ(seen.back().best_us, tuned_.winner.median_us);
+  for (std::size_t i = 1; i < seen.size(); ++i) EXPECT_GE(seen[i].seconds, seen[i - 1].seconds);
+}
+
+TEST_F(TunerTest, PrecompileKeepsKernelsAndMeasuresNothing) {
+  FakeDevice device(&world_);
+  std::vector<Attempt> attempts;
+  ASSERT_TRUE(precompile(device, *store_, problem_ = signature(small_problem()), policy_, {}, &attempts).ok());
+  EXPECT_EQ(world_.compiles, policy_.max_candidates);
+  EXPECT_EQ(world_.loads + world_.trials + world_.launches, 0);
+  EXPECT_EQ(std::count_if(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.outcome == "compiled"; }),
+            policy_.max_candidates);
+  world_.compile = [](const Candidate&) { return broken(); };
+  const Status status = precompile(device, *store_, problem_, policy_, {}, &attempts);
+  EXPECT_EQ(status.code(), Code::kNoCandidate);
+}
+
+TEST(Keys, HoldWhatAWinnerDependsOn) {
+  FakeWorld world;
+  const FakeDevice device(&world);
+  const Problem problem = small_problem();
+  const cache::WinnerKey key = winner_key(device, problem);
+  EXPECT_EQ(key.signature, to_text(signature(problem)));
+  EXPECT_EQ(key.device, world.spec.identity());
+  const Candidate candidate = enumerate(problem, world.spec).ranked.front().candidate;
+  const std::string kernel = kernel_key(device, problem, candidate);
+  EXPECT_EQ(kernel.size(), 32u);
+  Candidate launch_only = candidate;
+  launch_only.order = 1 - candidate.order;
+  EXPECT_EQ(kernel_key(device, problem, launch_only), kernel);
+  Candidate other = candidate;
+  other.stages += 1;
+  EXPECT_NE(kernel_key(device, problem, other), kernel);
+  world.compiler = "fake compiler 2";
+  EXPECT_NE(kernel_key(device, problem, candidate), kernel);
+  world.compiler = "fake compiler 1";
+  EXPECT_EQ(kernel_key(device, problem, candidate), kernel);
+  world.spec.arch = "sm_86";
+  EXPECT_NE(kernel_key(device, problem, candidate), kernel);
+}
+
+TEST(Shortlist, TakesDistinctKernelsInRankOrderAndThenTheirVariants) {
+  std::vector<Ranked> ranked;
+  const auto add = [&](int tile_m, int splits, double us) {
+    Candidate c;
+    c.tile_m = tile_m;
+    c.splits = splits;
+    ranked.push_back({c, us});
+  };
+  add(16, 1, 1), add(16, 2, 1.1), add(32, 1, 1.2), add(16, 4, 1.3), add(64, 1, 1.4), add(32, 2, 3);
+  const Shortlist list = shortlist(ranked, 2, 4);
+  ASSERT_EQ(list.kernels.size(), 2u);
+  ASSERT_EQ(list.kernels[0].candidates.size(), 3u);
+  EXPECT_EQ(list.kernels[0].candidates[2].candidate.splits, 4);
+  EXPECT_EQ(list.kernels[1].candidates.size(), 1u);  // its other variant is predicted three times the best
+  EXPECT_EQ(list.passed_over.size(), 2u);
+  EXPECT_EQ(shortlist(ranked, 2, 3).kernels[0].candidates.size(), 2u);
+  EXPECT_TRUE(shortlist({}, 2, 3).kernels.empty());
+}
+
+}  // namespace
+}  // namespace gqa::test

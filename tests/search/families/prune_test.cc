@@ -1,0 +1,239 @@
+// prune_test.cc: what is left out of the space, and in which words. No device is asked.
+#include <gtest/gtest.h>
+
+#include "tests/search/families/space_support.h"
+
+namespace gqa {
+namespace {
+
+std::string reason(std::string_view problem, std::string_view candidate, const DeviceSpec& device = h200()) {
+  return reject_reason(problem_of(problem), candidate_of(candidate), device);
+}
+
+TEST(Prune, ReasonsNameWhatIsNeededAndWhatThereIs) {
+  const char* prefill = "hq=32,hk=8,sq=4096,d=128,causal";
+  EXPECT_EQ(reason(prefill, "flash m=128 n=64 warps=4 stages=2 pack=1"), "");
+  EXPECT_EQ(reason(prefill, "flash m=128 n=128 warps=4 stages=3 pack=1"),
+            "needs 243,712 bytes of shared memory, the device has 232,448");
+  EXPECT_EQ(reason("hq=8,sq=4096,d=256", "flash m=128 n=64 warps=4 stages=1 pack=1"),
+            "needs about 376 registers a thread, a thread has 255");
+  EXPECT_EQ(reason("hq=8,sq=4096,d=128", "flash m=256 n=64 warps=16 stages=1 pack=1"),
+            "needs about 73,728 registers a block, the device has 65,536");
+  EXPECT_EQ(reason(prefill, "flash m=128 n=64 warps=4 stages=2 pack=3"),
+            "pack of 3 does not divide the group of 4 query heads");
+  EXPECT_EQ(reason(prefill, "flash m=128 n=64 warps=4 stages=2 pack=4"),
+            "packing 4 heads gains nothing: one head fills 32 tiles");
+  EXPECT_EQ(reason("hq=8,sq=20,d=64", "flash m=64 n=32 warps=4 stages=2 pack=1"), "tile of 64 rows for 20 query rows");
+  EXPECT_EQ(reason("hq=8,sq=40,d=64", "flash m=64 n=128 warps=4 stages=2 pack=1"), "step of 128 keys for 40 keys");
+}
+
+TEST(Prune, SplitReasons) {
+  const char* decode = "hq=32,hk=8,sq=1,sk=4096,d=128";
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 splits=16"), "");
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 splits=100"),
+            "100 splits of 4,096 keys leave 36 without keys");
+  EXPECT_EQ(reason("hq=64,hk=8,sq=99,sk=4096,d=128", "split m=64 n=32 warps=4 stages=2 pack=1"),
+            "99 query rows a head group: split takes at most 64");
+  // Few heads: flash's tiles would leave most of the device idle.
+  EXPECT_EQ(reason("b=2,hq=1,sq=256,sk=4096,d=64", "split m=32 n=32 warps=4 stages=2 pack=1 splits=16"), "");
+  EXPECT_EQ(reason("b=2,hq=1,sq=600,sk=4096,d=64", "split m=32 n=32 warps=4 stages=2 pack=1 splits=16"),
+            "600 query rows a head group: split takes at most 512");
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 order=1"), "order 1: split has no tile order");
+  EXPECT_EQ(reason(decode, "split m=32 n=32 warps=4 stages=3 pack=4"), "tile of 32 rows for 4 query rows");
+}
+
+TEST(Prune, MeaninglessFields) {
+  const char* p = "hq=32,hk=8,sq=4096,d=128";
+  EXPECT_EQ(reason(p, "flash m=0 n=64 warps=4 stages=2 pack=1"), "tile of 0 rows: expected a multiple of 16");
+  EXPECT_EQ(reason(p, "flash m=64 n=20 warps=4 stages=2 pack=1"), "step of 20 keys: expected a multiple of 16");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=0 stages=2 pack=1"), "0 warps: expected 1 to 32");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=0"), "pack of 0: expected at least 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=0"), "0 splits: expected at least 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 order=2"), "");  // two head groups together
+  Candidate backwards = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1");
+  backwards.order = -1;
+  EXPECT_EQ(reject_reason(problem_of(p), backwards, h200()), "order -1: expected at least 0");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=1 stages=2 pack=1"), "64 rows over 1 warps: flash gives a warp 16 or 32");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=4 pack=1"), "4 stages: flash has 1 to 3");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=2"), "2 splits: flash has 1");
+  EXPECT_EQ(reason(p, "split m=128 n=64 warps=4 stages=2 pack=1"), "tile of 128 rows: split has at most 64");
+  EXPECT_EQ(reason(p, "split m=64 n=64 warps=4 stages=1 pack=1"), "1 stages: split has 2 to 6");
+  EXPECT_EQ(reason(p, "split m=64 n=64 warps=16 stages=2 pack=1"), "16 warps: split has at most 8");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=1 pack=1", host()), "4 warps: the host has 1");
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=1 stages=2 pack=1", host()), "2 stages: the host has 1");
+  EXPECT_EQ(reason("b=65536,hq=256,sq=16384,d=32", "flash m=16 n=32 warps=1 stages=2 pack=1"),
+            "17,179,869,184 blocks: a grid has at most 2,147,483,647");
+}
+
+// A warpgroup candidate that runs, with some of its fields changed.
+std::string warpgroup(std::string_view changed = "", std::string_view problem = "hq=32,hk=8,sq=4096,d=128",
+                      const DeviceSpec& device = h200()) {
+  std::string text = "warpgroup";
+  std::string_view fields = "m=128 n=128 warps=8 stages=2 pack=1 draw=1 out=1 ";
+  while (!fields.empty()) {
+    const std::string_view field = fields.substr(0, fields.find(' '));
+    const std::string key = " " + std::string(field.substr(0, field.find('=') + 1));
+    if ((" " + std::string(changed)).find(key) == std::string::npos) text += " " + std::string(field);
+    fields.remove_prefix(field.size() + 1);
+  }
+  if (!changed.empty()) text += " " + std::string(changed);
+  return reason(problem, text, device);
+}
+
+TEST(Prune, WarpgroupNeedsHopperAndTensorMaps) {
+  EXPECT_EQ(warpgroup(), "");
+  EXPECT_EQ(warpgroup("order=3"), "");
+  for (const char* arch : {"sm_80", "sm_90", "sm_100a"}) {
+    EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", *DeviceSpec::for_arch(arch)),
+              "warpgroup needs wgmma, which only sm_90a has; the device is " + std::string(arch));
+  }
+  EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", host()), "warpgroup: the host has no wgmma");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,align=2"), "rows aligned to 2 bytes: the copy engine needs 16");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,notma"),
+            "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes");
+}
+
+TEST(Prune, TransposedKeysComeInPanelsAndNotToTheHost) {
+  const char* transposed = "hq=32,hk=8,sq=4096,d=128,ktrans";
+  EXPECT_EQ(warpgroup("", transposed), "");
+  EXPECT_EQ(warpgroup("n=80", transposed), "step of 80 keys: transposed keys come in panels of 64");
+  EXPECT_EQ(reason(transposed, "flash m=128 n=48 warps=4 stages=2 pack=1"), "");
+  EXPECT_EQ(reason(transposed, "flash m=128 n=64 warps=1 stages=1 pack=1", host()),
+            "keys given as (head_dim, keys): the host reads a key's elements side by side");
+  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {
+    bool warpgroup = false, flash = false;
+    for (const Ranked& ranked : enumerate(problem_of("hq=8,sq=4096,ktrans,d=" + std::to_string(d)), h200()).ranked) {
+      warpgroup = warpgroup || ranked.candidate.skeleton == Skeleton::kWarpgroup;
+      flash = flash || ranked.candidate.skeleton == Skeleton::kFlash;
+    }
+    EXPECT_TRUE(warpgroup && flash) << d;
+  }
+}
+
+TEST(Prune, WarpgroupFields) {
+  EXPECT_EQ(warpgroup("m=96"), "tile of 96 rows: warpgroup has 64, 128 or 192");
+  EXPECT_EQ(warpgroup("m=256"), "tile of 256 rows: warpgroup has 64, 128 or 192");
+  EXPECT_EQ(warpgroup("n=72"), "step of 72 keys: expected a multiple of 16");
+  EXPECT_EQ(warpgroup("n=272"), "step of 272 keys: wgmma takes at most 256");
+  EXPECT_EQ(warpgroup("warps=4"), "4 warps for 128 rows: warpgroup gives a warp 16, or two warpgroups the same 64");
+  EXPECT_EQ(warpgroup("stages=0"), "stages=0: warpgroup has 1 to 4");
+  EXPECT_EQ(warpgroup("stages=5"), "stages=5: warpgroup has 1 to 4");
+  EXPECT_EQ(warpgroup("draw=0"), "");
+  EXPECT_EQ(warpgroup("draw=2"), "draw=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("out=0"), "");
+  EXPECT_EQ(warpgroup("out=5"), "out=5: warpgroup has 0 to 4");
+  EXPECT_EQ(warpgroup("splits=2"), "2 splits: warpgroup has 1");
+}
+
+TEST(Prune, WarpgroupsThatShareKeys) {
+  EXPECT_EQ(warpgroup("m=64 warps=8 stages=2 out=1"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=8 stages=2 out=0"),
+            "two warpgroups on the same rows without out=1: they hand over beside it");
+  EXPECT_EQ(warpgroup("m=64 warps=8 stages=3 out=1"),
+            "3 stages for two warpgroups on the same rows: expected as many for each");
+}
+
+TEST(Prune, SumsByProducts) {
+  const std::string sums = "m=192 warps=12 stages=4 sums=1", problem = "hq=32,hk=8,sq=4096,d=64";
+  EXPECT_EQ(warpgroup(sums, problem), "");
+  EXPECT_EQ(warpgroup(sums, problem + ",dtype=f16,causal"), "");
+  EXPECT_EQ(warpgroup(sums, problem + ",lse"),
+            "sums of rounded weights: too coarse for the log-sum-exp that is asked for");
+  EXPECT_EQ(warpgroup(sums, "hq=32,hk=8,sq=4096,d=64,dv=128"), "sums beside values of head_dim_v 128: expected 64");
+  EXPECT_EQ(warpgroup(sums, problem + ",ktrans"), "sums of halves of transposed keys: halves are rows");
+  EXPECT_EQ(
+      warpgroup(sums + " n=80", problem),
+      "sums of halves of 80 keys, 4 stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows");
+  EXPECT_NE(warpgroup(sums + " out=0", problem), "");
+  EXPECT_NE(warpgroup("m=192 warps=12 stages=1 sums=1", problem), "");
+  EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 sums=1", problem), "");
+  EXPECT_EQ(warpgroup("sums=2", problem), "sums=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup(sums + " shift=1", problem + ",dtype=f16"), "");
+  EXPECT_EQ(warpgroup(sums + " shift=1", problem),
+            "shift=1 of bf16 queries: expected f16, whose error in scores is an eighth");
+  EXPECT_EQ(warpgroup("shift=1", problem), "shift=1: expected sums=1, whose ones it takes");
+  EXPECT_EQ(warpgroup(sums + " poly=4", problem), "");
+  EXPECT_EQ(warpgroup(sums + " poly=4", problem + ",dtype=f16"), "");
+  const std::string alone = ": expected sums=1, since weights are then summed as rounded, and at least 2";
+  EXPECT_EQ(warpgroup("poly=4", problem), "poly=4" + alone);
+  EXPECT_EQ(warpgroup(sums + " poly=1", problem), "poly=1" + alone);
+}
+
+TEST(Prune, WhatAClusterOrHeldQueriesLack) {
+  EXPECT_EQ(warpgroup("cluster=2 draw=0"), "");
+  EXPECT_EQ(warpgroup("cluster=2 draw=0 order=3 out=0 held=8"), "");
+  EXPECT_EQ(warpgroup("cluster=3"), "cluster=3: warpgroup has 1 to 2");
+  EXPECT_EQ(warpgroup("cluster=2 draw=1"), "");
+  EXPECT_EQ(warpgroup("cluster=2 m=64 n=64 warps=4 out=0"),
+            "cluster=2: expected a CTA a processor, and so 128 rows or more");
+  EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=128,sk=4096,d=128"), "cluster of 2 tiles for 128 query rows");
+  DeviceSpec one = h200();
+  one.processors = 1;
+  EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=4096,d=128", one), "cluster of 2 on 1 processors");
+  EXPECT_EQ(warpgroup("held=8"), "");
+  EXPECT_EQ(warpgroup("held=9"), "held=9 times 16 columns of queries: head_dim is 128");
+  EXPECT_EQ(warpgroup("held=17"), "held=17: warpgroup has 0 to 16");
+  EXPECT_EQ(warpgroup("held=16 n=64 out=0", "hq=32,sq=4096,d=256"),
+            "needs about 268 registers a consumer thread, 2 consumer warpgroups leave it 232");
+  EXPECT_EQ(warpgroup("queries=2 n=64"), "");
+  EXPECT_EQ(warpgroup("queries=3"), "queries=3: warpgroup has 1 to 2");
+  EXPECT_EQ(warpgroup("queries=2 out=0"), "");
+}
+
+TEST(Prune, WhatASharedTailLacks) {
+  const char* full = "hq=16,sq=16384,d=128";  // 2,048 tiles of 128 rows: 15.5 rounds
+  EXPECT_EQ(warpgroup("tail=132 draw=0", full), "");
+  EXPECT_EQ(warpgroup("tail=66 draw=0 cluster=2", full), "");
+  EXPECT_EQ(warpgroup("tail=132", full),
+            "tail=132: expected draw=0, since CTAs in rounds share it, and 128 rows or more");
+  EXPECT_EQ(warpgroup("tail=132 draw=0 m=64 n=64 warps=4", full), warpgroup("tail=132", full));
+  EXPECT_EQ(warpgroup("tail=132 draw=0", "hq=16,sq=16384,d=128,causal"),
+            "tail=132 under a causal mask: its last tiles are the shortest ones");
+  EXPECT_EQ(warpgroup("tail=128 draw=0", full), "tail=128: 2,048 tiles nearly fill 16 rounds");
+  EXPECT_EQ(warpgroup("tail=132 draw=0 out=0 n=80", "hq=8,sq=16384,d=256"),
+            "tail=132 with steps of 80 keys: beside 256 columns of out they leave too few registers for it");
+  EXPECT_EQ(warpgroup("tail=70000 draw=0", full), "tail=70,000: warpgroup has 0 to 65,536");
+}
+
+TEST(Prune, WarpgroupPacksAndSizes) {
+  EXPECT_EQ(warpgroup("pack=4", "hq=32,hk=8,sq=300,sk=4096,d=128"), "");
+  EXPECT_EQ(warpgroup("pack=3", "hq=6,hk=2,sq=300,sk=4096,d=128"),
+            "pack of 3 does not divide the 64 rows of a warpgroup");
+  EXPECT_EQ(warpgroup("pack=8", "hq=32,hk=8,sq=300,sk=4096,d=128"),
+            "pack of 8 does not divide the group of 4 query heads");
+  EXPECT_EQ(warpgroup("pack=4"), "packing 4 heads gains nothing: one head fills 32 tiles");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=64,sk=4096,d=128"), "tile of 128 rows for 64 query rows");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,sk=64,d=128"), "step of 128 keys for 64 keys");
+  EXPECT_EQ(warpgroup("stages=3"), "needs 263,168 bytes of shared memory, the device has 232,448");
+  EXPECT_EQ(warpgroup("stages=1", "hq=8,sq=4096,d=256"),
+            "needs 263,168 bytes of shared memory, the device has 232,448");
+  EXPECT_EQ(warpgroup("stages=1 out=0 n=112", "hq=8,sq=4096,d=256"),
+            "needs about 240 registers a consumer thread, 2 consumer warpgroups leave it 232");
+  EXPECT_EQ(warpgroup("m=192 warps=12 stages=1 out=0"),
+            "needs about 188 registers a consumer thread, 3 consumer warpgroups leave it 160");
+}
+
+// Tiles of 64 rows share a processor by two: both must fit its shared memory, and its registers before the producers
+// give theirs up.
+TEST(Prune, WarpgroupsThatShareAProcessor) {
+  EXPECT_EQ(warpgroup("m=64 warps=4 out=0 n=64"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=4 out=0 stages=1"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=4 out=0"),
+            "2 blocks a processor need 299,008 bytes of shared memory, it has 233,472");
+  EXPECT_EQ(warpgroup("m=64 warps=4 out=0 stages=3 n=64"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=3 n=64"),
+            "2 blocks a processor need 266,240 bytes of shared memory, it has 233,472");
+  EXPECT_EQ(warpgroup("out=0"), "");  // as much a row, but alone
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=64", "hq=8,sq=4096,d=256"),
+            "a wgmma needs about 158 registers, a thread is launched with 128");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=208", "hq=8,sq=4096,d=32"),
+            "a wgmma needs about 134 registers, a thread is launched with 128");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=192", "hq=8,sq=4096,d=32"), "");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=144", "hq=8,sq=4096,d=32,dv=192"),
+            "needs about 232 registers a consumer thread, 1 consumer warpgroups leave it 224");
+  EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=128", "hq=8,sq=4096,d=32,dv=192"), "");
+  EXPECT_EQ(warpgroup("m=128 stages=1 out=0 n=64", "hq=8,sq=4096,d=256"), "");  // one block: 170 registers
+}
+
+}  // namespace
+}  // namespace gqa

@@ -1,0 +1,90 @@
+// attention_launch.h: attention kernels under the emulator, launched as runtime/cuda/cuda_kernel.cc launches them.
+// Owns: the call's buffers with guards, the workspace, a launch under every schedule, the comparison of their bits.
+// Never: compiles or judges numbers: the case compares itself with float64.
+// Threads: one.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/cuda_kernel.h"
+#include "search/families/resources.h"
+#include "tests/runtime/attention_case.h"
+#include "tests/simt/emulator/kernel.h"
+
+namespace gqa::simt {
+
+// One tensor of a case, moved into a Buffer that ends where the tensor ends, give or take its alignment.
+class CaseTensor {
+ public:
+  CaseTensor(const char* name, const std::vector<std::uint16_t>& data, const void* first)
+      : shift_(static_cast<const std::uint16_t*>(first) - data.data()),
+        buffer_(name, std::vector<std::uint16_t>(data.begin(), data.end() - (shift_ == 0 ? 1 : 0))) {}
+
+  std::uint16_t* first() const { return buffer_.as<std::uint16_t>() + shift_; }
+  void poison() { buffer_.poison(); }
+  std::vector<std::uint16_t> values() const { return buffer_.values<std::uint16_t>(); }
+
+ private:
+  std::ptrdiff_t shift_;
+  Buffer buffer_;
+};
+
+// What a kernel left.
+struct Outputs {
+  std::vector<std::uint16_t> out;
+  std::vector<float> lse;
+};
+
+inline bool all_zero(const std::vector<unsigned>& values) {
+  return std::all_of(values.begin(), values.end(), [](unsigned value) { return value == 0; });
+}
+
+// One launch of a case's kernel on buffers of their own.
+inline Status launch_attention(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
+                               const Schedule& schedule, Outputs* outputs) {
+  Call call = attention.call;
+  const LaunchPlan needed = plan(call.problem, candidate);
+  const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
+      out("out", attention.out, call.out);
+  const Buffer lse("lse", attention.lse.size() * sizeof(float));
+  const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
+  const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
+  call.q = q.first();
+  call.k = k.first();
+  call.v = v.first();
+  call.out = out.first();
+  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+  AttentionParams params = params_of(call, candidate);
+  params.partials = partials.as<float>();
+  params.counters = counters.as<unsigned>();
+  void* arguments[] = {&params};
+  const auto blocks = static_cast<unsigned>(needed.blocks), threads = static_cast<unsigned>(needed.threads);
+  Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  launch.workspace = &partials;
+  if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
+  if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
+  *outputs = {out.values(), lse.values<float>()};
+  return {};
+}
+
+// Runs the case under every schedule and leaves out and lse in it. Error: a launch's, or schedules that disagree.
+inline Status run_attention(const Kernel& kernel, const Candidate& candidate, test::AttentionCase* attention) {
+  Outputs first, outputs;
+  for (const Schedule& schedule : schedules()) {
+    const bool is_first = &schedule == &schedules().front();
+    if (Status s = launch_attention(kernel, candidate, *attention, schedule, is_first ? &first : &outputs); !s.ok())
+      return s;
+    if (!is_first && std::memcmp(first.lse.data(), outputs.lse.data(), first.lse.size() * sizeof(float)) != 0)
+      return {Code::kDeviceFailed, "lse depends on the schedule: a race, seen in " + to_text(schedule)};
+    if (!is_first && first.out != outputs.out)
+      return {Code::kDeviceFailed, "out depends on the schedule: a race, seen in " + to_text(schedule)};
+  }
+  std::copy(first.out.begin(), first.out.end(), attention->out.begin());
+  attention->lse = first.lse;
+  return {};
+}
+
+}  // namespace gqa::simt

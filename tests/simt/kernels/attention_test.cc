@@ -1,0 +1,60 @@
+// The attention kernels of the flash and split skeletons, run on the CPU against float64: head dims, masks, ragged
+// lengths, packed groups, splits, unaligned rows, strides, dtypes, pipelines.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/simt/kernels/attention_launch.h"
+
+namespace gqa::simt {
+namespace {
+
+struct Case {
+  const char* problem;
+  const char* candidate;
+  bool heads_first = false;
+};
+
+class Attention : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(Attention, AgreesWithFloat64UnderEverySchedule) {
+  const Problem problem = test::problem_of(GetParam().problem);
+  Candidate candidate;
+  ASSERT_TRUE(parse(GetParam().candidate, &candidate).ok());
+  std::string why;
+  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why);
+  ASSERT_NE(nullptr, kernel) << why;
+  test::AttentionCase attention(problem, GetParam().heads_first);
+  const Status status = run_attention(*kernel, candidate, &attention);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(test::matches_float64(attention));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flash, Attention,
+    ::testing::Values(
+        Case{"b=2,hq=4,hk=2,sq=70,sk=70,d=64,causal", "flash m=64 n=32 warps=4 stages=2 pack=1"},
+        Case{"b=1,hq=2,hk=1,sq=33,sk=90,d=128,dtype=f16,causal", "flash m=32 n=32 warps=2 stages=3 pack=1", true},
+        Case{"b=1,hq=4,hk=1,sq=19,sk=61,d=80,align=2", "flash m=64 n=16 warps=2 stages=1 pack=4"},
+        Case{"b=1,hq=2,hk=2,sq=40,sk=17,d=192,dv=128,causal", "flash m=32 n=16 warps=1 stages=2 pack=1 order=1"},
+        Case{"b=1,hq=2,hk=2,sq=20,sk=40,d=64,dv=128", "flash m=32 n=32 warps=2 stages=1 pack=1"},
+        Case{"b=1,hq=2,hk=2,sq=20,sk=40,d=64,dv=128,lse=0", "flash m=32 n=32 warps=2 stages=1 pack=1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Split, Attention,
+    ::testing::Values(
+        Case{"b=2,hq=8,hk=2,sq=1,sk=300,d=64", "split m=16 n=16 warps=4 stages=3 pack=4 splits=3"},
+        Case{"b=1,hq=4,hk=2,sq=7,sk=100,d=128,dtype=f16,causal", "split m=16 n=32 warps=2 stages=2 pack=2 splits=2"},
+        Case{"b=1,hq=2,hk=1,sq=5,sk=77,d=80,causal,align=2", "split m=16 n=16 warps=2 stages=2 pack=2 splits=1"},
+        Case{"b=1,hq=4,hk=2,sq=7,sk=100,d=128,causal,lse=0", "split m=16 n=32 warps=2 stages=2 pack=2 splits=2"},
+        Case{"b=1,hq=1,hk=1,sq=3,sk=5,d=192,dv=128", "split m=16 n=16 warps=4 stages=2 pack=1 splits=4"},
+        Case{"b=1,hq=1,hk=1,sq=130,sk=300,d=64,causal", "split m=64 n=32 warps=2 stages=2 pack=1 splits=3"}));
+
+}  // namespace
+}  // namespace gqa::simt

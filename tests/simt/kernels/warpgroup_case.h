@@ -1,0 +1,91 @@
+// warpgroup_case.h: a warpgroup kernel's answer to a case against float64, under every schedule.
+// Owns: the cases' form and fixture, the kernels compiled so far, the judgement.
+// Never: chooses cases.
+// Threads: one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/simt/kernels/warpgroup_launch.h"
+
+namespace gqa::simt {
+
+using test::problem_of;
+
+// Kernels outlive a test: several run the same.
+inline const Kernel* kernel_for(const Problem& problem, const Candidate& candidate, std::string* why) {
+  static std::map<std::string, std::unique_ptr<Kernel>> kernels;
+  const std::string source = attention_source(problem, candidate);
+  std::unique_ptr<Kernel>& kernel = kernels[source];
+  if (kernel == nullptr) kernel = Kernel::compile(source, kEntryPoint, why);
+  return kernel.get();
+}
+
+// Dimension 0 of the keys makes the scores climb by `growth`, in units of a query's, from each 64 keys to the 64
+// before.
+inline void make_scores_climb(float growth, test::AttentionCase* attention) {
+  const Problem& p = attention->call.problem;
+  for (int j = 0; j < p.kv_len; ++j)
+    attention->k[static_cast<std::size_t>(j * p.head_dim)] =
+        store(p.dtype, growth * static_cast<float>((p.kv_len - 1 - j) / 64));
+}
+
+// Of all rows alike: so many keys weigh so many powers of two more than the others, which are alike.
+inline void set_weights(int first, int count, float powers, test::AttentionCase* attention) {
+  const Problem& p = attention->call.problem;
+  const auto dim = static_cast<std::size_t>(p.head_dim);
+  const float query = std::sqrt(static_cast<float>(dim)), ln2 = 0.69314718F;
+  for (std::size_t i = 0; i < attention->q.size(); ++i) attention->q[i] = store(p.dtype, i % dim == 0 ? query : 0.F);
+  for (int j = 0; j < p.kv_len; ++j) {
+    const bool set = j >= first && j < first + count;
+    attention->k[static_cast<std::size_t>(j) * dim] = store(p.dtype, set ? powers * ln2 : 0.F);
+  }
+}
+
+inline ::testing::AssertionResult right(const char* candidate_text, int processors, test::AttentionCase* attention,
+                                        const std::vector<Schedule>& wanted = schedules()) {
+  Candidate candidate;
+  if (Status s = parse(candidate_text, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
+  std::string why;
+  const Kernel* kernel = kernel_for(attention->call.problem, candidate, &why);
+  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
+  if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
+    return ::testing::AssertionFailure() << s.message();
+  return test::matches_float64(*attention, test::weights_error(candidate, attention->call.problem.dtype));
+}
+
+struct WarpgroupCase {
+  const char* problem;
+  const char* candidate;
+  int processors = 1;
+  float growth = 0;  // of the scores, from each 64 keys to the 64 before
+  bool heads_first = false;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const WarpgroupCase& c) {
+  return out << c.problem << " | " << c.candidate;
+}
+
+class WarpgroupTest : public ::testing::TestWithParam<WarpgroupCase> {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+
+  static ::testing::AssertionResult right_under(const std::vector<Schedule>& wanted) {
+    const WarpgroupCase& c = GetParam();
+    test::AttentionCase attention(problem_of(c.problem), c.heads_first);
+    if (c.growth != 0) {
+      make_scores_climb(c.growth, &attention);
+      attention.slack += 1e-2;
+    }
+    return right(c.candidate, c.processors, &attention, wanted);
+  }
+};
+
+}  // namespace gqa::simt

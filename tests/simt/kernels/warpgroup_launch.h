@@ -1,0 +1,62 @@
+// warpgroup_launch.h: kernels of the warpgroup skeleton under the emulator, launched as runtime/cuda/cuda_kernel.cc
+// launches them: persistent CTAs, tensor maps as the second argument.
+// Owns: the call's buffers with guards, its tensor maps by the emulated driver, launches of a case's kernel.
+// Never: compiles or judges numbers.
+// Threads: one.
+#pragma once
+
+#include "runtime/cuda/tensor_map.h"
+#include "tests/simt/emulator/tensor_map.h"
+#include "tests/simt/kernels/attention_launch.h"
+
+namespace gqa::simt {
+
+// On a device of so many processors. Counters must be left zero, every element of out and lse written.
+inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
+                               int processors, const Schedule& schedule, Outputs* outputs) {
+  Call call = attention.call;
+  const LaunchPlan needed = plan(call.problem, candidate);
+  const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
+      out("out", attention.out, call.out);
+  const Buffer lse("lse", attention.lse.size() * sizeof(float));
+  const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
+  const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
+  call.q = q.first();
+  call.k = k.first();
+  call.v = v.first();
+  call.out = out.first();
+  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+  AttentionParams params = params_of(call, candidate);
+  params.partials = partials.as<float>();
+  params.counters = counters.as<unsigned>();
+  TensorMaps maps;
+  if (Status s = tensor_maps(emulated_driver(), call, candidate, &maps); !s.ok()) return s;
+  void* arguments[] = {&params, &maps};
+  const unsigned grid = grid_of(needed, processors);
+  const auto threads = static_cast<unsigned>(needed.threads);
+  Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  launch.cluster = static_cast<unsigned>(needed.cluster);
+  launch.workspace = &partials;
+  if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
+  if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
+  *outputs = {out.values(), lse.values<float>()};
+  return {};
+}
+
+// Under each of the schedules: the same bits; they are left in the case.
+inline Status run_warpgroup(const Kernel& kernel, const Candidate& candidate, int processors,
+                            test::AttentionCase* attention, const std::vector<Schedule>& wanted) {
+  Outputs first, outputs;
+  for (const Schedule& schedule : wanted) {
+    const bool is_first = &schedule == &wanted.front();
+    Outputs* const now = is_first ? &first : &outputs;
+    if (Status s = launch_warpgroup(kernel, candidate, *attention, processors, schedule, now); !s.ok()) return s;
+    if (first.out != now->out || std::memcmp(first.lse.data(), now->lse.data(), first.lse.size() * sizeof(float)) != 0)
+      return {Code::kDeviceFailed, "the answer depends on the schedule: a race, seen in " + to_text(schedule)};
+  }
+  std::copy(first.out.begin(), first.out.end(), attention->out.begin());
+  attention->lse = first.lse;
+  return {};
+}
+
+}  // namespace gqa::simt
