@@ -1,23 +1,13 @@
-// device.cc: what a device that runs attention only says to a user's graph.
-#include "runtime/program.h"
+// device.cc: see device.h.
+#include "runtime/device.h"
 
 namespace gqa {
-namespace {
 
-Status attention_only(const Device& device) {
-  return {Code::kNoDevice, "the device " + device.spec().identity() + " runs attention only, no programs of graphs"};
+Status compile_and_load(Device& device, const Program& program, std::unique_ptr<LoadedProgram>* loaded) {
+  std::vector<Binary> binaries(program.sources.size());
+  for (std::size_t at = 0; at < binaries.size(); ++at)
+    if (Status status = device.compile(program.sources[at], &binaries[at]); !status.ok()) return status;
+  return device.load(program, binaries, loaded);
 }
-
-}  // namespace
-
-std::string Device::program_source(const PlannedKernel&) const { return ""; }
-
-Status Device::compile_program(const PlannedKernel&, Binary*) const { return attention_only(*this); }
-
-Status Device::load_program(const KernelPlan&, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>*) {
-  return attention_only(*this);
-}
-
-Status Device::make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>*) { return attention_only(*this); }
 
 }  // namespace gqa

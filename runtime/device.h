@@ -1,8 +1,8 @@
 // device.h: what the runtime asks of a device, the same for a GPU, the host and a test's device.
-// Owns: Device (compile, load, trial), Kernel (launch), Trial (inputs, reference, verification, clocks), and the plain
-// structs they exchange.
+// Owns: Device (compile, load, trial), LoadedProgram (launch), Trial (inputs, reference, clocks), and the plain structs
+// they exchange.
 // Never: searches, remembers or chooses; tuner.h does, session.h calls.
-// Threads: Device::compile may run on many threads at once; Kernel::launch too. A Trial belongs to one thread.
+// Threads: Device::compile may run on many threads at once; LoadedProgram::launch too. A Trial belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "runtime/effort.h"
+#include "runtime/program.h"
 #include "search/device_spec.h"
-#include "search/families/candidate.h"
-#include "search/problem/problem.h"
 #include "search/status.h"
 
 namespace gqa {
 
-class KernelGraph;
-struct KernelPlan;
-struct PlannedKernel;
-class LoadedProgram;
-class ProgramTrial;
+struct Reference;  // runtime/workload/workload.h
 
-// Strides of one tensor in elements; the last dimension is contiguous.
-struct Strides {
-  std::int64_t batch = 0, row = 0, head = 0;
-};
-
-// One call, ready to launch: plain data, filled on the stack of the hot path. Where problem.keys_transposed, a row of k
-// is one element of every key: k_strides.row steps along head_dim, and keys are contiguous.
+// One attention call, ready to launch: plain data, filled on the stack of the hot path. Where problem.keys_transposed, a
+// row of k is one element of every key: k_strides.row steps along head_dim, and keys are contiguous.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -43,6 +34,14 @@ struct Call {
   Problem problem;         // the call's own lengths, not the signature's
 };
 
+// One run of any program: addresses in the order of the program's inputs and outputs, or the call that brings its own.
+struct ProgramCall {
+  const void* const* inputs = nullptr;
+  void* const* outputs = nullptr;
+  void* stream = nullptr;  // CUstream; the host ignores it
+  const Call* attention = nullptr;
+};
+
 // What compiling makes and the cache keeps. The host's artefact is the µGraph's text, in `source`.
 struct Binary {
   std::string source, ptx, cubin, log;
@@ -54,28 +53,31 @@ struct Binary {
   bool spills_heavily() const { return spill_bytes > kHeavySpill; }
 };
 
-// A loaded candidate. launch() is the hot path: it allocates nothing once warm, formats nothing, reads no environment.
-class Kernel {
+// A program ready to run. launch() is the hot path: it allocates nothing once warm, formats nothing, reads no
+// environment.
+class LoadedProgram {
  public:
-  virtual ~Kernel() = default;
-  virtual Status launch(const Call& call) const = 0;
+  virtual ~LoadedProgram() = default;
+  virtual Status run(const ProgramCall& call) const = 0;
+  Status run(const Call& call) const { return run(ProgramCall{nullptr, nullptr, call.stream, &call}); }
 };
 
 struct Verdict {
   bool passed = false;
-  double error = 0;    // max |out - reference| over the rows checked
+  double error = 0;    // max |out - reference| over what was compared
   double bound = 0;    // what it was allowed: twice the naive 16-bit computation's error
   std::string reason;  // "" if passed; else what was wrong and where the worst element is
+  bool out_of_memory = false;  // the program could not be run for lack of memory: nobody's fault
 };
 
-// One problem's inputs, outputs and reference on a device.
+// A workload's inputs, outputs and reference on a device. Programs given compute the same.
 class Trial {
  public:
   virtual ~Trial() = default;
-  // Runs the kernel on poisoned, guarded outputs and compares with the reference.
-  virtual Verdict verify(const Kernel& kernel) = 0;
-  // Microseconds a call, one sample per replay, over rotated inputs.
-  virtual Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) = 0;
+  // Runs the program on poisoned, guarded outputs and compares with the reference.
+  virtual Verdict verify(const LoadedProgram& program) = 0;
+  // Microseconds a run, one sample per replay, over rotated inputs.
+  virtual Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) = 0;
   // Device clock in MHz just now; 0 if it cannot be read.
   virtual double clock_mhz() { return 0; }
 };
@@ -84,27 +86,17 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceSpec& spec() const = 0;
-  // Name and version of the compiler with its options, part of every key: "nvrtc 13.0 --std=c++17 ...", "host 1".
+  // Name and version of the compiler with its options, part of every kernel's key: "nvrtc 13.0 --std=c++17 ...".
   virtual std::string compiler() const = 0;
   // The driver's version, kept beside what was measured with it; "" where there is none.
   virtual std::string driver() const { return ""; }
   // How a trial times, part of every winner's key: "graph replay, rotated inputs, cold L2, 1".
   virtual std::string timing_method() const = 0;
-  // The exact text that compile() would hand to the compiler: what a kernel's key is made of.
-  virtual std::string source(const Problem& problem, const Candidate& candidate) const = 0;
-  virtual Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const = 0;
-  virtual Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
-                      std::unique_ptr<Kernel>* kernel) = 0;
-  virtual Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) = 0;
-
-  // The same for a user's graph (program.h), kernel by kernel of its plan. A device that has nothing of this runs
-  // attention only, and says so.
-  virtual std::string program_source(const PlannedKernel& kernel) const;
-  virtual Status compile_program(const PlannedKernel& kernel, Binary* binary) const;
-  virtual Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
-                              std::unique_ptr<LoadedProgram>* program);
-  virtual Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial);
-
+  virtual Status compile(const Source& source, Binary* binary) const = 0;
+  // `binaries`: of program.sources.
+  virtual Status load(const Program& program, const std::vector<Binary>& binaries,
+                      std::unique_ptr<LoadedProgram>* loaded) = 0;
+  virtual Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) = 0;
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
   // True while the stream is being captured into a graph: nothing may be tuned then.
@@ -113,6 +105,9 @@ class Device {
     return false;
   }
 };
+
+// Compiles all sources, whatever a cache holds, and loads: for who has no session.
+Status compile_and_load(Device& device, const Program& program, std::unique_ptr<LoadedProgram>* loaded);
 
 // "cuda:0", "host", ... -> a device. `threads`: host threads, 0 for all. `nvrtc_path`: "" for the search order.
 struct DeviceRequest {

@@ -1,41 +1,73 @@
-// program.h: what the runtime asks of a device for a user's graph; device.h is the same for an attention call.
-// Owns: LoadedProgram (launch), ProgramTrial (inputs, reference, verification, clocks), ProgramCall.
-// Never: searches, remembers or chooses.
-// Threads: LoadedProgram::launch may run on many threads at once. A ProgramTrial belongs to one thread.
+// program.h: whatever a device compiles, loads, times or runs, as data.
+// Owns: Source (a kernel's text), Step (one launch: which kernel, how, with which arguments), Program (its steps and the
+// memory between them), and the number that says how arguments are laid out.
+// Never: compiles or launches; devices do. Never holds a candidate that was not proved or a problem that was not checked.
+// Threads: values.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "search/graph/tile/kernel_plan.h"
+#include "jit/block/tile_codegen.h"
+#include "search/families/candidate.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 
-// One run: addresses in the order of the program's inputs() and outputs().
-struct ProgramCall {
-  const void* const* inputs = nullptr;
-  void* const* outputs = nullptr;
-  void* stream = nullptr;  // CUstream; the host ignores it
+// Strides of one tensor in elements; the last dimension is contiguous.
+struct Strides {
+  std::int64_t batch = 0, row = 0, head = 0;
 };
 
-// All kernels of a program, ready to launch one after another; holds the memory between them.
-class LoadedProgram {
- public:
-  virtual ~LoadedProgram() = default;
-  virtual Status launch(const ProgramCall& call) const = 0;
+// A kernel's source: CUDA for a GPU, the µGraph's text for the host.
+struct Source {
+  std::string text;
+  std::string family;              // that of search/version.h which it is made by
+  // How it is launched: grid rule, threads, cluster, shared memory, workspace, tensor maps. A cached CUBIN is loaded
+  // only where its row's text and number (kLaunchAbi) are those that this library would launch it with.
+  std::string launch;
+  std::string problem, candidate;  // what it is made for, and with: notes in its row
 };
 
-// A user's graph on a device: inputs, the reference (evaluate() in double), the yardstick (evaluate() with results
-// rounded to their types), as Trial is for an attention problem. Programs given are equal to the graph: same inputs()
-// and outputs() in the same order.
-class ProgramTrial {
- public:
-  virtual ~ProgramTrial() = default;
-  // Runs on poisoned, guarded outputs; passes where the error is at most twice the yardstick's.
-  virtual Verdict verify(const LoadedProgram& program) = 0;
-  // Microseconds a run, one sample per replay, over rotated inputs.
-  virtual Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) = 0;
-  virtual double clock_mhz() { return 0; }
+// Where a tensor of a launch lies: number `index` of the call's inputs or outputs, or so many bytes into the memory
+// between the steps.
+struct Place {
+  enum class Kind : std::uint8_t { kInput, kOutput, kBetween } kind = Kind::kBetween;
+  std::int64_t index = 0;
 };
+
+// An attention family's launch inside a graph: lengths, strides and scale are the graph's.
+struct FixedAttention {
+  Problem problem;
+  Strides q_strides, k_strides, v_strides, out_strides;
+  float scale = 0;
+};
+
+struct AttentionStep {
+  Problem problem;                      // that the kernel is made for; a call brings its own lengths
+  Candidate candidate;                  // grid rule, threads, cluster, shared memory and tensor maps follow from it
+  std::optional<FixedAttention> fixed;  // else lengths, strides and addresses are the call's
+};
+
+// One launch.
+struct Step {
+  std::size_t source = 0;  // of Program::sources
+  // A block kernel's inputs, then its outputs; fixed attention's q, k, v, out; none where the call brings them.
+  std::vector<Place> arguments;
+  std::optional<AttentionStep> attention;  // else a block kernel
+  TileLaunch block;
+};
+
+struct Program {
+  std::string text;  // what a cached winner is kept as: a candidate, or a µGraph with its thread plans
+  std::vector<Source> sources;
+  std::vector<Step> steps;
+  std::int64_t bytes_between = 0;  // of tensors that one step writes and another reads
+};
+
+// Raised when AttentionParams, TensorMaps or a block kernel's arguments are laid out or read in another way.
+inline constexpr int kLaunchAbi = 1;
 
 }  // namespace gqa

@@ -19,6 +19,8 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/session/session.h"
+#include "runtime/workload/attention_workload.h"
+#include "runtime/workload/keys.h"
 #include "runtime/tuner/workshop.h"
 
 namespace gqa {
@@ -202,16 +204,19 @@ double usual_answer(Session& session, const Tensors& tensors) {
 Verdict verify_kept(Session& session, const Problem& problem) {
   Device& device = session.device();
   const Problem kept = signature(problem);
-  const auto winner = session.store().find_winner(winner_key(device, kept));
+  const auto winner = session.store().find_winner(winner_key(device, to_text(kept)), device.compiler());
   auto row = winner ? session.store().find_kernel(winner->kernel) : std::nullopt;
   if (!row) fail({Code::kInternal, "the cache file holds no winner for " + to_text(kept) + " after the call"});
-  Candidate candidate;
-  must(parse(winner->candidate, &candidate));
-  std::unique_ptr<Kernel> kernel;
-  must(device.load(kept, candidate, binary_of(*std::move(row)), &kernel));
+  AttentionWorkload workload(kept);
+  Program program;
+  must(workload.program(winner->candidate, device.spec(), &program));
+  std::vector<Binary> binaries(1);
+  must(binary_of(*std::move(row), program.sources.front(), &binaries.front()));
+  std::unique_ptr<LoadedProgram> loaded;
+  must(device.load(program, binaries, &loaded));
   std::unique_ptr<Trial> trial;
-  must(device.make_trial(kept, &trial));
-  return trial->verify(*kernel);
+  must(device.make_trial(workload.reference(), Effort(60), &trial));
+  return trial->verify(*loaded);
 }
 
 void show_phases(const Readied& readied, const Progress& last) {
@@ -264,7 +269,7 @@ bool answer_one(const Arguments& arguments, const Problem& problem) {
   Readied readied;
   const Clock::time_point start = Clock::now();
   must(session.ready(problem, &readied));
-  if (readied.from_cache) {
+  if (readied.origin == Origin::kCache) {
     row("look-up", seconds_since(start), "found in the cache file and loaded: no search, no compiler");
   } else {
     show_phases(readied, last);
@@ -273,8 +278,8 @@ bool answer_one(const Arguments& arguments, const Problem& problem) {
   row("first answer", seconds_since(start), "from the call to its result");
   row("next answers", usual_answer(session, tensors), "the median");
   char rate[64];
-  std::snprintf(rate, sizeof rate, "%.2f TFLOP/s in its timing", flops(problem) / readied.median_us * 1e-6);
-  row("kernel", 1e-6 * readied.median_us, rate + (": " + to_text(readied.candidate)));
+  std::snprintf(rate, sizeof rate, "%.2f TFLOP/s in its timing", flops(problem) / readied.ready->winner.median_us * 1e-6);
+  row("kernel", 1e-6 * readied.ready->winner.median_us, rate + (": " + readied.ready->winner.candidate));
   return show_error(verify_kept(session, problem));
 }
 
@@ -286,14 +291,15 @@ bool compile_only(const Arguments& arguments, const Problem& problem) {
   TunePolicy policy;
   policy.budget_seconds = 60;
   const Clock::time_point start = Clock::now();
-  must(precompile(*device, *store, signature(problem), policy, {}, &attempts));
+  AttentionWorkload workload(problem);
+  must(precompile(*device, *store, workload, policy, {}, &attempts));
   const double taken = seconds_since(start);
   int made = 0;
   for (const Attempt& attempt : attempts) {
     if (attempt.outcome == "pruned") continue;
     const bool kept = attempt.outcome == "compiled" || attempt.outcome == "in the cache already";
     made += kept;
-    row(arguments.arch.c_str(), kept ? "ok" : "no", to_text(attempt.candidate) + ": " + attempt.outcome);
+    row(arguments.arch.c_str(), kept ? "ok" : "no", attempt.name + ": " + attempt.outcome);
   }
   row("in all", taken, std::to_string(made) + " kernels by " + device->compiler());
   return made > 0;

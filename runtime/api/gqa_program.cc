@@ -1,6 +1,6 @@
 // gqa_program.cc: programs over C, see gqa_graph.h.
-// Owns: gqa_program_s: a ready program, what it takes, and its texts; the way from C arguments to GraphSession and to
-// LoadedProgram::launch.
+// Owns: gqa_program_s: a ready program, what it takes, and its texts; the way from C arguments to the session and to
+// LoadedProgram::run.
 // Never: decides anything about a search, or lets an exception out (c_api.h).
 // Threads: as gqa_graph.h promises. Nothing of a program changes once it is made.
 #include <array>
@@ -15,6 +15,7 @@
 #include "runtime/api/graph_explain.h"
 #include "runtime/api/handle.h"
 #include "runtime/api/program_args.h"
+#include "runtime/session/graph_answer.h"
 #include "search/graph/ir/graph_dot.h"
 #include "search/graph/ir/graph_text.h"
 
@@ -44,15 +45,15 @@ Status check_search_options(const gqa_search_options& options) {
                              ", expected seconds from 0 (the handle's tuning_budget) to 1000000"};
 }
 
-gqa_search_progress plain(const GraphProgress& progress) {
+gqa_search_progress plain(const Progress& progress) {
   gqa_search_progress shown = {};
   shown.phase = kPhases[static_cast<std::size_t>(progress.phase)];
-  shown.explored = progress.explored;
+  shown.explored = progress.enumerated;
   shown.pruned = progress.pruned;
   shown.proved = progress.proved;
   shown.kernels = progress.kernels;
   shown.compiled = progress.compiled;
-  shown.programs = progress.programs;
+  shown.programs = progress.selected;
   shown.verified = progress.verified;
   shown.timed = progress.timed;
   shown.best_us = progress.best_us;
@@ -67,7 +68,7 @@ GraphRequest request_of(const gqa_graph_s& graph, const gqa_search_options& opti
   if (options.seed != 0) request.seed = options.seed;
   request.budget_seconds = options.budget;
   if (options.progress != nullptr) {
-    request.progress = [report = options.progress, user = options.progress_user](const GraphProgress& progress) {
+    request.progress = [report = options.progress, user = options.progress_user](const Progress& progress) {
       const gqa_search_progress shown = plain(progress);
       report(user, &shown);
     };
@@ -79,13 +80,13 @@ Status make_program(const gqa_graph_s& graph, gqa_handle handle, const gqa_searc
                     gqa_program* program) {
   if (Status status = check_search_options(options); !status.ok()) return status;
   GraphAnswer answer;
-  if (Status status = handle->graphs.superoptimize(request_of(graph, options), &answer); !status.ok()) return status;
+  if (Status s = gqa::answer(handle->session, request_of(graph, options), &answer); !s.ok()) return s;
   KernelGraph shown;  // with inputs and outputs where the user has them
   const std::vector<int> inputs = inverse(answer.canonical.inputs), outputs = inverse(answer.canonical.outputs);
-  if (Status status = reorder(answer.ready->program, inputs, outputs, &shown); !status.ok()) return status;
+  if (Status status = reorder(answer.program, inputs, outputs, &shown); !status.ok()) return status;
   ProgramArguments arguments(graph.graph, answer.canonical);
   std::string explanation = explain(graph.graph, answer);
-  *program = new gqa_program_s{handle->graphs.device(), std::move(answer), std::move(arguments),
+  *program = new gqa_program_s{handle->session.device(), std::move(answer), std::move(arguments),
                                std::move(explanation),  to_text(shown),    to_dot(shown)};
   return {};
 }
@@ -106,7 +107,7 @@ Status run(const gqa_program_s& program, ProgramArguments::Given inputs, Program
   const void** in = room(&few_in, &many_in, program.arguments.inputs().size());
   void** out = room(&few_out, &many_out, program.arguments.outputs().size());
   if (Status status = program.arguments.check(program.device, inputs, outputs, in, out); !status.ok()) return status;
-  return program.answer.ready->loaded->launch({in, out, stream});
+  return program.answer.ready->loaded->run({in, out, stream, nullptr});
 }
 
 Status describe_one(const std::vector<TensorSpec>& specs, const char* role, int index, int* rank, std::int64_t* dims,
@@ -126,11 +127,11 @@ const char* text_of(gqa_program program, std::string gqa_program_s::*text) {
   });
 }
 
-template <typename Step>
-int number_of(gqa_program program, const Step& step) {
+template <typename Number>
+int number_of(gqa_program program, const Number& number) {
   return guarded_or(0, [&](int* result) {
     if (program == nullptr) return null_program();
-    *result = step(*program);
+    *result = number(*program);
     return Status();
   });
 }
@@ -190,7 +191,7 @@ const char* gqa_program_text(gqa_program program) { return gqa::text_of(program,
 const char* gqa_program_dot(gqa_program program) { return gqa::text_of(program, &gqa_program_s::dot); }
 
 int gqa_program_from_cache(gqa_program program) {
-  return gqa::number_of(program, [](const auto& p) { return p.answer.source != gqa::GraphSource::kSearched ? 1 : 0; });
+  return gqa::number_of(program, [](const auto& p) { return p.answer.origin != gqa::Origin::kTuned ? 1 : 0; });
 }
 
 }  // extern "C"

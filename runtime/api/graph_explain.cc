@@ -6,7 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "runtime/tuner/fates.h"
+#include "search/graph/enumerate/superoptimize.h"
 #include "search/text.h"
 
 namespace gqa {
@@ -51,10 +51,10 @@ std::string graph_text(const KernelGraph& graph, const Digest& digest) {
 }
 
 std::string source_text(const GraphAnswer& answer) {
-  switch (answer.source) {
-    case GraphSource::kCache:
+  switch (answer.origin) {
+    case Origin::kCache:
       return "from the cache: nothing was searched, compiled or timed for it now; this is what was kept with it\n";
-    case GraphSource::kMemory:
+    case Origin::kMemory:
       return "known to this handle already: nothing was searched, compiled or timed for it now\n";
     default:
       return "";
@@ -119,9 +119,9 @@ std::string times_text(const Json& evidence) {
                    seconds.value("time", 0.0));
 }
 
-std::string winner_text(const ReadyGraph& ready) {
-  const cache::WinnerRow& row = ready.winner;
-  return "winner: " + describe(ready.program) + "\n  threads   " + thread_text(ready.program) + "\n  time      " +
+std::string winner_text(const GraphAnswer& answer) {
+  const cache::WinnerRow& row = answer.ready->winner;
+  return "winner: " + describe(answer.program) + "\n  threads   " + thread_text(answer.program) + "\n  time      " +
          (row.median_us > 0 ? time_text(row.median_us) + ", spread " + time_text(row.spread_us) : "not measured") +
          "\n  error     " + formatted("%.3g, at most %.3g was allowed", row.error, row.bound) + "\n  device    " +
          row.key.device + "\n";
@@ -137,7 +137,7 @@ std::string explain(const KernelGraph& graph, const GraphAnswer& answer) {
   } catch (const Json::exception&) {
     text += "the evidence kept with it was written by another version and cannot be read\n";
   }
-  return text + winner_text(*answer.ready);
+  return text + winner_text(answer);
 }
 
 }  // namespace gqa

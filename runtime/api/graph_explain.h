@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "runtime/session/graph_session.h"
+#include "runtime/session/graph_answer.h"
 
 namespace gqa {
 

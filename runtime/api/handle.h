@@ -5,12 +5,10 @@
 #pragma once
 
 #include "runtime/api/gqa.h"
-#include "runtime/session/graph_session.h"
 #include "runtime/session/session.h"
 
 struct gqa_handle_s {
   gqa::Session session;
-  gqa::GraphSession graphs{session};
 };
 
 namespace gqa {

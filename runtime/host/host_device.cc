@@ -12,7 +12,7 @@
 #include "runtime/host/host_program_trial.h"
 #include "runtime/host/host_trial.h"
 #include "runtime/host/parallel.h"
-#include "search/graph/attention/attention_program.h"
+#include "runtime/workload/workload.h"
 #include "search/graph/ir/graph_text.h"
 
 namespace gqa {
@@ -66,60 +66,35 @@ class HostDevice final : public Device {
 
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override { return "host 1"; }
-  std::string timing_method() const override { return HostTrial::kMethod; }
+  std::string timing_method() const override { return "steady clock, rotated inputs, v1"; }
 
-  std::string source(const Problem& problem, const Candidate& candidate) const override {
-    return to_text(attention_program(problem, candidate));
-  }
-
-  Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const override {
-    binary->source = source(problem, candidate);
+  Status compile(const Source& source, Binary* binary) const override {
+    binary->source = source.text;
     return {};
   }
 
-  // Launch parameters come from the caller, as on a GPU: one µGraph serves several.
-  Status load(const Problem&, const Candidate& candidate, const Binary& binary,
-              std::unique_ptr<Kernel>* kernel) override {
-    Candidate stored;
-    if (Status status = candidate_of(binary.source, &stored); !status.ok()) return status;
-    if (kernel_text(stored) != kernel_text(candidate))
-      return {Code::kInternal, "the stored µGraph is of '" + kernel_text(stored) + "', but '" + kernel_text(candidate) +
-                                   "' was to be loaded"};
-    Candidate runs = stored;
-    runs.splits = candidate.splits;
-    runs.order = candidate.order;
-    *kernel = std::make_unique<HostKernel>(runs, spec_.processors);
-    return {};
-  }
-
-  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override {
-    *trial = std::make_unique<HostTrial>(problem, spec_);
-    return {};
-  }
-
-  std::string program_source(const PlannedKernel& kernel) const override { return to_text(kernel.graph); }
-
-  Status compile_program(const PlannedKernel& kernel, Binary* binary) const override {
-    binary->source = program_source(kernel);
-    return {};
-  }
-
-  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
-                      std::unique_ptr<LoadedProgram>* program) override {
-    bool same = plan.kernels.size() == kernels.size();
-    for (std::size_t at = 0; same && at < kernels.size(); ++at)
-      same = kernels[at].source == program_source(plan.kernels[at]);
+  Status load(const Program& program, const std::vector<Binary>& binaries,
+              std::unique_ptr<LoadedProgram>* loaded) override {
+    bool same = program.sources.size() == binaries.size();
+    for (std::size_t at = 0; same && at < binaries.size(); ++at)
+      same = binaries[at].source == program.sources[at].text;
     if (!same)
-      return {Code::kInternal, "the " + std::to_string(kernels.size()) + " stored µGraphs of a program are not its " +
-                                   std::to_string(plan.kernels.size()) + " kernels: expected the text of each"};
-    std::unique_ptr<HostProgram> loaded;
-    Status status = HostProgram::load(plan, host_ops(), spec_.processors, &loaded);
-    if (status.ok()) *program = std::move(loaded);
+      return {Code::kInternal, "the " + std::to_string(binaries.size()) + " stored µGraphs of a program are not its " +
+                                   std::to_string(program.sources.size()) + " kernels: expected the text of each"};
+    const Step& first = program.steps.front();
+    if (first.attention && !first.attention->fixed) return load_attention(*first.attention, binaries[0], loaded);
+    std::unique_ptr<HostProgram> made;
+    Status status = HostProgram::load(program, host_ops(), spec_.processors, &made);
+    if (status.ok()) *loaded = std::move(made);
     return status;
   }
 
-  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override {
-    return HostProgramTrial::make(graph, spec_, trial);
+  Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) override {
+    if (const Problem* problem = std::get_if<Problem>(&reference.of)) {
+      *trial = std::make_unique<HostTrial>(*problem, spec_);
+      return {};
+    }
+    return HostProgramTrial::make(std::get<KernelGraph>(reference.of), spec_, effort, trial);
   }
 
   bool owns(int dl_device_type, int) const override {
@@ -127,6 +102,19 @@ class HostDevice final : public Device {
   }
 
  private:
+  // Launch parameters come from the step, as on a GPU: one µGraph serves several.
+  Status load_attention(const AttentionStep& step, const Binary& binary, std::unique_ptr<LoadedProgram>* loaded) const {
+    Candidate runs;
+    if (Status status = candidate_of(binary.source, &runs); !status.ok()) return status;
+    if (kernel_text(runs) != kernel_text(step.candidate))
+      return {Code::kInternal, "the stored µGraph is of '" + kernel_text(runs) + "', but '" +
+                                   kernel_text(step.candidate) + "' was to be loaded"};
+    runs.splits = step.candidate.splits;
+    runs.order = step.candidate.order;
+    *loaded = std::make_unique<HostKernel>(runs, spec_.processors);
+    return {};
+  }
+
   const DeviceSpec spec_;
 };
 

@@ -105,7 +105,8 @@ bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
   return true;
 }
 
-Status HostKernel::launch(const Call& call) const {
+Status HostKernel::run(const ProgramCall& program_call) const {
+  const Call& call = *program_call.attention;
   const std::int64_t tiles =
       row_tiles(call.problem, candidate_) * (call.problem.q_heads / candidate_.pack) * call.problem.batch;
   const bool split = candidate_.skeleton == Skeleton::kSplit && candidate_.splits > 1;

@@ -2,7 +2,7 @@
 // Owns: the walk over row tiles (flash) or over row tiles and shares of their keys (split, then the merge), longest
 // tiles first.
 // Never: allocates once warm: scratch and partials are a thread's own and only grow.
-// Threads: launch() from many threads at once; each call returns when its work is done.
+// Threads: run() from many threads at once; each call returns when its work is done.
 #pragma once
 
 #include "runtime/device.h"
@@ -10,10 +10,11 @@
 
 namespace gqa {
 
-class HostKernel final : public Kernel {
+class HostKernel final : public LoadedProgram {
  public:
   HostKernel(const Candidate& candidate, int threads) : candidate_(candidate), threads_(threads) {}
-  Status launch(const Call& call) const override;
+  using LoadedProgram::run;
+  Status run(const ProgramCall& call) const override;
 
  private:
   Tile tile_at(const Call& call, std::int64_t index) const;

@@ -1,7 +1,7 @@
-// host_program.h: a user's graph run on the CPU: every kernel of a plan as its µGraph says, tile by tile.
+// host_program.h: a user's graph run on the CPU: every kernel of a program as its µGraph says, tile by tile.
 // Owns: HostProgram: where each tensor lies in a launch, the memory between kernels, blocks spread over threads.
 // Never: reads thread plans: a kernel of a family is run as the block graphs it stands for. Allocates nothing once
-// warm. Threads: launch() from many threads at once, each with memory of its own; returns when its work is done.
+// warm. Threads: run() from many threads at once, each with memory of its own; returns when its work is done.
 #pragma once
 
 #include <memory>
@@ -9,27 +9,27 @@
 #include <vector>
 
 #include "runtime/host/tile_runner.h"
-#include "runtime/program.h"
+#include "runtime/device.h"
 
 namespace gqa {
 
 class HostProgram final : public LoadedProgram {
  public:
   // `ops`: of the instruction set to use.
-  static Status load(const KernelPlan& plan, const HostOps& ops, int threads, std::unique_ptr<HostProgram>* program);
-  Status launch(const ProgramCall& call) const override;
+  static Status load(const Program& program, const HostOps& ops, int threads, std::unique_ptr<HostProgram>* loaded);
+  using LoadedProgram::run;
+  Status run(const ProgramCall& call) const override;
 
  private:
-  enum class Where : std::uint8_t { kInput, kOutput, kBetween, kConstant };
-  // A tensor of a launch: number `index` of the call's inputs or outputs or of the constants, or bytes into what lies
-  // between.
-  struct Place {
-    Where where = Where::kBetween;
-    std::int64_t index = 0;
+  // A tensor of a launch: where the program has it, or a constant.
+  struct Operand {
+    Place place;
+    int constant = -1;
   };
   struct Stage {
     TileProgram tiles;
-    std::vector<Place> operands, results;
+    std::vector<Operand> operands;
+    std::vector<Place> results;
     std::int64_t blocks = 1;
   };
   // What lies between the kernels of one launch; kept for the next.
@@ -43,7 +43,7 @@ class HostProgram final : public LoadedProgram {
   HostProgram(const HostOps& ops, int threads) : ops_(ops), threads_(threads) {}
   std::unique_ptr<Memory> take_memory() const;
   void give_back(std::unique_ptr<Memory> memory) const;
-  bool run(const Stage& stage, const ProgramCall& call, Memory* memory) const;
+  bool run_stage(const Stage& stage, const ProgramCall& call, Memory* memory) const;
   bool run_all(const ProgramCall& call, Memory* memory) const;
 
   const HostOps& ops_;

@@ -11,7 +11,8 @@ constexpr std::uint64_t kSeed = 1;
 
 }  // namespace
 
-Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, std::unique_ptr<ProgramTrial>* trial) {
+Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort&,
+                              std::unique_ptr<Trial>* trial) {
   std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph));
   if (Status status = make_reference(graph, kSeed, &made->reference_); !status.ok()) return status;
   made->rotate_inputs(rotated_sets(graph, spec.l2_bytes));
@@ -42,7 +43,7 @@ void HostProgramTrial::allocate_outputs() {
 ProgramCall HostProgramTrial::call(std::size_t set) {
   inputs_.clear();
   for (const TensorBytes& bytes : set == 0 ? reference_.inputs : rotated_[set - 1]) inputs_.push_back(bytes.data());
-  return {inputs_.data(), outputs_.data(), nullptr};
+  return {inputs_.data(), outputs_.data(), nullptr, nullptr};
 }
 
 Verdict HostProgramTrial::verify(const LoadedProgram& program) {
@@ -53,7 +54,7 @@ Verdict HostProgramTrial::verify(const LoadedProgram& program) {
     }
     const ProgramCall run = call(0);
     if (trial > 0) inputs_[reference_.hidden[trial - 1].input] = reference_.hidden[trial - 1].bytes.data();
-    return program.launch(run);
+    return program.run(run);
   });
 }
 
@@ -61,7 +62,7 @@ Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::ve
   for (int i = 0; i < samples; ++i) {
     const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
     const auto begin = std::chrono::steady_clock::now();
-    if (Status status = program.launch(run); !status.ok()) return status;
+    if (Status status = program.run(run); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
     microseconds->push_back(passed.count());
   }

@@ -7,14 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/program.h"
+#include "runtime/device.h"
 #include "runtime/workload/program_reference.h"
 
 namespace gqa {
 
-class HostProgramTrial final : public ProgramTrial {
+class HostProgramTrial final : public Trial {
  public:
-  static Status make(const KernelGraph& graph, const DeviceSpec& spec, std::unique_ptr<ProgramTrial>* trial);
+  static Status make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
+                     std::unique_ptr<Trial>* trial);
 
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;

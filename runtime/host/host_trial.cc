@@ -191,7 +191,7 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
   }
 }
 
-Verdict HostTrial::verify(const Kernel& kernel) {
+Verdict HostTrial::verify(const LoadedProgram& program) {
   Verdict verdict;
   verdict.passed = true;
   for (const Variant& variant : variants_) {
@@ -199,7 +199,7 @@ Verdict HostTrial::verify(const Kernel& kernel) {
     Comparison comparison;
     comparison.naive_error = variant.naive_error;
     comparison.largest = variant.largest;
-    if (Status status = kernel.launch(call(variant.problem, 0)); !status.ok()) {
+    if (Status status = program.run(call(variant.problem, 0)); !status.ok()) {
       verdict.passed = false;
       verdict.reason = status.message();
       return verdict;
@@ -214,11 +214,11 @@ Verdict HostTrial::verify(const Kernel& kernel) {
   return verdict;
 }
 
-Status HostTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
+Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples; ++i) {
     const Call c = call(layout_.problem, next_set_++ % sets_);
     const auto begin = std::chrono::steady_clock::now();
-    if (Status status = kernel.launch(c); !status.ok()) return status;
+    if (Status status = program.run(c); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
     microseconds->push_back(passed.count());
   }

@@ -14,12 +14,9 @@ namespace gqa {
 
 class HostTrial final : public Trial {
  public:
-  // How time() times, part of every winner's key.
-  static constexpr const char* kMethod = "steady clock, rotated inputs, v1";
-
   HostTrial(const Problem& problem, const DeviceSpec& spec);
-  Verdict verify(const Kernel& kernel) override;
-  Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) override;
+  Verdict verify(const LoadedProgram& program) override;
+  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
 
  private:
   // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.

@@ -1,45 +1,24 @@
-// session.cc: see session.h. The hit path is run() and find(); the rest is the story of a miss, top down.
+// session.cc: see session.h. The hit path is run(); the rest is the story of a miss, top down.
 #include "runtime/session/session.h"
 
-#include <chrono>
 #include <cstdio>
 
-#include "runtime/session/table.h"
 #include "runtime/tuner/model_error.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/stopwatch.h"
 #include "runtime/without_exceptions.h"
-#include "search/families/space.h"
+#include "runtime/workload/attention_workload.h"
+#include "runtime/workload/keys.h"
 
 namespace gqa {
 namespace {
 
 constexpr std::size_t kFirstSlots = 64;
 
-std::string microseconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f us", value);
-  return text;
-}
-
-std::string seconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2f s", value);
-  return text;
-}
-
 double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
 
 }  // namespace
-
-// What threads that miss on one signature share; under Session::mutex_.
-struct Session::Entry {
-  Problem signature;
-  bool running = false;      // a thread is making it ready
-  std::uint64_t rounds = 0;  // finished, well or not
-  Status last;               // how the last one ended
-};
 
 // A thread on the miss path.
 class Session::Visit {
@@ -61,10 +40,13 @@ class Session::Visit {
 };
 
 Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, SessionOptions options)
-    : device_(std::move(device)), store_(std::move(store)), options_(std::move(options)) {
-  tables_.push_back(std::make_unique<Table>(kFirstSlots));
+    : device_(std::move(device)),
+      store_(std::move(store)),
+      options_(std::move(options)),
+      workshop_(*device_, *store_, options_.policy.compile_threads) {
+  tables_.push_back(std::make_unique<ProgramTable>(kFirstSlots));
   table_.store(tables_.back().get(), std::memory_order_release);
-  log_store_warnings();
+  for (const std::string& warning : store_->take_warnings()) log(true, warning);
 }
 
 Session::~Session() {
@@ -76,184 +58,196 @@ Session::~Session() {
 
 Status Session::run(const Call& call) {
   const Problem wanted = signature(call.problem);
-  if (const Kernel* kernel = find(wanted)) return kernel->launch(call);
+  if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
   return run_miss(wanted, call);
-}
-
-const Kernel* Session::find(const Problem& wanted) const {
-  return table_.load(std::memory_order_acquire)->find(wanted);
 }
 
 // ---- a miss
 
 Status Session::run_miss(const Problem& wanted, const Call& call) {
   const Visit visit(this);
-  const Kernel* kernel = nullptr;
-  if (Status status = miss(wanted, call.stream, &kernel, nullptr); !status.ok()) return status;
-  return kernel->launch(call);
+  Readied readied;
+  if (Status status = ready_problem(wanted, call.stream, &readied); !status.ok()) return status;
+  return readied.ready->loaded->run(call);
 }
 
 Status Session::ready(const Problem& problem, Readied* readied) {
   if (Status status = check(problem); !status.ok()) return status;
   const Visit visit(this);
-  const Problem wanted = signature(problem);
-  const Kernel* kernel = find(wanted);
-  if (kernel == nullptr) return miss(wanted, nullptr, &kernel, readied);
-  if (readied != nullptr) readied->from_memory = true;
-  return {};
+  Readied unread;
+  return ready_problem(signature(problem), nullptr, readied != nullptr ? readied : &unread);
 }
 
-Status Session::miss(const Problem& wanted, void* stream, const Kernel** kernel, Readied* readied) {
-  if (device_->capturing(stream)) {
-    return {Code::kCapturing, "the stream is being captured and no kernel for " + to_text(wanted) +
-                                  " is loaded: run or gqa_warm this shape once before the capture begins"};
-  }
+Status Session::ready_problem(const Problem& wanted, void* stream, Readied* readied) {
+  AttentionWorkload workload(wanted);
+  ReadyRequest request;
+  request.stream = stream;
+  Status status = ready(workload, request, readied);
+  if (status.ok()) publish(wanted, readied->ready);
+  return status;
+}
+
+Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* readied) {
+  const Visit visit(this);
+  if (device_->capturing(request.stream))
+    return {Code::kCapturing, "a stream is being captured and " + workload.name() +
+                                  " is not ready: run it, gqa_warm it or superoptimize it once before the capture begins"};
+  TunePolicy policy = options_.policy;
+  policy.guess = options_.tuning == Tuning::kGuess;
+  if (request.budget_seconds > 0) policy.budget_seconds = request.budget_seconds;
+  const Miss miss = {workload, request, winner_key(*device_, workload.signature()),
+                     Effort(policy.budget_seconds, &cancels_), policy};
   std::unique_lock lock(mutex_);
-  Entry& entry = entry_of(wanted);
-  if ((*kernel = find(wanted)) != nullptr) {
-    if (readied != nullptr) readied->from_memory = true;
-    return {};
+  Flight& flight = flights_[miss.key.text()];
+  std::shared_ptr<const ReadyProgram> refused;  // another workload's, with this one's signature
+  for (;;) {
+    if (flight.running) {
+      if (Status status = wait_for_other(flight, lock); !status.ok()) return status;
+    } else if (flight.ready == nullptr || flight.ready == refused) {
+      return fly(miss, flight, lock, readied);
+    } else {
+      const std::shared_ptr<const ReadyProgram> found = flight.ready;
+      lock.unlock();
+      if (!request.serves || request.serves(*found)) {
+        readied->ready = found;
+        readied->origin = Origin::kMemory;
+        return {};
+      }
+      refused = found;
+      lock.lock();
+    }
   }
-  if (entry.running) {
-    if (readied != nullptr) readied->from_memory = true;
-    return wait_for_other(wanted, entry, lock, kernel);
-  }
-  entry.running = true;
+}
+
+// A failure is everybody's who waited for it; the next call tries again.
+Status Session::wait_for_other(Flight& flight, std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t rounds = flight.rounds;
+  changed_.wait(lock, [&] { return flight.rounds != rounds; });
+  return flight.last;
+}
+
+// Makes it ready outside the lock.
+Status Session::fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied) {
+  flight.running = true;
   lock.unlock();
-  std::unique_ptr<Kernel> made;
-  const Status status = without_exceptions("making a kernel ready", [&] { return make_ready(wanted, &made, readied); });
+  const Status status = without_exceptions("making a program ready", [&] { return make_ready(miss, readied); });
   lock.lock();
-  if (status.ok()) *kernel = publish(wanted, std::move(made));
-  entry.last = status;
-  entry.running = false;
-  ++entry.rounds;
+  if (status.ok()) flight.ready = readied->ready;
+  flight.last = status;
+  flight.running = false;
+  ++flight.rounds;
   changed_.notify_all();
   return status;
 }
 
-// A failure is everybody's who waited for it; the next call tries again.
-Status Session::wait_for_other(const Problem& wanted, Entry& entry, std::unique_lock<std::mutex>& lock,
-                               const Kernel** kernel) {
-  const std::uint64_t rounds = entry.rounds;
-  changed_.wait(lock, [&] { return entry.rounds != rounds; });
-  *kernel = find(wanted);
-  return *kernel != nullptr ? Status() : entry.last;
-}
-
-Session::Entry& Session::entry_of(const Problem& wanted) {
-  for (const std::unique_ptr<Entry>& entry : entries_) {
-    if (entry->signature == wanted) return *entry;
-  }
-  entries_.push_back(std::make_unique<Entry>());
-  entries_.back()->signature = wanted;
-  return *entries_.back();
-}
-
-const Kernel* Session::publish(const Problem& wanted, std::unique_ptr<Kernel> kernel) {
-  kernels_.push_back(std::move(kernel));
+// The problem's hits find it from now on.
+void Session::publish(const Problem& wanted, const std::shared_ptr<const ReadyProgram>& ready) {
+  const std::lock_guard lock(mutex_);
+  if (tables_.back()->find(wanted) != nullptr) return;
   if (tables_.back()->full()) {
     tables_.push_back(tables_.back()->grown());
     table_.store(tables_.back().get(), std::memory_order_release);
   }
-  tables_.back()->add(wanted, kernels_.back().get());
-  return kernels_.back().get();
+  tables_.back()->add(wanted, ready->loaded.get());
 }
 
-Status Session::make_ready(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
-  *kernel = from_cache(wanted, readied);
+Status Session::make_ready(const Miss& miss, Readied* readied) {
   Status status;
-  if (*kernel == nullptr && options_.tuning == Tuning::kCachedOnly) {
-    status = {Code::kNotCached, "the cache holds no kernel for " + to_text(wanted) + " on " +
-                                    device_->spec().identity() +
-                                    " and tuning is off: warm this shape with gqa-cache warm, or allow tuning"};
-  } else if (*kernel == nullptr) {
-    status = options_.tuning == Tuning::kGuess ? tune_here(wanted, kernel, readied)
-                                               : tune_under_lease(wanted, kernel, readied);
+  if (!from_cache(miss, readied)) {
+    if (options_.tuning == Tuning::kCachedOnly) {
+      status = {Code::kNotCached, "the cache holds no program for " + miss.workload.name() + " on " +
+                                      device_->spec().identity() +
+                                      " and tuning is off: warm it with gqa-cache warm, or allow tuning once"};
+    } else {
+      status = options_.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
+    }
   }
-  log_store_warnings();
+  for (const std::string& warning : store_->take_warnings()) log(true, warning);
   return status;
 }
 
 // ---- what the cache holds
 
-// Null if there is nothing, or nothing that can be used: then a warning says why.
-std::unique_ptr<Kernel> Session::from_cache(const Problem& wanted, Readied* readied) {
-  const std::optional<cache::WinnerRow> winner = store_->find_winner(winner_key(*device_, wanted));
-  if (!winner) return nullptr;
-  Candidate candidate;
-  std::string problem;
-  std::unique_ptr<Kernel> kernel;
-  if (Status status = parse(winner->candidate, &candidate); !status.ok()) {
-    problem = status.message();
-  } else if (std::string reason = reject_reason(wanted, candidate, device_->spec()); !reason.empty()) {
-    problem = reason;
-  } else if (std::optional<cache::KernelRow> row = store_->find_kernel(winner->kernel); !row) {
-    problem = "its kernel " + winner->kernel + " is not there";
-  } else if (Status loaded = device_->load(wanted, candidate, binary_of(std::move(*row)), &kernel); !loaded.ok()) {
-    problem = loaded.message();
-    kernel = nullptr;
+// False if there is nothing, or nothing that can be used: then a warning says why.
+bool Session::from_cache(const Miss& miss, Readied* readied) {
+  const std::optional<cache::WinnerRow> winner = find_winner(*device_, *store_, miss.key);
+  if (!winner) return false;
+  auto ready = std::make_shared<ReadyProgram>();
+  if (Status status = load(miss, *winner, ready.get()); !status.ok()) {
+    log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());
+    return false;
   }
-  if (kernel == nullptr) {
-    log(true, "the cached winner for " + to_text(wanted) + " cannot be used: " + problem);
-    return nullptr;
+  readied->ready = std::move(ready);
+  readied->origin = Origin::kCache;
+  return true;
+}
+
+Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready) {
+  Program program;
+  if (Status status = miss.workload.program(winner.candidate, device_->spec(), &program); !status.ok()) return status;
+  const std::vector<std::string> keys = winner.kernels();
+  if (keys.size() != program.sources.size())
+    return {Code::kInternal, "it needs " + std::to_string(program.sources.size()) + " kernels and names " +
+                                 std::to_string(keys.size())};
+  std::vector<Binary> binaries(keys.size());
+  for (std::size_t at = 0; at < keys.size(); ++at) {
+    std::optional<cache::KernelRow> row = store_->find_kernel(keys[at]);
+    if (!row) return {Code::kInternal, "its kernel " + keys[at] + " is not there"};
+    if (Status status = binary_of(std::move(*row), program.sources[at], &binaries[at]); !status.ok()) return status;
   }
-  if (readied != nullptr) {
-    readied->from_cache = true;
-    readied->candidate = candidate;
-    readied->median_us = winner->median_us;
-    readied->error = winner->error;
-    readied->bound = winner->bound;
-  }
-  return kernel;
+  ready->winner = winner;
+  return device_->load(program, binaries, &ready->loaded);
 }
 
 // ---- tuning
 
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
 // either, this one tunes without the lease.
-Status Session::tune_under_lease(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
-  const std::unique_ptr<cache::Lease> lease = store_->acquire(winner_key(*device_, wanted));
-  *kernel = from_cache(wanted, readied);
-  if (*kernel != nullptr) return {};
-  return tune_here(wanted, kernel, readied);
+Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
+  const std::unique_ptr<cache::Lease> lease = store_->acquire(miss.key);
+  if (from_cache(miss, readied)) return {};
+  return tune_here(miss, readied);
 }
 
-Status Session::tune_here(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
+Status Session::tune_here(const Miss& miss, Readied* readied) {
   const std::lock_guard tuning(tuning_mutex_);
-  TunePolicy policy = options_.policy;
-  policy.guess = options_.tuning == Tuning::kGuess;
+  const ProgressFn& progress = miss.request.progress ? miss.request.progress : options_.progress;
+  const Effort effort = miss.effort.begun_again();  // others' tunings are not this one's budget
   Tuned tuned;
-  if (Status status = tune(*device_, *store_, wanted, policy, options_.progress, &tuned); !status.ok()) {
+  Status status = tune(*device_, workshop_, miss.workload, miss.policy, effort, progress, &tuned);
+  if (!status.ok()) {
     log(true, status.message());
     return status;
   }
-  if (!policy.guess) keep(&tuned);
-  const std::string model = to_text(model_error(tuned.attempts));
-  log(false, (policy.guess ? "guessed " : "tuned ") + to_text(wanted) + ": " + to_text(tuned.candidate) + ", " +
-                 (policy.guess ? "untimed" : microseconds(tuned.winner.median_us)) + ", after " +
-                 seconds(total(tuned.times)) + (model.empty() ? "" : "; cost model: " + model));
-  *kernel = std::move(tuned.kernel);
-  if (readied != nullptr) {
-    readied->candidate = tuned.candidate;
-    readied->median_us = tuned.winner.median_us;
-    readied->error = tuned.winner.error;
-    readied->bound = tuned.winner.bound;
-    readied->times = tuned.times;
-    readied->attempts = std::move(tuned.attempts);
+  if (!miss.policy.guess) {
+    const PhaseTimer timer(&tuned.times.persist);
+    store_->put_winner(tuned.winner);
   }
+  auto ready = std::make_shared<ReadyProgram>();
+  ready->loaded = std::move(tuned.loaded);
+  ready->winner = std::move(tuned.winner);
+  readied->ready = std::move(ready);
+  readied->origin = Origin::kTuned;
+  readied->times = tuned.times;
+  readied->attempts = std::move(tuned.attempts);
+  log_tuned(miss, *readied);
   return {};
-}
-
-void Session::keep(Tuned* tuned) {
-  const auto start = std::chrono::steady_clock::now();
-  store_->put_winner(tuned->winner);
-  tuned->times.persist = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // ---- telling
 
-void Session::log_store_warnings() const {
-  for (const std::string& warning : store_->take_warnings()) log(true, warning);
+void Session::log_tuned(const Miss& miss, const Readied& readied) const {
+  const double microseconds = readied.ready->winner.median_us;
+  char time[64];
+  std::snprintf(time, sizeof time, miss.policy.guess ? "untimed, after %.2f s" : "%.1f us, after %.2f s",
+                miss.policy.guess ? total(readied.times) : microseconds, total(readied.times));
+  std::string chosen;
+  for (const Attempt& attempt : readied.attempts) {
+    if (attempt.outcome == "winner") chosen = attempt.name;
+  }
+  const std::string model = to_text(model_error(readied.attempts));
+  log(false, (miss.policy.guess ? "guessed " : "tuned ") + miss.workload.name() + ": " + chosen + ", " + time +
+                 (model.empty() ? "" : "; cost model: " + model));
 }
 
 void Session::log(bool warning, const std::string& message) const {

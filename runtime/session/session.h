@@ -1,14 +1,15 @@
 // session.h: the story of a call.
-// Owns: the map from signature to loaded kernel, one device, one store, and who tunes what: call -> problem -> look-up
-// -> (miss) cache -> tune -> keep -> launch.
+// Owns: one device, one store, the programs that are ready, and who tunes what: call -> problem -> look-up -> (miss)
+// cache -> tune -> keep -> launch. The same for attention and for graphs.
 // Never: checks tensors (args.h does) or knows how a device works.
-// Threads: run() from many threads at once. A hit takes no lock. Two threads that miss on one signature tune once: the
+// Threads: run() from many threads at once. A hit takes no lock. Two threads that miss on one workload tune once: the
 // second waits. Two processes: the cache's lease.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,7 +17,9 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
+#include "runtime/session/table.h"
 #include "runtime/tuner/tuner.h"
+#include "runtime/workload/workload.h"
 
 namespace gqa {
 
@@ -29,14 +32,28 @@ struct SessionOptions {
   ProgressFn progress;                                        // may be empty
 };
 
-// How a signature came to be ready: what `gqa-cache warm` and `tools/demo` print.
+// A workload's program, loaded, with the row that it is kept as.
+struct ReadyProgram {
+  std::unique_ptr<LoadedProgram> loaded;
+  cache::WinnerRow winner;
+};
+
+// How a workload came to be ready.
+enum class Origin { kTuned, kCache, kMemory };
 struct Readied {
-  bool from_memory = false, from_cache = false;
-  Candidate candidate;
-  double median_us = 0;
-  double error = 0, bound = 0;
+  std::shared_ptr<const ReadyProgram> ready;
+  Origin origin = Origin::kTuned;
   PhaseTimes times;
   std::vector<Attempt> attempts;  // empty if it came from memory or cache
+};
+
+// How to make a workload ready, where not as the session's options say.
+struct ReadyRequest {
+  double budget_seconds = 0;   // 0: the session's
+  ProgressFn progress;         // empty: the session's
+  void* stream = nullptr;      // that the call is on
+  // Whether a program that another call made, of a workload with this one's signature, is this workload's too.
+  std::function<bool(const ReadyProgram&)> serves;
 };
 
 class Session {
@@ -46,50 +63,62 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The hot path: finds the signature's kernel and launches it; a miss is readied first.
+  // The hot path: finds the signature's program and launches it; a miss is readied first.
   Status run(const Call& call);
 
-  // Makes a problem's signature ready without running anything. With Tuning::kGuess what was compiled is kept, the
-  // untimed choice is not: it must not shadow a winner that somebody tunes later.
+  // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
+  // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later.
   Status ready(const Problem& problem, Readied* readied = nullptr);
+  Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
+
+  // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
+  void cancel() { cancels_.fetch_add(1); }
 
   Device& device() { return *device_; }
   cache::Store& store() { return *store_; }
 
-  // What graph_session.h shares.
-  const SessionOptions& options() const { return options_; }
-  std::mutex& tuning_mutex() { return tuning_mutex_; }  // one tuning at a time: timings must not disturb each other
-  void log(bool warning, const std::string& message) const;
-  void log_store_warnings() const;
-
  private:
-  struct Entry;
-  class Table;
   class Visit;
+  // What threads that miss on one workload share; under mutex_.
+  struct Flight {
+    bool running = false;      // a thread is making it ready
+    std::uint64_t rounds = 0;  // finished, well or not
+    Status last;               // how the last one ended
+    std::shared_ptr<const ReadyProgram> ready;
+  };
+  // A workload on its way.
+  struct Miss {
+    Workload& workload;
+    const ReadyRequest& request;
+    cache::WinnerKey key;
+    Effort effort;
+    TunePolicy policy;
+  };
   Status run_miss(const Problem& signature, const Call& call);
-  Status miss(const Problem& signature, void* stream, const Kernel** kernel, Readied* readied);
-  Status wait_for_other(const Problem& signature, Entry& entry, std::unique_lock<std::mutex>& lock,
-                        const Kernel** kernel);
-  Status make_ready(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
-  std::unique_ptr<Kernel> from_cache(const Problem& signature, Readied* readied);
-  Status tune_under_lease(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
-  Status tune_here(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
-  void keep(Tuned* tuned);
-  Entry& entry_of(const Problem& signature);                                        // under mutex_
-  const Kernel* publish(const Problem& signature, std::unique_ptr<Kernel> kernel);  // under mutex_
-  const Kernel* find(const Problem& signature) const;
+  Status ready_problem(const Problem& signature, void* stream, Readied* readied);
+  Status wait_for_other(Flight& flight, std::unique_lock<std::mutex>& lock);
+  Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
+  Status make_ready(const Miss& miss, Readied* readied);
+  bool from_cache(const Miss& miss, Readied* readied);
+  Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
+  Status tune_under_lease(const Miss& miss, Readied* readied);
+  Status tune_here(const Miss& miss, Readied* readied);
+  void publish(const Problem& signature, const std::shared_ptr<const ReadyProgram>& ready);
+  void log(bool warning, const std::string& message) const;
+  void log_tuned(const Miss& miss, const Readied& readied) const;
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;
   SessionOptions options_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // under mutex_; outlive the tables that point to them
-  std::atomic<const Table*> table_;               // read without a lock; a full one is replaced, the old ones stay
-  std::mutex mutex_;                              // guards what follows; never held while tuning
-  std::condition_variable changed_;               // an entry finished, or a visit ended
-  std::vector<std::unique_ptr<Table>> tables_;    // the last is the current one
-  std::vector<std::unique_ptr<Entry>> entries_;
-  int visits_ = 0;  // threads on the miss path: the destructor waits for them
-  std::mutex tuning_mutex_;
+  Workshop workshop_;
+  std::atomic<std::uint64_t> cancels_ = 0;
+  std::mutex tuning_mutex_;                        // one tuning at a time: timings must not disturb each other
+  std::atomic<const ProgramTable*> table_;         // read without a lock; a full one is replaced, the old ones stay
+  std::mutex mutex_;                               // guards what follows; never held while tuning
+  std::condition_variable changed_;                // a flight ended, or a visit
+  std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one
+  std::map<std::string, Flight> flights_;          // by the key's text; programs that are ready stay
+  int visits_ = 0;                                 // threads on the miss path: the destructor waits for them
 };
 
 }  // namespace gqa

@@ -1,12 +1,13 @@
-// evidence.cc: why a winner won, as JSON.
-// Owns: the text kept with a winner: every candidate tried with its timings, errors and reason; those pruned or never
-// tried counted by reason, with the first few by name.
+// evidence.cc: why a winner won, as JSON; see attempt.h.
+// Owns: the text kept with a winner: every option tried with its timings, errors and reason; those pruned or never tried
+// counted by reason, with the first few by name.
 // Never: decides anything.
 // Threads: pure functions.
 #include <cctype>
 #include <cmath>
+#include <map>
 
-#include "runtime/tuner/fates.h"
+#include "runtime/tuner/attempt.h"
 
 namespace gqa {
 namespace {
@@ -31,8 +32,10 @@ std::string without_numbers(const std::string& reason) {
   return general;
 }
 
-Json tried_json(const std::string& name, const Fate& attempt) {
-  Json json = {{"candidate", name}, {"outcome", attempt.outcome}};
+bool tried(const Attempt& attempt) { return attempt.outcome != "pruned" && attempt.outcome != "not tried"; }
+
+Json tried_json(const Attempt& attempt) {
+  Json json = {{"candidate", attempt.name}, {"outcome", attempt.outcome}};
   if (!attempt.detail.empty()) json["detail"] = attempt.detail;
   json["predicted_us"] = rounded(attempt.predicted_us);
   if (attempt.samples > 0) {
@@ -48,78 +51,89 @@ Json tried_json(const std::string& name, const Fate& attempt) {
     Json& timings = json["timings_us"] = Json::array();
     for (const double timing : attempt.timings) timings.push_back(rounded(timing));
   }
+  json.update(attempt.notes);
   return json;
 }
 
-Json untried_json(const std::vector<NamedFate>& fates, const char* outcome) {
+Json untried_json(const std::vector<Attempt>& attempts, const char* outcome) {
   Json json = {{"count", 0}, {"by_reason", Json::object()}, {"listed", Json::array()}};
   int count = 0;
-  for (const auto& [name, fate] : fates) {
-    if (fate->outcome != outcome) continue;
+  for (const Attempt& attempt : attempts) {
+    if (attempt.outcome != outcome) continue;
     ++count;
-    Json& by_reason = json["by_reason"][without_numbers(fate->detail)];
+    Json& by_reason = json["by_reason"][without_numbers(attempt.detail)];
     by_reason = by_reason.is_null() ? 1 : by_reason.get<int>() + 1;
-    if (json["listed"].size() < kListed) json["listed"].push_back({{"candidate", name}, {"reason", fate->detail}});
+    if (json["listed"].size() < kListed)
+      json["listed"].push_back({{"candidate", attempt.name}, {"reason", attempt.detail}});
   }
   json["count"] = count;
   return json;
 }
 
+// Text that is not UTF-8 (a compiler's message) does not throw.
+std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 }  // namespace
 
-bool tried(const Fate& fate) { return fate.outcome != "pruned" && fate.outcome != "not tried"; }
+Attempt untried(const Option& option, const char* outcome, std::string detail) {
+  Attempt attempt;
+  attempt.name = option.name;
+  attempt.predicted_us = option.predicted_us;
+  attempt.outcome = outcome;
+  attempt.detail = std::move(detail);
+  attempt.notes = option.notes;
+  return attempt;
+}
 
-void record(const Runner& runner, Fate* fate) {
-  fate->samples = static_cast<int>(runner.samples.size());
-  fate->timings = runner.samples;
-  fate->median_us = runner.summary.median;
-  fate->spread_us = runner.summary.spread;
-  fate->detail = runner.why_out;
+void record(const Runner& runner, Attempt* attempt) {
+  attempt->samples = static_cast<int>(runner.samples.size());
+  attempt->timings = runner.samples;
+  attempt->median_us = runner.summary.median;
+  attempt->spread_us = runner.summary.spread;
+  attempt->detail = runner.why_out;
   if (runner.failed) {
-    fate->outcome = "launch failed";
+    attempt->outcome = "launch failed";
   } else if (!runner.samples.empty()) {
-    fate->outcome = "slower";
+    attempt->outcome = "slower";
   }
 }
 
-bool record(const Verdict& verdict, Fate* fate) {
-  fate->error = verdict.error;
-  fate->bound = verdict.bound;
-  fate->outcome = verdict.passed ? "untimed" : "verify failed";
-  fate->detail = verdict.passed ? "" : verdict.reason;
+bool record(const Verdict& verdict, Attempt* attempt) {
+  attempt->error = verdict.error;
+  attempt->bound = verdict.bound;
+  attempt->outcome = verdict.passed ? "untimed" : verdict.out_of_memory ? "out of memory" : "verify failed";
+  attempt->detail = verdict.passed ? "" : verdict.reason;
   return verdict.passed;
 }
 
-Json fates_json(const std::vector<NamedFate>& fates) {
+std::string outcomes_text(const std::vector<Attempt>& attempts) {
+  std::map<std::string, std::pair<int, std::string>> outcomes;
+  for (const Attempt& attempt : attempts) {
+    auto& [count, first] = outcomes[attempt.outcome];
+    if (count++ == 0) first = attempt.name + ": " + attempt.detail;
+  }
+  std::string text;
+  for (const auto& [outcome, what] : outcomes)
+    text += "; " + std::to_string(what.first) + " " + outcome + " (first " + what.second + ")";
+  return text;
+}
+
+std::string evidence_json(const std::vector<Attempt>& attempts, const Json& search, const PhaseTimes& times,
+                          const Clocks& clocks) {
   Json json;
   Json& list = json["attempts"] = Json::array();
-  for (const auto& [name, fate] : fates) {
-    if (tried(*fate)) list.push_back(tried_json(name, *fate));
+  for (const Attempt& attempt : attempts) {
+    if (tried(attempt)) list.push_back(tried_json(attempt));
   }
-  json["not_tried"] = untried_json(fates, "not tried");
-  json["pruned"] = untried_json(fates, "pruned");
-  return json;
-}
-
-Json seconds_json(const PhaseTimes& times) {
-  return {{"search", times.search},
-          {"compile", times.compile},
-          {"verify", times.verify},
-          {"time", times.time},
-          {"first_correct", times.first_correct}};
-}
-
-Json clock_json(double before_mhz, double after_mhz) { return {{"before", before_mhz}, {"after", after_mhz}}; }
-
-std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-std::string evidence_json(const std::vector<Attempt>& attempts, const PhaseTimes& times, double clock_mhz,
-                          double clock_after_mhz) {
-  std::vector<NamedFate> fates;
-  for (const Attempt& attempt : attempts) fates.push_back({to_text(attempt.candidate), &attempt});
-  Json json = fates_json(fates);
-  json["seconds"] = seconds_json(times);
-  json["clock_mhz"] = clock_json(clock_mhz, clock_after_mhz);
+  json["not_tried"] = untried_json(attempts, "not tried");
+  json["pruned"] = untried_json(attempts, "pruned");
+  json.update(search);
+  json["seconds"] = {{"search", times.search},
+                     {"compile", times.compile},
+                     {"verify", times.verify},
+                     {"time", times.time},
+                     {"first_correct", times.first_correct}};
+  json["clock_mhz"] = {{"before", clocks.before}, {"after", clocks.after}};
   return dumped(json);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tuner/tuner.h"
+#include "runtime/tuner/attempt.h"
 
 namespace gqa {
 

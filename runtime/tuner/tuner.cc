@@ -1,246 +1,211 @@
-// tuner.cc: see tuner.h. One Miss object carries a miss through its phases, in the order they are written here.
+// tuner.cc: see tuner.h. One Miss carries a miss through its phases, in the order they are written here. A round of
+// options that are safe comes first; others have their round only where none of those passed.
 #include "runtime/tuner/tuner.h"
 
 #include <algorithm>
 #include <atomic>
-#include <map>
+#include <deque>
 
-#include "runtime/tuner/fates.h"
+#include "runtime/tuner/candidates.h"
 #include "runtime/tuner/halving.h"
+#include "runtime/tuner/shortlist.h"
 #include "runtime/tuner/stopwatch.h"
-#include "runtime/tuner/workshop.h"
-#include "runtime/workload/shortlist.h"
+#include "runtime/workload/keys.h"
 
 namespace gqa {
 namespace {
 
-// One shortlisted candidate on its way.
-struct Lane {
-  Attempt attempt;
-  std::unique_ptr<Kernel> kernel;  // loaded and verified
-};
+constexpr std::size_t kMostAttempts = 32;  // verified at most
+constexpr std::size_t kGuesses = 3;        // options that a guess compiles at most
+// Shares of the budget after which no further kernel is compiled, none further verified: timing gets the rest.
+constexpr double kCompileShare = 0.6, kVerifyShare = 0.8;
 
-// One shortlisted kernel: the candidates that share it, best rank first.
-struct Group {
-  std::vector<Lane> lanes;
-  Made made;
-  bool usable = false;  // compiled, and not set aside
-};
-
-Attempt untried(const Candidate& candidate, double predicted_us, const char* outcome, std::string detail) {
-  Attempt attempt;
-  attempt.candidate = candidate;
-  attempt.predicted_us = predicted_us;
-  attempt.outcome = outcome;
-  attempt.detail = std::move(detail);
-  return attempt;
-}
-
-// Where each stands: what moves least first.
-std::vector<Runner> runners_of(const std::vector<Lane*>& lanes, const Problem& problem, const DeviceSpec& device) {
-  std::vector<std::pair<double, Candidate>> places;
-  for (const Lane* lane : lanes)
-    places.emplace_back(moved_bytes(problem, lane->attempt.candidate, device), lane->attempt.candidate);
-  std::vector<Runner> runners(lanes.size());
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const auto before = [&](const auto& place) { return place < places[i]; };
-    runners[i].order = static_cast<std::size_t>(std::count_if(places.begin(), places.end(), before));
-  }
-  return runners;
-}
+Status cancelled_status() { return {Code::kCancelled, "the search was cancelled; the next call begins it anew"}; }
 
 class Miss {
  public:
-  Miss(Device& device, cache::Store& store, const Problem& problem, const TunePolicy& policy,
+  Miss(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
        const ProgressFn& progress)
-      : device_(device), store_(store), problem_(problem), policy_(policy), report_(progress) {}
+      : device_(device),
+        workshop_(workshop),
+        workload_(workload),
+        policy_(policy),
+        effort_(effort),
+        report_(progress) {}
 
   Status run(Tuned* tuned) {
-    search();
-    if (Status status = make_and_verify(); !status.ok()) return status;
-    const std::vector<Lane*> verified = verified_lanes();
-    if (verified.empty()) return no_candidate();
-    Lane* winner = policy_.guess ? verified.front() : fastest(verified);
-    if (winner == nullptr) return no_candidate();
+    for (int round = 0; !any_verified_; ++round) {
+      if (Status status = search(round); !status.ok()) return status;
+      if (candidates_.in_round().empty()) break;
+      if (Status status = make_and_verify(); !status.ok()) return status;
+      if (effort_.cancelled()) return cancelled_status();
+    }
+    const std::vector<TrialCandidate*> verified = candidates_.verified();
+    if (verified.empty()) return nothing_left();
+    TrialCandidate* winner = policy_.guess ? verified.front() : fastest(verified);
+    if (effort_.cancelled()) return cancelled_status();
+    if (winner == nullptr) return nothing_left();
     winner->attempt.outcome = "winner";
     keep(winner, tuned);
     return {};
   }
 
  private:
-  // ---- search
+  // ---- search, and choose what to try
 
-  void search() {
+  Status search(int round) {
     const PhaseTimer timer(&times_.search);
-    Space space = enumerate(problem_, device_.spec());
-    for (Rejected& rejected : space.rejected) {
-      others_.push_back(untried(rejected.candidate, 0, "pruned", std::move(rejected.reason)));
+    Options options;
+    const Status status = workload_.options(
+        round, device_.spec(), effort_, [this](const SearchCounts& counts) { show(counts); }, &options);
+    if (!status.ok()) return status;
+    if (round == 0) {
+      evidence_ = std::move(options.evidence);
+      search_report_ = std::move(options.report);
+      for (const Rejection& rejected : options.rejected) others_.push_back(rejection(rejected));
     }
-    const int kernels = policy_.guess ? kGuesses : std::max(1, policy_.max_candidates);
-    Shortlist list = shortlist(space.ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts));
-    for (const Ranked& ranked : list.passed_over) {
-      others_.push_back(
-          untried(ranked.candidate, ranked.predicted_us, "not tried", "ranked too low by the cost model"));
-    }
-    for (const ShortlistedKernel& kernel : list.kernels) {
-      Group& group = groups_.emplace_back();
-      for (const Ranked& ranked : kernel.candidates) {
-        group.lanes.emplace_back().attempt =
-            untried(ranked.candidate, ranked.predicted_us, "not tried", "the budget was spent");
-      }
-      shown_.selected += static_cast<int>(kernel.candidates.size());
-    }
-    shown_.pruned = static_cast<int>(space.rejected.size());
-    shown_.enumerated = static_cast<int>(space.rejected.size() + space.ranked.size());
+    show(options.counts);
+    choose(options.ranked);
+    shown_.selected += static_cast<std::int64_t>(candidates_.in_round().size());
+    shown_.kernels += static_cast<std::int64_t>(candidates_.sources().size());
     report(TunePhase::kSearch);
+    return {};
+  }
+
+  void choose(const std::vector<Option>& ranked) {
+    const std::size_t kernels = policy_.guess ? kGuesses : static_cast<std::size_t>(std::max(1, policy_.max_candidates));
+    std::vector<Program> programs(ranked.size());
+    const auto usable = [&](std::size_t at) {
+      const Status status = ranked[at].make(&programs[at]);
+      if (!status.ok()) others_.push_back(untried(ranked[at], workload_.unmade(), first_line(status.message())));
+      return status.ok();
+    };
+    const Shortlist list = shortlist(ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts), usable);
+    candidates_.begin_round();
+    for (const std::size_t at : list.own) candidates_.add(ranked[at], std::move(programs[at]), false);
+    for (const std::size_t at : list.sharing) candidates_.add(ranked[at], std::move(programs[at]), true);
+    for (const std::size_t at : list.passed_over)
+      others_.push_back(untried(ranked[at], "not tried", "ranked too low by the cost model"));
+  }
+
+  static Attempt rejection(const Rejection& rejected) {
+    Attempt attempt;
+    attempt.name = rejected.name;
+    attempt.outcome = "pruned";
+    attempt.detail = rejected.reason;
+    return attempt;
   }
 
   // ---- compile and verify, side by side
 
   Status make_and_verify() {
-    if (groups_.empty()) return {};
-    std::vector<Recipe> kernels;
-    for (const Group& group : groups_)
-      kernels.push_back(recipe_of(device_, problem_, group.lanes.front().attempt.candidate));
-    Workshop workshop(device_, store_, std::move(kernels), policy_.compile_threads, [this] {
-      return !any_verified_.load() || watch_.seconds() < kCompileShare * policy_.budget_seconds;
+    const std::unique_ptr<Workshop::Batch> batch = workshop_.make(candidates_.sources(), [this] {
+      return !effort_.cancelled() && (!any_verified_.load() || !effort_.spent(kCompileShare));
     });
     if (Status status = open_trial(); !status.ok()) return status;
-    while (std::optional<Made> made = wait_for(&workshop)) {
+    while (std::optional<Made> made = wait_for(batch.get())) {
       take(std::move(*made));
       if (policy_.guess && any_verified_) return {};
     }
-    if (!policy_.guess) verify_riders();
+    if (!policy_.guess) verify_sharing();
     if (!any_verified_) verify_spilled();
     return {};
   }
 
   Status open_trial() {
+    if (trial_ != nullptr) return {};
     const PhaseTimer timer(&times_.verify);
-    return device_.make_trial(problem_, &trial_);
+    return device_.make_trial(workload_.reference(), effort_, &trial_);
   }
 
-  std::optional<Made> wait_for(Workshop* workshop) {
+  std::optional<Made> wait_for(Workshop::Batch* batch) {
     const PhaseTimer timer(&times_.compile);
-    return workshop->next();
+    return batch->next(effort_);
   }
 
   void take(Made made) {
-    Group& group = groups_[made.index];
-    group.made = std::move(made);
+    if (made.status.code() == Code::kNoCompiler) no_compiler_ = made.status;
     ++shown_.compiled;
     report(TunePhase::kCompile);
-    if (!group.made.status.ok()) {
-      if (group.made.status.code() == Code::kNoCompiler) no_compiler_ = group.made.status;
-      mark(&group, "compile failed", first_line(group.made.status.message()));
-    } else if (group.made.binary.spills_heavily()) {
-      mark(&group, "spilled",
-           std::to_string(group.made.binary.spill_bytes) +
-               " bytes of registers go to memory: kept only if nothing else is");
-    } else {
-      group.usable = true;
-    }
-    if (policy_.guess) {
-      verify_in_order();
-    } else if (group.usable) {
-      verify(&group, &group.lanes.front());
+    candidates_.finish(std::move(made));
+    for (TrialCandidate& candidate : candidates_.in_round()) {
+      if (effort_.cancelled()) return;
+      if (candidate.judged || (candidate.shares && !policy_.guess)) continue;
+      if (candidates_.settle(&candidate)) {
+        verify(&candidate);
+      } else if (policy_.guess && !candidate.judged) {
+        return;  // a guess answers with the best rank that verifies, not with whichever compiled first
+      }
+      if (policy_.guess && any_verified_) return;
     }
   }
 
-  void mark(Group* group, const char* outcome, const std::string& detail) {
-    for (Lane& lane : group->lanes) {
-      lane.attempt.outcome = outcome;
-      lane.attempt.detail = detail;
-    }
-  }
+  bool over() const { return effort_.cancelled() || (any_verified_ && effort_.spent(kVerifyShare)); }
 
-  // A guess answers with the best rank that verifies, not with whichever compiled first.
-  void verify_in_order() {
-    while (!any_verified_ && next_guess_ < groups_.size() && !groups_[next_guess_].made.key.empty()) {
-      Group& group = groups_[next_guess_++];
-      if (group.usable) verify(&group, &group.lanes.front());
+  // Those that share kernels, the most promising first.
+  void verify_sharing() {
+    std::vector<TrialCandidate*> sharing;
+    for (TrialCandidate& candidate : candidates_.in_round()) {
+      if (!candidate.judged && candidates_.settle(&candidate)) sharing.push_back(&candidate);
     }
-  }
-
-  void verify_riders() {
-    std::vector<std::pair<Lane*, Group*>> riders;
-    for (Group& group : groups_) {
-      if (!group.usable || group.lanes.front().kernel == nullptr) continue;
-      for (std::size_t i = 1; i < group.lanes.size(); ++i) riders.emplace_back(&group.lanes[i], &group);
-    }
-    std::stable_sort(riders.begin(), riders.end(), [](const auto& a, const auto& b) {
-      return a.first->attempt.predicted_us < b.first->attempt.predicted_us;
+    std::stable_sort(sharing.begin(), sharing.end(), [](const TrialCandidate* a, const TrialCandidate* b) {
+      return a->attempt.predicted_us < b->attempt.predicted_us;
     });
-    for (const auto& [lane, group] : riders) {
-      if (watch_.seconds() > kVerifyShare * policy_.budget_seconds) return;
-      verify(group, lane);
+    for (TrialCandidate* candidate : sharing) {
+      if (over()) return;
+      verify(candidate);
     }
   }
 
   void verify_spilled() {
-    for (Group& group : groups_) {
-      if (!group.made.status.ok() || !group.made.binary.spills_heavily()) continue;
-      verify(&group, &group.lanes.front());
-      const bool over = watch_.seconds() > kVerifyShare * policy_.budget_seconds;
-      if (any_verified_ && (policy_.guess || over)) return;
+    for (TrialCandidate& candidate : candidates_.in_round()) {
+      if (!candidate.spilled || candidate.shares) continue;
+      verify(&candidate);
+      if (over() || (policy_.guess && any_verified_)) return;
     }
   }
 
-  void verify(Group* group, Lane* lane) {
+  void verify(TrialCandidate* candidate) {
+    candidate->judged = true;
+    if (over()) return;
     const PhaseTimer timer(&times_.verify);
-    Attempt& attempt = lane->attempt;
-    if (Status status = load(group, attempt.candidate, &lane->kernel); !status.ok()) {
-      attempt.outcome = "load failed";
-      attempt.detail = first_line(status.message());
-      return;
-    }
-    const Verdict verdict = trial_->verify(*lane->kernel);
-    if (!record(verdict, &attempt)) {
-      lane->kernel.reset();
+    if (Status status = load(candidate); !status.ok()) return candidates_.fail(candidate, "load failed", status);
+    const Verdict verdict = trial_->verify(*candidate->loaded);
+    if (!record(verdict, &candidate->attempt)) {
+      if (verdict.out_of_memory) out_of_memory_ = {Code::kOutOfMemory, verdict.reason};
+      candidate->loaded.reset();
       return;
     }
     ++shown_.verified;
-    if (!any_verified_.exchange(true)) times_.first_correct = watch_.seconds();
+    if (!any_verified_.exchange(true)) times_.first_correct = effort_.seconds();
     report(TunePhase::kVerify);
   }
 
-  // A stored kernel that the driver refuses is made anew.
-  Status load(Group* group, const Candidate& candidate, std::unique_ptr<Kernel>* kernel) {
-    Status status = device_.load(problem_, candidate, group->made.binary, kernel);
-    if (status.ok() || !group->made.from_store) return status;
-    const std::size_t index = group->made.index;
-    group->made = Workshop::make(device_, store_, recipe_of(device_, problem_, candidate));
-    group->made.index = index;
-    if (!group->made.status.ok()) return group->made.status;
-    return device_.load(problem_, candidate, group->made.binary, kernel);
-  }
-
-  std::vector<Lane*> verified_lanes() {
-    std::vector<Lane*> lanes;
-    for (Group& group : groups_) {
-      for (Lane& lane : group.lanes) {
-        if (lane.kernel != nullptr) lanes.push_back(&lane);
-      }
-    }
-    return lanes;
+  // Stored kernels that the driver refuses are made anew.
+  Status load(TrialCandidate* candidate) {
+    Status status = device_.load(candidate->program, candidates_.binaries(*candidate), &candidate->loaded);
+    if (status.ok() || status.code() == Code::kOutOfMemory) return status;
+    bool anew = false;
+    if (Status made = candidates_.make_stored_anew(*candidate, workshop_, &anew); !made.ok()) return made;
+    return anew ? device_.load(candidate->program, candidates_.binaries(*candidate), &candidate->loaded) : status;
   }
 
   // ---- time
 
-  Lane* fastest(const std::vector<Lane*>& lanes) {
+  TrialCandidate* fastest(const std::vector<TrialCandidate*>& verified) {
     const PhaseTimer timer(&times_.time);
-    clock_before_ = trial_->clock_mhz();
-    std::vector<Runner> runners = runners_of(lanes, problem_, device_.spec());
+    clocks_.before = trial_->clock_mhz();
+    std::vector<Runner> runners = runners_of(verified);
     Race timing;
     timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
-      return trial_->time(*lanes[index]->kernel, count, microseconds);
+      return trial_->time(*verified[index]->loaded, count, microseconds);
     };
-    timing.out_of_time = [this] { return watch_.seconds() > policy_.budget_seconds; };
+    timing.out_of_time = [this] { return effort_.spent() || effort_.cancelled(); };
     timing.progress = [&] { report_timing(runners); };
     const int winner = race(timing, &runners);
-    clock_after_ = trial_->clock_mhz();
-    for (std::size_t i = 0; i < lanes.size(); ++i) record(runners[i], &lanes[i]->attempt);
-    return winner < 0 ? nullptr : lanes[static_cast<std::size_t>(winner)];
+    clocks_.after = trial_->clock_mhz();
+    for (std::size_t i = 0; i < verified.size(); ++i) record(runners[i], &verified[i]->attempt);
+    return winner < 0 ? nullptr : verified[static_cast<std::size_t>(winner)];
   }
 
   void report_timing(const std::vector<Runner>& runners) {
@@ -252,88 +217,74 @@ class Miss {
 
   // ---- the result
 
-  std::string kernel_of(const Lane* winner) const {
-    for (const Group& group : groups_) {
-      for (const Lane& lane : group.lanes) {
-        if (&lane == winner) return group.made.key;
-      }
-    }
-    return "";
-  }
-
   std::vector<Attempt> attempts() const {
-    std::vector<Attempt> all;
-    for (const Group& group : groups_) {
-      for (const Lane& lane : group.lanes) all.push_back(lane.attempt);
-    }
+    std::vector<Attempt> all = candidates_.attempts();
     all.insert(all.end(), others_.begin(), others_.end());
     return all;
   }
 
-  void keep(Lane* winner, Tuned* tuned) const {
+  void keep(TrialCandidate* winner, Tuned* tuned) const {
     const Attempt& attempt = winner->attempt;
-    tuned->candidate = attempt.candidate;
     tuned->times = times_;
     tuned->attempts = attempts();
     cache::WinnerRow& row = tuned->winner;
-    row.key = winner_key(device_, problem_);
-    row.kernel = kernel_of(winner);
-    row.candidate = to_text(attempt.candidate);
+    row = winner_row(device_, workload_.signature(), winner->program);
+    row.kernel = candidates_.keys(*winner);
     row.median_us = attempt.median_us;
     row.spread_us = attempt.spread_us;
-    row.clock_mhz = clock_before_;
+    row.clock_mhz = clocks_.before;
     row.error = attempt.error;
     row.bound = attempt.bound;
-    row.driver = device_.driver();
-    row.evidence = evidence_json(tuned->attempts, times_, clock_before_, clock_after_);
-    tuned->kernel = std::move(winner->kernel);
+    row.evidence = evidence_json(tuned->attempts, evidence_, times_, clocks_);
+    tuned->program = std::move(winner->program);
+    tuned->loaded = std::move(winner->loaded);
   }
 
-  // Every outcome with its count and the first reason.
-  Status no_candidate() const {
+  Status nothing_left() const {
     if (!no_compiler_.ok()) return no_compiler_;
-    std::map<std::string, std::pair<int, std::string>> outcomes;
-    for (const Attempt& attempt : attempts()) {
-      auto& [count, first] = outcomes[attempt.outcome];
-      if (count++ == 0) first = to_text(attempt.candidate) + ": " + attempt.detail;
-    }
-    std::string message = "no candidate for " + to_text(problem_) + " on " + device_.spec().arch + " can be used";
-    for (const auto& [outcome, what] : outcomes) {
-      message += "; " + std::to_string(what.first) + " " + outcome + " (first " + what.second + ")";
-    }
-    return {Code::kNoCandidate, message};
+    if (!out_of_memory_.ok()) return out_of_memory_;
+    return {Code::kNoCandidate, "no candidate for " + workload_.name() + " on " + device_.spec().identity() +
+                                    " can be used" + outcomes_text(attempts()) + search_report_};
+  }
+
+  void show(const SearchCounts& counts) {
+    shown_.enumerated = counts.enumerated;
+    shown_.pruned = counts.pruned;
+    shown_.proved = counts.proved;
+    report(TunePhase::kSearch);
   }
 
   void report(TunePhase phase) {
     if (!report_) return;
     shown_.phase = phase;
-    shown_.seconds = watch_.seconds();
-    shown_.seconds_left = std::max(0.0, policy_.budget_seconds - shown_.seconds);
+    shown_.seconds = effort_.seconds();
+    shown_.seconds_left = std::max(0.0, effort_.left());
     report_(shown_);
   }
 
   Device& device_;
-  cache::Store& store_;
-  const Problem problem_;
+  Workshop& workshop_;
+  Workload& workload_;
   const TunePolicy policy_;
+  const Effort& effort_;
   const ProgressFn& report_;
-  const Stopwatch watch_;
   Progress shown_;
   PhaseTimes times_;
-  std::vector<Group> groups_;    // best rank first
-  std::vector<Attempt> others_;  // pruned and passed over
+  Candidates candidates_;
+  std::vector<Attempt> others_;  // pruned, passed over or not made
+  Json evidence_ = Json::object();
+  std::string search_report_;
   std::unique_ptr<Trial> trial_;
-  std::size_t next_guess_ = 0;
   std::atomic<bool> any_verified_ = false;  // read by compile threads
-  Status no_compiler_;
-  double clock_before_ = 0, clock_after_ = 0;
+  Status no_compiler_, out_of_memory_;
+  Clocks clocks_;
 };
 
 }  // namespace
 
-Status tune(Device& device, cache::Store& store, const Problem& problem, const TunePolicy& policy,
+Status tune(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
             const ProgressFn& progress, Tuned* tuned) {
-  return Miss(device, store, problem, policy, progress).run(tuned);
+  return Miss(device, workshop, workload, policy, effort, progress).run(tuned);
 }
 
 }  // namespace gqa

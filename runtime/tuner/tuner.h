@@ -1,9 +1,10 @@
-// tuner.h: from a problem to a verified, timed winner.
-// Owns: one miss: enumerate, compile the best few in parallel (taking kernels the cache already holds), verify, time by
-// successive halving, pick; and the evidence of all that.
-// Never: touches the session's map; keeps nothing between misses.
-// Threads: tune() blocks its caller; it starts compile threads of its own and joins them. Progress is called from the
-// tuning thread only.
+// tuner.h: from a workload to a verified, timed winner.
+// Owns: one miss: the search's options, compiling the best few in parallel (taking kernels the cache already holds),
+// verifying, timing by successive halving, picking; and the evidence of all that.
+// Never: prefers an option whose exponentials may overflow where one verified whose cannot, whatever its speed; touches
+// the session's map; keeps anything between misses.
+// Threads: tune() blocks its caller, and ends soon after its effort is cancelled. Progress is called from the tuning
+// thread only.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,9 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
-#include "runtime/workload/keys.h"
-#include "search/families/space.h"
+#include "runtime/tuner/attempt.h"
+#include "runtime/tuner/workshop.h"
+#include "runtime/workload/workload.h"
 
 namespace gqa {
 
@@ -29,58 +31,31 @@ enum class TunePhase { kSearch, kCompile, kVerify, kTime, kPersist };
 
 struct Progress {
   TunePhase phase = TunePhase::kSearch;
-  int enumerated = 0, pruned = 0, selected = 0, compiled = 0, verified = 0, timed = 0;
+  std::int64_t enumerated = 0, pruned = 0, proved = 0;  // what the search looked at
+  std::int64_t selected = 0, kernels = 0;               // options to try, and the kernels that they need
+  std::int64_t compiled = 0, verified = 0, timed = 0;
   double best_us = 0;       // 0: none yet
   double seconds = 0;       // since the miss
   double seconds_left = 0;  // of the budget
 };
 using ProgressFn = std::function<void(const Progress&)>;
 
-// What became of one candidate, or of one program of a graph; all of them are kept with the winner as evidence.
-struct Fate {
-  double predicted_us = 0;
-  // "winner", "slower", "untimed", "spilled", "compile failed", "load failed", "verify failed", "launch failed",
-  // "not tried" (ranked too low, or no budget left), "pruned"; of precompile: "compiled", "in the cache already"
-  std::string outcome;
-  std::string detail;  // the reason, the worst element, the compiler's first error line
-  double median_us = 0, spread_us = 0;
-  double error = 0, bound = 0;
-  int samples = 0;
-  std::vector<double> timings;  // microseconds, all of them, in the order taken
-};
-
-struct Attempt : Fate {
-  Candidate candidate;
-};
-
-// Seconds. Compilation runs beside verification, so `compile` is what the tuner waited for compilers: the phases add up
-// to the miss.
-struct PhaseTimes {
-  double search = 0, compile = 0, verify = 0, time = 0, persist = 0;
-  double first_correct = 0;  // from the miss to the first candidate that verified
-};
-
 struct Tuned {
-  Candidate candidate;
-  std::unique_ptr<Kernel> kernel;
-  cache::WinnerRow winner;
+  Program program;
+  std::unique_ptr<LoadedProgram> loaded;
+  cache::WinnerRow winner;  // provisional where memory did not suffice to time anything
   std::vector<Attempt> attempts;
   PhaseTimes times;
 };
 
-// Tunes the problem (a signature) on the device. Compiled kernels are put in the store as they are made; the winner is
-// not (the session does, under its lease). kNoCandidate names every reason when nothing is left.
-Status tune(Device& device, cache::Store& store, const Problem& problem, const TunePolicy& policy,
+// Compiled kernels are put in the store as they are made; the winner is not (the session does, under its lease).
+// kNoCandidate names every reason when nothing is left; kCancelled where the effort was.
+Status tune(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
             const ProgressFn& progress, Tuned* tuned);
 
-// Compile-only: compiles the most promising candidates for an architecture and keeps the kernels, unmeasured; the first
+// Compile-only: compiles the most promising options for an architecture and keeps the kernels, unmeasured; the first
 // device to see them only verifies and times.
-Status precompile(const Device& device, cache::Store& store, const Problem& problem, const TunePolicy& policy,
+Status precompile(const Device& device, cache::Store& store, Workload& workload, const TunePolicy& policy,
                   const ProgressFn& progress, std::vector<Attempt>* attempts);
-
-// The evidence as JSON, what cache::WinnerRow::evidence holds.
-// Clocks in MHz before and after timing; 0: not known.
-std::string evidence_json(const std::vector<Attempt>& attempts, const PhaseTimes& times, double clock_mhz,
-                          double clock_after_mhz = 0);
 
 }  // namespace gqa

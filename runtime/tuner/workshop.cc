@@ -2,138 +2,158 @@
 #include "runtime/tuner/workshop.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <system_error>
 
-#include "jit/embedded.h"
-#include "runtime/tuner/tuner.h"
 #include "runtime/without_exceptions.h"
-#include "search/graph/enumerate/superoptimize.h"
-#include "search/graph/tile/kernel_plan.h"
+#include "runtime/workload/keys.h"
 
 namespace gqa {
 namespace {
 
-cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& made) {
-  cache::KernelRow row;
-  row.key = made.key;
-  row.arch = device.spec().arch;
-  row.compiler = device.compiler();
-  row.generator = generator_fingerprint();
-  row.problem = recipe.problem;
-  row.candidate = recipe.candidate;
-  row.source = made.binary.source;
-  row.ptx = made.binary.ptx;
-  row.cubin = made.binary.cubin;
-  row.log = made.binary.log;
-  row.registers = made.binary.registers;
-  row.spill_bytes = made.binary.spill_bytes;
-  row.static_smem = made.binary.static_smem;
-  return row;
-}
+constexpr std::chrono::milliseconds kLookAround(20);  // how often a waiting miss asks whether it is cancelled
 
 }  // namespace
 
-Binary binary_of(cache::KernelRow row) {
-  return {std::move(row.source), std::move(row.ptx), std::move(row.cubin), std::move(row.log),
-          row.registers,         row.spill_bytes,    row.static_smem};
+Status binary_of(cache::KernelRow row, const Source& source, Binary* binary) {
+  if (row.abi != kLaunchAbi || row.launch != source.launch)
+    return {Code::kInternal, "its kernel is launched as '" + row.launch + "' under ABI " + std::to_string(row.abi) +
+                                 ", this library would launch it as '" + source.launch + "' under ABI " +
+                                 std::to_string(kLaunchAbi)};
+  *binary = {std::move(row.source), std::move(row.ptx), std::move(row.cubin), std::move(row.log),
+             row.registers,         row.spill_bytes,    row.static_smem};
+  return {};
 }
 
-Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate) {
-  return {[&device, problem, candidate] { return kernel_key(device, problem, candidate); },
-          [&device, problem, candidate](Binary* binary) { return device.compile(problem, candidate, binary); },
-          to_text(problem), kernel_text(candidate)};
+// What a batch's maker and its compile threads share.
+struct Workshop::Batch::Shared {
+  std::vector<Source> sources;
+  std::function<bool()> may_start;  // asked under the mutex; empty once the batch is gone
+  std::mutex mutex;                 // guards what follows, and may_start
+  std::condition_variable changed;
+  std::deque<Made> finished;
+  std::size_t started = 0;
+  int working = 0;  // threads that may still finish something
+
+  std::optional<std::size_t> take_job() {
+    const std::lock_guard lock(mutex);
+    if (started == sources.size() || !may_start || !may_start()) return std::nullopt;
+    return started++;
+  }
+  void finish(Made made) {
+    const std::lock_guard lock(mutex);
+    finished.push_back(std::move(made));
+    changed.notify_one();
+  }
+  void leave() {
+    const std::lock_guard lock(mutex);
+    --working;
+    changed.notify_one();
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex);
+    return working == 0;
+  }
+};
+
+Workshop::Batch::~Batch() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->may_start = nullptr;
 }
 
-Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key) {
-  return {[key] { return key; }, [&device, &kernel](Binary* binary) { return device.compile_program(kernel, binary); },
-          kernel.family ? to_text(kernel.family->form.problem) : "graph: " + describe(kernel.graph),
-          thread_text(kernel.graph)};
+std::optional<Made> Workshop::Batch::next(const Effort& effort) {
+  std::unique_lock lock(shared_->mutex);
+  while (shared_->finished.empty() && shared_->working > 0 && !effort.cancelled())
+    shared_->changed.wait_for(lock, kLookAround);
+  if (shared_->finished.empty() || effort.cancelled()) return std::nullopt;
+  Made made = std::move(shared_->finished.front());
+  shared_->finished.pop_front();
+  return made;
 }
 
-Workshop::Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
-                   std::function<bool()> may_start)
-    : device_(device), store_(store), recipes_(std::move(recipes)), may_start_(std::move(may_start)) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  working_ = std::min(threads, static_cast<int>(recipes_.size()));
-  start(working_);
+Workshop::Workshop(const Device& device, cache::Store& store, int threads)
+    : device_(device),
+      store_(store),
+      threads_(threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))) {}
+
+Workshop::~Workshop() {
+  for (Worker& worker : workers_) worker.thread.join();
 }
 
 // Where the system gives fewer threads than asked for, those it gave do all the work; where it gives none, the caller.
-void Workshop::start(int count) {
+std::unique_ptr<Workshop::Batch> Workshop::make(std::vector<Source> sources, std::function<bool()> may_start) {
+  auto shared = std::make_shared<Batch::Shared>();
+  shared->sources = std::move(sources);
+  shared->may_start = std::move(may_start);
+  std::unique_ptr<Batch> batch(new Batch(shared));
+  const int wanted = std::min(threads_, static_cast<int>(shared->sources.size()));
+  const std::lock_guard lock(mutex_);
+  join_finished();
+  int started = 0;
+  while (started < wanted && start(shared)) ++started;
+  if (started == 0 && wanted > 0) work(shared.get());
+  return batch;
+}
+
+bool Workshop::start(const std::shared_ptr<Batch::Shared>& batch) {
+  {
+    const std::lock_guard lock(batch->mutex);
+    ++batch->working;
+  }
   try {
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+    workers_.push_back({std::thread([this, batch] {
+                          work(batch.get());
+                          batch->leave();
+                        }),
+                        batch});
+    return true;
   } catch (const std::system_error&) {
-    {
-      const std::lock_guard lock(mutex_);
-      working_ -= count - std::max(1, static_cast<int>(threads_.size()));
-    }
-    if (threads_.empty()) work();
+    batch->leave();
+    return false;
   }
 }
 
-Workshop::~Workshop() {
-  stop();
-  for (std::thread& thread : threads_) thread.join();
+void Workshop::join_finished() {
+  for (auto at = workers_.begin(); at != workers_.end();) {
+    if (!at->batch->idle()) {
+      ++at;
+      continue;
+    }
+    at->thread.join();
+    at = workers_.erase(at);
+  }
 }
 
-void Workshop::stop() {
-  const std::lock_guard lock(mutex_);
-  stopped_ = true;
-}
-
-std::optional<Made> Workshop::next() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !finished_.empty() || working_ == 0; });
-  if (finished_.empty()) return std::nullopt;
-  Made made = std::move(finished_.front());
-  finished_.pop_front();
-  return made;
-}
-
-std::optional<std::size_t> Workshop::take_job() {
-  const bool may_start = may_start_();
-  const std::lock_guard lock(mutex_);
-  if (!may_start) stopped_ = true;
-  if (stopped_ || started_ == recipes_.size()) return std::nullopt;
-  return started_++;
-}
-
-void Workshop::work() {
-  while (const std::optional<std::size_t> job = take_job()) {
+void Workshop::work(Batch::Shared* batch) const {
+  while (const std::optional<std::size_t> job = batch->take_job()) {
     Made made;
-    made.index = *job;
     const Status status = without_exceptions("compiling", [&] {  // none may leave a compile thread
-      made = find_or_make(*job);
+      made = find_or_make(batch->sources[*job]);
       return made.status;
     });
+    made.index = *job;
     made.status = status;
-    const std::lock_guard lock(mutex_);
-    finished_.push_back(std::move(made));
-    changed_.notify_one();
+    batch->finish(std::move(made));
   }
-  const std::lock_guard lock(mutex_);
-  --working_;
-  changed_.notify_one();
 }
 
-Made Workshop::find_or_make(std::size_t index) const {
+// What another version of this library would launch is made anew.
+Made Workshop::find_or_make(const Source& source) const {
   Made made;
-  made.key = recipes_[index].key();
-  if (std::optional<cache::KernelRow> row = store_.find_kernel(made.key)) {
-    made.binary = binary_of(std::move(*row));
-    made.from_store = true;
-  } else {
-    made = make(device_, store_, recipes_[index]);
-  }
-  made.index = index;
+  made.key = kernel_key(device_, source);
+  std::optional<cache::KernelRow> row = store_.find_kernel(made.key);
+  if (!row || !binary_of(std::move(*row), source, &made.binary).ok()) return make(source);
+  made.from_store = true;
   return made;
 }
 
-Made Workshop::make(const Device& device, cache::Store& store, const Recipe& recipe) {
+Made Workshop::make(const Source& source) const {
   Made made;
-  made.key = recipe.key();
-  made.status = recipe.compile(&made.binary);
-  if (made.status.ok()) store.put_kernel(row_of(device, recipe, made));
+  made.key = kernel_key(device_, source);
+  made.status = device_.compile(source, &made.binary);
+  if (made.status.ok()) store_.put_kernel(kernel_row(device_, source, made.binary));
   return made;
 }
 

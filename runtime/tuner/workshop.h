@@ -1,14 +1,14 @@
 // workshop.h: several kernels being made at once.
-// Owns: the compile threads and the queue of finished kernels; takes a kernel from the store where it has it, keeps in
+// Owns: the compile threads and the queues of finished kernels; takes a kernel from the store where it has it, keeps in
 // the store each one it makes.
 // Never: loads, verifies or times a kernel.
-// Threads: made and used by one thread; its own threads compile, best rank first. The destructor lets no new
-// compilation start and joins.
+// Threads: a Batch is made and used by one thread; threads of the workshop compile for it, best rank first. A compiler
+// that is running when its batch goes ends in the background; the workshop's destructor waits for it.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,60 +20,62 @@
 
 namespace gqa {
 
-// How a kernel is made, and what it is kept under.
-struct Recipe {
-  std::function<std::string()> key;  // asked on a compile thread: it takes the kernel's whole source
-  std::function<Status(Binary*)> compile;
-  std::string problem, candidate;  // what it is made for, and with: notes in its row
-};
-Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate);
-// The kernel must outlive the recipe. key: its kernel_key().
-Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key);
-
 struct Made {
-  std::size_t index = 0;  // into the recipes given
+  std::size_t index = 0;  // into the sources given
   std::string key;
   Status status;
   Binary binary;
   bool from_store = false;
 };
 
-// The stored kernel as what a device loads.
-Binary binary_of(cache::KernelRow row);
+// A stored kernel as what a device loads. Error: it would be launched otherwise than this library does.
+Status binary_of(cache::KernelRow row, const Source& source, Binary* binary);
 
 class Workshop {
  public:
-  // `may_start` is asked before each compilation, on a compile thread: false leaves the rest unmade.
-  Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
-           std::function<bool()> may_start);
+  // `threads`: 0 for all cores. Device and store must outlive the workshop.
+  Workshop(const Device& device, cache::Store& store, int threads);
   ~Workshop();
   Workshop(const Workshop&) = delete;
   Workshop& operator=(const Workshop&) = delete;
 
-  // Waits for the next finished kernel; nothing once all are taken or the rest will not be made.
-  std::optional<Made> next();
-  void stop();  // starts no further compilation; what is under way finishes
+  class Batch {
+   public:
+    ~Batch();  // lets no further compilation start
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    // Waits for the next finished kernel; nothing once all are taken, the rest will not be made, or `effort` is
+    // cancelled.
+    std::optional<Made> next(const Effort& effort);
+
+   private:
+    friend class Workshop;
+    struct Shared;
+    explicit Batch(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+    std::shared_ptr<Shared> shared_;
+  };
+
+  // `may_start` is asked before each compilation, one at a time: false leaves the rest unmade.
+  std::unique_ptr<Batch> make(std::vector<Source> sources, std::function<bool()> may_start);
 
   // Makes one kernel anew, whatever the store holds, on the caller's thread.
-  static Made make(const Device& device, cache::Store& store, const Recipe& recipe);
+  Made make(const Source& source) const;
 
  private:
-  void start(int count);
-  void work();
-  std::optional<std::size_t> take_job();
-  Made find_or_make(std::size_t index) const;
+  struct Worker {
+    std::thread thread;
+    std::shared_ptr<Batch::Shared> batch;
+  };
+  bool start(const std::shared_ptr<Batch::Shared>& batch);
+  void work(Batch::Shared* batch) const;
+  Made find_or_make(const Source& source) const;
+  void join_finished();
 
   const Device& device_;
   cache::Store& store_;
-  const std::vector<Recipe> recipes_;
-  const std::function<bool()> may_start_;
+  const int threads_;
   std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::deque<Made> finished_;
-  std::size_t started_ = 0;
-  int working_ = 0;  // threads that may still finish something
-  bool stopped_ = false;
-  std::vector<std::thread> threads_;
+  std::list<Worker> workers_;
 };
 
 }  // namespace gqa

@@ -1,43 +1,65 @@
 // keys.cc: see keys.h.
 #include "runtime/workload/keys.h"
 
-#include "jit/embedded.h"
+#include <string_view>
+#include <vector>
+
+#include "jit/closure.h"
+#include "search/version.h"
 
 namespace gqa {
 namespace {
 
-cache::WinnerKey winner_key_of(const Device& device, std::string signature) {
-  return {std::move(signature), device.spec().identity(), device.compiler(), generator_fingerprint(),
-          device.timing_method()};
-}
-
-// Lengths before texts: no two sets of parts run together to the same bytes.
-std::string kernel_key_of(const Device& device, const std::string& source) {
-  std::string all;
-  for (const std::string& part :
-       {source, std::string(generator_fingerprint()), device.spec().arch, device.compiler()}) {
-    all += std::to_string(part.size()) + ":" + part;
-  }
-  return cache::hash128(all);
+void name_kernel(const Device& device, const Source& source, cache::KernelRow* row) {
+  row->closure = closure_hash(source.text);
+  row->arch = device.spec().arch;
+  row->compiler = device.compiler();
+  row->key = cache::kernel_key(row->closure, row->arch, row->compiler);
 }
 
 }  // namespace
 
-cache::WinnerKey winner_key(const Device& device, const Problem& problem) {
-  return winner_key_of(device, to_text(signature(problem)));
+cache::WinnerKey winner_key(const Device& device, const std::string& signature) {
+  return {signature, device.spec().identity(),
+          "search " + std::to_string(kSearchVersion) + ", " + device.timing_method()};
 }
 
-std::string kernel_key(const Device& device, const Problem& problem, const Candidate& candidate) {
-  return kernel_key_of(device, device.source(problem, candidate));
+std::string kernel_key(const Device& device, const Source& source) {
+  cache::KernelRow row;
+  name_kernel(device, source, &row);
+  return row.key;
 }
 
-cache::WinnerKey winner_key(const Device& device, const Digest& graph, const std::string& config) {
-  return winner_key_of(device,
-                       std::string(kGraphSignature) + to_text(graph) + (config.empty() ? "" : " config=" + config));
+cache::KernelRow kernel_row(const Device& device, const Source& source, const Binary& binary) {
+  cache::KernelRow row;
+  name_kernel(device, source, &row);
+  row.family = source.family;
+  row.abi = kLaunchAbi;
+  row.launch = source.launch;
+  row.problem = source.problem;
+  row.candidate = source.candidate;
+  row.source = binary.source;
+  row.ptx = binary.ptx;
+  row.cubin = binary.cubin;
+  row.log = binary.log;
+  row.registers = binary.registers;
+  row.spill_bytes = binary.spill_bytes;
+  row.static_smem = binary.static_smem;
+  return row;
 }
 
-std::string kernel_key(const Device& device, const PlannedKernel& kernel) {
-  return kernel_key_of(device, device.program_source(kernel));
+cache::WinnerRow winner_row(const Device& device, const std::string& signature, const Program& program) {
+  cache::WinnerRow row;
+  row.key = winner_key(device, signature);
+  row.compiler = device.compiler();
+  row.candidate = program.text;
+  row.driver = device.driver();
+  std::vector<std::string_view> families;
+  for (const Source& source : program.sources) families.push_back(source.family);
+  row.families = families_text(families);
+  return row;
 }
+
+std::string outdated(const cache::WinnerRow& row) { return outdated_families(row.families); }
 
 }  // namespace gqa

@@ -11,12 +11,15 @@
 
 #include "runtime/device.h"
 #include "runtime/tuner/statistics.h"
+#include "runtime/workload/programs.h"
+#include "runtime/workload/workload.h"
 #include "search/families/space.h"
 
 namespace gqa {
 namespace {
 
 constexpr int kSamplesATurn = 3;
+constexpr double kTrialSeconds = 60;  // for references
 
 struct Arguments {
   std::string shape, device = "auto";
@@ -26,8 +29,9 @@ struct Arguments {
 
 struct Entry {
   Candidate candidate;
+  Program program;
   Binary binary;
-  std::unique_ptr<Kernel> kernel;  // null: see `trouble`
+  std::unique_ptr<LoadedProgram> loaded;  // null: see `trouble`
   Verdict verdict;
   std::vector<double> microseconds;
   std::string trouble;
@@ -54,18 +58,19 @@ void compile(const Device& device, const Problem& problem, std::vector<Entry>* e
   std::vector<std::future<void>> compilations;
   for (Entry& entry : *entries) {
     if (!entry.trouble.empty()) continue;
+    entry.program = program_of(problem, entry.candidate, device.spec().kind);
     compilations.push_back(std::async(
-        std::launch::async, [&] { usable(device.compile(problem, entry.candidate, &entry.binary), &entry); }));
+        std::launch::async, [&] { usable(device.compile(entry.program.sources.front(), &entry.binary), &entry); }));
   }
 }
 
-void verify(Device& device, const Problem& problem, Trial* trial, Entry* entry) {
+void verify(Device& device, Trial* trial, Entry* entry) {
   if (!entry->trouble.empty()) return;
-  if (!usable(device.load(problem, entry->candidate, entry->binary, &entry->kernel), entry)) return;
-  entry->verdict = trial->verify(*entry->kernel);
+  if (!usable(device.load(entry->program, {entry->binary}, &entry->loaded), entry)) return;
+  entry->verdict = trial->verify(*entry->loaded);
   if (entry->verdict.passed) return;
   entry->trouble = entry->verdict.reason;
-  entry->kernel.reset();
+  entry->loaded.reset();
 }
 
 // By turns, so that drift hits all alike; forth and back, so that each follows both its neighbours.
@@ -74,8 +79,8 @@ void time(int rounds, Trial* trial, std::vector<Entry>* entries) {
     std::fprintf(stderr, "\rround %d of %d", round + 1, rounds);
     for (std::size_t i = 0; i < entries->size(); ++i) {
       Entry& entry = (*entries)[round % 2 == 0 ? i : entries->size() - 1 - i];
-      if (entry.kernel == nullptr) continue;
-      if (!usable(trial->time(*entry.kernel, kSamplesATurn, &entry.microseconds), &entry)) entry.kernel.reset();
+      if (entry.loaded == nullptr) continue;
+      if (!usable(trial->time(*entry.loaded, kSamplesATurn, &entry.microseconds), &entry)) entry.loaded.reset();
     }
   }
   std::fprintf(stderr, "\n");
@@ -89,7 +94,7 @@ void print(const Device& device, const Problem& problem, const std::vector<Entry
   double first = 0;
   for (const Entry& entry : entries) {
     const std::string candidate = to_text(entry.candidate);
-    if (entry.kernel == nullptr) {
+    if (entry.loaded == nullptr) {
       std::printf("%12s %s: %s\n", "-", candidate.c_str(), entry.trouble.c_str());
       continue;
     }
@@ -111,11 +116,11 @@ Status run(const Arguments& arguments, bool* all_timed) {
   if (Status status = entries_of(arguments, problem, device->spec(), &entries); !status.ok()) return status;
   std::unique_ptr<Trial> trial;
   compile(*device, problem, &entries);
-  if (Status status = device->make_trial(problem, &trial); !status.ok()) return status;
-  for (Entry& entry : entries) verify(*device, problem, trial.get(), &entry);
+  if (Status status = device->make_trial({problem}, Effort(kTrialSeconds), &trial); !status.ok()) return status;
+  for (Entry& entry : entries) verify(*device, trial.get(), &entry);
   time(arguments.rounds, trial.get(), &entries);
   print(*device, problem, entries);
-  *all_timed = std::all_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.kernel != nullptr; });
+  *all_timed = std::all_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.loaded != nullptr; });
   return {};
 }
 

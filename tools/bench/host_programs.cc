@@ -11,6 +11,8 @@
 
 #include "runtime/host/host_program.h"
 #include "runtime/workload/program_reference.h"
+#include "runtime/workload/programs.h"
+#include "runtime/workload/workload.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "search/graph/ir/graph_text.h"
 
@@ -47,10 +49,8 @@ Status load(Device& device, const KernelGraph& graph, Loaded* loaded) {
   const std::vector<KernelGraph> planned = thread_plans(graph, device.spec(), 1);
   if (planned.empty()) return {Code::kNoCandidate, "no thread plan for " + describe(graph)};
   if (Status status = plan_kernels(planned[0], &plan); !status.ok()) return status;
-  std::vector<Binary> binaries(plan.kernels.size());
-  for (std::size_t at = 0; at < binaries.size(); ++at) {
-    if (Status status = device.compile_program(plan.kernels[at], &binaries[at]); !status.ok()) return status;
-  }
+  Program program;
+  if (Status status = program_of(plan, device.spec().kind, &program); !status.ok()) return status;
   for (const int input : graph.inputs()) {
     const TensorSpec& spec = graph.spec(input);
     loaded->tensors.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
@@ -61,7 +61,7 @@ Status load(Device& device, const KernelGraph& graph, Loaded* loaded) {
     loaded->tensors.emplace_back(static_cast<std::size_t>(tensor_bytes(graph.spec(output))));
     loaded->outputs.push_back(loaded->tensors.back().data());
   }
-  return device.load_program(plan, binaries, &loaded->program);
+  return compile_and_load(device, program, &loaded->program);
 }
 
 void run_program(benchmark::State& state, Device& device, const KernelGraph& graph, double operations) {
@@ -69,7 +69,7 @@ void run_program(benchmark::State& state, Device& device, const KernelGraph& gra
   Status status = load(device, graph, &loaded);
   if (!status.ok()) return state.SkipWithError(status.message().c_str());
   for (auto _ : state) {
-    status = loaded.program->launch({loaded.inputs.data(), loaded.outputs.data(), nullptr});
+    status = loaded.program->run({loaded.inputs.data(), loaded.outputs.data(), nullptr, nullptr});
     if (!status.ok()) return state.SkipWithError(status.message().c_str());
   }
   state.SetLabel(describe(graph));
@@ -90,15 +90,14 @@ void attention_call(benchmark::State& state, Device& device) {
   Candidate candidate;
   Status status = parse(kProblem, &problem);
   if (status.ok()) status = parse("flash m=64 n=64 warps=4 stages=2 pack=1", &candidate);
-  Binary binary;
-  std::unique_ptr<Kernel> kernel;
+  std::unique_ptr<LoadedProgram> loaded;
   std::unique_ptr<Trial> trial;
-  if (status.ok()) status = device.compile(problem, candidate, &binary);
-  if (status.ok()) status = device.load(problem, candidate, binary, &kernel);
-  if (status.ok()) status = device.make_trial(problem, &trial);
+  const Program program = program_of(problem, candidate, device.spec().kind);
+  if (status.ok()) status = compile_and_load(device, program, &loaded);
+  if (status.ok()) status = device.make_trial({problem}, Effort(60), &trial);
   std::vector<double> microseconds;
   for (auto _ : state) {
-    if (status.ok()) status = trial->time(*kernel, 1, &microseconds);
+    if (status.ok()) status = trial->time(*loaded, 1, &microseconds);
     if (!status.ok()) return state.SkipWithError(status.message().c_str());
     state.SetIterationTime(microseconds.back() * 1e-6);
   }

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "runtime/session/session.h"
+#include "runtime/workload/attention_workload.h"
+#include "runtime/workload/keys.h"
 
 namespace gqa::tools {
 namespace {
@@ -33,11 +35,8 @@ class DeviceTarget : public Target {
     warmed.device = session_.device().spec().arch;
     Readied readied;
     const Status status = session_.ready(signature, &readied);
-    warmed.from = readied.from_memory ? "memory" : readied.from_cache ? "cache" : "tuned";
-    warmed.candidate = readied.candidate;
-    warmed.median_us = readied.median_us;
-    warmed.error = readied.error;
-    warmed.bound = readied.bound;
+    warmed.from = readied.origin == Origin::kMemory ? "memory" : readied.origin == Origin::kCache ? "cache" : "tuned";
+    if (status.ok()) read_winner(readied.ready->winner, &warmed);
     warmed.outcomes = count_outcomes(readied.attempts);
     warmed.failure = status.ok() ? not_kept(signature) : status.message();
     warmed.seconds = seconds_since(start);
@@ -48,6 +47,13 @@ class DeviceTarget : public Target {
   }
 
  private:
+  static void read_winner(const cache::WinnerRow& winner, Warmed* warmed) {
+    warmed->candidate = winner.candidate;
+    warmed->median_us = winner.median_us;
+    warmed->error = winner.error;
+    warmed->bound = winner.bound;
+  }
+
   SessionOptions options(const TunePolicy& policy, const ProgressFn& progress) {
     SessionOptions options;
     options.policy = policy;
@@ -60,7 +66,9 @@ class DeviceTarget : public Target {
 
   // A winner that only this process knows is of no use to the next.
   std::string not_kept(const Problem& signature) {
-    const bool kept = session_.store().find_winner(winner_key(session_.device(), signature)).has_value();
+    const Device& device = session_.device();
+    const cache::WinnerKey key = winner_key(device, to_text(signature));
+    const bool kept = session_.store().find_winner(key, device.compiler()).has_value();
     return kept ? "" : "it is tuned, but the cache did not keep it";
   }
 
@@ -81,10 +89,11 @@ class ArchTarget : public Target {
     warmed.device = device_->spec().arch;
     warmed.from = "compiled";
     std::vector<Attempt> attempts;
-    const Status status = precompile(*device_, *store_, signature, policy_, progress_, &attempts);
+    AttentionWorkload workload(signature);
+    const Status status = precompile(*device_, *store_, workload, policy_, progress_, &attempts);
     warmed.outcomes = count_outcomes(attempts);
     warmed.candidate = most_promising(attempts);
-    warmed.failure = status.ok() ? not_kept(signature, attempts) : status.message();
+    warmed.failure = status.ok() ? not_kept(&workload, attempts) : status.message();
     warmed.warnings = store_->take_warnings();
     warmed.seconds = seconds_since(start);
     return warmed;
@@ -96,17 +105,19 @@ class ArchTarget : public Target {
   }
 
   // Attempts come in the order in which they were compiled.
-  static Candidate most_promising(const std::vector<Attempt>& attempts) {
+  static std::string most_promising(const std::vector<Attempt>& attempts) {
     const Attempt* best = nullptr;
     for (const Attempt& attempt : attempts) {
       if (usable(attempt) && (best == nullptr || attempt.predicted_us < best->predicted_us)) best = &attempt;
     }
-    return best != nullptr ? best->candidate : Candidate();
+    return best != nullptr ? best->name : "";
   }
 
-  std::string not_kept(const Problem& signature, const std::vector<Attempt>& attempts) {
+  std::string not_kept(Workload* workload, const std::vector<Attempt>& attempts) {
     const auto lost = std::count_if(attempts.begin(), attempts.end(), [&](const Attempt& attempt) {
-      return usable(attempt) && !store_->find_kernel(kernel_key(*device_, signature, attempt.candidate));
+      Program program;
+      return usable(attempt) && workload->program(attempt.name, device_->spec(), &program).ok() &&
+             !store_->find_kernel(kernel_key(*device_, program.sources.front()));
     });
     return lost == 0 ? "" : std::to_string(lost) + " kernels are compiled, but the cache did not keep them";
   }

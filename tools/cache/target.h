@@ -22,7 +22,7 @@ struct Warmed {
   std::string failure;                         // "" if the shape is ready
   std::vector<std::string> warnings;           // of session and store
   std::string from;                            // "memory", "cache", "tuned"; of an architecture "compiled"
-  Candidate candidate;                         // the winner; of an architecture the most promising that compiled
+  std::string candidate;                       // the winner; of an architecture the most promising that compiled
   double median_us = 0, error = 0, bound = 0;  // 0: not measured
   double seconds = 0;
   std::map<std::string, int> outcomes;  // of the candidates looked at just now

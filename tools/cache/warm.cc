@@ -76,7 +76,7 @@ Json warmed_json(const Warmed& warmed) {
   Json json = {{"problem", to_text(warmed.problem)}, {"device", warmed.device}, {"ready", warmed.failure.empty()}};
   if (warmed.failure.empty()) {
     json["from"] = warmed.from;
-    json["candidate"] = to_text(warmed.candidate);
+    json["candidate"] = warmed.candidate;
   } else {
     json["failure"] = warmed.failure;
   }
@@ -104,10 +104,10 @@ std::string warmed_text(const Warmed& warmed, const Terminal& terminal) {
   const std::string shape = warmed.device + "  " + to_text(warmed.problem) + "  ";
   const std::string took = " in " + seconds_text(warmed.seconds);
   if (warmed.from == "compiled") {
-    return shape + outcomes_text(warmed) + took + "; most promising " + to_text(warmed.candidate) + "\n";
+    return shape + outcomes_text(warmed) + took + "; most promising " + warmed.candidate + "\n";
   }
   const std::string from = warmed.from == "tuned" ? "tuned" + took : "from the " + warmed.from;
-  return shape + to_text(warmed.candidate) + "  " + terminal.green(time_text(warmed.median_us)) + "  " +
+  return shape + warmed.candidate + "  " + terminal.green(time_text(warmed.median_us)) + "  " +
          error_text(warmed.error, warmed.bound) + "  " + terminal.dim(from) + "\n";
 }
 

@@ -232,9 +232,9 @@ std::vector<const Enumerator::Draft*> Enumerator::ordered() const {
 }
 
 // Parts may wait for each other in any order, but not in a ring.
-std::optional<Program> Enumerator::assemble(const Draft& draft) const {
+std::optional<FoundProgram> Enumerator::assemble(const Draft& draft) const {
   const KernelGraph& from = draft.rewritten->graph;
-  Program program = {{}, draft.seconds, draft.safe, draft.kind, {}};
+  FoundProgram program = {{}, draft.seconds, draft.safe, draft.kind, {}};
   std::vector<int> made(from.tensors().size(), -1);
   for (const int input : from.inputs()) {
     if (!program.graph.add_input(from.spec(input), &made[static_cast<std::size_t>(input)], from.tensor(input).name)
@@ -266,8 +266,8 @@ std::optional<Program> Enumerator::assemble(const Draft& draft) const {
   return program;
 }
 
-std::vector<Program> Enumerator::take(std::size_t most) {
-  std::vector<Program> programs;
+std::vector<FoundProgram> Enumerator::take(std::size_t most) {
+  std::vector<FoundProgram> programs;
   std::set<Digest> known;
   const std::vector<const Draft*> drafts = ordered();
   for (const Draft* draft : drafts) {
@@ -275,7 +275,7 @@ std::vector<Program> Enumerator::take(std::size_t most) {
       report_.programs.prune(Reason::kSlower);
       continue;
     }
-    std::optional<Program> program = assemble(*draft);
+    std::optional<FoundProgram> program = assemble(*draft);
     if (!program) {
       report_.programs.prune(Reason::kCycle);
     } else if (!known.insert(canonical(program->graph).digest).second) {
@@ -285,7 +285,7 @@ std::vector<Program> Enumerator::take(std::size_t most) {
       programs.push_back(std::move(*program));
     }
   }
-  std::stable_sort(programs.begin(), programs.end(), [](const Program& a, const Program& b) {
+  std::stable_sort(programs.begin(), programs.end(), [](const FoundProgram& a, const FoundProgram& b) {
     return a.safe != b.safe ? a.safe : a.seconds < b.seconds;
   });
   return programs;

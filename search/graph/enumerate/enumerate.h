@@ -31,7 +31,7 @@ struct SearchConfig {
 const SearchConfig* find_config(std::string_view name);
 std::string config_names();
 
-struct Program {
+struct FoundProgram {
   KernelGraph graph;
   double seconds = 0;              // predicted
   bool safe = true;                // see safe_exponents()
@@ -60,7 +60,7 @@ class Enumerator {
 
   // The best program of each kind, then the best whatever their kind, `most` in all; best first, safe ones before
   // others.
-  std::vector<Program> take(std::size_t most);
+  std::vector<FoundProgram> take(std::size_t most);
 
  private:
   struct Part {  // of a draft: nodes of the rewritten graph, and what they become
@@ -81,7 +81,7 @@ class Enumerator {
   void add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe);
   static std::string kind_of(const Draft& draft);
   std::vector<const Draft*> ordered() const;
-  std::optional<Program> assemble(const Draft& draft) const;
+  std::optional<FoundProgram> assemble(const Draft& draft) const;
 
   const SearchConfig& config_;
   const DeviceSpec& device_;

@@ -19,19 +19,19 @@ Status nothing_fits(const DeviceSpec& device, const SearchReport& report) {
 
 // The user's graph as it stands, but for what no output needs: each operator a kernel.
 void add_unfused(const KernelGraph& graph, const DeviceSpec& device, SearchReport* report,
-                 std::vector<Program>* programs) {
+                 std::vector<FoundProgram>* programs) {
   if (const auto reason = misfit(graph, device)) return report->programs.prune(*reason);
   const bool known = std::any_of(programs->begin(), programs->end(),
-                                 [&](const Program& program) { return same_graph(program.graph, graph); });
+                                 [&](const FoundProgram& program) { return same_graph(program.graph, graph); });
   if (known) return report->programs.prune(Reason::kDuplicate);
   report->programs.keep();
   programs->push_back({graph, seconds(graph, device), safe_exponents(graph), kUnfused, {}});
 }
 
-bool before(const Program& a, const Program& b) { return a.safe != b.safe ? a.safe : a.seconds < b.seconds; }
+bool before(const FoundProgram& a, const FoundProgram& b) { return a.safe != b.safe ? a.safe : a.seconds < b.seconds; }
 
 // A graph is equal to itself, even where it is too strange to be tried.
-bool proved(const KernelGraph& graph, const Program& program, std::uint64_t seed, EquivalenceReport* proof) {
+bool proved(const KernelGraph& graph, const FoundProgram& program, std::uint64_t seed, EquivalenceReport* proof) {
   if (prove_equal(graph, program.graph, seed, proof).ok()) return true;
   return proof->equal = program.rules.empty() && program.kind == kUnfused;
 }
@@ -65,11 +65,11 @@ Status superoptimize(const KernelGraph& graph, const DeviceSpec& device, const S
   tell(SearchStep::kRewritten);
   Enumerator enumerator(*config, device, &abstract, &report);
   for (const Rewritten& each : rewritten) enumerator.add(each);
-  std::vector<Program> programs = enumerator.take(std::max<std::size_t>(1, options.most_programs) - 1);
+  std::vector<FoundProgram> programs = enumerator.take(std::max<std::size_t>(1, options.most_programs) - 1);
   add_unfused(*live, device, &report, &programs);
   std::stable_sort(programs.begin(), programs.end(), before);
   tell(SearchStep::kEnumerated);
-  for (Program& program : programs) {
+  for (FoundProgram& program : programs) {
     EquivalenceReport proof;
     if (!proved(graph, program, options.seed, &proof)) {
       report.programs.drop(Reason::kUnproved);

@@ -25,7 +25,7 @@ struct SearchOptions {
 };
 
 struct RankedProgram {
-  Program program;
+  FoundProgram program;
   EquivalenceReport proof;
 };
 

@@ -443,7 +443,7 @@ TEST_F(HostDevicePrograms, RefusesAFlashProgramThatForgetsToRescale) {
   std::unique_ptr<ProgramTrial> trial;
   ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
   const SearchResult result = search(graph, "attention", 40);
-  const Program* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
+  const FoundProgram* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
   ASSERT_NE(flash, nullptr);
   std::string text = to_text(flash->graph);
   for (std::size_t rows = 0; (rows = text.find("accumulate_rescaled(", rows)) != std::string::npos;) {

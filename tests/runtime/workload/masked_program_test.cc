@@ -17,13 +17,13 @@ using masked::kSpellings;
 // Shapes at which masked graphs answered NaN.
 constexpr masked::Shape kShapes[] = {{2, 64, 1024, 64}, {1, 16, 512, 64}};
 
-std::vector<Program> offered(const KernelGraph& graph) {
+std::vector<FoundProgram> offered(const KernelGraph& graph) {
   SearchOptions options;
   options.most_programs = 24;
   SearchResult result;
   const Status status = superoptimize(graph, host_spec(), options, &result);
   EXPECT_TRUE(status.ok()) << status.message();
-  std::vector<Program> programs;
+  std::vector<FoundProgram> programs;
   for (RankedProgram& ranked : result.programs) programs.push_back(std::move(ranked.program));
   return programs;
 }
@@ -42,12 +42,12 @@ TEST_P(MaskedPrograms, EachGivesTheGraphsValueUnderEachMask) {
   for (const masked::Shape& shape : kShapes) {
     if (GetParam() > 1 && shape.keys > 512) continue;  // the first two stand for all
     const KernelGraph graph = graph_of(masked::text_of(spelling, shape));
-    const std::vector<Program> programs = offered(graph);
+    const std::vector<FoundProgram> programs = offered(graph);
     EXPECT_GT(programs.size(), 3U);
     for (const masked::Mask& mask : kMasks) {
       const auto inputs = masked::inputs_of(graph, shape, spelling, mask);
       const auto expected = values_of(graph, inputs)[0];
-      for (const Program& program : programs)
+      for (const FoundProgram& program : programs)
         EXPECT_TRUE(masked::matches(run_on_host(program.graph, inputs)[0], expected, 2e-5))
             << spelling.name << ", " << mask.name << "\n"
             << to_text(program.graph);
@@ -58,7 +58,7 @@ TEST_P(MaskedPrograms, EachGivesTheGraphsValueUnderEachMask) {
 TEST_P(MaskedPrograms, EachPassesVerification) {
   const KernelGraph graph = graph_of(masked::text_of(kSpellings[GetParam()], kShapes[1], "f16"));
   const auto trial = trial_of(graph);
-  for (const Program& program : offered(graph)) {
+  for (const FoundProgram& program : offered(graph)) {
     const Verdict verdict = trial->verify(*host_program(program.graph));
     EXPECT_TRUE(verdict.passed) << verdict.reason << "\n" << to_text(program.graph);
   }
@@ -71,7 +71,7 @@ TEST(MaskedVerification, RefusesAPlainSubtractionOfARunningMaximum) {
   const KernelGraph graph = graph_of(masked::text_of(kSpellings[0], kShapes[0]));
   const auto trial = trial_of(graph);
   int planted = 0;
-  for (const Program& program : offered(graph)) {
+  for (const FoundProgram& program : offered(graph)) {
     const std::string text = to_text(program.graph), plain = masked::with_plain_subtraction(text);
     if (text.find("running_max(") == std::string::npos) continue;
     const Verdict verdict = trial->verify(*host_program(graph_of(plain)));

@@ -41,9 +41,9 @@ TEST_P(MaskedKernels, OneKernelWithARunningMaximumAndPartsThatAreMerged) {
   const std::string type = GetParam();
   const KernelGraph user = graph_of(masked::text_of(masked::kSpellings[0], kShape, type));
   const SearchResult result = search(user, "", 40);
-  const Program* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 1, 1); });
-  const Program* split = find_program(result, [](const KernelGraph& g) { return is_flash_decoding(g, 1, 1); });
-  for (const Program* program : {flash, split}) {
+  const FoundProgram* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 1, 1); });
+  const FoundProgram* split = find_program(result, [](const KernelGraph& g) { return is_flash_decoding(g, 1, 1); });
+  for (const FoundProgram* program : {flash, split}) {
     ASSERT_NE(program, nullptr);
     expect_bears_masks(program->graph, user, type == "f32" ? 2e-5 : 4e-3);
     if (HasFatalFailure()) return;

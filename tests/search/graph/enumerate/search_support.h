@@ -68,7 +68,7 @@ inline bool is_flash_decoding(const KernelGraph& graph, std::size_t k_keys, std:
 }
 
 template <typename Predicate>
-const Program* find_program(const SearchResult& result, Predicate predicate) {
+const FoundProgram* find_program(const SearchResult& result, Predicate predicate) {
   for (const RankedProgram& ranked : result.programs) {
     if (predicate(ranked.program.graph)) return &ranked.program;
   }

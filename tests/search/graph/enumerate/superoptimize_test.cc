@@ -49,7 +49,7 @@ TEST(Superoptimize, FindsFlashAttentionThoughTheUserWroteNoMaximum) {
   const KernelGraph naive = graph_of(programs::kNaive);
   for (const char* config : {"attention", ""}) {
     const auto found_flash = search(naive, config);
-    const Program* flash = find_program(found_flash, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
+    const FoundProgram* flash = find_program(found_flash, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
     EXPECT_NE(flash, nullptr) << config;
   }
 }
@@ -73,9 +73,9 @@ TEST(Superoptimize, KeepsTheUnfusedProgram) {
 
 TEST(Superoptimize, PacksTheHeadsOfAGroup) {
   const SearchResult result = search(graph_of(kGrouped), "attention");
-  const Program* packed =
+  const FoundProgram* packed =
       find_program(result, [](const KernelGraph& g) { return is_flash_decoding(g, 3, 3) && is_packed(g); });
-  const Program* apart =
+  const FoundProgram* apart =
       find_program(result, [](const KernelGraph& g) { return is_flash_decoding(g, 3, 3) && !is_packed(g); });
   ASSERT_NE(packed, nullptr);
   ASSERT_NE(apart, nullptr);
@@ -84,7 +84,7 @@ TEST(Superoptimize, PacksTheHeadsOfAGroup) {
 
 TEST(Superoptimize, FusesTheNormIntoTheLinear) {
   const SearchResult result = search(graph_of(programs::kNormLinear));
-  const Program* fused = find_program(result, [](const KernelGraph& g) {
+  const FoundProgram* fused = find_program(result, [](const KernelGraph& g) {
     return fuses(g, {"x", "g", "w"}) && loops(tile_of(g, g.nodes()[0], "w"), 0) &&
            count(*g.nodes()[0].block, Op::kAccumulate) == 2;
   });
@@ -103,7 +103,7 @@ TEST(Superoptimize, FusesTheGatedMlp) {
 
 TEST(Superoptimize, FusesTheSoftcap) {
   const auto found_flash = search(graph_of(programs::kSoftcap));
-  const Program* flash = find_program(
+  const FoundProgram* flash = find_program(
       found_flash, [](const KernelGraph& g) { return is_flash(g, 2, 1) && has(*g.nodes()[0].block, Op::kTanh); });
   EXPECT_NE(flash, nullptr);
 }
@@ -112,7 +112,7 @@ TEST(Superoptimize, FusesTheMaskAndClampOfScores) {
   std::string text = programs::kMasked;
   text.replace(text.find("c = mask(b)"), 11, "f = clamp(b) lo=-50 hi=50\nc = mask(f)");
   const auto found_flash = search(graph_of(text), "attention");
-  const Program* flash = find_program(found_flash, [](const KernelGraph& g) {
+  const FoundProgram* flash = find_program(found_flash, [](const KernelGraph& g) {
     return is_flash(g, 1, 1) && has(*g.nodes()[0].block, Op::kMask) && has(*g.nodes()[0].block, Op::kClamp);
   });
   EXPECT_NE(flash, nullptr);
@@ -120,7 +120,7 @@ TEST(Superoptimize, FusesTheMaskAndClampOfScores) {
 
 TEST(Superoptimize, FusesNormalisedQueriesAndKeys) {
   const auto found_flash = search(graph_of(kNormalisedKeys));
-  const Program* flash = find_program(found_flash, [](const KernelGraph& g) {
+  const FoundProgram* flash = find_program(found_flash, [](const KernelGraph& g) {
     return is_flash(g, 1, 1) && fuses(g, {"q", "k", "v", "gq", "gk"});
   });
   ASSERT_NE(flash, nullptr);
@@ -215,7 +215,7 @@ TEST(Superoptimize, EqualSeedsGiveEqualResults) {
 
 TEST(Superoptimize, ReportsTheRulesThatLedToAProgram) {
   const SearchResult result = search(graph_of(programs::kNaive), "attention");
-  const Program* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
+  const FoundProgram* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
   ASSERT_NE(flash, nullptr);
   for (const char* rule : {"scaling_past_linear", "subtract_maximum"})
     EXPECT_EQ(std::count(flash->rules.begin(), flash->rules.end(), rule), 1) << rule;

@@ -1,8 +1,8 @@
-// graph_evidence.cc: why a program won, as JSON.
-// Owns: the text kept with a graph's winner: the search's report, every program tried with its plan, timings, error and
-// reason. Never: decides anything. Threads: pure functions.
-#include "runtime/tuner/fates.h"
-#include "runtime/tuner/graph_tuner.h"
+// search_evidence.cc: see search_evidence.h.
+#include "runtime/workload/search_evidence.h"
+
+#include <string>
+#include <string_view>
 
 namespace gqa {
 namespace {
@@ -51,25 +51,8 @@ Json pruned_json(const SearchReport& report) {
 
 }  // namespace
 
-std::string graph_evidence_json(const SearchReport& report, const std::vector<ProgramAttempt>& attempts,
-                                const PhaseTimes& times, double clock_mhz, double clock_after_mhz) {
-  std::vector<NamedFate> fates;
-  for (const ProgramAttempt& attempt : attempts) fates.push_back({attempt.program + " | " + attempt.threads, &attempt});
-  Json json = fates_json(fates);
-  std::size_t at = 0;
-  for (const ProgramAttempt& attempt : attempts) {
-    if (!tried(attempt)) continue;
-    Json& one = json["attempts"][at++];
-    one["program"] = attempt.program;
-    one["threads"] = attempt.threads;
-    one["safe"] = attempt.safe;
-    one["rules"] = attempt.rules;
-  }
-  json["pruned"] = pruned_json(report);
-  json["search"] = report_json(report);
-  json["seconds"] = seconds_json(times);
-  json["clock_mhz"] = clock_json(clock_mhz, clock_after_mhz);
-  return dumped(json);
+Json search_evidence(const SearchReport& report) {
+  return {{"pruned", pruned_json(report)}, {"search", report_json(report)}};
 }
 
 }  // namespace gqa

@@ -1,5 +1,5 @@
-// graph_shortlist.cc: see graph_shortlist.h.
-#include "runtime/workload/graph_shortlist.h"
+// contenders.cc: see contenders.h.
+#include "runtime/workload/contenders.h"
 
 #include <algorithm>
 #include <deque>
@@ -16,11 +16,11 @@ constexpr std::size_t kPlansEach = 32;  // thread plans asked for, a program
 constexpr std::size_t kTileEvery = 4;
 
 struct Planned {
-  const Program* program;
+  const FoundProgram* program;
   std::vector<KernelGraph> graphs;  // best first
 };
 
-std::optional<Contender> contender(const Program& program, const KernelGraph& graph, const DeviceSpec& device) {
+std::optional<Contender> contender(const FoundProgram& program, const KernelGraph& graph, const DeviceSpec& device) {
   Contender made;
   if (!plan_kernels(graph, &made.plan).ok()) return std::nullopt;
   made.predicted_us = 1e6 * seconds(graph, device);

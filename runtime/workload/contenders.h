@@ -1,4 +1,4 @@
-// graph_shortlist.h: which programs, under which thread plans, are worth a compiler's time.
+// contenders.h: which programs, under which thread plans, are worth a compiler's time.
 // Owns: Contender; contenders(), which plans the ranked programs' kernels and orders what comes of it.
 // Never: proves, compiles or measures.
 // Threads: pure functions.
@@ -14,7 +14,7 @@ namespace gqa {
 struct Contender {
   KernelPlan plan;
   double predicted_us = 0;
-  bool safe = true;     // no score can overflow: Program::safe
+  bool safe = true;     // no score can overflow: FoundProgram::safe
   bool family = false;  // some kernel is a family's
   std::vector<std::string> rules;
 };

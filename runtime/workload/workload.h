@@ -1,0 +1,75 @@
+// workload.h: what may be asked of a device, as the tuner and the session see it.
+// Owns: Workload (an attention problem or a user's graph on its way through a miss), Option (one way to compute it), and
+// Reference (what its numbers are held against).
+// Never: compiles, runs or remembers.
+// Threads: a Workload belongs to one thread; programs are made on it.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/effort.h"
+#include "runtime/program.h"
+#include "search/device_spec.h"
+#include "search/graph/ir/kernel_graph.h"
+#include "search/problem/problem.h"
+#include "search/status.h"
+
+namespace gqa {
+
+using Json = nlohmann::ordered_json;
+
+struct Reference {
+  std::variant<Problem, KernelGraph> of;
+};
+
+// One way to compute a workload.
+struct Option {
+  std::string name;         // in evidence and messages
+  double predicted_us = 0;  // the cost model's
+  double moved_bytes = 0;   // of two that take equally long the one that moves less wins
+  bool safe = true;         // no exponential can overflow
+  std::vector<std::string> kernels;  // options that name the same share it
+  Json notes = Json::object();       // told in its evidence
+  std::function<Status(Program*)> make;
+};
+
+struct Rejection {
+  std::string name, reason;
+};
+
+// How far a search is, for progress.
+struct SearchCounts {
+  std::int64_t enumerated = 0, pruned = 0, proved = 0;
+};
+
+struct Options {
+  std::vector<Option> ranked;  // best first
+  std::vector<Rejection> rejected;
+  SearchCounts counts;
+  Json evidence = Json::object();  // of the search, told with the winner
+  std::string report;              // the same for people, where nothing can be used
+};
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  // What a winner is kept under: the question's canonical text.
+  virtual std::string signature() const = 0;
+  // In messages: "b=1,hq=32,...", "this graph".
+  virtual std::string name() const = 0;
+  virtual const Reference& reference() const = 0;
+  // The options of a round; none in a round after the last. Further rounds are asked for only where nothing of those
+  // before was right. `told`: after each step of a long search.
+  virtual Status options(int round, const DeviceSpec& device, const Effort& effort,
+                         const std::function<void(const SearchCounts&)>& told, Options* options) = 0;
+  // The program that a cached winner's text stands for. Refuses what does not compute this workload or cannot run here.
+  virtual Status program(const std::string& text, const DeviceSpec& device, Program* program) = 0;
+  // What an option that cannot be made is called in evidence: "not proved".
+  virtual const char* unmade() const { return "not made"; }
+};
+
+}  // namespace gqa
