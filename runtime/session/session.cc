@@ -168,18 +168,25 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
 
 // ---- what the cache holds
 
+// A row that this session may use: of today's versions, and tuned unless it does not tune itself.
+bool Session::suits(const cache::WinnerRow& row) const {
+  return outdated(row).empty() && !(row.provisional && options_.tuning == Tuning::kNow);
+}
+
 // False if there is nothing, or nothing that can be used: then a warning says why.
 bool Session::from_cache(const Miss& miss, Readied* readied) {
-  const std::optional<cache::WinnerRow> winner = find_winner(*device_, *store_, miss.key);
-  if (!winner) return false;
-  auto ready = std::make_shared<ReadyProgram>();
-  if (Status status = load(miss, *winner, ready.get()); !status.ok()) {
-    log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());
-    return false;
+  for (const cache::WinnerRow& winner : store_->find_winners(miss.key, device_->compiler())) {
+    if (!suits(winner)) continue;
+    auto ready = std::make_shared<ReadyProgram>();
+    if (Status status = load(miss, winner, ready.get()); !status.ok()) {
+      log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());
+      continue;
+    }
+    readied->ready = std::move(ready);
+    readied->origin = Origin::kCache;
+    return true;
   }
-  readied->ready = std::move(ready);
-  readied->origin = Origin::kCache;
-  return true;
+  return false;
 }
 
 Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready) {
@@ -204,7 +211,8 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
 // either, this one tunes without the lease.
 Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
-  const std::unique_ptr<cache::Lease> lease = store_->acquire(miss.key);
+  const std::unique_ptr<cache::Lease> lease = 
+      store_->acquire(miss.key, [this](const cache::WinnerRow& row) { return suits(row); });
   if (from_cache(miss, readied)) return {};
   return tune_here(miss, readied);
 }

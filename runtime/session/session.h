@@ -99,6 +99,7 @@ class Session {
   Status wait_for_other(Flight& flight, std::unique_lock<std::mutex>& lock);
   Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
   Status make_ready(const Miss& miss, Readied* readied);
+  bool suits(const cache::WinnerRow& row) const;
   bool from_cache(const Miss& miss, Readied* readied);
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
   Status tune_under_lease(const Miss& miss, Readied* readied);

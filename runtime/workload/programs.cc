@@ -9,12 +9,12 @@
 #include "search/graph/attention/attention_program.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "search/graph/ir/graph_text.h"
+#include "search/version.h"
 
 namespace gqa {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 256;  // what tensors between kernels are aligned to
-constexpr const char* kBlockFamily = "block";
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -99,7 +99,7 @@ class Planner {
     Step step;
     Source source;
     if (kind_ == DeviceKind::kHost) {
-      source = {to_text(kernel.graph), kBlockFamily, "host", "graph: " + describe(kernel.graph),
+      source = {to_text(kernel.graph), std::string(kBlockFamily), "host", "graph: " + describe(kernel.graph),
                 thread_text(kernel.graph)};
       add_arguments(kernel, &step);
     } else if (kernel.family) {
@@ -131,7 +131,7 @@ class Planner {
     if (Status status = check_tile(kernel.graph); !status.ok()) return status;
     add_arguments(kernel, step);
     step->block = tile_launch(kernel.graph);
-    *source = {tile_source(kernel.graph), kBlockFamily, launch_text(step->block), "graph: " + describe(kernel.graph),
+    *source = {tile_source(kernel.graph), std::string(kBlockFamily), launch_text(step->block), "graph: " + describe(kernel.graph),
                thread_text(kernel.graph)};
     return {};
   }

@@ -117,7 +117,7 @@ class ArchTarget : public Target {
     const auto lost = std::count_if(attempts.begin(), attempts.end(), [&](const Attempt& attempt) {
       Program program;
       return usable(attempt) && workload->program(attempt.name, device_->spec(), &program).ok() &&
-             !store_->find_kernel(kernel_key(*device_, program.sources.front()));
+             !store_->find_kernel_of_any_compiler(kernel_key(*device_, program.sources.front()));
     });
     return lost == 0 ? "" : std::to_string(lost) + " kernels are compiled, but the cache did not keep them";
   }
