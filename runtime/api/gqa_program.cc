@@ -107,7 +107,7 @@ Status run(const gqa_program_s& program, ProgramArguments::Given inputs, Program
   const void** in = room(&few_in, &many_in, program.arguments.inputs().size());
   void** out = room(&few_out, &many_out, program.arguments.outputs().size());
   if (Status status = program.arguments.check(program.device, inputs, outputs, in, out); !status.ok()) return status;
-  return program.answer.ready->loaded->run({in, out, stream, nullptr});
+  return program.answer.ready->loaded->run(ProgramCall{in, out, stream, nullptr});
 }
 
 Status describe_one(const std::vector<TensorSpec>& specs, const char* role, int index, int* rank, std::int64_t* dims,

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "jit/block/tile_codegen.h"
-#include "jit/codegen.h"
 #include "runtime/cuda/cuda_program_trial.h"
 #include "runtime/cuda/cuda_trial.h"
+#include "runtime/workload/workload.h"
 
 namespace gqa {
 namespace {
@@ -78,29 +77,11 @@ std::string CudaCompiler::compiler() const {
 
 std::string CudaCompiler::timing_method() const { return CudaTrial::kMethod; }
 
-std::string CudaCompiler::source(const Problem& problem, const Candidate& candidate) const {
-  return attention_source(problem, candidate);
-}
-
-Status CudaCompiler::compile(const Problem& problem, const Candidate& candidate, Binary* binary) const {
-  return compile_source(attention_source(problem, candidate), binary);
-}
-
-std::string CudaCompiler::program_source(const PlannedKernel& kernel) const {
-  return kernel.family ? family_source(*kernel.family) : tile_source(kernel.graph);
-}
-
-Status CudaCompiler::compile_program(const PlannedKernel& kernel, Binary* binary) const {
-  if (!kernel.family)
-    if (Status s = check_tile(kernel.graph); !s.ok()) return s;
-  return compile_source(program_source(kernel), binary);
-}
-
-Status CudaCompiler::compile_source(std::string source, Binary* binary) const {
+Status CudaCompiler::compile(const Source& source, Binary* binary) const {
   std::shared_ptr<const Nvrtc> found;
   if (Status s = nvrtc(&found); !s.ok()) return s;
   Compiled compiled;
-  binary->source = std::move(source);
+  binary->source = source.text;
   const Status status = found->compile(binary->source, spec_.arch, &compiled);
   binary->ptx = std::move(compiled.ptx);
   binary->cubin = std::move(compiled.cubin);
@@ -111,19 +92,11 @@ Status CudaCompiler::compile_source(std::string source, Binary* binary) const {
   return status;
 }
 
-Status CudaCompiler::load(const Problem&, const Candidate&, const Binary&, std::unique_ptr<Kernel>*) {
+Status CudaCompiler::load(const Program&, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>*) {
   return no_gpu(spec_.arch);
 }
 
-Status CudaCompiler::make_trial(const Problem&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
-
-Status CudaCompiler::load_program(const KernelPlan&, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>*) {
-  return no_gpu(spec_.arch);
-}
-
-Status CudaCompiler::make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>*) {
-  return no_gpu(spec_.arch);
-}
+Status CudaCompiler::make_trial(const Reference&, const Effort&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
 
 bool CudaCompiler::owns(int, int) const { return false; }
 
@@ -132,9 +105,9 @@ CudaDevice::~CudaDevice() {
   checker_.reset();
 }
 
-Status CudaDevice::load(const Problem& problem, const Candidate& candidate, const Binary& binary,
-                        std::unique_ptr<Kernel>* kernel) {
-  return CudaKernel::load(shared_, problem, candidate, binary, kernel);
+Status CudaDevice::load(const Program& program, const std::vector<Binary>& binaries,
+                        std::unique_ptr<LoadedProgram>* loaded) {
+  return CudaProgram::load(shared_, program, binaries, loaded);
 }
 
 Status CudaDevice::checker(std::shared_ptr<const Checker>* checker) {
@@ -150,27 +123,17 @@ Status CudaDevice::checker(std::shared_ptr<const Checker>* checker) {
   return {};
 }
 
-Status CudaDevice::make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) {
-  if (problem.keys_transposed)
-    return {Code::kOption, "a trial of " + to_text(problem) +
+Status CudaDevice::make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) {
+  const Problem* problem = std::get_if<Problem>(&reference.of);
+  if (problem != nullptr && problem->keys_transposed)
+    return {Code::kOption, "a trial of " + to_text(*problem) +
                                ": keys given as (head_dim, keys) come in programs only, " +
                                "which have trials of their own; expected a shape without ktrans"};
   const Current current(shared_->context);
   std::shared_ptr<const Checker> check;
   if (Status s = checker(&check); !s.ok()) return s;
-  return CudaTrial::make(shared_, check, spec_, problem, trial);
-}
-
-Status CudaDevice::load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
-                                std::unique_ptr<LoadedProgram>* program) {
-  return CudaProgram::load(shared_, plan, kernels, program);
-}
-
-Status CudaDevice::make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) {
-  const Current current(shared_->context);
-  std::shared_ptr<const Checker> check;
-  if (Status s = checker(&check); !s.ok()) return s;
-  return CudaProgramTrial::make(shared_, check, spec_, graph, trial);
+  if (problem != nullptr) return CudaTrial::make(shared_, check, spec_, *problem, trial);
+  return CudaProgramTrial::make(shared_, check, spec_, std::get<KernelGraph>(reference.of), effort, trial);
 }
 
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {

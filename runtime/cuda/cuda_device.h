@@ -26,20 +26,13 @@ class CudaCompiler : public Device {
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override;
   std::string timing_method() const override;
-  std::string source(const Problem& problem, const Candidate& candidate) const override;
-  Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const override;
-  Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
-              std::unique_ptr<Kernel>* kernel) override;
-  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
-  std::string program_source(const PlannedKernel& kernel) const override;
-  Status compile_program(const PlannedKernel& kernel, Binary* binary) const override;
-  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
-                      std::unique_ptr<LoadedProgram>* program) override;
-  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override;
+  Status compile(const Source& source, Binary* binary) const override;
+  Status load(const Program& program, const std::vector<Binary>& binaries,
+              std::unique_ptr<LoadedProgram>* loaded) override;
+  Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
 
  protected:
-  Status compile_source(std::string source, Binary* binary) const;
   Status nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const;
   DeviceSpec spec_;
 
@@ -60,12 +53,9 @@ class CudaDevice final : public CudaCompiler {
         shared_(std::move(shared)) {}
   ~CudaDevice() override;
 
-  Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
-              std::unique_ptr<Kernel>* kernel) override;
-  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
-  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
-                      std::unique_ptr<LoadedProgram>* program) override;
-  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override;
+  Status load(const Program& program, const std::vector<Binary>& binaries,
+              std::unique_ptr<LoadedProgram>* loaded) override;
+  Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   std::string driver() const override;
   bool capturing(void* stream) const override;

@@ -67,7 +67,7 @@ CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& cand
 }
 
 Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
-                        const Binary& binary, std::unique_ptr<Kernel>* kernel) {
+                        const Binary& binary, std::unique_ptr<CudaKernel>* kernel) {
   const Current current(shared->context);
   if (candidate.skeleton == Skeleton::kWarpgroup)
     if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;

@@ -33,13 +33,15 @@ struct LaunchShape {
 CUresult launch_kernel(const CudaShared& shared, CUfunction function, const LaunchShape& shape, CUstream stream,
                        void** arguments);
 
-class CudaKernel : public Kernel {
+class CudaKernel {
  public:
   static Status load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
-                     const Binary& binary, std::unique_ptr<Kernel>* kernel);
-  ~CudaKernel() override;
+                     const Binary& binary, std::unique_ptr<CudaKernel>* kernel);
+  ~CudaKernel();
+  CudaKernel(const CudaKernel&) = delete;
+  CudaKernel& operator=(const CudaKernel&) = delete;
 
-  Status launch(const Call& call) const override;
+  Status launch(const Call& call) const;
   // The same with a workspace of the caller's that has room for plan(call.problem, candidate()): trials keep theirs
   // apart from the users'. Needs the context to be current.
   Status launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const;

@@ -20,7 +20,8 @@ CudaProgramTrial::CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shar
       stream_(shared_->context.driver(), "program") {}
 
 Status CudaProgramTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
-                              const DeviceSpec& spec, const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) {
+                              const DeviceSpec& spec, const KernelGraph& graph, const Effort&,
+                              std::unique_ptr<Trial>* trial) {
   const Current current(shared->context);
   auto fresh = std::unique_ptr<CudaProgramTrial>(new CudaProgramTrial(std::move(shared), std::move(checker), graph));
   if (Status s = make_reference(graph, kSeed, &fresh->reference_); !s.ok()) return s;
@@ -85,7 +86,7 @@ Status CudaProgramTrial::launch(const CudaProgram& program, int set, std::size_t
   for (const DeviceMemory& memory : inputs_[static_cast<std::size_t>(set)]) inputs.push_back(memory.as<void>());
   if (trial > 0) inputs[reference_.hidden[trial - 1].input] = hidden_[trial - 1].as<void>();
   for (const DeviceMemory& memory : outputs_) outputs.push_back(memory.as<char>() + kGuardBytes);
-  return program.launch({inputs.data(), outputs.data(), stream_.get()}, &intermediates_, &partials_);
+  return program.launch({inputs.data(), outputs.data(), stream_.get(), nullptr}, &intermediates_, &partials_);
 }
 
 Status CudaProgramTrial::run(const CudaProgram& program, std::size_t trial, std::vector<TensorBytes>* outputs) {

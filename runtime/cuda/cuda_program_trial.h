@@ -13,10 +13,10 @@
 
 namespace gqa {
 
-class CudaProgramTrial : public ProgramTrial {
+class CudaProgramTrial : public Trial {
  public:
   static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
-                     const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial);
+                     const KernelGraph& graph, const Effort& effort, std::unique_ptr<Trial>* trial);
   ~CudaProgramTrial() override;
 
   Verdict verify(const LoadedProgram& program) override;

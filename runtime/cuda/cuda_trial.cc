@@ -184,14 +184,14 @@ Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant
   return stream_.read(result_.address(), result, sizeof *result);
 }
 
-Verdict CudaTrial::verify(const Kernel& kernel) {
+Verdict CudaTrial::verify(const LoadedProgram& program) {
   const Current current(shared_->context);
   Verdict verdict;
   verdict.passed = true;
   for (const Variant& variant : variants_) {
     CheckResult result{};
     Comparison comparison;
-    const auto& cuda_kernel = static_cast<const CudaKernel&>(kernel);
+    const CudaKernel& cuda_kernel = *static_cast<const CudaProgram&>(program).attention();
     if (Status s = check_variant(cuda_kernel, variant, &result, &comparison.workspace); !s.ok()) {
       verdict.passed = false;
       verdict.reason = s.message();
@@ -214,9 +214,9 @@ Verdict CudaTrial::verify(const Kernel& kernel) {
   return verdict;
 }
 
-Status CudaTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
+Status CudaTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   const Current current(shared_->context);
-  const auto& cuda_kernel = static_cast<const CudaKernel&>(kernel);
+  const CudaKernel& cuda_kernel = *static_cast<const CudaProgram&>(program).attention();
   const LaunchPlan needed = plan(layout_.problem, cuda_kernel.candidate());
   Workspace workspace;
   if (needed.needs_workspace())

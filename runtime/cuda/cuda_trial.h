@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/cuda/checker.h"
-#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/cuda/cuda_program.h"
 #include "runtime/cuda/guarded_workspace.h"
 #include "runtime/cuda/trial_stream.h"
 #include "runtime/device.h"
@@ -25,8 +25,8 @@ class CudaTrial : public Trial {
                      const Problem& problem, std::unique_ptr<Trial>* trial);
   ~CudaTrial() override;
 
-  Verdict verify(const Kernel& kernel) override;
-  Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) override;
+  Verdict verify(const LoadedProgram& program) override;
+  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
   double clock_mhz() override;
 
  private:

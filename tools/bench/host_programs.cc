@@ -69,7 +69,7 @@ void run_program(benchmark::State& state, Device& device, const KernelGraph& gra
   Status status = load(device, graph, &loaded);
   if (!status.ok()) return state.SkipWithError(status.message().c_str());
   for (auto _ : state) {
-    status = loaded.program->run({loaded.inputs.data(), loaded.outputs.data(), nullptr, nullptr});
+    status = loaded.program->run(ProgramCall{loaded.inputs.data(), loaded.outputs.data(), nullptr, nullptr});
     if (!status.ok()) return state.SkipWithError(status.message().c_str());
   }
   state.SetLabel(describe(graph));
