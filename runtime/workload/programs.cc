@@ -96,6 +96,7 @@ class Planner {
   }
 
   Status add(const PlannedKernel& kernel) {
+    if (kernel.outputs.empty()) return {};  // nobody reads what it makes
     Step step;
     Source source;
     if (kind_ == DeviceKind::kHost) {

@@ -15,6 +15,7 @@
 
 #include "runtime/device.h"
 #include "runtime/program.h"
+#include "runtime/workload/workload.h"
 #include "search/graph/ir/graph_text.h"
 
 namespace gqa::test {
@@ -32,10 +33,10 @@ struct FakeWorld {
   std::function<Verdict(const Candidate&)> verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
   std::function<double(const Candidate&)> microseconds = [](const Candidate& c) { return 10.0 + c.tile_m; };
   std::function<Status(const Candidate&)> launchable = [](const Candidate&) { return Status(); };
-  // The same for programs of graphs; they share the counters.
-  std::function<Status(const PlannedKernel&)> compile_program = [](const PlannedKernel&) { return Status(); };
-  std::function<int(const PlannedKernel&)> program_spill_bytes = [](const PlannedKernel&) { return 0; };
-  std::function<Status(const KernelPlan&)> load_program = [](const KernelPlan&) { return Status(); };
+  // The same for programs of graphs, whose kernels may be a candidate's; they share the counters.
+  std::function<Status(const Source&)> compile_program = [](const Source&) { return Status(); };
+  std::function<int(const Source&)> program_spill_bytes = [](const Source&) { return 0; };
+  std::function<Status(const Program&)> load_program = [](const Program&) { return Status(); };
   std::function<Verdict(const KernelGraph&)> verify_program = [](const KernelGraph&) {
     return Verdict{true, 1e-3, 2e-3, ""};
   };
@@ -51,37 +52,43 @@ struct FakeWorld {
   std::atomic<int> timing_at_once = 0, most_timing_at_once = 0;
 };
 
-class FakeKernel : public Kernel {
- public:
-  FakeKernel(FakeWorld* world, const Candidate& candidate) : world_(world), candidate_(candidate) {}
-  Status launch(const Call&) const override {
-    world_->launches.fetch_add(1, std::memory_order_relaxed);
-    return {};
-  }
-  const Candidate& candidate() const { return candidate_; }
-
- private:
-  FakeWorld* world_;
-  Candidate candidate_;
-};
-
 inline void pause(double seconds) {
   if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
+
+// What a program computes: a candidate, where its calls bring their tensors, or a graph.
+struct FakeProgram : LoadedProgram {
+  explicit FakeProgram(FakeWorld* given, const Program& program) : world(given) {
+    attention = program.steps.front().attention && !program.steps.front().attention->fixed;
+    if (attention) candidate = program.steps.front().attention->candidate;
+    if (!attention) static_cast<void>(parse(program.text, &graph));
+  }
+  Status run(const ProgramCall&) const override {
+    world->launches.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  using LoadedProgram::run;
+
+  FakeWorld* world;
+  bool attention = false;
+  Candidate candidate;
+  KernelGraph graph;
+};
 
 class FakeTrial : public Trial {
  public:
   explicit FakeTrial(FakeWorld* world) : world_(world) { ++world_->trials; }
 
-  Verdict verify(const Kernel& kernel) override {
+  Verdict verify(const LoadedProgram& loaded) override {
     ++world_->verifies;
-    return world_->verify(static_cast<const FakeKernel&>(kernel).candidate());
+    const auto& program = static_cast<const FakeProgram&>(loaded);
+    return program.attention ? world_->verify(program.candidate) : world_->verify_program(program.graph);
   }
 
-  Status time(const Kernel& kernel, int samples, std::vector<double>* microseconds) override {
+  Status time(const LoadedProgram& loaded, int samples, std::vector<double>* microseconds) override {
     const int now = ++world_->timing_at_once;
     world_->most_timing_at_once = std::max(world_->most_timing_at_once.load(), now);
-    const Status status = sample(static_cast<const FakeKernel&>(kernel).candidate(), samples, microseconds);
+    const Status status = sample(static_cast<const FakeProgram&>(loaded), samples, microseconds);
     --world_->timing_at_once;
     return status;
   }
@@ -89,57 +96,21 @@ class FakeTrial : public Trial {
   double clock_mhz() override { return 1500; }
 
  private:
-  Status sample(const Candidate& candidate, int samples, std::vector<double>* microseconds) {
-    if (Status status = world_->launchable(candidate); !status.ok()) return status;
+  Status sample(const FakeProgram& program, int samples, std::vector<double>* microseconds) {
+    if (Status status = world_->launchable(program.candidate); !status.ok()) return status;
     std::normal_distribution<double> noise(1, world_->noise);
+    const double exact =
+        program.attention ? world_->microseconds(program.candidate) : world_->program_microseconds(program.graph);
     for (int i = 0; i < samples; ++i) {
       ++world_->samples;
       pause(world_->sample_seconds);
-      microseconds->push_back(world_->microseconds(candidate) *
-                              (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
+      microseconds->push_back(exact * (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
     }
     return {};
   }
 
   FakeWorld* world_;
   std::mt19937 random_{1};
-};
-
-class FakeProgram : public LoadedProgram {
- public:
-  FakeProgram(FakeWorld* world, KernelGraph program) : world_(world), program_(std::move(program)) {}
-  Status launch(const ProgramCall&) const override {
-    world_->launches.fetch_add(1, std::memory_order_relaxed);
-    return {};
-  }
-  const KernelGraph& program() const { return program_; }
-
- private:
-  FakeWorld* world_;
-  KernelGraph program_;
-};
-
-class FakeProgramTrial : public ProgramTrial {
- public:
-  explicit FakeProgramTrial(FakeWorld* world) : world_(world) { ++world_->trials; }
-  Verdict verify(const LoadedProgram& program) override {
-    ++world_->verifies;
-    return world_->verify_program(static_cast<const FakeProgram&>(program).program());
-  }
-  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override {
-    const int now = ++world_->timing_at_once;
-    world_->most_timing_at_once = std::max(world_->most_timing_at_once.load(), now);
-    world_->samples += samples;
-    for (int i = 0; i < samples; ++i) {
-      pause(world_->sample_seconds);
-      microseconds->push_back(world_->program_microseconds(static_cast<const FakeProgram&>(program).program()));
-    }
-    --world_->timing_at_once;
-    return {};
-  }
-
- private:
-  FakeWorld* world_;
 };
 
 class FakeDevice : public Device {
@@ -149,55 +120,34 @@ class FakeDevice : public Device {
   const DeviceSpec& spec() const override { return world_->spec; }
   std::string compiler() const override { return world_->compiler; }
   std::string timing_method() const override { return world_->timing_method; }
-  std::string source(const Problem&, const Candidate& candidate) const override {
-    return "fake source of " + kernel_text(candidate);
-  }
-  Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const override {
+  Status compile(const Source& source, Binary* binary) const override {
     ++world_->compiles;
     pause(world_->compile_seconds);
-    if (Status status = world_->compile(candidate); !status.ok()) return status;
-    binary->source = source(problem, candidate);
+    Candidate candidate;  // a graph's kernels have none, or one among others
+    const bool attention = parse(source.candidate, &candidate).ok();
+    if (attention)
+      if (Status status = world_->compile(candidate); !status.ok()) return status;
+    if (Status status = world_->compile_program(source); !status.ok()) return status;
+    binary->source = source.text;
     binary->cubin = "fake code";
-    binary->spill_bytes = world_->spill_bytes(candidate);
+    binary->spill_bytes = world_->program_spill_bytes(source) + (attention ? world_->spill_bytes(candidate) : 0);
     return {};
   }
-  Status load(const Problem&, const Candidate& candidate, const Binary& binary,
-              std::unique_ptr<Kernel>* kernel) override {
+  // Every kernel must be the one that the program wants.
+  Status load(const Program& program, const std::vector<Binary>& binaries,
+              std::unique_ptr<LoadedProgram>* loaded) override {
     ++world_->loads;
-    if (Status status = world_->load(candidate, binary); !status.ok()) return status;
-    *kernel = std::make_unique<FakeKernel>(world_, candidate);
-    return {};
-  }
-  Status make_trial(const Problem&, std::unique_ptr<Trial>* trial) override {
-    *trial = std::make_unique<FakeTrial>(world_);
-    return {};
-  }
-  std::string program_source(const PlannedKernel& kernel) const override {
-    return "fake source of " + to_text(kernel.graph);
-  }
-  Status compile_program(const PlannedKernel& kernel, Binary* binary) const override {
-    ++world_->compiles;
-    pause(world_->compile_seconds);
-    if (Status status = world_->compile_program(kernel); !status.ok()) return status;
-    binary->source = program_source(kernel);
-    binary->cubin = "fake code";
-    binary->spill_bytes = world_->program_spill_bytes(kernel);
-    return {};
-  }
-  // Every kernel must be the one that the plan wants.
-  Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
-                      std::unique_ptr<LoadedProgram>* program) override {
-    ++world_->loads;
-    if (kernels.size() != plan.kernels.size()) return {Code::kInternal, "as many binaries as kernels are needed"};
-    for (std::size_t at = 0; at < kernels.size(); ++at) {
-      if (kernels[at].source != program_source(plan.kernels[at])) return {Code::kInternal, "another kernel's binary"};
+    if (binaries.size() != program.sources.size()) return {Code::kInternal, "as many binaries as kernels are needed"};
+    for (std::size_t at = 0; at < binaries.size(); ++at) {
+      if (binaries[at].source != program.sources[at].text) return {Code::kInternal, "another kernel's binary"};
     }
-    if (Status status = world_->load_program(plan); !status.ok()) return status;
-    *program = std::make_unique<FakeProgram>(world_, plan.program);
-    return {};
+    auto made = std::make_unique<FakeProgram>(world_, program);
+    Status status = made->attention ? world_->load(made->candidate, binaries[0]) : world_->load_program(program);
+    if (status.ok()) *loaded = std::move(made);
+    return status;
   }
-  Status make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>* trial) override {
-    *trial = std::make_unique<FakeProgramTrial>(world_);
+  Status make_trial(const Reference&, const Effort&, std::unique_ptr<Trial>* trial) override {
+    *trial = std::make_unique<FakeTrial>(world_);
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }

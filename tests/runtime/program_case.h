@@ -9,6 +9,8 @@
 
 #include "runtime/host/host_program.h"
 #include "runtime/verify/tensor_bytes.h"
+#include "runtime/workload/programs.h"
+#include "runtime/workload/workload.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {
@@ -29,10 +31,17 @@ inline KernelPlan plan_of(const KernelGraph& graph) {
   return plan;
 }
 
+inline Program program_of_graph(const KernelGraph& graph) {
+  Program program;
+  const Status status = program_of(plan_of(graph), DeviceKind::kHost, &program);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return program;
+}
+
 inline std::unique_ptr<HostProgram> host_program(const KernelGraph& graph, int threads = 2,
                                                  const HostOps& ops = host_ops()) {
   std::unique_ptr<HostProgram> program;
-  const Status status = HostProgram::load(plan_of(graph), ops, threads, &program);
+  const Status status = HostProgram::load(program_of_graph(graph), ops, threads, &program);
   EXPECT_TRUE(status.ok()) << status.message();
   return program;
 }
@@ -63,7 +72,7 @@ struct ProgramBytes {
   ProgramBytes(const ProgramBytes&) = delete;
   ProgramBytes& operator=(const ProgramBytes&) = delete;
 
-  ProgramCall call() const { return {input_addresses.data(), output_addresses.data(), nullptr}; }
+  ProgramCall call() const { return {input_addresses.data(), output_addresses.data(), nullptr, nullptr}; }
 
   std::vector<TensorBytes> inputs, outputs;
   std::vector<const void*> input_addresses;
@@ -77,7 +86,7 @@ inline std::vector<std::vector<double>> run_on_host(const KernelGraph& graph,
   const ProgramBytes bytes(graph, inputs);
   std::vector<std::vector<double>> values;
   if (!program) return values;
-  const Status status = program->launch(bytes.call());
+  const Status status = program->run(bytes.call());
   EXPECT_TRUE(status.ok()) << status.message();
   const std::vector<int> outputs = graph.outputs();
   for (std::size_t at = 0; at < outputs.size(); ++at)

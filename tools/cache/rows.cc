@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "runtime/workload/keys.h"
+#include "runtime/workload/graph_workload.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "search/graph/ir/graph_text.h"
 #include "search/text.h"

@@ -18,6 +18,8 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/device.h"
 #include "runtime/tuner/workshop.h"
+#include "runtime/workload/programs.h"
+#include "runtime/workload/workload.h"
 #include "search/families/space.h"
 #include "tests/runtime/attention_case.h"
 
@@ -39,11 +41,14 @@ inline cache::Store& kernel_store() {
 // All of them, on all cores.
 inline std::vector<Compiled> compile_all(const Device& device, const Problem& problem,
                                          const std::vector<Candidate>& candidates) {
-  std::vector<Recipe> recipes;
-  for (const Candidate& candidate : candidates) recipes.push_back(recipe_of(device, problem, candidate));
-  Workshop workshop(device, kernel_store(), std::move(recipes), /*threads=*/0, [] { return true; });
+  std::vector<Source> sources;
+  for (const Candidate& candidate : candidates)
+    sources.push_back(program_of(problem, candidate, DeviceKind::kCuda).sources.front());
+  Workshop workshop(device, kernel_store(), /*threads=*/0);
+  const auto batch = workshop.make(std::move(sources), [] { return true; });
+  const Effort unlimited(1e6);
   std::vector<Compiled> compiled(candidates.size());
-  while (auto made = workshop.next())
+  while (auto made = batch->next(unlimited))
     compiled[made->index] = {candidates[made->index], std::move(made->binary), std::move(made->status)};
   return compiled;
 }
@@ -85,13 +90,13 @@ class CudaGpu : public ::testing::Test {
   ::testing::AssertionResult verified(const Problem& problem, const std::vector<Candidate>& candidates) {
     if (candidates.empty()) return ::testing::AssertionFailure() << to_text(problem) << ": no candidate";
     std::unique_ptr<Trial> trial;
-    if (const Status made = device_->make_trial(problem, &trial); !made.ok())
+    if (const Status made = device_->make_trial({problem}, Effort(60), &trial); !made.ok())
       return ::testing::AssertionFailure() << to_text(problem) << ": " << made.message();
     for (const Compiled& one : compile_all(*device_, problem, candidates)) {
       const std::string what = to_text(problem) + " | " + to_text(one.candidate) + ": ";
       if (!one.status.ok()) return ::testing::AssertionFailure() << what << one.status.message();
-      std::unique_ptr<Kernel> kernel;
-      if (const Status loaded = device_->load(problem, one.candidate, one.binary, &kernel); !loaded.ok())
+      std::unique_ptr<LoadedProgram> kernel;
+      if (const Status loaded = load(problem, one.candidate, one.binary, &kernel); !loaded.ok())
         return ::testing::AssertionFailure() << what << loaded.message();
       const Verdict verdict = trial->verify(*kernel);
       if (!verdict.passed) return ::testing::AssertionFailure() << what << verdict.reason;
@@ -100,12 +105,17 @@ class CudaGpu : public ::testing::Test {
     return ::testing::AssertionSuccess();
   }
 
-  std::unique_ptr<Kernel> kernel_for(const Problem& compiled_for, const Problem& loaded_for, const Candidate& compiled,
+  Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
+              std::unique_ptr<LoadedProgram>* kernel) {
+    return device_->load(program_of(problem, candidate, DeviceKind::kCuda), {binary}, kernel);
+  }
+
+  std::unique_ptr<LoadedProgram> kernel_for(const Problem& compiled_for, const Problem& loaded_for, const Candidate& compiled,
                                      const Candidate& launched) {
     const Compiled made = compile_all(*device_, compiled_for, {compiled})[0];
-    std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<LoadedProgram> kernel;
     EXPECT_TRUE(made.status.ok()) << made.status.message();
-    EXPECT_TRUE(device_->load(loaded_for, launched, made.binary, &kernel).ok());
+    EXPECT_TRUE(load(loaded_for, launched, made.binary, &kernel).ok());
     return kernel;
   }
 

@@ -99,7 +99,7 @@ class CudaKernelTest : public ::testing::Test {
   std::shared_ptr<CudaShared> shared_ = std::make_shared<CudaShared>();
   Call call_;
   Candidate candidate_;
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<CudaKernel> kernel_;
 };
 
 #define GQA_TILE "warpgroup m=128 n=80 warps=8 stages=2 out=1 "

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <set>
 
+#include "runtime/workload/programs.h"
+#include "search/graph/tile/kernel_plan.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "tests/runtime/cuda/quiet_driver.h"
 #include "tests/search/graph/graphs.h"
@@ -63,14 +65,17 @@ class CudaProgramTest : public ::testing::Test {
     ASSERT_TRUE(planned.ok()) << planned.message();
     pointers.clear();
     for (const PlannedKernel& kernel : plan_.kernels) pointers.push_back(kernel.inputs.size() + kernel.outputs.size());
-    std::vector<Binary> binaries(plan_.kernels.size());
+    Program made;
+    const Status programmed = program_of(plan_, DeviceKind::kCuda, &made);
+    ASSERT_TRUE(programmed.ok()) << programmed.message();
+    std::vector<Binary> binaries(made.sources.size());
     for (Binary& binary : binaries) binary.cubin = "not looked at";
-    const Status loaded = CudaProgram::load(shared_, plan_, binaries, &program_);
+    const Status loaded = CudaProgram::load(shared_, made, binaries, &program_);
     ASSERT_TRUE(loaded.ok()) << loaded.message();
   }
 
   void launch(std::vector<const void*> inputs, std::vector<void*> outputs, void* stream = nullptr) {
-    const Status status = program_->launch({inputs.data(), outputs.data(), stream});
+    const Status status = program_->run(ProgramCall{inputs.data(), outputs.data(), stream, nullptr});
     ASSERT_TRUE(status.ok()) << status.message();
   }
 

@@ -2,7 +2,7 @@
 // judged once more. Skipped by name where there is no GPU.
 #include <algorithm>
 
-#include "runtime/session/graph_session.h"
+#include "runtime/session/graph_answer.h"
 #include "runtime/workload/program_reference.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
@@ -140,13 +140,11 @@ class GraphGpu : public CudaGpu {
     if (device_ != nullptr) reopen();
   }
   void TearDown() override {
-    graphs_.reset();
     session_.reset();
     CudaGpu::TearDown();
   }
 
   void reopen() {
-    graphs_.reset();
     session_.reset();
     cache::Store::Options store;
     store.path = folder_.file("cache.db");
@@ -155,14 +153,13 @@ class GraphGpu : public CudaGpu {
     std::unique_ptr<Device> device;
     ASSERT_TRUE(open_cuda_device(0, "", &device).ok());
     session_ = std::make_unique<Session>(std::move(device), cache::Store::open(store), options);
-    graphs_ = std::make_unique<GraphSession>(*session_);
   }
 
   GraphAnswer ask(const KernelGraph& graph) {
     GraphRequest request;
     request.graph = graph;
     GraphAnswer answer;
-    const Status status = graphs_->superoptimize(request, &answer);
+    const Status status = gqa::answer(*session_, request, &answer);
     EXPECT_TRUE(status.ok()) << status.message();
     return answer;
   }
@@ -174,7 +171,6 @@ class GraphGpu : public CudaGpu {
 
   TemporaryFolder folder_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<GraphSession> graphs_;
 };
 
 // A graph's reference inputs and guarded outputs on the device. Needs the context to be current.
@@ -205,7 +201,7 @@ class Bench {
     for (std::size_t i = 0; i < sizes_.size(); ++i) driver_.cuMemsetD8Async(start(i), kPoison, sizes_[i], nullptr);
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
   }
-  ProgramCall call(CUstream stream) const { return {inputs_.data(), outputs_.data(), stream}; }
+  ProgramCall call(CUstream stream) const { return {inputs_.data(), outputs_.data(), stream, nullptr}; }
   Verdict judged() const {
     std::vector<TensorBytes> bytes;
     std::vector<OutputBytes> outputs;
@@ -239,17 +235,17 @@ void GraphGpu::expect_right(const std::string& text) {
   const GraphAnswer answer = ask(graph);
   ASSERT_NE(answer.ready, nullptr) << text;
   Bench bench(*driver_, graph, answer);
-  const Status launched = answer.ready->loaded->launch(bench.call(nullptr));
+  const Status launched = answer.ready->loaded->run(bench.call(nullptr));
   ASSERT_TRUE(launched.ok()) << launched.message();
   const Verdict verdict = bench.judged();
-  EXPECT_TRUE(verdict.passed) << verdict.reason << "\n" << text << to_text(answer.ready->program);
+  EXPECT_TRUE(verdict.passed) << verdict.reason << "\n" << text << to_text(answer.program);
 }
 
 TEST_F(GraphGpu, TheIssuesExample) {
   const KernelGraph graph = softmax_attention(2, 256, 4096, 64);
   const GraphAnswer answer = ask(graph);
   ASSERT_NE(answer.ready, nullptr);
-  EXPECT_TRUE(safe_exponents(answer.ready->program)) << to_text(answer.ready->program);
+  EXPECT_TRUE(safe_exponents(answer.program)) << to_text(answer.program);
   expect_right(to_text(graph));
 }
 
@@ -264,7 +260,7 @@ TEST_F(GraphGpu, FusedLinears) {
 TEST_F(GraphGpu, WideLinearsOfFewRowsAreStreamed) {
   const GraphAnswer answer = ask(graph_of(kWideMlp));
   ASSERT_NE(answer.ready, nullptr);
-  EXPECT_NE(std::string::npos, thread_text(answer.ready->program).find("stream=")) << to_text(answer.ready->program);
+  EXPECT_NE(std::string::npos, thread_text(answer.program).find("stream=")) << to_text(answer.program);
 }
 
 TEST_F(GraphGpu, StridedInputs) { expect_right(kStrided); }
@@ -285,13 +281,13 @@ TEST_F(GraphGpu, EveryPlainOperator) {
 
 TEST_F(GraphGpu, ASecondSessionTakesItFromTheCache) {
   const KernelGraph graph = graph_of(kGatedMlp);
-  const KernelGraph first = ask(graph).ready->program;
+  const KernelGraph first = ask(graph).program;
   reopen();
   const GraphAnswer cached = ask(graph);
-  ASSERT_EQ(cached.source, GraphSource::kCache);
-  EXPECT_EQ(cached.ready->program, first);
+  ASSERT_EQ(cached.origin, Origin::kCache);
+  EXPECT_EQ(cached.program, first);
   Bench bench(*driver_, graph, cached);
-  ASSERT_TRUE(cached.ready->loaded->launch(bench.call(nullptr)).ok());
+  ASSERT_TRUE(cached.ready->loaded->run(bench.call(nullptr)).ok());
   EXPECT_TRUE(bench.judged().passed);
 }
 
@@ -302,8 +298,8 @@ void GraphGpu::expect_streams_apart(const std::string& text) {
   CUstream streams[2];
   for (CUstream& stream : streams) ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   for (int round = 0; round < 50; ++round) {
-    ASSERT_TRUE(answer.ready->loaded->launch(one.call(streams[0])).ok());
-    ASSERT_TRUE(answer.ready->loaded->launch(other.call(streams[1])).ok());
+    ASSERT_TRUE(answer.ready->loaded->run(one.call(streams[0])).ok());
+    ASSERT_TRUE(answer.ready->loaded->run(other.call(streams[1])).ok());
   }
   for (CUstream stream : streams) {
     EXPECT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(stream));
@@ -326,7 +322,7 @@ TEST_F(GraphGpu, AGraphCaptureReplaysIt) {
   CUgraphExec replay = nullptr;
   ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  const Status launched = answer.ready->loaded->launch(bench.call(stream));
+  const Status launched = answer.ready->loaded->run(bench.call(stream));
   ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamEndCapture(stream, &captured));
   ASSERT_TRUE(launched.ok()) << launched.message();
   ASSERT_EQ(CUDA_SUCCESS, driver_->cuGraphInstantiate(&replay, captured, 0));

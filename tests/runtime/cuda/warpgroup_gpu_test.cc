@@ -22,7 +22,7 @@ using test::problem_of;
 
 struct Loaded {
   Candidate candidate;
-  std::unique_ptr<Kernel> kernel;
+  std::unique_ptr<LoadedProgram> kernel;
 };
 
 class WarpgroupGpu : public test::CudaGpu {
@@ -49,8 +49,8 @@ class WarpgroupGpu : public test::CudaGpu {
     std::vector<Loaded> loaded;
     for (const test::Compiled& one : test::compile_all(*device_, problem, candidates)) {
       EXPECT_TRUE(one.status.ok()) << to_text(one.candidate) << ": " << one.status.message();
-      std::unique_ptr<Kernel> kernel;
-      const Status status = device_->load(problem, one.candidate, one.binary, &kernel);
+      std::unique_ptr<LoadedProgram> kernel;
+      const Status status = load(problem, one.candidate, one.binary, &kernel);
       EXPECT_TRUE(status.ok()) << to_text(one.candidate) << ": " << status.message();
       if (status.ok()) loaded.push_back({one.candidate, std::move(kernel)});
     }
@@ -68,11 +68,11 @@ class WarpgroupGpu : public test::CudaGpu {
     return load_all(problem, wanted);
   }
 
-  void run(const Kernel& kernel, AttentionCase* attention) {
+  void run(const LoadedProgram& kernel, AttentionCase* attention) {
     std::fill(attention->out.begin(), attention->out.end(), std::uint16_t{0xffff});
     std::fill(attention->lse.begin(), attention->lse.end(), NAN);
     test::GpuCopy copy(*driver_, attention);
-    const Status status = kernel.launch(copy.call());
+    const Status status = kernel.run(copy.call());
     ASSERT_TRUE(status.ok()) << status.message();
     copy.fetch();
   }
@@ -371,7 +371,7 @@ class CopyEngineGpu : public WarpgroupGpu {
       if (ranked.candidate.skeleton == Skeleton::kWarpgroup)
         return ::testing::AssertionFailure() << to_text(ranked.candidate);
     const Candidate chosen = best(wanted, 1).front();
-    const Status status = kernel_for(call.problem, call.problem, chosen, chosen)->launch(call);
+    const Status status = kernel_for(call.problem, call.problem, chosen, chosen)->run(call);
     if (!status.ok()) return ::testing::AssertionFailure() << status.message();
     copy.fetch();
     return test::matches_float64(*attention);
@@ -518,7 +518,7 @@ TEST_F(WarpgroupLoad, AThousandLaunchesOfRandomShapes) {
       const Loaded& one = family.kernels[random() % family.kernels.size()];
       call = random_call(&random, family.head_dim, family.causal, family.dtype);
       ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemsetD8Async(out_, 0xff, 2 * kElements, stream_));
-      ASSERT_TRUE(one.kernel->launch(call).ok());
+      ASSERT_TRUE(one.kernel->run(call).ok());
       what = to_text(call.problem) + " | " + to_text(one.candidate);
     }
     wait_or_end("one of " + std::to_string(kTogether) + ", the last of them " + what);

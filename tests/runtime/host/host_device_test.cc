@@ -14,7 +14,9 @@
 #include "runtime/half.h"
 #include "runtime/host/tile.h"
 #include "runtime/session/session.h"
+#include "runtime/workload/programs.h"
 #include "runtime/workload/reference.h"
+#include "runtime/workload/workload.h"
 #include "search/families/space.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/runtime/temporary_folder.h"
@@ -32,11 +34,9 @@ std::unique_ptr<Device> host(int threads = 2) {
   return device;
 }
 
-std::unique_ptr<Kernel> kernel_of(Device& device, const Problem& problem, const Candidate& candidate) {
-  Binary binary;
-  std::unique_ptr<Kernel> kernel;
-  EXPECT_TRUE(device.compile(problem, candidate, &binary).ok());
-  const Status status = device.load(problem, candidate, binary, &kernel);
+std::unique_ptr<LoadedProgram> kernel_of(Device& device, const Problem& problem, const Candidate& candidate) {
+  std::unique_ptr<LoadedProgram> kernel;
+  const Status status = compile_and_load(device, program_of(problem, candidate, DeviceKind::kHost), &kernel);
   EXPECT_TRUE(status.ok()) << status.message();
   return kernel;
 }
@@ -49,7 +49,7 @@ std::unique_ptr<Kernel> kernel_of(Device& device, const Problem& problem, const 
     for (const Ranked& ranked : enumerate(wanted, device->spec()).ranked) {
       if (ranked.candidate.skeleton != skeleton) continue;
       AttentionCase tensors(problem, heads_first, magnitude);
-      if (Status s = kernel_of(*device, wanted, ranked.candidate)->launch(tensors.call); !s.ok())
+      if (Status s = kernel_of(*device, wanted, ranked.candidate)->run(tensors.call); !s.ok())
         return ::testing::AssertionFailure() << s.message();
       if (const auto result = matches_float64(tensors); !result)
         return ::testing::AssertionFailure() << to_text(ranked.candidate) << ": " << result.message();
@@ -94,7 +94,7 @@ TEST(HostDevice, BroadcastKeysAndValues) {
   AttentionCase t(p);
   t.call.k_strides.batch = t.call.v_strides.batch = 0;
   t.call.k_strides.head = 0;
-  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
   EXPECT_TRUE(matches_float64(t));
 }
 
@@ -108,7 +108,7 @@ TEST(HostDevice, EqualScoresAverageTheValues) {
   const Problem p = problem_of("b=1,hq=2,hk=1,sq=5,sk=300,d=32,dtype=f16");
   AttentionCase t(p);
   std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
-  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
   EXPECT_TRUE(matches_float64(t));
   EXPECT_NEAR(std::log(300.0), t.lse[0], 1e-5);
 }
@@ -121,7 +121,7 @@ TEST(HostDevice, OneDominantKey) {
     AttentionCase t(p);
     std::fill(t.q.begin(), t.q.end(), store(p.dtype, 8));
     std::fill(t.k.begin() + 333 * 64, t.k.begin() + 334 * 64, store(p.dtype, 8));
-    ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+    ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
     EXPECT_TRUE(matches_float64(t));
     for (int d = 0; d < 64; ++d) EXPECT_EQ(t.v[static_cast<std::size_t>(333 * 64 + d)], t.out_at(0, 1, 0, d));
   }
@@ -132,7 +132,7 @@ TEST(HostDevice, ANaNReachesItsRowOnly) {
   const Problem p = problem_of("b=1,hq=2,hk=1,sq=40,sk=70,d=64");
   AttentionCase t(p);
   t.q[3 * 2 * 64 + 5] = 0x7fc0;  // position 3 of head 0
-  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->launch(t.call).ok());
+  ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
   for (int h = 0; h < 2; ++h)
     for (int i = 0; i < 40; ++i) {
       const bool poisoned = h == 0 && i == 3;
@@ -146,7 +146,7 @@ TEST(HostDevice, EveryRankedCandidateVerifies) {
   for (const char* text : {"b=1,hq=4,hk=1,sq=96,sk=128,d=64,causal", "b=2,hq=4,hk=2,sq=1,sk=512,d=64,dtype=f16"}) {
     const Problem p = problem_of(text);
     std::unique_ptr<Trial> trial;
-    ASSERT_TRUE(device->make_trial(p, &trial).ok());
+    ASSERT_TRUE(device->make_trial({p}, Effort(60), &trial).ok());
     const std::vector<Ranked> ranked = enumerate(p, device->spec()).ranked;
     EXPECT_GT(ranked.size(), 8U) << text;
     for (const Ranked& one : ranked) {
@@ -161,7 +161,8 @@ TEST(HostDevice, WithoutLogSumExpTheSameKernelsRun) {
   const Problem with = problem_of("b=1,hq=4,hk=1,sq=40,sk=70,d=64,causal"),
                 without = problem_of("b=1,hq=4,hk=1,sq=40,sk=70,d=64,causal,lse=0");
   for (const Ranked& ranked : enumerate(with, device->spec()).ranked)
-    EXPECT_EQ(device->source(with, ranked.candidate), device->source(without, ranked.candidate));
+    EXPECT_EQ(program_of(with, ranked.candidate, DeviceKind::kHost).sources[0].text,
+              program_of(without, ranked.candidate, DeviceKind::kHost).sources[0].text);
   EXPECT_TRUE(runs_right(without));
   EXPECT_TRUE(runs_right(problem_of("b=1,hq=4,hk=1,sq=1,sk=300,d=64,lse=0")));
 }
@@ -196,18 +197,19 @@ TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
 
 // ---- what verification must catch
 
-class Faulty : public Kernel {
+class Faulty : public LoadedProgram {
  public:
   using Fault = void (*)(const Call&);
-  Faulty(std::unique_ptr<Kernel> kernel, Fault fault) : kernel_(std::move(kernel)), fault_(fault) {}
-  Status launch(const Call& call) const override {
-    Status status = kernel_->launch(call);
-    fault_(call);
+  Faulty(std::unique_ptr<LoadedProgram> kernel, Fault fault) : kernel_(std::move(kernel)), fault_(fault) {}
+  using LoadedProgram::run;
+  Status run(const ProgramCall& call) const override {
+    Status status = kernel_->run(call);
+    fault_(*call.attention);
     return status;
   }
 
  private:
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<LoadedProgram> kernel_;
   Fault fault_;
 };
 
@@ -217,7 +219,7 @@ std::string verdict_of(Faulty::Fault fault, const char* lse = ",lse=1") {
   const auto device = host();
   const Problem p = problem_of(std::string("b=1,hq=2,hk=1,sq=40,sk=64,d=64,causal") + lse);
   std::unique_ptr<Trial> trial;
-  EXPECT_TRUE(device->make_trial(p, &trial).ok());
+  EXPECT_TRUE(device->make_trial({p}, Effort(60), &trial).ok());
   const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), fault);
   const Verdict verdict = trial->verify(kernel);
   return verdict.passed ? "passed" : verdict.reason;
@@ -274,7 +276,7 @@ TEST(HostTrial, TimesWithLogSumExpWhereItIsAskedFor) {
   const auto device = host();
   const auto timed = [&](const Problem& p, Faulty::Fault look) {
     std::unique_ptr<Trial> trial;
-    EXPECT_TRUE(device->make_trial(p, &trial).ok());
+    EXPECT_TRUE(device->make_trial({p}, Effort(60), &trial).ok());
     const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), look);
     std::vector<double> samples;
     EXPECT_TRUE(trial->time(kernel, 2, &samples).ok());
@@ -289,7 +291,7 @@ TEST(HostTrial, TimesARealRun) {
   const auto device = host();
   const Problem p = problem_of("b=1,hq=4,hk=1,sq=128,sk=128,d=64");
   std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device->make_trial(p, &trial).ok());
+  ASSERT_TRUE(device->make_trial({p}, Effort(60), &trial).ok());
   std::vector<double> samples;
   const auto kernel = kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate);
   ASSERT_TRUE(trial->time(*kernel, 6, &samples).ok());
@@ -311,8 +313,8 @@ TEST(HostSession, TunesOnceAndTheNextSessionFindsIt) {
     Readied readied;
     const Status status = session.ready(p, &readied);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(cached, readied.from_cache);
-    EXPECT_GT(readied.median_us, 0);
+    EXPECT_EQ(cached, readied.origin == Origin::kCache);
+    EXPECT_GT(readied.ready->winner.median_us, 0);
     AttentionCase t(p);
     ASSERT_TRUE(session.run(t.call).ok());
     EXPECT_TRUE(matches_float64(t));

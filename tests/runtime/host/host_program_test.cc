@@ -355,7 +355,7 @@ TEST(HostProgram, LaunchesFromSeveralThreadsAtOnce) {
   std::vector<std::thread> callers;
   for (const auto& each : bytes) {
     callers.emplace_back([&program, &each] {
-      for (int i = 0; i < 8; ++i) EXPECT_TRUE(program->launch(each->call()).ok());
+      for (int i = 0; i < 8; ++i) EXPECT_TRUE(program->run(each->call()).ok());
     });
   }
   for (std::thread& caller : callers) caller.join();
@@ -372,11 +372,11 @@ TEST(HostProgram, AllocatesNothingOnceWarm) {
   for (const RankedProgram& ranked : search(graph, "", 12).programs) {
     const auto program = host_program(ranked.program.graph);
     const ProgramBytes bytes(graph, inputs);
-    ASSERT_TRUE(program->launch(bytes.call()).ok());
+    ASSERT_TRUE(program->run(bytes.call()).ok());
     // A thread of the pool that had no block the first time makes its arena once, whenever it is given one.
     constexpr int kLaunches = 64, kArenas = 8;
     const std::int64_t before = allocations;
-    for (int i = 0; i < kLaunches; ++i) ASSERT_TRUE(program->launch(bytes.call()).ok());
+    for (int i = 0; i < kLaunches; ++i) ASSERT_TRUE(program->run(bytes.call()).ok());
     EXPECT_LT(allocations - before, kArenas) << to_text(ranked.program.graph);
   }
 #endif
@@ -387,13 +387,7 @@ class HostDevicePrograms : public testing::Test {
   void SetUp() override { ASSERT_TRUE(open_host_device(2, &device_).ok()); }
 
   Status load(const KernelGraph& graph, std::unique_ptr<LoadedProgram>* program) {
-    const KernelPlan plan = plan_of(graph);
-    std::vector<Binary> binaries(plan.kernels.size());
-    for (std::size_t at = 0; at < binaries.size(); ++at) {
-      if (Status status = device_->compile_program(plan.kernels[at], &binaries[at]); !status.ok()) return status;
-      EXPECT_EQ(binaries[at].source, device_->program_source(plan.kernels[at]));
-    }
-    return device_->load_program(plan, binaries, program);
+    return compile_and_load(*device_, program_of_graph(graph), program);
   }
 
   std::unique_ptr<Device> device_;
@@ -401,8 +395,8 @@ class HostDevicePrograms : public testing::Test {
 
 TEST_F(HostDevicePrograms, VerifiesAndTimesEveryProgram) {
   const KernelGraph graph = graph_of(programs::kSmall[0]);
-  std::unique_ptr<ProgramTrial> trial;
-  ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(device_->make_trial({graph}, Effort(60), &trial).ok());
   int passed = 0;
   const SearchResult result = search(graph, "", 24);
   for (const RankedProgram& ranked : result.programs) {
@@ -422,8 +416,8 @@ TEST_F(HostDevicePrograms, VerifiesAndTimesEveryProgram) {
 // The graph with one thing wrong is refused against the graph as it was meant.
 TEST_F(HostDevicePrograms, RefusesWhatComputesAnotherThing) {
   const KernelGraph graph = graph_of(programs::kSmall[3]);
-  std::unique_ptr<ProgramTrial> trial;
-  ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(device_->make_trial({graph}, Effort(60), &trial).ok());
   const auto verdict_of = [&](const KernelGraph& wrong) {
     std::unique_ptr<LoadedProgram> program;
     EXPECT_TRUE(load(wrong, &program).ok());
@@ -440,8 +434,8 @@ TEST_F(HostDevicePrograms, RefusesWhatComputesAnotherThing) {
 
 TEST_F(HostDevicePrograms, RefusesAFlashProgramThatForgetsToRescale) {
   const KernelGraph graph = graph_of(programs::kSmall[0]);
-  std::unique_ptr<ProgramTrial> trial;
-  ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(device_->make_trial({graph}, Effort(60), &trial).ok());
   const SearchResult result = search(graph, "attention", 40);
   const FoundProgram* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
   ASSERT_NE(flash, nullptr);
@@ -456,10 +450,9 @@ TEST_F(HostDevicePrograms, RefusesAFlashProgramThatForgetsToRescale) {
 }
 
 TEST_F(HostDevicePrograms, RefusesAnothersBinaries) {
-  const KernelPlan plan = plan_of(graph_of(programs::kSmall[4]));
+  const Program wanted = program_of_graph(graph_of(programs::kSmall[4]));
   std::unique_ptr<LoadedProgram> program;
-  std::vector<Binary> binaries(plan.kernels.size());
-  const Status status = device_->load_program(plan, binaries, &program);
+  const Status status = device_->load(wanted, std::vector<Binary>(wanted.sources.size()), &program);
   EXPECT_EQ(status.code(), Code::kInternal);
   EXPECT_NE(status.message().find("expected the text of each"), std::string::npos) << status.message();
   EXPECT_EQ(program, nullptr);

@@ -1,6 +1,6 @@
 // graph_session_test.cc: the story of a user's graph on a device whose every answer is decided here: who searches, who
 // waits, what is tried, what is remembered, what is told.
-#include "runtime/session/graph_session.h"
+#include "runtime/session/graph_answer.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "runtime/api/graph_explain.h"
+#include "search/graph/enumerate/superoptimize.h"
 #include "search/graph/enumerate/enumerate.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/temporary_folder.h"
@@ -48,17 +49,9 @@ KernelGraph activated_product() {
       "b = silu(a)\n");
 }
 
-// A session and the graphs' half of it.
-struct Opened {
-  Opened(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, const SessionOptions& options)
-      : session(std::move(device), std::move(store), options), graphs(session) {}
-  Session session;
-  GraphSession graphs;
-};
-
 class GraphSessionTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Opened> open(Tuning tuning = Tuning::kNow, cache::Mode mode = cache::Mode::kReadWrite) {
+  std::unique_ptr<Session> open(Tuning tuning = Tuning::kNow, cache::Mode mode = cache::Mode::kReadWrite) {
     cache::Store::Options store;
     store.mode = mode;
     store.path = folder_.file("cache.db");
@@ -69,22 +62,22 @@ class GraphSessionTest : public ::testing::Test {
       const std::lock_guard lock(mutex_);
       (warning ? warnings_ : messages_).push_back(message);
     };
-    return std::make_unique<Opened>(std::make_unique<FakeDevice>(&world_), cache::Store::open(store), options);
+    return std::make_unique<Session>(std::make_unique<FakeDevice>(&world_), cache::Store::open(store), options);
   }
 
-  static GraphAnswer ask(Opened& opened, const KernelGraph& graph) {
+  static GraphAnswer ask(Session& opened, const KernelGraph& graph) {
     GraphAnswer answer;
     GraphRequest request;
     request.graph = graph;
-    const Status status = opened.graphs.superoptimize(request, &answer);
+    const Status status = gqa::answer(opened, request, &answer);
     EXPECT_TRUE(status.ok()) << status.message();
     return answer;
   }
-  static Status refusal(Opened& opened, const KernelGraph& graph) {
+  static Status refusal(Session& opened, const KernelGraph& graph) {
     GraphAnswer answer;
     GraphRequest request;
     request.graph = graph;
-    return opened.graphs.superoptimize(request, &answer);
+    return gqa::answer(opened, request, &answer);
   }
 
   void forget_counts() { world_.compiles = world_.loads = world_.trials = world_.verifies = world_.samples = 0; }
@@ -103,7 +96,7 @@ nlohmann::json evidence_of(const GraphAnswer& answer) { return nlohmann::json::p
 std::vector<std::vector<double>> run_bound(const GraphAnswer& answer, const std::vector<std::vector<double>>& inputs) {
   std::vector<std::vector<double>> bound, results(answer.canonical.outputs.size());
   for (const int input : answer.canonical.inputs) bound.push_back(inputs[static_cast<std::size_t>(input)]);
-  const auto made = values_of(answer.ready->program, bound);
+  const auto made = values_of(answer.program, bound);
   for (std::size_t at = 0; at < made.size(); ++at)
     results[static_cast<std::size_t>(answer.canonical.outputs[at])] = made[at];
   return results;
@@ -121,25 +114,25 @@ void expect_same(const KernelGraph& graph, const GraphAnswer& answer) {
 TEST_F(GraphSessionTest, TheSecondQuestionIsAnsweredFromMemory) {
   const auto opened = open();
   const GraphAnswer first = ask(*opened, attention());
-  EXPECT_EQ(first.source, GraphSource::kSearched);
+  EXPECT_EQ(first.origin, Origin::kTuned);
   EXPECT_GT(world_.compiles, 1);
   EXPECT_GT(world_.samples, 0);
   EXPECT_EQ(world_.trials, 1);
   expect_same(attention(), first);
   forget_counts();
   const GraphAnswer second = ask(*opened, attention());
-  EXPECT_EQ(second.source, GraphSource::kMemory);
+  EXPECT_EQ(second.origin, Origin::kMemory);
   EXPECT_EQ(second.ready, first.ready);
   EXPECT_EQ(work() + world_.loads, 0);
 }
 
 TEST_F(GraphSessionTest, AnotherProcessTakesItFromTheCache) {
-  const KernelGraph program = ask(*open(), attention()).ready->program;
+  const KernelGraph program = ask(*open(), attention()).program;
   forget_counts();
   const auto opened = open();
   const GraphAnswer cached = ask(*opened, attention());
-  EXPECT_EQ(cached.source, GraphSource::kCache);
-  EXPECT_EQ(cached.ready->program, program);
+  EXPECT_EQ(cached.origin, Origin::kCache);
+  EXPECT_EQ(cached.program, program);
   EXPECT_EQ(work(), 0);
   EXPECT_EQ(world_.loads, 1);
   expect_same(attention(), cached);
@@ -150,10 +143,10 @@ TEST_F(GraphSessionTest, NamesAndOrderOfConstructionDoNotMatter) {
   forget_counts();
   const auto opened = open();
   const GraphAnswer other = ask(*opened, attention_otherwise());
-  EXPECT_EQ(other.source, GraphSource::kCache);
+  EXPECT_EQ(other.origin, Origin::kCache);
   EXPECT_EQ(work(), 0);
   expect_same(attention_otherwise(), other);
-  EXPECT_EQ(opened->session.store().list_winners().size(), 1u);
+  EXPECT_EQ(opened->store().list_winners().size(), 1u);
 }
 
 TEST_F(GraphSessionTest, ShapesTypesStridesAndConfigsMatter) {
@@ -163,19 +156,19 @@ TEST_F(GraphSessionTest, ShapesTypesStridesAndConfigsMatter) {
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);
-    return ask(*opened, graph_of(changed)).source;
+    return ask(*opened, graph_of(changed)).origin;
   };
-  EXPECT_EQ(with("x = input f16[16,64]", "x = input f16[24,64]"), GraphSource::kSearched);
-  EXPECT_EQ(with("x = input f16[16,64]", "x = input f32[16,64]"), GraphSource::kSearched);
-  EXPECT_EQ(with("x = input f16[16,64]", "x = input f16[16,64] strides=[128,1]"), GraphSource::kSearched);
-  EXPECT_EQ(with("silu", "relu"), GraphSource::kSearched);
+  EXPECT_EQ(with("x = input f16[16,64]", "x = input f16[24,64]"), Origin::kTuned);
+  EXPECT_EQ(with("x = input f16[16,64]", "x = input f32[16,64]"), Origin::kTuned);
+  EXPECT_EQ(with("x = input f16[16,64]", "x = input f16[16,64] strides=[128,1]"), Origin::kTuned);
+  EXPECT_EQ(with("silu", "relu"), Origin::kTuned);
   GraphRequest request;
   request.graph = activated_product();
   request.config = "attention";
   GraphAnswer answer;
-  ASSERT_TRUE(opened->graphs.superoptimize(request, &answer).ok());
-  EXPECT_EQ(answer.source, GraphSource::kSearched);
-  EXPECT_EQ(opened->session.store().list_winners().size(), 6u);
+  ASSERT_TRUE(gqa::answer(*opened, request, &answer).ok());
+  EXPECT_EQ(answer.origin, Origin::kTuned);
+  EXPECT_EQ(opened->store().list_winners().size(), 6u);
 }
 
 TEST_F(GraphSessionTest, SixteenThreadsSearchOnce) {
@@ -189,7 +182,7 @@ TEST_F(GraphSessionTest, SixteenThreadsSearchOnce) {
       start.arrive_and_wait();
       const KernelGraph graph = i % 2 == 0 ? attention() : attention_otherwise();
       const GraphAnswer answer = ask(*opened, graph);
-      if (answer.source == GraphSource::kSearched) ++searched;
+      if (answer.origin == Origin::kTuned) ++searched;
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -221,7 +214,7 @@ TEST_F(GraphSessionTest, EightProcessesSearchOnce) {
 TEST_F(GraphSessionTest, GraphsAndCallsAreNeverTimedAtOnce) {
   world_.sample_seconds = 0.0002;
   const auto opened = open();
-  std::thread calls([&] { EXPECT_TRUE(opened->session.run(call_of(small_problem())).ok()); });
+  std::thread calls([&] { EXPECT_TRUE(opened->run(call_of(small_problem())).ok()); });
   std::thread graphs([&] { ask(*opened, activated_product()); });
   calls.join();
   graphs.join();
@@ -230,8 +223,8 @@ TEST_F(GraphSessionTest, GraphsAndCallsAreNeverTimedAtOnce) {
 }
 
 TEST_F(GraphSessionTest, OneCacheGivesOneResult) {
-  const KernelGraph first = ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).ready->program;
-  const KernelGraph second = ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).ready->program;
+  const KernelGraph first = ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).program;
+  const KernelGraph second = ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).program;
   EXPECT_EQ(first, second);
 }
 
@@ -243,7 +236,7 @@ TEST_F(GraphSessionTest, TheFastestThatVerifiedWins) {
   };
   const auto opened = open();
   const GraphAnswer answer = ask(*opened, attention());
-  EXPECT_NE(thread_text(answer.ready->program).find("m=16 "), std::string::npos);
+  EXPECT_NE(thread_text(answer.program).find("m=16 "), std::string::npos);
   EXPECT_EQ(answer.ready->winner.median_us, 5.0);
 }
 
@@ -268,7 +261,7 @@ TEST_F(GraphSessionTest, AProgramThatFailsVerificationIsNeverUsed) {
     return thread_text(program).find("tile") == std::string::npos ? 1.0 : 100.0;
   };
   const GraphAnswer answer = ask(*open(), attention());
-  EXPECT_NE(thread_text(answer.ready->program).find("tile"), std::string::npos);
+  EXPECT_NE(thread_text(answer.program).find("tile"), std::string::npos);
   int wrong = 0;
   const auto evidence = evidence_of(answer);
   for (const auto& attempt : evidence["attempts"]) wrong += attempt["outcome"] == "verify failed";
@@ -279,12 +272,12 @@ TEST_F(GraphSessionTest, AProgramThatFailsVerificationIsNeverUsed) {
 TEST_F(GraphSessionTest, ASafeProgramGoesBeforeAnyFasterOneThatMayOverflow) {
   world_.program_microseconds = [](const KernelGraph& program) { return safe_exponents(program) ? 100.0 : 1.0; };
   const GraphAnswer safe = ask(*open(Tuning::kNow, cache::Mode::kOff), attention());
-  EXPECT_TRUE(safe_exponents(safe.ready->program));
+  EXPECT_TRUE(safe_exponents(safe.program));
   world_.verify_program = [](const KernelGraph& program) {
     return safe_exponents(program) ? Verdict{false, 1, 1e-3, "wrong"} : Verdict{true, 1e-4, 1e-3, ""};
   };
   const GraphAnswer other = ask(*open(Tuning::kNow, cache::Mode::kOff), attention());
-  EXPECT_FALSE(safe_exponents(other.ready->program)) << "where no safe one verified, the others have their turn";
+  EXPECT_FALSE(safe_exponents(other.program)) << "where no safe one verified, the others have their turn";
 }
 
 TEST_F(GraphSessionTest, NothingThatVerifiesIsAnErrorWithTheCounts) {
@@ -297,24 +290,24 @@ TEST_F(GraphSessionTest, NothingThatVerifiesIsAnErrorWithTheCounts) {
     EXPECT_NE(status.message().find(part), std::string::npos) << part << "\n" << status.message();
   EXPECT_EQ(world_.samples, 0) << "what is wrong is not timed";
   EXPECT_EQ(world_.launches, 0);
-  EXPECT_TRUE(opened->session.store().list_winners().empty());
+  EXPECT_TRUE(opened->store().list_winners().empty());
   world_.verify_program = [](const KernelGraph&) { return Verdict{true, 1e-4, 1e-3, ""}; };
-  EXPECT_EQ(ask(*opened, attention()).source, GraphSource::kSearched) << "a failure is tried again";
+  EXPECT_EQ(ask(*opened, attention()).origin, Origin::kTuned) << "a failure is tried again";
 }
 
 TEST_F(GraphSessionTest, ProgramsThatSpillAreKeptOnlyIfNothingElseIs) {
-  world_.program_spill_bytes = [](const PlannedKernel& kernel) { return kernel.family ? 4096 : 0; };
+  world_.program_spill_bytes = [](const Source& source) { return source.family != "block" ? 4096 : 0; };
   world_.program_microseconds = [](const KernelGraph& program) {
     return thread_text(program).find("tile") == std::string::npos ? 1.0 : 100.0;
   };
-  EXPECT_NE(thread_text(ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).ready->program).find("tile"),
+  EXPECT_NE(thread_text(ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).program).find("tile"),
             std::string::npos);
-  world_.program_spill_bytes = [](const PlannedKernel&) { return 4096; };
-  EXPECT_EQ(ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).source, GraphSource::kSearched);
+  world_.program_spill_bytes = [](const Source&) { return 4096; };
+  EXPECT_EQ(ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).origin, Origin::kTuned);
 }
 
 TEST_F(GraphSessionTest, ACompilerThatIsNotThereIsSaid) {
-  world_.compile_program = [](const PlannedKernel&) { return Status(Code::kNoCompiler, "no compiler: install one"); };
+  world_.compile_program = [](const Source&) { return Status(Code::kNoCompiler, "no compiler: install one"); };
   EXPECT_EQ(refusal(*open(), activated_product()).code(), Code::kNoCompiler);
 }
 
@@ -335,7 +328,7 @@ TEST_F(GraphSessionTest, TheBudgetIsKept) {
   GraphAnswer answer;
   const auto start = std::chrono::steady_clock::now();
   const auto opened = open();
-  ASSERT_TRUE(opened->graphs.superoptimize(request, &answer).ok());
+  ASSERT_TRUE(gqa::answer(*opened, request, &answer).ok());
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   const double search = evidence_of(answer)["seconds"]["search"];
   EXPECT_LT(passed.count(), 0.5 + search + 0.5) << "all programs take over a second to compile";
@@ -350,8 +343,8 @@ TEST_F(GraphSessionTest, AGuessIsVerifiedButNeitherTimedNorKept) {
   EXPECT_EQ(world_.verifies, 1);
   EXPECT_EQ(world_.samples, 0);
   EXPECT_LE(world_.compiles, 6);
-  EXPECT_TRUE(opened->session.store().list_winners().empty());
-  EXPECT_FALSE(opened->session.store().list_kernels().empty());
+  EXPECT_TRUE(opened->store().list_winners().empty());
+  EXPECT_FALSE(opened->store().list_kernels().empty());
   EXPECT_EQ(ask(*opened, attention()).ready, answer.ready);
 }
 
@@ -361,16 +354,16 @@ TEST_F(GraphSessionTest, WithoutTuningOnlyTheCacheAnswers) {
   EXPECT_EQ(work(), 0);
   ask(*open(), attention());
   forget_counts();
-  EXPECT_EQ(ask(*open(Tuning::kCachedOnly), attention()).source, GraphSource::kCache);
+  EXPECT_EQ(ask(*open(Tuning::kCachedOnly), attention()).origin, Origin::kCache);
   EXPECT_EQ(work(), 0);
 }
 
 TEST_F(GraphSessionTest, AReadOnlyCacheIsReadAndNotWritten) {
   ask(*open(), attention());
-  EXPECT_EQ(ask(*open(Tuning::kNow, cache::Mode::kReadOnly), attention()).source, GraphSource::kCache);
+  EXPECT_EQ(ask(*open(Tuning::kNow, cache::Mode::kReadOnly), attention()).origin, Origin::kCache);
   const auto opened = open(Tuning::kNow, cache::Mode::kReadOnly);
-  EXPECT_EQ(ask(*opened, activated_product()).source, GraphSource::kSearched);
-  EXPECT_EQ(opened->session.store().list_winners().size(), 1u);
+  EXPECT_EQ(ask(*opened, activated_product()).origin, Origin::kTuned);
+  EXPECT_EQ(opened->store().list_winners().size(), 1u);
 }
 
 TEST_F(GraphSessionTest, NothingIsSearchedUnderACapture) {
@@ -383,7 +376,7 @@ TEST_F(GraphSessionTest, AnUnknownConfigIsRefusedWhateverTheCacheHolds) {
   request.graph = activated_product();
   request.config = "attenton";
   GraphAnswer answer;
-  const Status status = open(Tuning::kCachedOnly)->graphs.superoptimize(request, &answer);
+  const Status status = gqa::answer(*open(Tuning::kCachedOnly), request, &answer);
   EXPECT_EQ(status.code(), Code::kOption);
   EXPECT_NE(status.message().find("attention"), std::string::npos) << status.message();
 }
@@ -397,18 +390,18 @@ class BadRow : public GraphSessionTest {
     {
       const auto opened = open();
       ask(*opened, activated_product());
-      cache::WinnerRow row = opened->session.store().list_winners().front();
-      row = *opened->session.store().find_winner(row.key, row.compiler);
+      cache::WinnerRow row = opened->store().list_winners().front();
+      row = *opened->store().find_winner(row.key, row.compiler);
       change(&row);
-      ASSERT_TRUE(opened->session.store().put_winner(row));
+      ASSERT_TRUE(opened->store().put_winner(row));
     }
     const auto opened = open();
     const GraphAnswer answer = ask(*opened, activated_product());
-    EXPECT_EQ(answer.source, GraphSource::kSearched);
+    EXPECT_EQ(answer.origin, Origin::kTuned);
     ASSERT_FALSE(warnings_.empty());
     EXPECT_NE(warnings_.front().find(warning), std::string::npos) << warnings_.front();
     expect_same(activated_product(), answer);
-    EXPECT_EQ(ask(*open(), activated_product()).source, GraphSource::kCache);
+    EXPECT_EQ(ask(*open(), activated_product()).origin, Origin::kCache);
   }
 };
 
@@ -435,10 +428,10 @@ TEST_F(BadRow, MoreKernelsThanTheProgramNeeds) {
 TEST_F(BadRow, KernelThatTheDeviceRefuses) {
   ask(*open(), activated_product());
   int refused = 0;  // before the lease is asked for, and under it
-  world_.load_program = [&](const KernelPlan&) {
+  world_.load_program = [&](const Program&) {
     return refused++ < 2 ? Status(Code::kDeviceFailed, "the driver is too old") : Status();
   };
-  EXPECT_EQ(ask(*open(), activated_product()).source, GraphSource::kSearched);
+  EXPECT_EQ(ask(*open(), activated_product()).origin, Origin::kTuned);
   ASSERT_FALSE(warnings_.empty());
   EXPECT_NE(warnings_.front().find("the driver is too old"), std::string::npos) << warnings_.front();
 }
@@ -451,16 +444,16 @@ TEST_F(GraphSessionTest, KernelsThatTheCacheHoldsAreNotCompiledAgain) {
   EXPECT_GT(compiled, 0);
   const auto opened = open();
   ask(*opened, activated_product());
-  EXPECT_EQ(static_cast<std::size_t>(world_.compiles), opened->session.store().list_kernels().size());
+  EXPECT_EQ(static_cast<std::size_t>(world_.compiles), opened->store().list_kernels().size());
 }
 
 TEST_F(GraphSessionTest, AllKernelsOfAWinnerTravelWithIt) {
   world_.program_microseconds = [](const KernelGraph& program) { return program.nodes().size() == 2 ? 1.0 : 100.0; };
   const auto opened = open();
   const GraphAnswer answer = ask(*opened, activated_product());
-  ASSERT_EQ(answer.ready->program.nodes().size(), 2u);
+  ASSERT_EQ(answer.program.nodes().size(), 2u);
   EXPECT_EQ(answer.ready->winner.kernels().size(), 2u);
-  cache::Store& store = opened->session.store();
+  cache::Store& store = opened->store();
   EXPECT_TRUE(store.verify(false).empty());
   const std::string exported = folder_.file("export.db");
   ASSERT_EQ(store.export_to(exported), "");
@@ -468,8 +461,8 @@ TEST_F(GraphSessionTest, AllKernelsOfAWinnerTravelWithIt) {
   other.path = exported;
   SessionOptions options;
   options.tuning = Tuning::kCachedOnly;
-  Opened copy(std::make_unique<FakeDevice>(&world_), cache::Store::open(other), options);
-  EXPECT_EQ(ask(copy, activated_product()).source, GraphSource::kCache);
+  Session copy(std::make_unique<FakeDevice>(&world_), cache::Store::open(other), options);
+  EXPECT_EQ(ask(copy, activated_product()).origin, Origin::kCache);
 }
 
 TEST_F(GraphSessionTest, TheEvidenceHoldsTheSearchAndEveryProgram) {
@@ -510,17 +503,17 @@ TEST_F(GraphSessionTest, TheSameIsToldOfACachedProgram) {
 
 TEST_F(GraphSessionTest, ProgressTellsEachPhase) {
   std::set<TunePhase> phases;
-  GraphProgress last;
+  Progress last;
   GraphRequest request;
   request.graph = attention();
-  request.progress = [&](const GraphProgress& progress) {
+  request.progress = [&](const Progress& progress) {
     phases.insert(progress.phase);
     EXPECT_GE(progress.seconds, last.seconds);
-    EXPECT_GE(progress.explored, last.explored);
+    EXPECT_GE(progress.enumerated, last.enumerated);
     last = progress;
   };
   GraphAnswer answer;
-  ASSERT_TRUE(open()->graphs.superoptimize(request, &answer).ok());
+  ASSERT_TRUE(gqa::answer(*open(), request, &answer).ok());
   EXPECT_EQ(phases, (std::set{TunePhase::kSearch, TunePhase::kCompile, TunePhase::kVerify, TunePhase::kTime}));
   EXPECT_GT(last.pruned, 0);
   EXPECT_GT(last.timed, 1);

@@ -12,7 +12,8 @@
 #include <set>
 #include <thread>
 
-#include "jit/embedded.h"
+#include "runtime/workload/keys.h"
+#include "search/families/space.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -187,26 +188,25 @@ TEST_F(SessionTest, ASecondSessionNeitherCompilesNorTimes) {
   ASSERT_TRUE(session->ready(small_problem(), &second).ok());
   EXPECT_EQ(world_.compiles + world_.trials + world_.verifies + world_.samples, 0);
   EXPECT_EQ(world_.loads, 1);
-  EXPECT_FALSE(first.from_cache);
-  EXPECT_TRUE(second.from_cache);
-  EXPECT_EQ(first.candidate, second.candidate);
-  EXPECT_EQ(first.median_us, second.median_us);
-  EXPECT_EQ(first.bound, second.bound);
+  EXPECT_FALSE(first.origin == Origin::kCache);
+  EXPECT_TRUE(second.origin == Origin::kCache);
+  EXPECT_EQ(first.ready->winner.candidate, second.ready->winner.candidate);
+  EXPECT_EQ(first.ready->winner.median_us, second.ready->winner.median_us);
+  EXPECT_EQ(first.ready->winner.bound, second.ready->winner.bound);
   Readied third;
   ASSERT_TRUE(session->ready(small_problem(), &third).ok());
-  EXPECT_TRUE(third.from_memory);
+  EXPECT_TRUE(third.origin == Origin::kMemory);
 }
 
-TEST_F(SessionTest, AnotherCompilerOrTimingOrDeviceIsTunedAnew) {
+TEST_F(SessionTest, AnotherTimingOrDeviceIsTunedAnew) {
   ASSERT_TRUE(open()->ready(small_problem()).ok());
   for (const std::function<void()>& change : std::vector<std::function<void()>>{
-           [this] { world_.compiler = "fake compiler 2"; }, [this] { world_.timing_method = "fake timing 2"; },
-           [this] { world_.spec.l2_bytes += 1; }}) {
+           [this] { world_.timing_method = "fake timing 2"; }, [this] { world_.spec.l2_bytes += 1; }}) {
     change();
     forget_counts();
     Readied readied;
     ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
-    EXPECT_FALSE(readied.from_cache);
+    EXPECT_FALSE(readied.origin == Origin::kCache);
     EXPECT_EQ(world_.trials, 1);
   }
   forget_counts();
@@ -226,7 +226,7 @@ TEST_F(SessionTest, AnotherWayOfTimingKeepsTheKernels) {
 TEST_F(SessionTest, AWinnerOfAnotherSearchIsNotFound) {
   const auto session = open();
   ASSERT_TRUE(session->ready(small_problem()).ok());
-  cache::WinnerKey key = winner_key(session->device(), small_problem());
+  cache::WinnerKey key = winner_key(session->device(), to_text(signature(small_problem())));
   EXPECT_TRUE(session->store().find_winner(key, world_.compiler).has_value());
   key.search = "another";
   EXPECT_FALSE(session->store().find_winner(key, world_.compiler).has_value());
@@ -246,7 +246,7 @@ TEST_F(SessionTest, AWinnerOfAnotherVersionOfItsFamilyIsTunedAgain) {
   const auto session = open();
   Readied readied;
   ASSERT_TRUE(session->ready(small_problem(), &readied).ok());
-  EXPECT_FALSE(readied.from_cache);
+  EXPECT_FALSE(readied.origin == Origin::kCache);
   EXPECT_EQ(outdated(only_winner(*session)), "") << "and the row is of this version again";
 }
 
@@ -256,7 +256,7 @@ TEST_F(SessionTest, AWinnerOfAnotherCompilerServes) {
   world_.compiler = "fake compiler 2";
   Readied readied;
   ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
-  EXPECT_TRUE(readied.from_cache);
+  EXPECT_TRUE(readied.origin == Origin::kCache);
   EXPECT_EQ(world_.compiles, 0);
 }
 
@@ -275,19 +275,19 @@ TEST_F(SessionTest, AGuessIsUntimedAndNeverShadowsATunedWinner) {
   const auto guess = open(Tuning::kGuess);
   ASSERT_TRUE(guess->ready(small_problem(), &guessed).ok());
   EXPECT_EQ(world_.samples, 0);
-  EXPECT_EQ(guessed.median_us, 0);
+  EXPECT_EQ(guessed.ready->winner.median_us, 0);
   EXPECT_LE(world_.compiles, 3);
   EXPECT_TRUE(guess->store().list_winners().empty());
   EXPECT_FALSE(guess->store().list_kernels().empty());
   const Candidate best = enumerate(signature(small_problem()), world_.spec).ranked.front().candidate;
-  EXPECT_EQ(guessed.candidate, best);
+  EXPECT_EQ(guessed.ready->winner.candidate, to_text(best));
   ASSERT_TRUE(open()->ready(small_problem(), &tuned).ok());
-  EXPECT_FALSE(tuned.from_cache);
+  EXPECT_FALSE(tuned.origin == Origin::kCache);
   EXPECT_GT(world_.samples, 0);
   Readied again;
   ASSERT_TRUE(open(Tuning::kGuess)->ready(small_problem(), &again).ok());
-  EXPECT_TRUE(again.from_cache);
-  EXPECT_EQ(again.candidate, tuned.candidate);
+  EXPECT_TRUE(again.origin == Origin::kCache);
+  EXPECT_EQ(again.ready->winner.candidate, tuned.ready->winner.candidate);
 }
 
 TEST_F(SessionTest, UnderCaptureOnlyWhatIsLoadedIsUsed) {
@@ -353,7 +353,7 @@ TEST_F(SessionTest, StoredCodeTheDriverAlwaysRefusesIsCompiledAnew) {
   };
   Readied readied;
   ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
-  EXPECT_FALSE(readied.from_cache);
+  EXPECT_FALSE(readied.origin == Origin::kCache);
   EXPECT_GT(world_.compiles, before);
 }
 

@@ -8,7 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/workload/shortlist.h"
+#include "runtime/tuner/shortlist.h"
+#include "runtime/workload/attention_workload.h"
+#include "runtime/workload/keys.h"
+#include "runtime/workload/programs.h"
+#include "search/families/space.h"
 #include "tests/runtime/fake_device.h"
 
 namespace gqa::test {
@@ -20,14 +24,24 @@ std::unique_ptr<cache::Store> no_store() {
   return cache::Store::open(options);
 }
 
+Candidate candidate_of(const Attempt& attempt) {
+  Candidate candidate;
+  EXPECT_TRUE(parse(attempt.name, &candidate).ok()) << attempt.name;
+  return candidate;
+}
+
 class TunerTest : public ::testing::Test {
  protected:
   Status run(const char* problem = "b=1,hq=8,hk=2,sq=256,sk=256,d=64,causal") {
     FakeDevice device(&world_);
     problem_ = signature(small_problem(problem));
     tuned_ = Tuned();
-    return tune(device, *store_, problem_, policy_, progress_, &tuned_);
+    AttentionWorkload workload(problem_);
+    Workshop workshop(device, *store_, policy_.compile_threads);
+    return tune(device, workshop, workload, policy_, Effort(policy_.budget_seconds), progress_, &tuned_);
   }
+
+  Candidate chosen() const { return tuned_.program.steps.front().attention->candidate; }
 
   std::vector<Attempt> with_outcome(const std::string& outcome) const {
     std::vector<Attempt> found;
@@ -55,12 +69,12 @@ TEST_F(TunerTest, PicksTheFastestAndKeepsItsNumbers) {
   ASSERT_TRUE(run().ok());
   double fastest = 1e9;
   for (const Attempt& attempt : tuned_.attempts) {
-    if (attempt.samples > 0) fastest = std::min(fastest, world_.microseconds(attempt.candidate));
+    if (attempt.samples > 0) fastest = std::min(fastest, world_.microseconds(candidate_of(attempt)));
   }
   // Within the 0.5 % that counts as no difference.
-  EXPECT_LE(world_.microseconds(tuned_.candidate), 1.005 * fastest);
-  EXPECT_EQ(tuned_.winner.median_us, world_.microseconds(tuned_.candidate));
-  EXPECT_EQ(tuned_.winner.candidate, to_text(tuned_.candidate));
+  EXPECT_LE(world_.microseconds(chosen()), 1.005 * fastest);
+  EXPECT_EQ(tuned_.winner.median_us, world_.microseconds(chosen()));
+  EXPECT_EQ(tuned_.winner.candidate, to_text(chosen()));
   EXPECT_EQ(tuned_.winner.bound, 2e-3);
   EXPECT_EQ(tuned_.winner.clock_mhz, 1500);
   EXPECT_GE(with_outcome("winner").front().samples, 4);
@@ -74,8 +88,8 @@ TEST_F(TunerTest, OfEqualTimesTakesWhatMovesLeast) {
   for (const Attempt& attempt : tuned_.attempts) {
     if (attempt.samples == 0) continue;
     const double excess =
-        moved_bytes(problem_, attempt.candidate, world_.spec) - moved_bytes(problem_, tuned_.candidate, world_.spec);
-    EXPECT_GE(excess, 0) << to_text(attempt.candidate);
+        moved_bytes(problem_, candidate_of(attempt), world_.spec) - moved_bytes(problem_, chosen(), world_.spec);
+    EXPECT_GE(excess, 0) << to_text(candidate_of(attempt));
     ++timed;
     more += excess > 0 ? 1 : 0;
   }
@@ -114,10 +128,10 @@ TEST_P(FailureTest, IsRecordedWithItsReasonAndNeverChosen) {
   world_.microseconds = [spoilt](const Candidate& c) { return kernel_text(c) == spoilt ? 1.0 : 10.0; };
   GetParam().spoil(world_, spoilt);
   ASSERT_TRUE(run().ok());
-  EXPECT_NE(kernel_text(tuned_.candidate), spoilt);
+  EXPECT_NE(kernel_text(chosen()), spoilt);
   const std::vector<Attempt> failed = with_outcome(GetParam().outcome);
   ASSERT_FALSE(failed.empty());
-  EXPECT_EQ(kernel_text(failed.front().candidate), spoilt);
+  EXPECT_EQ(kernel_text(candidate_of(failed.front())), spoilt);
   EXPECT_NE(failed.front().detail.find("because 42"), std::string::npos) << failed.front().detail;
   EXPECT_NE(tuned_.winner.evidence.find("because 42"), std::string::npos);
 }
@@ -176,27 +190,30 @@ TEST_F(TunerTest, WhatSpillsIsUsedOnlyIfNothingElseIs) {
   world_.microseconds = [&](const Candidate& c) { return kernel_text(c) == spilling ? 1.0 : 10.0; };
   world_.spill_bytes = [&](const Candidate& c) { return kernel_text(c) == spilling ? 512 : 0; };
   ASSERT_TRUE(run().ok());
-  EXPECT_NE(kernel_text(tuned_.candidate), spilling);
+  EXPECT_NE(kernel_text(chosen()), spilling);
   ASSERT_FALSE(with_outcome("spilled").empty());
   EXPECT_NE(with_outcome("spilled").front().detail.find("512 bytes"), std::string::npos);
 
   world_.spill_bytes = [](const Candidate&) { return 512; };
   ASSERT_TRUE(run().ok());
-  EXPECT_EQ(kernel_text(tuned_.candidate), spilling);
+  EXPECT_EQ(kernel_text(chosen()), spilling);
 }
 
 TEST_F(TunerTest, AGuessTakesTheBestRankThatVerifies) {
   policy_.guess = true;
   policy_.compile_threads = 3;
-  const std::vector<Ranked> ranked = enumerate(signature(small_problem()), world_.spec).ranked;
-  const Shortlist list = shortlist(ranked, 3, 3);
-  ASSERT_EQ(list.kernels.size(), 3u);
-  const std::string first = kernel_text(list.kernels[0].candidates[0].candidate);
+  std::vector<Candidate> kernels;  // the best candidate of each
+  for (const Ranked& ranked : enumerate(signature(small_problem()), world_.spec).ranked) {
+    const auto same = [&](const Candidate& c) { return kernel_text(c) == kernel_text(ranked.candidate); };
+    if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(ranked.candidate);
+  }
+  ASSERT_GE(kernels.size(), 3u);
+  const std::string first = kernel_text(kernels[0]);
   ASSERT_TRUE(run().ok());
-  EXPECT_EQ(kernel_text(tuned_.candidate), first);
+  EXPECT_EQ(kernel_text(chosen()), first);
   world_.verify = [&](const Candidate& c) { return Verdict{kernel_text(c) != first, 0, 1, "not this one"}; };
   ASSERT_TRUE(run().ok());
-  EXPECT_EQ(tuned_.candidate, list.kernels[1].candidates[0].candidate);
+  EXPECT_EQ(chosen(), kernels[1]);
   EXPECT_EQ(world_.samples, 0);
 }
 
@@ -270,13 +287,14 @@ TEST_F(TunerTest, ProgressCountsUpToTheEnd) {
 TEST_F(TunerTest, PrecompileKeepsKernelsAndMeasuresNothing) {
   FakeDevice device(&world_);
   std::vector<Attempt> attempts;
-  ASSERT_TRUE(precompile(device, *store_, problem_ = signature(small_problem()), policy_, {}, &attempts).ok());
+  AttentionWorkload workload(small_problem());
+  ASSERT_TRUE(precompile(device, *store_, workload, policy_, {}, &attempts).ok());
   EXPECT_EQ(world_.compiles, policy_.max_candidates);
   EXPECT_EQ(world_.loads + world_.trials + world_.launches, 0);
   EXPECT_EQ(std::count_if(attempts.begin(), attempts.end(), [](const Attempt& a) { return a.outcome == "compiled"; }),
             policy_.max_candidates);
   world_.compile = [](const Candidate&) { return broken(); };
-  const Status status = precompile(device, *store_, problem_, policy_, {}, &attempts);
+  const Status status = precompile(device, *store_, workload, policy_, {}, &attempts);
   EXPECT_EQ(status.code(), Code::kNoCandidate);
 }
 
@@ -284,45 +302,57 @@ TEST(Keys, HoldWhatAWinnerDependsOn) {
   FakeWorld world;
   const FakeDevice device(&world);
   const Problem problem = small_problem();
-  const cache::WinnerKey key = winner_key(device, problem);
+  const cache::WinnerKey key = winner_key(device, AttentionWorkload(problem).signature());
   EXPECT_EQ(key.signature, to_text(signature(problem)));
   EXPECT_EQ(key.device, world.spec.identity());
-  EXPECT_EQ(key.search, "search " + std::to_string(kSearchVersion) + ", " + world.timing_method);
   const Candidate candidate = enumerate(problem, world.spec).ranked.front().candidate;
-  const std::string kernel = kernel_key(device, problem, candidate);
-  EXPECT_EQ(kernel,
-            cache::kernel_key(closure_hash(device.source(problem, candidate)), world.spec.arch, world.compiler));
+  const auto key_of = [&](const Candidate& of) {
+    return kernel_key(device, program_of(problem, of, DeviceKind::kCuda).sources.front());
+  };
+  const std::string kernel = key_of(candidate);
+  EXPECT_EQ(kernel.size(), 48u);
   Candidate launch_only = candidate;
   launch_only.order = 1 - candidate.order;
-  EXPECT_EQ(kernel_key(device, problem, launch_only), kernel);
+  EXPECT_EQ(key_of(launch_only), kernel);
   Candidate other = candidate;
   other.stages += 1;
-  EXPECT_NE(kernel_key(device, problem, other), kernel);
+  EXPECT_NE(key_of(other), kernel);
   world.compiler = "fake compiler 2";
-  EXPECT_NE(kernel_key(device, problem, candidate), kernel);
+  EXPECT_NE(key_of(candidate), kernel);
+  EXPECT_EQ(key_of(candidate).substr(0, 32), kernel.substr(0, 32));
   world.compiler = "fake compiler 1";
-  EXPECT_EQ(kernel_key(device, problem, candidate), kernel);
+  EXPECT_EQ(key_of(candidate), kernel);
   world.spec.arch = "sm_86";
-  EXPECT_NE(kernel_key(device, problem, candidate), kernel);
+  EXPECT_NE(key_of(candidate).substr(0, 32), kernel.substr(0, 32));
 }
 
-TEST(Shortlist, TakesDistinctKernelsInRankOrderAndThenTheirVariants) {
-  std::vector<Ranked> ranked;
-  const auto add = [&](int tile_m, int splits, double us) {
-    Candidate c;
-    c.tile_m = tile_m;
-    c.splits = splits;
-    ranked.push_back({c, us});
-  };
-  add(16, 1, 1), add(16, 2, 1.1), add(32, 1, 1.2), add(16, 4, 1.3), add(64, 1, 1.4), add(32, 2, 3);
-  const Shortlist list = shortlist(ranked, 2, 4);
-  ASSERT_EQ(list.kernels.size(), 2u);
-  ASSERT_EQ(list.kernels[0].candidates.size(), 3u);
-  EXPECT_EQ(list.kernels[0].candidates[2].candidate.splits, 4);
-  EXPECT_EQ(list.kernels[1].candidates.size(), 1u);  // its other variant is predicted three times the best
-  EXPECT_EQ(list.passed_over.size(), 2u);
-  EXPECT_EQ(shortlist(ranked, 2, 3).kernels[0].candidates.size(), 2u);
-  EXPECT_TRUE(shortlist({}, 2, 3).kernels.empty());
+// Options of the given kernels and predicted times.
+std::vector<Option> options_of(const std::vector<std::pair<std::string, double>>& given) {
+  std::vector<Option> options;
+  for (const auto& [kernel, predicted_us] : given) {
+    options.emplace_back().kernels = {kernel};
+    options.back().predicted_us = predicted_us;
+  }
+  return options;
+}
+
+TEST(Shortlist, TakesDistinctKernelsInRankOrderAndThenThoseThatShareThem) {
+  using Indices = std::vector<std::size_t>;
+  const auto options = options_of({{"a", 1}, {"a", 1.1}, {"b", 1.2}, {"a", 1.3}, {"c", 1.4}, {"b", 3}});
+  const auto all = [](std::size_t) { return true; };
+  const Shortlist list = shortlist(options, 2, 4, all);
+  EXPECT_EQ(list.own, (Indices{0, 2}));
+  EXPECT_EQ(list.sharing, (Indices{1, 3}));
+  EXPECT_EQ(list.passed_over, (Indices{4, 5}));  // the last is predicted three times the best
+  EXPECT_EQ(shortlist(options, 2, 3, all).sharing, (Indices{1}));
+  EXPECT_TRUE(shortlist({}, 2, 3, all).own.empty());
+}
+
+TEST(Shortlist, WhatIsNotUsableTakesNobodysPlace) {
+  const auto options = options_of({{"a", 1}, {"b", 1.1}, {"c", 1.2}});
+  const Shortlist list = shortlist(options, 2, 2, [](std::size_t at) { return at != 0; });
+  EXPECT_EQ(list.own, (std::vector<std::size_t>{1, 2}));
+  EXPECT_TRUE(list.passed_over.empty());
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ std::vector<FoundProgram> offered(const KernelGraph& graph) {
   return programs;
 }
 
-std::unique_ptr<ProgramTrial> trial_of(const KernelGraph& graph) {
-  std::unique_ptr<ProgramTrial> trial;
-  const Status status = HostProgramTrial::make(graph, host_spec(), &trial);
+std::unique_ptr<Trial> trial_of(const KernelGraph& graph) {
+  std::unique_ptr<Trial> trial;
+  const Status status = HostProgramTrial::make(graph, host_spec(), Effort(60), &trial);
   EXPECT_TRUE(status.ok()) << status.message();
   return trial;
 }

@@ -1,5 +1,5 @@
-// graph_shortlist_test.cc: which programs are tried first: the best of each kind, families and tile kernels in turn.
-#include "runtime/workload/graph_shortlist.h"
+// contenders_test.cc: which programs are tried first: the best of each kind, families and tile kernels in turn.
+#include "runtime/workload/contenders.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string kind_of(const SearchResult& result, const Contender& contender) {
   return "";
 }
 
-TEST(GraphShortlist, EveryKindOfTileProgramHasItsTurnBeforeAnyHasTwo) {
+TEST(Contenders, EveryKindOfTileProgramHasItsTurnBeforeAnyHasTwo) {
   const SearchResult result = search(graph_of(programs::kNormLinear));
   std::set<std::string> kinds;
   for (const RankedProgram& ranked : result.programs) kinds.insert(ranked.program.kind);
@@ -34,7 +34,7 @@ TEST(GraphShortlist, EveryKindOfTileProgramHasItsTurnBeforeAnyHasTwo) {
   EXPECT_TRUE(first.count("loop") + first.count("loop+splits") > 0);
 }
 
-TEST(GraphShortlist, FamiliesAndTileKernelsTakeTurns) {
+TEST(Contenders, FamiliesAndTileKernelsTakeTurns) {
   const SearchResult result = search(graph_of(programs::kNaive), "attention");
   const std::vector<Contender> list = contenders(result.programs, true, kHopper, 16);
   ASSERT_EQ(list.size(), 16U);
@@ -44,7 +44,7 @@ TEST(GraphShortlist, FamiliesAndTileKernelsTakeTurns) {
 }
 
 // Two heads of 256 queries: eight tiles of flash would leave the device idle.
-TEST(GraphShortlist, FewHeadsGetSplitFamilies) {
+TEST(Contenders, FewHeadsGetSplitFamilies) {
   const SearchResult result = search(graph_of(programs::kNaive), "attention");
   bool split = false;
   for (const Contender& each : contenders(result.programs, true, kHopper, 8)) {
