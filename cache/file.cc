@@ -16,6 +16,7 @@ namespace gqa::cache {
 namespace {
 
 constexpr std::size_t kMostWarnings = 64;
+constexpr const char *kDamaged = "damaged", *kOlder = "older";  // what is set aside, and part of its new name
 const std::string kLocked = "another process has kept the folder locked for seconds: ";
 
 const char* name(Mode mode) {
@@ -145,7 +146,8 @@ File::Opened File::connect_for_writing(FolderLock::Kind kind) {
     if (!may_be_asked(&found)) return Opened::kNo;
     if (db_->read_only()) return connect_for_reading("the file cannot be written");
     if (found.verdict == Verdict::kOurs) found = inspect(*db_);
-    if (found.verdict == Verdict::kDamaged) return damaged(kind, found.why);
+    if (found.verdict == Verdict::kDamaged) return unusable(kind, kDamaged, found.why);
+    if (found.verdict == Verdict::kOlder) return unusable(kind, kOlder, found.why);
     if (found.verdict == Verdict::kEmpty) {
       if (kind == FolderLock::Kind::kShared) return close(), Opened::kNeedsExclusive;
       if (const std::string why = empty_complaint(path_); !why.empty()) {
@@ -158,7 +160,7 @@ File::Opened File::connect_for_writing(FolderLock::Kind kind) {
     mode_ = Mode::kReadWrite;
     return Opened::kYes;
   } catch (const Error& error) {
-    if (error.fault() == Fault::kDamaged) return damaged(kind, error.what());
+    if (error.fault() == Fault::kDamaged) return unusable(kind, kDamaged, error.what());
     if (error.fault() != Fault::kReadOnly && error.fault() != Fault::kFull) throw;
     return connect_for_reading(error.what());
   }
@@ -192,22 +194,22 @@ File::Opened File::connect_for_reading(const std::string& why_not_writing) {
   return Opened::kNo;
 }
 
-File::Opened File::damaged(FolderLock::Kind kind, const std::string& what) {
+File::Opened File::unusable(FolderLock::Kind kind, const char* state, const std::string& what) {
   if (kind == FolderLock::Kind::kShared) return close(), Opened::kNeedsExclusive;
-  move_away(what);
+  move_away(state, what);
   return why_.empty() ? Opened::kNeedsExclusive : Opened::kNo;
 }
 
 // With the folder locked exclusively. "" if somebody else had moved it already, or if it failed (then off).
-std::string File::move_away(const std::string& what) {
+std::string File::move_away(const char* state, const std::string& what) {
   std::string why = not_ours();
   if (db_) db_->forget_path();
   db_.reset();
   if (!why.empty()) return go_off(left_untouched(path_, why)), "";
-  const std::string name = id_ ? set_aside(path_, *id_, &why) : "";
-  if (!name.empty())
-    warn("the cache " + path_ + " was damaged (" + what + "): set aside as " + name + ", a new one begun");
-  if (!why.empty()) go_off("the cache " + path_ + " is damaged (" + what + ") and cannot be set aside: " + why);
+  const std::string name = id_ ? set_aside(path_, *id_, state, &why) : "";
+  const std::string cache = "the cache " + path_ + " is " + state + " (" + what + ")";
+  if (!name.empty()) warn(cache + ": set aside as " + name + ", a new one begun");
+  if (!why.empty()) go_off(cache + " and cannot be set aside: " + why);
   return name;
 }
 
@@ -258,7 +260,7 @@ std::string File::replace_locked(const std::string& why) {
   {
     const FolderLock lock(path_, FolderLock::Kind::kExclusive);
     if (lock.held())
-      name = move_away(why);
+      name = move_away(kDamaged, why);
     else
       go_off(kLocked + path_);
   }

@@ -66,11 +66,11 @@ class File {
   bool may_be_asked(Inspection* found);
   Opened connect_for_writing(FolderLock::Kind kind);
   Opened connect_for_reading(const std::string& why_not_writing);
-  Opened damaged(FolderLock::Kind kind, const std::string& what);
+  Opened unusable(FolderLock::Kind kind, const char* state, const std::string& what);
   bool ready();
   bool heal(const char* doing, const std::exception& error);
   std::string replace_locked(const std::string& why);
-  std::string move_away(const std::string& what);
+  std::string move_away(const char* state, const std::string& what);
   std::string not_ours() const;
   void close();
   void go_off(const std::string& why);

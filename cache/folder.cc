@@ -40,8 +40,8 @@ bool is_taken(const std::string& name) {
   return lstat(name.c_str(), &at) == 0;
 }
 
-std::string free_name(const std::string& path) {
-  const std::string base = path + ".damaged-" + std::to_string(std::time(nullptr));
+std::string free_name(const std::string& path, const char* state) {
+  const std::string base = path + "." + state + "-" + std::to_string(std::time(nullptr));
   std::string name = base;
   for (int n = 1; is_taken(name) || !any_sidecar(name).empty(); ++n) name = base + "." + std::to_string(n);
   return name;
@@ -79,15 +79,15 @@ bool rename_to_new(const std::string& from, const std::string& to) {
   return std::rename(from.c_str(), to.c_str()) == 0;
 }
 
-std::string set_aside(const std::string& path, const FileId& damaged, std::string* why) {
+std::string set_aside(const std::string& path, const FileId& file, const char* state, std::string* why) {
   why->clear();
-  if (file_id(path) != damaged) return "";
-  const std::string name = free_name(path);
+  if (file_id(path) != file) return "";
+  const std::string name = free_name(path, state);
   // The sidecars first: a new file must never meet an old "-wal".
   rename_sidecars(path, name);
   const bool renamed = rename_to_new(path, name);
   if (!renamed) *why = std::strerror(errno);
-  if (renamed && file_id(name) == damaged) return name;
+  if (renamed && file_id(name) == file) return name;
   // Somebody who takes no locks put another file there in that moment: it goes back.
   if (renamed && !rename_to_new(name, path)) *why = "what lay there by then is now " + name;
   rename_sidecars(name, path);

@@ -37,9 +37,9 @@ std::optional<FileId> file_id(const std::string& path);  // none if it is not th
 // Renames, and never onto something. False, with errno, if it could not.
 bool rename_to_new(const std::string& from, const std::string& to);
 
-// Renames the file and its sidecars to <path>.damaged-<unix seconds>[.n], a name that nothing has; gives it, or "" with
+// Renames the file and its sidecars to <path>.<state>-<unix seconds>[.n], a name that nothing has; gives it, or "" with
 // `why`. If another file lies there by now, somebody did it already: "" with an empty `why`, and that file stays. Call
 // with the lock held exclusively.
-std::string set_aside(const std::string& path, const FileId& damaged, std::string* why);
+std::string set_aside(const std::string& path, const FileId& file, const char* state, std::string* why);
 
 }  // namespace gqa::cache

@@ -1,10 +1,11 @@
-// key.cc: how a winner is named, and where the file lies when nobody says.
-// Owns: WinnerKey's text and digest, Store::default_path. Never: touches the file.
+// key.cc: how kernels and winners are named, and where the file lies when nobody says.
+// Owns: kernel_key, WinnerKey's text and digest, WinnerRow::id, Store::default_path. Never: touches the file.
 // Threads: pure, apart from reading the environment.
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "cache/rows.h"
 #include "cache/store.h"
 
 namespace gqa::cache {
@@ -16,15 +17,27 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
+// Rows of several compilers differ in this alone.
+std::string compiler_digits(std::string_view compiler) { return hash128(compiler).substr(0, kIdDigits - kKeyDigits); }
+
 }  // namespace
 
 std::string WinnerKey::text() const {
   std::string text;
-  for (const std::string* part : {&signature, &device, &compiler, &generator, &timing}) text += *part + '\n';
+  for (const std::string* part : {&signature, &device, &search}) text += *part + '\n';
   return text;
 }
 
 std::string WinnerKey::digest() const { return hash128(text()); }
+
+std::string WinnerRow::id() const { return key.digest() + compiler_digits(compiler); }
+
+std::string kernel_key(std::string_view closure, std::string_view arch, std::string_view compiler) {
+  // The length first: no two pairs run together to the same bytes.
+  std::string made = std::to_string(closure.size()) + ":";
+  made.append(closure).append(arch);
+  return hash128(made) + compiler_digits(compiler);
+}
 
 std::string Store::default_path() {
   if (const std::string path = environment("GQA_CACHE"); !path.empty()) return path;

@@ -149,18 +149,20 @@ class HeldLease : public Lease {
   std::unique_ptr<std::jthread> renewer_;
 };
 
-bool has_winner(Database& db, const std::string& digest) {
-  Record winner;
-  return select_record(db, Place::kWinners, digest, Part::kWhole, &winner) && winner.complaint().empty() &&
-         missing_kernel(db, winner).empty();
+bool has_winner(Database& db, const std::string& digest, const Suits& suits) {
+  for (const Record& winner : select_of_all_compilers(db, Place::kWinners, digest, Part::kWhole)) {
+    if (winner.complaint().empty() && missing_kernel(db, winner).empty() && (!suits || suits(winner_of(winner))))
+      return true;
+  }
+  return false;
 }
 
 enum class Answer { kFree, kGranted, kWinner, kWait };
 
 // One look: cheap reads first, so that the many who wait do not queue for the write lock.
-Answer look(Database& db, const Claim& mine, Watch* watch) {
+Answer look(Database& db, const Claim& mine, const Suits& suits, Watch* watch) {
   const auto blocked = [&]() -> std::optional<Answer> {
-    if (has_winner(db, mine.digest)) return Answer::kWinner;
+    if (has_winner(db, mine.digest, suits)) return Answer::kWinner;
     const auto claim = read_claim(db, mine.digest);
     if (claim && !is_over(*claim, unix_milliseconds()) && !watch->stalled(*claim)) return Answer::kWait;
     return std::nullopt;
@@ -186,13 +188,14 @@ Claim new_claim(const std::string& digest, double seconds) {
 
 }  // namespace
 
-std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const WinnerKey& key, double seconds) {
+std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const WinnerKey& key, const Suits& suits,
+                                     double seconds) {
   Claim mine = new_claim(key.digest(), seconds);
   Watch watch;
   for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     mine.expires = unix_milliseconds() + mine.lifetime;
     const Answer answer = file->run("take a lease", Answer::kFree, [&](Database& db, bool writable) {
-      return writable ? look(db, mine, &watch) : Answer::kFree;
+      return writable ? look(db, mine, suits, &watch) : Answer::kFree;
     });
     if (answer == Answer::kWinner) return nullptr;
     if (answer == Answer::kFree) return std::make_unique<FreeLease>();

@@ -12,7 +12,8 @@
 namespace gqa::cache {
 
 // See Store::acquire. `seconds`: how long a lease of ours lives unrenewed.
-std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const WinnerKey& key, double seconds);
+std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const WinnerKey& key, const Suits& suits,
+                                     double seconds);
 
 // Leases that somebody still holds; and removing what dead processes left.
 std::int64_t live_leases(Database& db);

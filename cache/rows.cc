@@ -31,22 +31,22 @@ struct Layout {
 constexpr Layout kKernelLayout = {
     "kernels",
     "key",
-    "key, arch, compiler, generator, problem, candidate, registers, spill_bytes, static_smem, created, used,"
-    " source_sum, ptx_sum, cubin_sum, log_sum, blob_bytes, raw_bytes, checksum",
+    "key, closure, arch, compiler, family, abi, launch, problem, candidate, registers, spill_bytes, static_smem,"
+    " created, used, source_sum, ptx_sum, cubin_sum, log_sum, blob_bytes, raw_bytes, checksum",
     "source, ptx, cubin, log",
-    10,
-    11,
+    13,
+    14,
     4};
 constexpr Layout kWinnerLayout = {
     "winners",
-    "digest",
-    "digest, signature, device, compiler, generator, timing, kernel, candidate, median_us, spread_us, clock_mhz, error,"
-    " bound, driver, created, used, evidence_sum, blob_bytes, raw_bytes, checksum",
+    "id",
+    "id, signature, device, search, compiler, families, kernel, candidate, provisional, median_us, spread_us,"
+    " clock_mhz, error, bound, driver, created, used, evidence_sum, blob_bytes, raw_bytes, checksum",
     "evidence",
-    15,
     16,
+    17,
     1};
-constexpr std::size_t kWinnerKernel = 6;
+constexpr std::size_t kKernelArch = 2, kKernelCompiler = 3, kKernelFamily = 4, kWinnerCompiler = 4, kWinnerKernel = 6;
 constexpr const char* kKernelBlobs[] = {"source", "ptx", "cubin", "log"};
 constexpr const char* kWinnerBlobs[] = {"evidence"};
 
@@ -131,8 +131,13 @@ std::string blob_or_empty(const Record& record, std::size_t index) {
   return raw;
 }
 
-WinnerKey key_of(const Cells& cells) {
-  return {text(cells, 1), text(cells, 2), text(cells, 3), text(cells, 4), text(cells, 5)};
+WinnerKey key_of(const Cells& cells) { return {text(cells, 1), text(cells, 2), text(cells, 3)}; }
+
+std::string winner_id(const Cells& cells) {
+  WinnerRow row;
+  row.key = key_of(cells);
+  row.compiler = text(cells, kWinnerCompiler);
+  return row.id();
 }
 
 }  // namespace
@@ -157,12 +162,17 @@ std::int64_t Record::created() const { return integer(cells, layout(place).creat
 std::int64_t Record::used() const { return integer(cells, layout(place).used); }
 std::int64_t Record::blob_bytes() const { return integer(cells, layout(place).blob_bytes()); }
 std::vector<std::string> Record::kernels() const { return split_keys(text(cells, kWinnerKernel)); }
+bool Record::is_check() const { return place == Place::kKernels && text(cells, kKernelFamily) == kCheckFamily; }
+std::string Record::arch() const { return text(cells, kKernelArch); }
+std::string Record::compiler() const {
+  return text(cells, place == Place::kKernels ? kKernelCompiler : kWinnerCompiler);
+}
 
 std::string Record::complaint() const {
   const Layout& at = layout(place);
   const auto* checksum = std::get_if<std::string>(&cells[at.checksum()]);
   if (!checksum || *checksum != row_checksum(cells, at.checksum())) return "row: checksum mismatch";
-  if (place == Place::kWinners && key_text() != key_of(cells).digest()) return "row: key and digest differ";
+  if (place == Place::kWinners && key_text() != winner_id(cells)) return "row: its key and its id differ";
   if (cells.size() < at.whole()) return "";
   std::string raw;
   for (std::size_t i = 0; i < at.blob_count; ++i) {
@@ -174,9 +184,12 @@ std::string Record::complaint() const {
 Record record_of(const KernelRow& row) {
   Record record{Place::kKernels, {}};
   record.cells = {row.key,
+                  row.closure,
                   row.arch,
                   row.compiler,
-                  row.generator,
+                  row.family,
+                  std::int64_t{row.abi},
+                  row.launch,
                   row.problem,
                   row.candidate,
                   std::int64_t{row.registers},
@@ -191,9 +204,12 @@ Record record_of(const KernelRow& row) {
 Record record_of(const WinnerRow& row) {
   Record record{Place::kWinners, {}};
   const WinnerKey& key = row.key;
-  record.cells = {key.digest(), key.signature, key.device,    key.compiler,  key.generator, key.timing,
-                  row.kernel,   row.candidate, row.median_us, row.spread_us, row.clock_mhz, row.error,
-                  row.bound,    row.driver,    row.created,   row.used};
+  record.cells = {row.id(),      key.signature, key.device,
+                  key.search,    row.compiler,  row.families,
+                  row.kernel,    row.candidate, std::int64_t{row.provisional},
+                  row.median_us, row.spread_us, row.clock_mhz,
+                  row.error,     row.bound,     row.driver,
+                  row.created,   row.used};
   seal(&record, {row.evidence});
   return record;
 }
@@ -202,14 +218,17 @@ KernelRow kernel_of(const Record& record) {
   const Cells& cells = record.cells;
   KernelRow row;
   row.key = text(cells, 0);
-  row.arch = text(cells, 1);
-  row.compiler = text(cells, 2);
-  row.generator = text(cells, 3);
-  row.problem = text(cells, 4);
-  row.candidate = text(cells, 5);
-  row.registers = small(cells, 6);
-  row.spill_bytes = small(cells, 7);
-  row.static_smem = small(cells, 8);
+  row.closure = text(cells, 1);
+  row.arch = text(cells, kKernelArch);
+  row.compiler = text(cells, kKernelCompiler);
+  row.family = text(cells, kKernelFamily);
+  row.abi = small(cells, 5);
+  row.launch = text(cells, 6);
+  row.problem = text(cells, 7);
+  row.candidate = text(cells, 8);
+  row.registers = small(cells, 9);
+  row.spill_bytes = small(cells, 10);
+  row.static_smem = small(cells, 11);
   row.created = record.created();
   row.used = record.used();
   row.source = blob_or_empty(record, 0);
@@ -223,14 +242,17 @@ WinnerRow winner_of(const Record& record) {
   const Cells& cells = record.cells;
   WinnerRow row;
   row.key = key_of(cells);
+  row.compiler = text(cells, kWinnerCompiler);
+  row.families = text(cells, 5);
   row.kernel = text(cells, kWinnerKernel);
   row.candidate = text(cells, 7);
-  row.median_us = real(cells, 8);
-  row.spread_us = real(cells, 9);
-  row.clock_mhz = real(cells, 10);
-  row.error = real(cells, 11);
-  row.bound = real(cells, 12);
-  row.driver = text(cells, 13);
+  row.provisional = integer(cells, 8) != 0;
+  row.median_us = real(cells, 9);
+  row.spread_us = real(cells, 10);
+  row.clock_mhz = real(cells, 11);
+  row.error = real(cells, 12);
+  row.bound = real(cells, 13);
+  row.driver = text(cells, 14);
   row.created = record.created();
   row.used = record.used();
   row.evidence = blob_or_empty(record, 0);
@@ -243,6 +265,17 @@ bool select_record(Database& db, Place place, const std::string& key, Part part,
   if (!statement.bind(key).step()) return false;
   *record = {place, statement.cells()};
   return true;
+}
+
+std::vector<Record> select_of_all_compilers(Database& db, Place place, const std::string& key, Part part) {
+  const Layout& at = layout(place);
+  const std::string shared = key.substr(0, kKeyDigits), name(at.key);
+  Statement statement =
+      db.prepare("SELECT " + columns(place, part) + " FROM " + at.table + " WHERE " + name + ">=? AND " + name + "<?");
+  statement.bind(shared).bind(shared + "~");  // '~' sorts after every digit
+  std::vector<Record> records;
+  while (statement.step()) records.push_back({place, statement.cells()});
+  return records;
 }
 
 void each_record(Database& db, Place place, Part part, const std::function<void(const Record&)>& visit) {
@@ -268,6 +301,15 @@ bool delete_record(Database& db, Place place, const Cell& key) {
   // A damaged key lies where the b-tree does not look for it; a scan does.
   db.prepare(std::string("DELETE FROM ") + at.table + " WHERE +" + at.key + " IS ?").bind(key).run();
   return db.changes() > 0;
+}
+
+bool yields_to_tuned(Database& db, const Record& record) {
+  if (record.place != Place::kWinners || !winner_of(record).provisional) return false;
+  Record present;
+  if (!select_record(db, record.place, record.key_text(), Part::kScalars, &present) || !present.complaint().empty())
+    return false;
+  const WinnerRow row = winner_of(present);
+  return !row.provisional && row.families == winner_of(record).families;
 }
 
 bool has_kernel(Database& db, const std::string& key) {

@@ -18,6 +18,9 @@ enum class Place { kKernels, kWinners };  // the two tables of rows worth keepin
 inline constexpr Place kPlaces[] = {Place::kKernels, Place::kWinners};
 const char* table_name(Place place);
 
+// Of the keys of both tables: what rows of all compilers share, and the whole.
+inline constexpr std::size_t kKeyDigits = 32, kIdDigits = 48;
+
 // The checksum of the first `count` cells, types and lengths included.
 std::string row_checksum(const Cells& cells, std::size_t count);
 
@@ -33,6 +36,9 @@ struct Record {
   std::int64_t used() const;
   std::int64_t blob_bytes() const;
   std::vector<std::string> kernels() const;  // a winner's
+  bool is_check() const;                     // a kernel that verifies others
+  std::string arch() const;                  // a kernel's
+  std::string compiler() const;
 
   std::string complaint() const;  // "", or what is wrong: "row: checksum mismatch", "cubin: checksum mismatch"
 };
@@ -46,10 +52,14 @@ WinnerRow winner_of(const Record& record);
 enum class Part { kWhole, kScalars };  // blobs lie on pages of their own, which kScalars does not read
 
 bool select_record(Database& db, Place place, const std::string& key, Part part, Record* record);
+// Rows whose keys begin as this one does: of all compilers.
+std::vector<Record> select_of_all_compilers(Database& db, Place place, const std::string& key, Part part);
 // Every row as it is stored, damaged ones included. The visitor must not write to the table.
 void each_record(Database& db, Place place, Part part, const std::function<void(const Record&)>& visit);
 void insert_record(Database& db, const Record& record);          // replaces
 bool delete_record(Database& db, Place place, const Cell& key);  // by the key as it is stored
+// Whether the record is a guess and a tuned row of the same families stands where it would go.
+bool yields_to_tuned(Database& db, const Record& record);
 bool has_kernel(Database& db, const std::string& key);
 // The first kernel of a winner that the database does not have; "": it has all.
 std::string missing_kernel(Database& db, const Record& winner);

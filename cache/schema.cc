@@ -23,8 +23,9 @@ struct Table {
 
 constexpr Table kTables[] = {
     {"kernels",
-     "CREATE TABLE kernels(key TEXT NOT NULL PRIMARY KEY, arch TEXT NOT NULL, compiler TEXT NOT NULL,"
-     " generator TEXT NOT NULL, problem TEXT NOT NULL, candidate TEXT NOT NULL, registers INTEGER NOT NULL,"
+     "CREATE TABLE kernels(key TEXT NOT NULL PRIMARY KEY, closure TEXT NOT NULL, arch TEXT NOT NULL,"
+     " compiler TEXT NOT NULL, family TEXT NOT NULL, abi INTEGER NOT NULL, launch TEXT NOT NULL,"
+     " problem TEXT NOT NULL, candidate TEXT NOT NULL, registers INTEGER NOT NULL,"
      " spill_bytes INTEGER NOT NULL, static_smem INTEGER NOT NULL, created INTEGER NOT NULL, used INTEGER NOT NULL,"
      " source_sum TEXT NOT NULL, ptx_sum TEXT NOT NULL, cubin_sum TEXT NOT NULL, log_sum TEXT NOT NULL,"
      " blob_bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, checksum TEXT NOT NULL,"
@@ -37,9 +38,10 @@ constexpr Table kTables[] = {
      "CREATE TABLE quarantine(place TEXT NOT NULL, key TEXT NOT NULL, what TEXT NOT NULL, created INTEGER NOT NULL,"
      " PRIMARY KEY(place, key)) STRICT, WITHOUT ROWID"},
     {"winners",
-     "CREATE TABLE winners(digest TEXT NOT NULL PRIMARY KEY, signature TEXT NOT NULL, device TEXT NOT NULL,"
-     " compiler TEXT NOT NULL, generator TEXT NOT NULL, timing TEXT NOT NULL, kernel TEXT NOT NULL,"
-     " candidate TEXT NOT NULL, median_us REAL NOT NULL, spread_us REAL NOT NULL, clock_mhz REAL NOT NULL,"
+     "CREATE TABLE winners(id TEXT NOT NULL PRIMARY KEY, signature TEXT NOT NULL, device TEXT NOT NULL,"
+     " search TEXT NOT NULL, compiler TEXT NOT NULL, families TEXT NOT NULL, kernel TEXT NOT NULL,"
+     " candidate TEXT NOT NULL, provisional INTEGER NOT NULL, median_us REAL NOT NULL, spread_us REAL NOT NULL, "
+     "clock_mhz REAL NOT NULL,"
      " error REAL NOT NULL, bound REAL NOT NULL, driver TEXT NOT NULL, created INTEGER NOT NULL, used INTEGER NOT NULL,"
      " evidence_sum TEXT NOT NULL, blob_bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, checksum TEXT NOT NULL,"
      " evidence BLOB NOT NULL) STRICT, WITHOUT ROWID"},
@@ -47,12 +49,21 @@ constexpr Table kTables[] = {
 
 int byte(const std::string& header, std::size_t at) { return static_cast<unsigned char>(header[at]); }
 
+std::string version_text(const std::string& header) {
+  return "its schema is version " + std::to_string(header_word(header, kVersionAt));
+}
+
+// Version 0 is none of ours.
+bool is_older(const std::string& header) {
+  const std::uint32_t version = begins_as_sqlite(header) ? header_word(header, kVersionAt) : 0;
+  return version > 0 && version < kSchemaVersion;
+}
+
 // Fields of the header that never vary in a file of ours. SQLite believes most of them, and a wrong one (a file that
 // claims to be read-only, or to have pointer maps) would fail later and worse.
 std::string header_complaint(const std::string& header) {
   if (header.size() < kHeaderBytes || !begins_as_sqlite(header)) return "it does not begin as an SQLite file";
-  if (header_word(header, kVersionAt) != kSchemaVersion)
-    return "its schema version is " + std::to_string(header_word(header, kVersionAt));
+  if (header_word(header, kVersionAt) != kSchemaVersion) return version_text(header);
   if (byte(header, 18) < 1 || byte(header, 18) > 2 || byte(header, 19) != byte(header, 18)) return "its format version";
   if (byte(header, 20) != 0) return "its reserved bytes a page";
   if (byte(header, 21) != 64 || byte(header, 22) != 32 || byte(header, 23) != 32) return "its payload fractions";
@@ -94,7 +105,7 @@ Inspection look(Database& db) {
     // A whole header is believed.
     if (header_word(start, kApplicationIdAt) != kApplicationId) return {Verdict::kForeign, foreign_kind(start)};
     const std::uint32_t version = header_word(start, kVersionAt);
-    if (version > kSchemaVersion) return {Verdict::kNewer, "its schema is version " + std::to_string(version)};
+    if (version > kSchemaVersion) return {Verdict::kNewer, version_text(start)};
     return {Verdict::kOurs, ""};
   }
   start = db.read(kMarkBytes);
@@ -113,6 +124,7 @@ Inspection inspect(Database& db) {
   }
   const std::string header = db.read(kHeaderBytes);
   if (header.empty()) return {Verdict::kEmpty, ""};
+  if (is_older(header)) return {Verdict::kOlder, version_text(header) + ", of an older gqa"};
   if (broken.empty()) broken = header_complaint(header);
   if (broken.empty()) broken = tables_complaint(db);
   return {broken.empty() ? Verdict::kOurs : Verdict::kDamaged, broken};

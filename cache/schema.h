@@ -11,11 +11,12 @@
 namespace gqa::cache {
 
 inline constexpr int kApplicationId = 0x67716163;  // "gqac"
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 enum class Verdict {
   kEmpty,    // no bytes yet
   kOurs,     // this schema
+  kOlder,    // ours, of an earlier version: its rows are not read
   kNewer,    // ours, of a later version: leave it untouched
   kForeign,  // another program's, or nobody knows whose: leave it untouched
   kDamaged,  // ours (origin.h), and not what any version of us wrote
@@ -23,11 +24,11 @@ enum class Verdict {
 
 struct Inspection {
   Verdict verdict = Verdict::kEmpty;
-  std::string why;  // for kNewer, kForeign, kDamaged
+  std::string why;  // for all but kEmpty and kOurs
 };
 
 // Whose file it is, by its bytes alone: through the descriptor that SQLite has open, before SQLite reads it. kOurs may
-// be damaged.
+// be older or damaged.
 Inspection look(Database& db);
 
 // look(), and then whether it is whole. Reads a hundred bytes and the schema table, not the rows: cheap enough for

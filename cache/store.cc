@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <ctime>
 
 #include "cache/file.h"
@@ -57,13 +58,11 @@ class FileStore : public Store {
 
   Mode mode() const override { return file_->mode(); }
 
-  std::optional<WinnerRow> find_winner(const WinnerKey& key) override {
-    auto row = find(Place::kWinners, key.digest(), winner_of);
-    return row && row->key.text() == key.text() ? row : std::nullopt;
-  }
+  std::vector<WinnerRow> find_winners(const WinnerKey& key, std::string_view compiler) override;
   std::optional<KernelRow> find_kernel(const std::string& key) override {
     return find(Place::kKernels, key, kernel_of);
   }
+  std::optional<KernelRow> find_kernel_of_any_compiler(const std::string& key) override;
 
   bool put_kernel(const KernelRow& row) override {
     KernelRow dated = row;
@@ -76,7 +75,9 @@ class FileStore : public Store {
     return put("keep a winner", dated);
   }
 
-  std::unique_ptr<Lease> acquire(const WinnerKey& key) override { return acquire_lease(file_, key, lease_seconds_); }
+  std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits) override {
+    return acquire_lease(file_, key, suits, lease_seconds_);
+  }
 
   std::vector<WinnerRow> list_winners() override { return list(Place::kWinners, Part::kWhole, winner_of); }
   std::vector<KernelRow> list_kernels() override { return list(Place::kKernels, Part::kScalars, kernel_of); }
@@ -124,6 +125,7 @@ class FileStore : public Store {
           return false;
         }
       }
+      if (yields_to_tuned(db, record)) return false;
       insert_record(db, record);
       read_back(db, record);  // before others may prune it
       transaction.commit();
@@ -157,6 +159,40 @@ class FileStore : public Store {
   const std::shared_ptr<File> file_;
   const double lease_seconds_;
 };
+
+std::vector<WinnerRow> FileStore::find_winners(const WinnerKey& key, std::string_view compiler) {
+  const auto better = [compiler](const WinnerRow& a, const WinnerRow& b) {
+    if ((a.compiler == compiler) != (b.compiler == compiler)) return a.compiler == compiler;
+    if (a.provisional != b.provisional) return b.provisional;
+    return a.created > b.created;
+  };
+  return file_->run("look up a winner", std::vector<WinnerRow>(), [&](Database& db, bool writable) {
+    std::vector<WinnerRow> rows;
+    for (const Record& record : select_of_all_compilers(db, Place::kWinners, key.digest(), Part::kWhole)) {
+      if (const std::string what = record.complaint(); !what.empty())
+        distrust(db, writable, record, what);
+      else if (WinnerRow row = winner_of(record); row.key.text() == key.text())
+        rows.push_back(std::move(row));
+    }
+    std::stable_sort(rows.begin(), rows.end(), better);
+    if (writable && !rows.empty()) touch_if_old(db, record_of(rows.front()));
+    return rows;
+  });
+}
+
+std::optional<KernelRow> FileStore::find_kernel_of_any_compiler(const std::string& key) {
+  if (auto row = find_kernel(key)) return row;
+  auto others = file_->run("look up a kernel", std::vector<Record>(), [&](Database& db, bool) {
+    return select_of_all_compilers(db, Place::kKernels, key, Part::kScalars);
+  });
+  std::erase_if(others, [](const Record& record) { return !record.complaint().empty(); });
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Record& a, const Record& b) { return a.created() > b.created(); });
+  for (const Record& record : others) {
+    if (auto row = find_kernel(record.key_text())) return row;  // none where its blobs are damaged
+  }
+  return std::nullopt;
+}
 
 std::vector<Damage> FileStore::verify(bool repair) {
   const Examination found = examine_file();
@@ -219,6 +255,7 @@ Stats FileStore::stats() {
   return file_->run("count its rows", stats, [&](Database& db, bool) {
     stats.kernels = db.integer("SELECT count(*) FROM kernels");
     stats.winners = db.integer("SELECT count(*) FROM winners");
+    stats.provisional = db.integer("SELECT count(*) FROM winners WHERE provisional<>0");
     stats.quarantined = db.integer("SELECT count(*) FROM quarantine");
     stats.leases = live_leases(db);
     for (const char* table : {"kernels", "winners"}) {
@@ -231,6 +268,11 @@ Stats FileStore::stats() {
 }
 
 }  // namespace
+
+std::optional<WinnerRow> Store::find_winner(const WinnerKey& key, std::string_view compiler) {
+  std::vector<WinnerRow> rows = find_winners(key, compiler);
+  return rows.empty() ? std::nullopt : std::optional<WinnerRow>(std::move(rows.front()));
+}
 
 std::unique_ptr<Store> Store::open(const Options& options) { return std::make_unique<FileStore>(options); }
 

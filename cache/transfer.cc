@@ -45,7 +45,7 @@ std::string source_complaint(Database& source) {
   const Inspection found = inspect(source);
   if (found.verdict == Verdict::kEmpty) return "it is empty";
   if (found.verdict == Verdict::kDamaged) return "it is damaged: " + found.why;
-  if (found.verdict != Verdict::kOurs) {
+  if (found.verdict != Verdict::kOurs) {  // older, newer, another program's
     return found.why + kExpected + " of schema " + std::to_string(kSchemaVersion);
   }
   return integrity_complaint(source);
@@ -83,7 +83,7 @@ void take_rows(Database& source, Database& to, std::int64_t now) {
   Transaction transaction(to);
   for (const Place place : kPlaces) {
     each_record(source, place, Part::kWhole, [&](const Record& record) {
-      if (has_newer(to, record)) return;
+      if (has_newer(to, record) || yields_to_tuned(to, record)) return;
       insert_record(to, record);
       touch(to, record, now);  // or a prune would take what has had no chance to be used here
     });

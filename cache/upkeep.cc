@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "cache/lease.h"
 #include "cache/schema.h"
@@ -40,18 +41,15 @@ class Pruner {
   explicit Pruner(Database& db) : db_(db) {
     for (const Place place : kPlaces) {
       each_record(db, place, Part::kScalars, [&](const Record& record) {
-        if (!record.complaint().empty()) return;
-        Item item = {place, record.key_text(), {}};
-        if (place == Place::kWinners) item.kernels = record.kernels();
-        for (const std::string& kernel : item.kernels) needed_[kernel] += 1;
-        by_use_.emplace(record.used(), std::move(item));
+        if (record.complaint().empty()) add(record);
       });
     }
+    for (const auto& [maker, check] : newest_checks_) kept_checks_[check.second] = maker.first;
   }
 
   void drop_unused(std::int64_t cutoff) {
-    // Winners first: the kernels they leave behind may go in the same sweep.
-    for (const Place place : {Place::kWinners, Place::kKernels}) {
+    // Winners first: the kernels they leave behind may go in the same sweep. And verification kernels after the others.
+    for (const Place place : {Place::kWinners, Place::kKernels, Place::kKernels}) {
       for (auto at = by_use_.begin(); at != by_use_.end() && at->first <= cutoff;) {
         at = at->second.place == place && !is_needed(at->second) ? drop(at) : std::next(at);
       }
@@ -59,17 +57,7 @@ class Pruner {
   }
 
   void shrink(std::int64_t max_bytes) {
-    for (auto at = by_use_.begin(); at != by_use_.end() && bytes() > max_bytes;) {
-      if (is_needed(at->second)) {
-        ++at;
-        continue;
-      }
-      const std::vector<std::string> kernels = at->second.kernels;
-      at = drop(at);
-      for (const std::string& kernel : kernels) {
-        if (needed_[kernel] == 0) at = drop_kernel(kernel, at);
-      }
-    }
+    for (int i = 0; i < 2; ++i) shrink_once(max_bytes);  // then verification kernels that the first left behind
   }
 
   // What the file would be without its free pages.
@@ -84,15 +72,50 @@ class Pruner {
     Place place;
     std::string key;
     std::vector<std::string> kernels;  // a winner's
+    std::string arch;                  // a kernel's that is none of verification
   };
   using ByUse = std::multimap<std::int64_t, Item>;
 
-  bool is_needed(const Item& item) { return item.place == Place::kKernels && needed_[item.key] > 0; }
+  void add(const Record& record) {
+    Item item = {record.place, record.key_text(), {}, ""};
+    if (record.place == Place::kWinners) {
+      item.kernels = record.kernels();
+    } else if (!record.is_check()) {
+      item.arch = record.arch();
+      of_arch_[item.arch] += 1;
+    } else {
+      auto& newest = newest_checks_[{record.arch(), record.compiler()}];
+      newest = std::max(newest, {record.created(), item.key});
+    }
+    for (const std::string& kernel : item.kernels) needed_[kernel] += 1;
+    by_use_.emplace(record.used(), std::move(item));
+  }
+
+  void shrink_once(std::int64_t max_bytes) {
+    for (auto at = by_use_.begin(); at != by_use_.end() && bytes() > max_bytes;) {
+      if (is_needed(at->second)) {
+        ++at;
+        continue;
+      }
+      const std::vector<std::string> kernels = at->second.kernels;
+      at = drop(at);
+      for (const std::string& kernel : kernels) {
+        if (needed_[kernel] == 0) at = drop_kernel(kernel, at);
+      }
+    }
+  }
+
+  bool is_needed(const Item& item) {
+    if (item.place != Place::kKernels) return false;
+    const auto check = kept_checks_.find(item.key);
+    return needed_[item.key] > 0 || (check != kept_checks_.end() && of_arch_[check->second] > 0);
+  }
 
   ByUse::iterator drop(ByUse::iterator at) {
     delete_record(db_, at->second.place, at->second.key);
     (at->second.place == Place::kWinners ? pruned_.winners : pruned_.kernels) += 1;
     for (const std::string& kernel : at->second.kernels) needed_[kernel] -= 1;
+    if (!at->second.arch.empty()) of_arch_[at->second.arch] -= 1;
     return by_use_.erase(at);
   }
 
@@ -108,7 +131,9 @@ class Pruner {
 
   Database& db_;
   ByUse by_use_;
-  std::unordered_map<std::string, int> needed_;
+  std::unordered_map<std::string, int> needed_, of_arch_;  // winners a kernel; kernels an architecture
+  std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest_checks_;  // arch, compiler
+  std::unordered_map<std::string, std::string> kept_checks_;                                           // and their arch
   Pruned pruned_;
 };
 

@@ -1,13 +1,10 @@
-# Writes a C++ file that holds the device headers as raw strings, and a fingerprint over them and the generator's sources.
-# Called with -DOUTPUT=, -DFOLDER=, -DHEADERS= (paths in it, by which they are included), -DSOURCES=.
-set(all "")
+# Writes a C++ file that holds the device headers as raw strings.
+# Called with -DOUTPUT=, -DFOLDER=, -DHEADERS= (paths in it, by which they are included).
 set(text "// Written by jit/embed.cmake from jit/device/.\n#include \"jit/embedded.h\"\n\nnamespace gqa {\n\n")
 string(APPEND text "const std::vector<EmbeddedHeader>& embedded_headers() {\n")
 string(APPEND text "  static const std::vector<EmbeddedHeader> headers = {\n")
 foreach(header IN LISTS HEADERS)
   file(READ ${FOLDER}/${header} content)
-  file(SHA256 ${FOLDER}/${header} digest)
-  string(APPEND all ${digest})
   string(LENGTH "${content}" length)
   # A string literal may hold 65,536 characters; split well below that.
   string(APPEND text "      {\"${header}\", std::string()")
@@ -19,12 +16,5 @@ foreach(header IN LISTS HEADERS)
   endwhile()
   string(APPEND text "},\n")
 endforeach()
-string(APPEND text "  };\n  return headers;\n}\n\n")
-foreach(source IN LISTS SOURCES)
-  file(SHA256 ${source} digest)
-  string(APPEND all ${digest})
-endforeach()
-string(SHA256 fingerprint "${all}")
-string(SUBSTRING ${fingerprint} 0 32 fingerprint)
-string(APPEND text "const char* generator_fingerprint() { return \"${fingerprint}\"; }\n\n}  // namespace gqa\n")
+string(APPEND text "  };\n  return headers;\n}\n\n}  // namespace gqa\n")
 file(WRITE ${OUTPUT} "${text}")

@@ -202,7 +202,7 @@ double usual_answer(Session& session, const Tensors& tensors) {
 Verdict verify_kept(Session& session, const Problem& problem) {
   Device& device = session.device();
   const Problem kept = signature(problem);
-  const auto winner = session.store().find_winner(winner_key(device, kept));
+  const auto winner = session.store().find_winner(winner_key(device, kept), device.compiler());
   auto row = winner ? session.store().find_kernel(winner->kernel) : std::nullopt;
   if (!row) fail({Code::kInternal, "the cache file holds no winner for " + to_text(kept) + " after the call"});
   Candidate candidate;

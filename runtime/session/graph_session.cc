@@ -113,8 +113,8 @@ Status GraphSession::make_ready(const Miss& miss, Found* found) {
 
 // Null if there is nothing, or nothing that can be used: then a warning says why.
 std::shared_ptr<const ReadyGraph> GraphSession::from_cache(const Miss& miss) {
-  const std::optional<cache::WinnerRow> winner = session_.store().find_winner(miss.key);
-  if (!winner) return nullptr;
+  const std::optional<cache::WinnerRow> winner = session_.store().find_winner(miss.key, device().compiler());
+  if (!winner || !outdated(*winner).empty()) return nullptr;
   auto ready = std::make_shared<ReadyGraph>();
   if (Status status = load(miss, *winner, ready.get()); !status.ok()) {
     session_.log(true, "the cached program for " + miss.key.signature + " cannot be used: " + status.message());
@@ -148,7 +148,7 @@ Status GraphSession::load(const Miss& miss, const cache::WinnerRow& winner, Read
 // One process searches; the others wait and then find what it kept. Where another process's program cannot be used here
 // either, this one searches without the lease.
 Status GraphSession::search_under_lease(const Miss& miss, Found* found) {
-  const std::unique_ptr<cache::Lease> lease = session_.store().acquire(miss.key);
+  const std::unique_ptr<cache::Lease> lease = session_.store().acquire(miss.key, up_to_date);
   found->ready = from_cache(miss);
   return found->ready != nullptr ? Status() : search_here(miss, found);
 }

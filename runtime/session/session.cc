@@ -178,8 +178,8 @@ Status Session::make_ready(const Problem& wanted, std::unique_ptr<Kernel>* kerne
 
 // Null if there is nothing, or nothing that can be used: then a warning says why.
 std::unique_ptr<Kernel> Session::from_cache(const Problem& wanted, Readied* readied) {
-  const std::optional<cache::WinnerRow> winner = store_->find_winner(winner_key(*device_, wanted));
-  if (!winner) return nullptr;
+  const std::optional<cache::WinnerRow> winner = store_->find_winner(winner_key(*device_, wanted), device_->compiler());
+  if (!winner || !outdated(*winner).empty()) return nullptr;
   Candidate candidate;
   std::string problem;
   std::unique_ptr<Kernel> kernel;
@@ -212,7 +212,7 @@ std::unique_ptr<Kernel> Session::from_cache(const Problem& wanted, Readied* read
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
 // either, this one tunes without the lease.
 Status Session::tune_under_lease(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
-  const std::unique_ptr<cache::Lease> lease = store_->acquire(winner_key(*device_, wanted));
+  const std::unique_ptr<cache::Lease> lease = store_->acquire(winner_key(*device_, wanted), up_to_date);
   *kernel = from_cache(wanted, readied);
   if (*kernel != nullptr) return {};
   return tune_here(wanted, kernel, readied);

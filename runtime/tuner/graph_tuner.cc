@@ -324,7 +324,7 @@ class GraphMiss {
     for (const Round& round : rounds_) {
       for (const std::unique_ptr<Lane>& lane : round.lanes) {
         if (lane.get() != winner) continue;
-        for (const std::size_t part : lane->parts) keys += (keys.empty() ? "" : " ") + round.parts[part].key;
+        for (const std::size_t part : lane->parts) keys += (keys.empty() ? "" : " ") + round.parts[part].made->key;
       }
     }
     return keys;
@@ -336,6 +336,8 @@ class GraphMiss {
     tuned->times = times_;
     tuned->attempts = attempts();
     cache::WinnerRow& row = tuned->winner;
+    row.compiler = device_.compiler();
+    row.families = families_of(winner->contender.plan);
     row.kernel = kernels_of(winner);
     row.candidate = to_text(tuned->program);
     row.median_us = attempt.median_us;

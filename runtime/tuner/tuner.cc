@@ -277,6 +277,8 @@ class Miss {
     tuned->attempts = attempts();
     cache::WinnerRow& row = tuned->winner;
     row.key = winner_key(device_, problem_);
+    row.compiler = device_.compiler();
+    row.families = families_of(attempt.candidate);
     row.kernel = kernel_of(winner);
     row.candidate = to_text(attempt.candidate);
     row.median_us = attempt.median_us;

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <system_error>
 
-#include "jit/embedded.h"
 #include "runtime/tuner/tuner.h"
 #include "runtime/without_exceptions.h"
+#include "runtime/workload/keys.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "search/graph/tile/kernel_plan.h"
 
@@ -15,10 +15,8 @@ namespace {
 
 cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& made) {
   cache::KernelRow row;
-  row.key = made.key;
-  row.arch = device.spec().arch;
-  row.compiler = device.compiler();
-  row.generator = generator_fingerprint();
+  name_kernel(device, made.binary.source, &row);
+  row.family = recipe.family;
   row.problem = recipe.problem;
   row.candidate = recipe.candidate;
   row.source = made.binary.source;
@@ -41,11 +39,12 @@ Binary binary_of(cache::KernelRow row) {
 Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate) {
   return {[&device, problem, candidate] { return kernel_key(device, problem, candidate); },
           [&device, problem, candidate](Binary* binary) { return device.compile(problem, candidate, binary); },
-          to_text(problem), kernel_text(candidate)};
+          std::string(name(candidate.skeleton)), to_text(problem), kernel_text(candidate)};
 }
 
 Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key) {
   return {[key] { return key; }, [&device, &kernel](Binary* binary) { return device.compile_program(kernel, binary); },
+          std::string(family_of(kernel)),
           kernel.family ? to_text(kernel.family->form.problem) : "graph: " + describe(kernel.graph),
           thread_text(kernel.graph)};
 }
@@ -119,7 +118,8 @@ void Workshop::work() {
 Made Workshop::find_or_make(std::size_t index) const {
   Made made;
   made.key = recipes_[index].key();
-  if (std::optional<cache::KernelRow> row = store_.find_kernel(made.key)) {
+  if (std::optional<cache::KernelRow> row = store_.find_kernel_of_any_compiler(made.key)) {
+    made.key = row->key;
     made.binary = binary_of(std::move(*row));
     made.from_store = true;
   } else {

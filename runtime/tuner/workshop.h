@@ -24,6 +24,7 @@ namespace gqa {
 struct Recipe {
   std::function<std::string()> key;  // asked on a compile thread: it takes the kernel's whole source
   std::function<Status(Binary*)> compile;
+  std::string family;
   std::string problem, candidate;  // what it is made for, and with: notes in its row
 };
 Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate);
@@ -32,7 +33,7 @@ Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::s
 
 struct Made {
   std::size_t index = 0;  // into the recipes given
-  std::string key;
+  std::string key;  // of the row that has it: another compiler's, perhaps
   Status status;
   Binary binary;
   bool from_store = false;

@@ -30,7 +30,7 @@ bool rebuild(Store& store, const std::string& name, double median_us) {
 // Each row is what was put or absent.
 void expect_right_or_none(Store& store, const std::string& what) {
   for (int i = 0; i < kNames; ++i) {
-    if (const auto winner = store.find_winner(sample_key(name_of(i)))) {
+    if (const auto winner = store.find_winner(sample_key(name_of(i)), kCompiler)) {
       EXPECT_EQ(winner->evidence, sample_winner(name_of(i)).evidence) << what;
       EXPECT_EQ(winner->candidate, sample_winner(name_of(i)).candidate) << what;
     }
@@ -52,7 +52,7 @@ void expect_survives(const std::string& bytes, const std::string& what) {
   }
   const auto store = open_store(folder.file());
   for (const auto& [name, median] : {std::pair("row3", 99.0), std::pair("new", 98.0)}) {
-    const auto winner = store->find_winner(sample_key(name));
+    const auto winner = store->find_winner(sample_key(name), kCompiler);
     ASSERT_TRUE(winner) << what << "\n" << joined(store->take_warnings());
     EXPECT_EQ(winner->median_us, median) << what;
     EXPECT_TRUE(store->find_kernel(winner->kernel)) << what;
@@ -173,15 +173,15 @@ TEST(Damage, AReaderLeavesADamagedFileWhereItIs) {
 TEST(Damage, ANewerSchemaIsLeftUntouched) {
   const TempFolder folder;
   { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
-  raw_sql(folder.file(), "PRAGMA user_version=2; ALTER TABLE winners ADD COLUMN more TEXT");
+  raw_sql(folder.file(), "PRAGMA user_version=3; ALTER TABLE winners ADD COLUMN more TEXT");
   const std::string before = read_bytes(folder.file());
   {
     const auto store = open_store(folder.file());
     EXPECT_EQ(store->mode(), Mode::kOff);
-    EXPECT_FALSE(store->find_winner(sample_key("a")));
+    EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
     EXPECT_FALSE(put_both(*store, "b"));
     const std::string warnings = joined(store->take_warnings());
-    EXPECT_TRUE(contains(warnings, "its schema is version 2")) << warnings;
+    EXPECT_TRUE(contains(warnings, "its schema is version 3")) << warnings;
     EXPECT_TRUE(contains(warnings, "use a newer gqa")) << warnings;
   }
   EXPECT_EQ(read_bytes(folder.file()), before);
@@ -202,33 +202,50 @@ TEST(Damage, AnotherProgramsDatabaseIsLeftUntouched) {
 
 // Each column of a row in turn, changed behind the store's back.
 TEST(Damage, AChangedColumnIsFoundQuarantinedAndRebuilt) {
-  for (const char* change :
-       {"signature=signature||'x'", "kernel='other'", "candidate='tile 64x64'", "median_us=1", "spread_us=9",
-        "clock_mhz=clock_mhz+1", "error=0", "bound=1", "driver='x'", "created=created-1", "used=used+1",
-        "evidence_sum='0'", "blob_bytes=1", "raw_bytes=raw_bytes+1", "checksum='0'", "evidence=x'00'", "timing='once'",
-        "evidence=zeroblob(length(evidence))"}) {
+  for (const char* change : {"signature=signature||'x'",
+                             "kernel='other'",
+                             "candidate='tile 64x64'",
+                             "median_us=1",
+                             "spread_us=9",
+                             "clock_mhz=clock_mhz+1",
+                             "error=0",
+                             "bound=1",
+                             "driver='x'",
+                             "created=created-1",
+                             "used=used+1",
+                             "evidence_sum='0'",
+                             "blob_bytes=1",
+                             "raw_bytes=raw_bytes+1",
+                             "checksum='0'",
+                             "evidence=x'00'",
+                             "search='once'",
+                             "device='x'",
+                             "compiler='x'",
+                             "families='warpgroup=4'",
+                             "provisional=1",
+                             "evidence=zeroblob(length(evidence))"}) {
     const TempFolder folder;
     { ASSERT_TRUE(put_both(*open_store(folder.file()), "a") && put_both(*open_store(folder.file()), "b")); }
-    raw_sql(folder.file(),
-            std::string("UPDATE winners SET ") + change + " WHERE digest='" + sample_key("a").digest() + "'");
+    raw_sql(folder.file(), std::string("UPDATE winners SET ") + change + " WHERE id='" + sample_winner("a").id() + "'");
     const auto store = open_store(folder.file());
     EXPECT_EQ(store->verify(false).size(), 1u) << change;
-    EXPECT_FALSE(store->find_winner(sample_key("a"))) << change;
+    EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler)) << change;
     EXPECT_TRUE(contains(joined(store->take_warnings()), "is damaged")) << change;
-    EXPECT_TRUE(store->find_winner(sample_key("b"))) << change;
+    EXPECT_TRUE(store->find_winner(sample_key("b"), kCompiler)) << change;
     EXPECT_EQ(store->stats().quarantined, 1) << change;
     EXPECT_TRUE(store->verify(false).empty()) << change;
     EXPECT_TRUE(store->acquire(sample_key("a"))) << "a quarantined winner is to be tuned again";
     EXPECT_TRUE(put_both(*store, "a", 5)) << change;
-    EXPECT_EQ(store->find_winner(sample_key("a"))->median_us, 5);
+    EXPECT_EQ(store->find_winner(sample_key("a"), kCompiler)->median_us, 5);
     EXPECT_EQ(store->stats().quarantined, 0) << change;
   }
 }
 
 TEST(Damage, AChangedKernelIsFoundQuarantinedAndRebuilt) {
-  for (const char* change : {"arch='sm_80'", "compiler='x'", "generator='x'", "problem='x'", "candidate='x'",
-                             "registers=1", "spill_bytes=0", "static_smem=0", "created=1", "used=1",
-                             "cubin_sum=ptx_sum", "source=x'00'", "ptx=x''", "cubin=source", "log=x'28b52ffd'"}) {
+  for (const char* change :
+       {"arch='sm_80'", "compiler='x'", "closure='x'", "family='x'", "abi=2", "launch='x'", "problem='x'",
+        "candidate='x'", "registers=1", "spill_bytes=0", "static_smem=0", "created=1", "used=1", "cubin_sum=ptx_sum",
+        "source=x'00'", "ptx=x''", "cubin=source", "log=x'28b52ffd'"}) {
     const TempFolder folder;
     { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
     raw_sql(folder.file(), std::string("UPDATE kernels SET ") + change);
@@ -246,7 +263,7 @@ TEST(Damage, AReaderDistrustsADamagedRowToo) {
   { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
   raw_sql(folder.file(), "UPDATE winners SET median_us=1");
   const auto store = open_store(folder.file(), Mode::kReadOnly);
-  EXPECT_FALSE(store->find_winner(sample_key("a")));
+  EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
   EXPECT_TRUE(contains(joined(store->take_warnings()), "is damaged"));
   EXPECT_EQ(store->stats().quarantined, 0);
 }
@@ -269,7 +286,7 @@ TEST(Verify, ReportsAndRepairsRows) {
   EXPECT_TRUE(damages[0].repaired && damages[1].repaired);
   EXPECT_TRUE(store->verify(false).empty());
   EXPECT_EQ(store->stats().quarantined, 2);
-  EXPECT_TRUE(store->find_winner(sample_key("a")) && store->find_winner(sample_key("c")));
+  EXPECT_TRUE(store->find_winner(sample_key("a"), kCompiler) && store->find_winner(sample_key("c"), kCompiler));
 }
 
 TEST(Verify, FindsEveryFlippedBitOfARowsText) {
@@ -309,12 +326,12 @@ TEST(Verify, RepairFindsADamagedKeyThatTheTreeDoesNotLeadTo) {
   const std::string good = good_file();
   const TempFolder folder;
   std::string bad = good;
-  const std::size_t at = good.find(sample_key("row4").digest() + sample_key("row4").signature);
+  const std::size_t at = good.find(sample_winner("row4").id() + sample_key("row4").signature);
   ASSERT_NE(at, std::string::npos);
   bad[at] = '~';  // sorts after every digest
   write_bytes(folder.file(), bad);
   const auto store = open_store(folder.file());
-  EXPECT_FALSE(store->find_winner(sample_key("row4")));
+  EXPECT_FALSE(store->find_winner(sample_key("row4"), kCompiler));
   EXPECT_FALSE(store->verify(true).empty());
   EXPECT_TRUE(store->verify(false).empty()) << joined(store->take_warnings());
   EXPECT_GE(store->stats().winners, kNames - 1);
@@ -330,7 +347,7 @@ TEST(Damage, UnderAnOpenStoreSlow) {
   const auto other = open_store(folder.file());
   expect_right_or_none(*store, "truncated while open");
   EXPECT_TRUE(rebuild(*store, "row1", 3)) << joined(store->take_warnings());
-  const auto winner = other->find_winner(sample_key("row1"));
+  const auto winner = other->find_winner(sample_key("row1"), kCompiler);
   ASSERT_TRUE(winner) << "the other store followed to the new file";
   EXPECT_EQ(winner->median_us, 3);
 }
@@ -355,7 +372,7 @@ TEST(Damage, ADamagedWalLosesRowsButNothingElse) {
     const auto store = open_store(folder.file());
     expect_right_or_none(*store, "WAL flipped at " + std::to_string(offset));
     EXPECT_TRUE(rebuild(*store, "row3", 99));
-    EXPECT_EQ(store->find_winner(sample_key("row3"))->median_us, 99);
+    EXPECT_EQ(store->find_winner(sample_key("row3"), kCompiler)->median_us, 99);
   }
 }
 
@@ -374,7 +391,7 @@ TEST(Damage, SeveralProcessesFindItAtOnceSlow) {
         if (testing::Test::HasFailure()) return 2;
         const std::string name = "mine" + std::to_string(i);
         for (int tries = 0; tries < 5; ++tries) {
-          if (put_both(*store, name) && store->find_winner(sample_key(name))) return 0;
+          if (put_both(*store, name) && store->find_winner(sample_key(name), kCompiler)) return 0;
         }
         return 1;
       }));

@@ -44,7 +44,7 @@ TEST(Disk, AReadOnlyFilesystemIsReadAndNotWritten) {
     CHILD_EXPECT(mount(nullptr, folder.path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0);
     const auto store = open_store(folder.file());
     CHILD_EXPECT(store->mode() == Mode::kReadOnly);
-    CHILD_EXPECT(store->find_winner(sample_key("a")) && store->find_kernel(hash128("a")));
+    CHILD_EXPECT(store->find_winner(sample_key("a"), kCompiler) && store->find_kernel(hash128("a")));
     CHILD_EXPECT(!put_both(*store, "b"));
     CHILD_EXPECT(store->acquire(sample_key("b")));
     CHILD_EXPECT(store->verify(true).empty());
@@ -72,14 +72,14 @@ TEST(Disk, AFilesystemThatTurnsReadOnlyUnderAnOpenStore) {
     const std::string bind = folder.path();
     CHILD_EXPECT(put_both(*open_store(folder.file()), "a"));
     const auto store = open_store(folder.file());
-    CHILD_EXPECT(store->find_winner(sample_key("a")));
+    CHILD_EXPECT(store->find_winner(sample_key("a"), kCompiler));
     // A forced remount is refused while files are open for writing; an immutable bind mount over it is what containers
     // do.
     CHILD_EXPECT(mount(bind.c_str(), bind.c_str(), nullptr, MS_BIND, nullptr) == 0);
     CHILD_EXPECT(mount(nullptr, bind.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0);
-    CHILD_EXPECT(store->find_winner(sample_key("a")));
+    CHILD_EXPECT(store->find_winner(sample_key("a"), kCompiler));
     put_both(*store, "b");  // may still be kept through the old descriptor
-    CHILD_EXPECT(open_store(folder.file())->find_winner(sample_key("a")));
+    CHILD_EXPECT(open_store(folder.file())->find_winner(sample_key("a"), kCompiler));
     return 0;
   }));
 }
@@ -93,7 +93,7 @@ TEST(Disk, AFullFilesystemIsReadAndSaysSo) {
     while (kept < 200 && store->put_kernel(sample_kernel(std::string("k").append(std::to_string(kept)), 20000))) ++kept;
     CHILD_EXPECT(kept > 2 && kept < 60);
     CHILD_EXPECT(contains(joined(store->take_warnings()), "full"));
-    CHILD_EXPECT(store->find_winner(sample_key("a")) && store->find_kernel(hash128("k0")));
+    CHILD_EXPECT(store->find_winner(sample_key("a"), kCompiler) && store->find_kernel(hash128("k0")));
     CHILD_EXPECT(!store->put_kernel(sample_kernel("more", 200000)));
     CHILD_EXPECT(store->mode() == Mode::kReadWrite);
     CHILD_EXPECT(store->verify(false).empty());
@@ -112,12 +112,12 @@ TEST(Disk, AFullFilesystemAtOpen) {
     write_bytes(folder.file("ballast"), std::string(4 << 20, 'x'));
     {
       const auto store = open_store(folder.file());
-      CHILD_EXPECT(store->find_winner(sample_key("a")));
+      CHILD_EXPECT(store->find_winner(sample_key("a"), kCompiler));
       CHILD_EXPECT(store->acquire(sample_key("b")));
       CHILD_EXPECT(!put_both(*store, "b"));
       CHILD_EXPECT(!store->take_warnings().empty());
       const auto fresh = open_store(folder.file("fresh.db"));
-      CHILD_EXPECT(!fresh->find_winner(sample_key("a")));
+      CHILD_EXPECT(!fresh->find_winner(sample_key("a"), kCompiler));
       CHILD_EXPECT(!put_both(*fresh, "b"));
       CHILD_EXPECT(!fresh->take_warnings().empty());
     }
@@ -139,7 +139,7 @@ TEST(Disk, AFileThatMayNotGrow) {
               CHILD_EXPECT(setrlimit(RLIMIT_FSIZE, &limit) == 0);
               CHILD_EXPECT(!store->put_kernel(sample_kernel("big", 200000)));
               CHILD_EXPECT(contains(joined(store->take_warnings()), "could not keep a kernel"));
-              CHILD_EXPECT(store->find_winner(sample_key("a")));
+              CHILD_EXPECT(store->find_winner(sample_key("a"), kCompiler));
               return 0;
             })),
             0);

@@ -76,7 +76,7 @@ TEST_F(ForeignExport, IsOneFileUnderANewNameOrOverAnOlderOne) {
   ASSERT_TRUE(put_both(*store_, "b"));
   ASSERT_EQ(store_->export_to(out()), "");
   EXPECT_EQ(files_in(out_folder(), ""), std::vector<std::string>{out()});
-  EXPECT_TRUE(open_store(out(), Mode::kReadOnly)->find_winner(sample_key("b")));
+  EXPECT_TRUE(open_store(out(), Mode::kReadOnly)->find_winner(sample_key("b"), kCompiler));
   write_bytes(out("empty"), "");
   EXPECT_EQ(store_->export_to(out("empty")), "") << "as mktemp makes it";
   EXPECT_EQ(files_in(out_folder(), "").size(), 2u);

@@ -19,7 +19,7 @@ void expect_untouched(const std::string& path, const std::string& folder, const 
     const auto store = open_store(path, mode);
     EXPECT_EQ(store->mode(), Mode::kOff) << what;
     EXPECT_FALSE(put_both(*store, "a"));
-    EXPECT_FALSE(store->find_winner(sample_key("a")));
+    EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
     EXPECT_TRUE(store->verify(true).empty());
     EXPECT_EQ(store->prune(0, 0).winners, 0);
     EXPECT_NE(store->import_from(path), "");
@@ -152,7 +152,7 @@ TEST(Foreign, OurOwnLogsWithoutTheirFileAreNoObstacle) {
   ASSERT_GT(read_bytes(folder.file("cache.db-wal")).size(), 4096u);
   unlink(folder.file().c_str());
   EXPECT_TRUE(put_both(*open_store(folder.file()), "b"));
-  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("b")));
+  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("b"), kCompiler));
 }
 
 TEST(Foreign, WhatOnlyContainsACacheIsNotOne) {
@@ -176,7 +176,7 @@ TEST(Foreign, AnEmptyFileOfOnesOwnIsUsed) {
   EXPECT_TRUE(put_both(*open_store(folder.file()), "a"));
   ASSERT_EQ(stat(folder.file().c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino);
-  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("a")));
+  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST(Foreign, AnEmptyFileOfSomebodyElseIsNot) {
@@ -203,7 +203,7 @@ TEST(Foreign, ALinkToNothingBeginsTheFileWhereItLeads) {
   ASSERT_EQ(symlink("big-disk/kernels.db", folder.file().c_str()), 0);
   EXPECT_TRUE(put_both(*open_store(folder.file()), "a"));
   EXPECT_TRUE(std::filesystem::is_symlink(folder.file()));
-  EXPECT_TRUE(open_store(folder.file("big-disk/kernels.db"))->find_winner(sample_key("a")));
+  EXPECT_TRUE(open_store(folder.file("big-disk/kernels.db"))->find_winner(sample_key("a"), kCompiler));
   chmod(folder.file("big-disk").c_str(), 0777);
   unlink(folder.file("big-disk/kernels.db").c_str());
   EXPECT_EQ(open_store(folder.file())->mode(), Mode::kOff) << "the folder it leads to is guarded";
@@ -234,7 +234,7 @@ TEST(Foreign, AFileThatIsWrittenOverOursIsLeftToItsOwner) {
       close(file);
     }
     if (std::string(how) == "look up") {
-      EXPECT_FALSE(store->find_winner(sample_key("a")));
+      EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
     } else if (std::string(how) == "put") {
       EXPECT_FALSE(put_both(*store, "b"));
     } else if (std::string(how) == "verify") {
@@ -307,7 +307,7 @@ TEST(ReadOnlyFile, AMode0444IsUsedAsItIsAlsoByRoot) {
   {
     const auto store = open_store(folder.file());
     EXPECT_EQ(store->mode(), Mode::kReadOnly);
-    EXPECT_TRUE(store->find_winner(sample_key("a")));
+    EXPECT_TRUE(store->find_winner(sample_key("a"), kCompiler));
     EXPECT_FALSE(put_both(*store, "b"));
     EXPECT_TRUE(store->acquire(sample_key("b"))) << "nobody waits where nothing can be kept";
     EXPECT_EQ(store->prune(0, 0).winners, 0);

@@ -15,7 +15,7 @@ void expect_refused(const std::string& path, const std::string& named) {
   {
     const auto store = open_store(path);
     EXPECT_EQ(store->mode(), Mode::kOff);
-    EXPECT_FALSE(store->find_winner(sample_key("a")));
+    EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
     EXPECT_FALSE(put_both(*store, "b"));
     EXPECT_TRUE(store->acquire(sample_key("b")));
     const std::string warnings = joined(store->take_warnings());
@@ -36,7 +36,7 @@ class Guard : public testing::Test {
 
 TEST_F(Guard, AcceptsWhatIsOurs) {
   EXPECT_EQ(guard_complaint(path_), "");
-  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a")));
+  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST_F(Guard, RefusesAFileThatOthersMayWrite) {
@@ -54,19 +54,19 @@ TEST_F(Guard, RefusesAFolderThatOthersMayWrite) {
     expect_refused(path_, "chmod go-w " + folder_.file("in"));
   }
   chmod(folder_.file("in").c_str(), 0755);
-  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"))) << "put right, it is used again";
+  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"), kCompiler)) << "put right, it is used again";
 }
 
 TEST_F(Guard, RefusesAFolderFurtherUpThatOthersMayWrite) {
   chmod(folder_.path().c_str(), 0777);
   expect_refused(path_, "chmod go-w " + folder_.path());
   chmod(folder_.path().c_str(), 0755);
-  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a")));
+  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST_F(Guard, AcceptsAStickyFolderLikeTmp) {
   chmod(folder_.file("in").c_str(), 01777);
-  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a")));
+  EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST_F(Guard, RefusesWhatSqliteWouldReadBesideIt) {
@@ -75,7 +75,7 @@ TEST_F(Guard, RefusesWhatSqliteWouldReadBesideIt) {
     chmod((path_ + sidecar).c_str(), 0666);
     expect_refused(path_, path_ + sidecar);
     unlink((path_ + sidecar).c_str());
-    EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"))) << sidecar;
+    EXPECT_TRUE(open_store(path_)->find_winner(sample_key("a"), kCompiler)) << sidecar;
   }
 }
 
@@ -113,7 +113,7 @@ TEST_F(Guard, AnotherUserReadsRootsFileAndCannotWriteIt) {
     if (setgid(kOtherUser) != 0 || setuid(kOtherUser) != 0) return 1;
     const auto store = open_store(path_);
     if (store->mode() != Mode::kReadOnly) return 2;
-    if (!store->find_winner(sample_key("a"))) return 3;
+    if (!store->find_winner(sample_key("a"), kCompiler)) return 3;
     if (put_both(*store, "b")) return 4;
     return contains(joined(store->take_warnings()), "nothing new will be kept") ? 0 : 5;
   });

@@ -45,12 +45,12 @@ bool wait_until(const Condition& condition, double seconds = 20) {
 // What a session does with a shape it has not seen. True if it has the winner in the end.
 bool find_or_tune(Store& store, const std::string& name, std::atomic<int>* tuned, std::chrono::milliseconds work) {
   const WinnerKey key = sample_key(name);
-  if (store.find_winner(key)) return true;
+  if (store.find_winner(key, kCompiler)) return true;
   const auto lease = store.acquire(key);
-  if (!lease) return store.find_winner(key).has_value();
+  if (!lease) return store.find_winner(key, kCompiler).has_value();
   *tuned += 1;
   std::this_thread::sleep_for(work);
-  return put_both(store, name) && store.find_winner(key);
+  return put_both(store, name) && store.find_winner(key, kCompiler);
 }
 
 struct Counters {
@@ -203,13 +203,13 @@ TEST(Processes, AForkedChildMayGoOnUsingTheStore) {
   auto store = open_store(folder.file());
   ASSERT_TRUE(put_both(*store, "parents"));
   const pid_t child = spawn([&] {
-    if (!store->find_winner(sample_key("parents"))) return 1;
+    if (!store->find_winner(sample_key("parents"), kCompiler)) return 1;
     if (!put_both(*store, "childs")) return 2;
     store.reset();
     return 0;
   });
   EXPECT_EQ(exit_code(child), 0);
-  EXPECT_TRUE(store->find_winner(sample_key("childs")));
+  EXPECT_TRUE(store->find_winner(sample_key("childs"), kCompiler));
   EXPECT_TRUE(put_both(*store, "parents again"));
   EXPECT_TRUE(store->verify(false).empty());
 }
@@ -273,7 +273,7 @@ TEST(Processes, APutThatReturnedSurvivesKillNine) {
   kill_and_reap(writer);
   const auto store = open_store(folder.file());
   for (int i = 0; i < counters->progress; ++i) {
-    EXPECT_TRUE(store->find_winner(sample_key("row" + std::to_string(i)))) << i;
+    EXPECT_TRUE(store->find_winner(sample_key("row" + std::to_string(i)), kCompiler)) << i;
   }
 }
 

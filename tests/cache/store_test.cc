@@ -6,22 +6,23 @@
 #include <tuple>
 
 #include "cache/rows.h"
+#include "cache/schema.h"
 #include "support.h"
 
 namespace gqa::cache {
 namespace {
 
 void expect_same(const KernelRow& a, const KernelRow& b) {
-  EXPECT_EQ(std::tie(a.key, a.arch, a.compiler, a.generator, a.problem, a.candidate),
-            std::tie(b.key, b.arch, b.compiler, b.generator, b.problem, b.candidate));
+  EXPECT_EQ(std::tie(a.key, a.closure, a.arch, a.compiler, a.family, a.abi, a.launch, a.problem, a.candidate),
+            std::tie(b.key, b.closure, b.arch, b.compiler, b.family, b.abi, b.launch, b.problem, b.candidate));
   EXPECT_EQ(std::tie(a.source, a.ptx, a.cubin, a.log), std::tie(b.source, b.ptx, b.cubin, b.log));
   EXPECT_EQ(std::tie(a.registers, a.spill_bytes, a.static_smem), std::tie(b.registers, b.spill_bytes, b.static_smem));
 }
 
 void expect_same(const WinnerRow& a, const WinnerRow& b) {
   EXPECT_EQ(a.key.text(), b.key.text());
-  EXPECT_EQ(std::tie(a.kernel, a.candidate, a.driver, a.evidence),
-            std::tie(b.kernel, b.candidate, b.driver, b.evidence));
+  EXPECT_EQ(std::tie(a.compiler, a.families, a.kernel, a.candidate, a.provisional, a.driver, a.evidence),
+            std::tie(b.compiler, b.families, b.kernel, b.candidate, b.provisional, b.driver, b.evidence));
   EXPECT_EQ(std::tie(a.median_us, a.spread_us, a.clock_mhz, a.error, a.bound),
             std::tie(b.median_us, b.spread_us, b.clock_mhz, b.error, b.bound));
 }
@@ -36,7 +37,7 @@ TEST(Store, KeepsRowsAcrossOpens) {
   {
     const auto store = open_store(path);
     EXPECT_EQ(store->mode(), Mode::kReadWrite);
-    EXPECT_FALSE(store->find_winner(winner.key));
+    EXPECT_FALSE(store->find_winner(winner.key, kCompiler));
     EXPECT_FALSE(store->find_kernel(kernel.key));
     EXPECT_TRUE(store->put_kernel(kernel));
     EXPECT_TRUE(store->put_winner(winner));
@@ -44,7 +45,7 @@ TEST(Store, KeepsRowsAcrossOpens) {
   }
   const auto store = open_store(path);
   const auto found_kernel = store->find_kernel(kernel.key);
-  const auto found_winner = store->find_winner(winner.key);
+  const auto found_winner = store->find_winner(winner.key, kCompiler);
   ASSERT_TRUE(found_kernel && found_winner) << joined(store->take_warnings());
   expect_same(*found_kernel, kernel);
   expect_same(*found_winner, winner);
@@ -70,12 +71,11 @@ TEST(Store, FindsAWinnerUnderItsWholeKeyOnly) {
   const auto store = open_store(folder.file());
   ASSERT_TRUE(put_both(*store, "a"));
   const WinnerKey key = sample_key("a");
-  EXPECT_TRUE(store->find_winner(key));
-  for (std::string WinnerKey::*part :
-       {&WinnerKey::signature, &WinnerKey::device, &WinnerKey::compiler, &WinnerKey::generator, &WinnerKey::timing}) {
+  EXPECT_TRUE(store->find_winner(key, kCompiler));
+  for (std::string WinnerKey::*part : {&WinnerKey::signature, &WinnerKey::device, &WinnerKey::search}) {
     WinnerKey other = key;
     other.*part += "!";
-    EXPECT_FALSE(store->find_winner(other)) << other.text();
+    EXPECT_FALSE(store->find_winner(other, kCompiler)) << other.text();
     EXPECT_NE(other.digest(), key.digest());
   }
 }
@@ -85,7 +85,7 @@ TEST(Store, APutReplaces) {
   const auto store = open_store(folder.file());
   ASSERT_TRUE(put_both(*store, "a", 12.5));
   ASSERT_TRUE(put_both(*store, "a", 7.25));
-  EXPECT_EQ(store->find_winner(sample_key("a"))->median_us, 7.25);
+  EXPECT_EQ(store->find_winner(sample_key("a"), kCompiler)->median_us, 7.25);
   EXPECT_EQ(store->list_winners().size(), 1u);
 }
 
@@ -94,7 +94,7 @@ TEST(Store, AWinnerNeedsItsKernel) {
   const auto store = open_store(folder.file());
   EXPECT_FALSE(store->put_winner(sample_winner("a")));
   EXPECT_TRUE(contains(joined(store->take_warnings()), "put the kernel first"));
-  EXPECT_FALSE(store->find_winner(sample_key("a")));
+  EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST(Store, RefusesWhatIsNotANumber) {
@@ -123,7 +123,7 @@ TEST(Store, OffKeepsNothingAndSaysNothing) {
   const auto store = open_store(folder.file(), Mode::kOff);
   EXPECT_EQ(store->mode(), Mode::kOff);
   EXPECT_FALSE(put_both(*store, "a"));
-  EXPECT_FALSE(store->find_winner(sample_key("a")));
+  EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
   EXPECT_TRUE(store->acquire(sample_key("a")));
   EXPECT_TRUE(store->list_kernels().empty());
   EXPECT_TRUE(store->verify(true).empty());
@@ -140,7 +140,7 @@ TEST(Store, ReadOnlyReadsAndChangesNothing) {
   {
     const auto store = open_store(folder.file(), Mode::kReadOnly);
     EXPECT_EQ(store->mode(), Mode::kReadOnly);
-    EXPECT_TRUE(store->find_winner(sample_key("a")));
+    EXPECT_TRUE(store->find_winner(sample_key("a"), kCompiler));
     EXPECT_TRUE(store->find_kernel(hash128("a")));
     EXPECT_FALSE(put_both(*store, "b"));
     EXPECT_TRUE(store->acquire(sample_key("b")));
@@ -156,9 +156,9 @@ TEST(Store, ReadOnlySeesWhatAWriterStillHasOpen) {
   const auto writer = open_store(folder.file());
   ASSERT_TRUE(put_both(*writer, "a"));
   const auto reader = open_store(folder.file(), Mode::kReadOnly);
-  EXPECT_TRUE(reader->find_winner(sample_key("a"))) << joined(reader->take_warnings());
+  EXPECT_TRUE(reader->find_winner(sample_key("a"), kCompiler)) << joined(reader->take_warnings());
   ASSERT_TRUE(put_both(*writer, "b"));
-  EXPECT_TRUE(reader->find_winner(sample_key("b")));
+  EXPECT_TRUE(reader->find_winner(sample_key("b"), kCompiler));
 }
 
 TEST(Store, ReadOnlyWithoutAFileIsOff) {
@@ -170,10 +170,10 @@ TEST(Store, ReadOnlyWithoutAFileIsOff) {
 }
 
 // Makes the winner's row say that it was last used then.
-void age(const std::string& path, const WinnerKey& key, std::int64_t used) {
+void age(const std::string& path, const WinnerRow& winner, std::int64_t used) {
   Database db(path, Database::Open::kReadWrite);
   Record record;
-  ASSERT_TRUE(select_record(db, Place::kWinners, key.digest(), Part::kScalars, &record));
+  ASSERT_TRUE(select_record(db, Place::kWinners, winner.id(), Part::kScalars, &record));
   touch(db, record, used);
 }
 
@@ -182,12 +182,12 @@ TEST(Store, NotesUseAtMostOnceADay) {
   const auto store = open_store(folder.file());
   ASSERT_TRUE(put_both(*store, "a"));
   const std::int64_t now = time(nullptr), hours = 3600;
-  age(folder.file(), sample_key("a"), now - 20 * hours);
-  ASSERT_TRUE(store->find_winner(sample_key("a")));
-  EXPECT_EQ(store->find_winner(sample_key("a"))->used, now - 20 * hours) << "not worth a write yet";
-  age(folder.file(), sample_key("a"), now - 30 * hours);
-  ASSERT_TRUE(store->find_winner(sample_key("a")));
-  EXPECT_GE(store->find_winner(sample_key("a"))->used, now);
+  age(folder.file(), sample_winner("a"), now - 20 * hours);
+  ASSERT_TRUE(store->find_winner(sample_key("a"), kCompiler));
+  EXPECT_EQ(store->find_winner(sample_key("a"), kCompiler)->used, now - 20 * hours) << "not worth a write yet";
+  age(folder.file(), sample_winner("a"), now - 30 * hours);
+  ASSERT_TRUE(store->find_winner(sample_key("a"), kCompiler));
+  EXPECT_GE(store->find_winner(sample_key("a"), kCompiler)->used, now);
   EXPECT_TRUE(store->verify(false).empty()) << "the checksum went with it";
 }
 
@@ -195,11 +195,11 @@ TEST(Store, ALookUpNeitherWaitsForAWriterNorFails) {
   const TempFolder folder;
   const auto store = open_store(folder.file());
   ASSERT_TRUE(put_both(*store, "a"));
-  age(folder.file(), sample_key("a"), 1000);
+  age(folder.file(), sample_winner("a"), 1000);
   Database writer(folder.file(), Database::Open::kReadWrite);
   const Transaction held(writer);
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(store->find_winner(sample_key("a")));
+  EXPECT_TRUE(store->find_winner(sample_key("a"), kCompiler));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
   EXPECT_EQ(joined(store->take_warnings()), "");
 }
@@ -214,11 +214,11 @@ TEST(Store, AFileThatIsReplacedIsFollowed) {
   }
   for (const char* part : {"", "-wal", "-shm"}) unlink((folder.file() + part).c_str());
   std::filesystem::rename(folder.file("other.db"), folder.file());
-  EXPECT_FALSE(store->find_winner(sample_key("a")));
-  EXPECT_TRUE(store->find_winner(sample_key("b")));
+  EXPECT_FALSE(store->find_winner(sample_key("a"), kCompiler));
+  EXPECT_TRUE(store->find_winner(sample_key("b"), kCompiler));
   std::filesystem::remove_all(folder.path());
   EXPECT_TRUE(put_both(*store, "c")) << joined(store->take_warnings());
-  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("c")));
+  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("c"), kCompiler));
 }
 
 // The last user of a file removes "-wal" by name as it closes; by then the name may be another file's.
@@ -235,14 +235,14 @@ TEST(Store, ClosingAFileThatWasMovedSparesItsSuccessorsWal) {
   ASSERT_FALSE(wal.empty());
   old.reset();
   EXPECT_EQ(read_bytes(folder.file("cache.db-wal")), wal);
-  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("b")));
+  EXPECT_TRUE(open_store(folder.file())->find_winner(sample_key("b"), kCompiler));
 }
 
 TEST(Store, TwoStoresOfOneProcessShareAFile) {
   const TempFolder folder;
   const auto one = open_store(folder.file()), two = open_store(folder.file());
   ASSERT_TRUE(put_both(*one, "a"));
-  EXPECT_TRUE(two->find_winner(sample_key("a")));
+  EXPECT_TRUE(two->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST(Store, ManyThreadsOneStore) {
@@ -254,7 +254,7 @@ TEST(Store, ManyThreadsOneStore) {
       for (int i = 0; i < 10; ++i) {
         const std::string name = std::to_string(t) + "." + std::to_string(i);
         EXPECT_TRUE(put_both(*store, name));
-        EXPECT_TRUE(store->find_winner(sample_key(name)));
+        EXPECT_TRUE(store->find_winner(sample_key(name), kCompiler));
         EXPECT_TRUE(store->acquire(sample_key("not " + name)));
       }
     });
@@ -274,7 +274,7 @@ TEST(Store, StatsCount) {
   const Stats stats = store->stats();
   EXPECT_EQ(stats.path, folder.file());
   EXPECT_EQ(stats.mode, "read-write");
-  EXPECT_EQ(stats.schema, 1);
+  EXPECT_EQ(stats.schema, kSchemaVersion);
   EXPECT_EQ(std::tie(stats.kernels, stats.winners, stats.leases, stats.quarantined), std::make_tuple(2, 1, 1, 0));
   EXPECT_GT(stats.raw_bytes, stats.blob_bytes);
   EXPECT_GT(stats.blob_bytes, 6000);
@@ -288,7 +288,7 @@ TEST(Store, AWarmOpenIsQuick) {
   for (int i = 0; i < 9; ++i) {
     const auto start = std::chrono::steady_clock::now();
     const auto store = open_store(folder.file());
-    ASSERT_TRUE(store->find_winner(sample_key("a")) && store->find_kernel(hash128("a")));
+    ASSERT_TRUE(store->find_winner(sample_key("a"), kCompiler) && store->find_kernel(hash128("a")));
     milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   std::sort(milliseconds.begin(), milliseconds.end());

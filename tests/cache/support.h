@@ -52,12 +52,17 @@ inline std::string noise(std::size_t size, unsigned seed) {
   return bytes;
 }
 
+inline constexpr const char* kCompiler = "nvrtc 13.0";  // of the sample rows
+
 inline KernelRow sample_kernel(const std::string& name, std::size_t cubin_bytes = 3000) {
   KernelRow row;
   row.key = hash128(name);
+  row.closure = hash128("closure of " + name);
   row.arch = "sm_90a";
-  row.compiler = "nvrtc 13.0";
-  row.generator = "g1";
+  row.compiler = kCompiler;
+  row.family = "warpgroup";
+  row.abi = 3;
+  row.launch = "grid tiles threads 384 " + name;
   row.problem = "problem of " + name;
   row.candidate = "tile 128x128 " + name;
   row.source = "// source of " + name + std::string(500, 'x');
@@ -70,12 +75,14 @@ inline KernelRow sample_kernel(const std::string& name, std::size_t cubin_bytes 
 }
 
 inline WinnerKey sample_key(const std::string& name) {
-  return {"b=1,hq=32 " + name, "sm_90a 132", "nvrtc 13.0", "g1", "graph replay"};
+  return {"b=1,hq=32 " + name, "sm_90a 132", "search 1, graph replay"};
 }
 
 inline WinnerRow sample_winner(const std::string& name, double median_us = 12.5) {
   WinnerRow row;
   row.key = sample_key(name);
+  row.compiler = kCompiler;
+  row.families = "warpgroup=3";
   row.kernel = hash128(name);
   row.candidate = "tile 128x128 splits 1 " + name;
   row.median_us = median_us;

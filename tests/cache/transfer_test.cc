@@ -26,7 +26,7 @@ TEST_F(Transfer, AnExportIsOneFileThatImportsWhole) {
   ASSERT_EQ(other->import_from(out_), "");
   EXPECT_EQ(other->stats().winners, 3);
   EXPECT_EQ(other->stats().kernels, 4);
-  EXPECT_EQ(other->find_winner(sample_key("b"))->evidence, sample_winner("b").evidence);
+  EXPECT_EQ(other->find_winner(sample_key("b"), kCompiler)->evidence, sample_winner("b").evidence);
   EXPECT_EQ(other->find_kernel(hash128("compiled only"))->cubin, sample_kernel("compiled only").cubin);
   EXPECT_TRUE(other->verify(false).empty());
   EXPECT_EQ(files_in(folder_.path(), "export.db").size(), 1u) << "importing leaves nothing beside it";
@@ -34,7 +34,7 @@ TEST_F(Transfer, AnExportIsOneFileThatImportsWhole) {
 
 TEST_F(Transfer, AnExportCanBeUsedAsItIs) {
   ASSERT_EQ(store_->export_to(out_), "");
-  EXPECT_TRUE(open_store(out_, Mode::kReadOnly)->find_winner(sample_key("a")));
+  EXPECT_TRUE(open_store(out_, Mode::kReadOnly)->find_winner(sample_key("a"), kCompiler));
   EXPECT_TRUE(put_both(*open_store(out_), "d"));
 }
 
@@ -87,7 +87,7 @@ TEST_F(Transfer, UnknownSchemasAndOtherFilesAreRefused) {
   ASSERT_EQ(store_->export_to(out_), "");
   raw_sql(out_, "PRAGMA user_version=9");
   EXPECT_TRUE(contains(store_->import_from(out_), "schema is version 9"));
-  raw_sql(out_, "PRAGMA user_version=1; PRAGMA application_id=5");
+  raw_sql(out_, "PRAGMA user_version=2; PRAGMA application_id=5");
   EXPECT_TRUE(contains(store_->import_from(out_), "application id"));
   write_bytes(out_, noise(5000, 1));
   EXPECT_TRUE(contains(store_->import_from(out_), "it is a binary file"));
@@ -111,19 +111,19 @@ TEST_F(Transfer, ImportKeepsTheNewerWinner) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // `created` counts seconds
   ASSERT_TRUE(put_both(*store_, "a", 3));
   ASSERT_EQ(store_->import_from(out_), "");
-  EXPECT_EQ(store_->find_winner(sample_key("a"))->median_us, 3);
+  EXPECT_EQ(store_->find_winner(sample_key("a"), kCompiler)->median_us, 3);
 }
 
 TEST_F(Transfer, PruneDropsWhatWasNotUsed) {
   const std::int64_t now = time(nullptr), day = 86400;
-  set_used(folder_.file(), Place::kWinners, sample_key("a").digest(), now - 40 * day);
+  set_used(folder_.file(), Place::kWinners, sample_winner("a").id(), now - 40 * day);
   set_used(folder_.file(), Place::kKernels, hash128("a"), now - 40 * day);
   set_used(folder_.file(), Place::kKernels, hash128("b"), now - 40 * day);  // old, but its winner is not
   EXPECT_EQ(store_->prune(-1, -1).winners, 0);
   const Pruned pruned = store_->prune(30, -1);
   EXPECT_EQ(pruned.winners, 1);
   EXPECT_EQ(pruned.kernels, 1);
-  EXPECT_FALSE(store_->find_winner(sample_key("a")));
+  EXPECT_FALSE(store_->find_winner(sample_key("a"), kCompiler));
   EXPECT_FALSE(store_->find_kernel(hash128("a")));
   EXPECT_TRUE(store_->find_kernel(hash128("b")) && store_->find_kernel(hash128("compiled only")));
   set_used(folder_.file(), Place::kKernels, hash128("compiled only"), now - 40 * day);
@@ -144,7 +144,7 @@ class SeveralKernels : public Transfer {
 };
 
 TEST_F(SeveralKernels, AreNamedOneByOne) {
-  EXPECT_EQ(store_->find_winner(winner_.key)->kernels(),
+  EXPECT_EQ(store_->find_winner(winner_.key, kCompiler)->kernels(),
             (std::vector<std::string>{hash128("first"), hash128("second")}));
   WinnerRow lacking = sample_winner("lacking");
   lacking.kernel = hash128("first") + " " + hash128("nowhere");
@@ -159,28 +159,28 @@ TEST_F(SeveralKernels, AreKeptWhileTheirWinnerIs) {
   EXPECT_TRUE(store_->find_kernel(hash128("first")) && store_->find_kernel(hash128("second")));
   EXPECT_TRUE(store_->verify(false).empty());
   for (const char* name : {"first", "second"}) set_used(folder_.file(), Place::kKernels, hash128(name), old);
-  set_used(folder_.file(), Place::kWinners, winner_.key.digest(), old);
+  set_used(folder_.file(), Place::kWinners, winner_.id(), old);
   EXPECT_EQ(store_->prune(30, -1).kernels, 2) << "they go with it";
 }
 
 TEST_F(SeveralKernels, ShrinkingTakesThemWithTheirWinner) {
   const std::int64_t old = time(nullptr) - 40 * 86400;
-  set_used(folder_.file(), Place::kWinners, winner_.key.digest(), old);
+  set_used(folder_.file(), Place::kWinners, winner_.id(), old);
   const std::int64_t bytes = Database(folder_.file(), Database::Open::kReadOnly).integer("PRAGMA page_count") * 4096;
   const Pruned pruned = store_->prune(-1, bytes - 4096);
   EXPECT_EQ(pruned.winners, 1);
   EXPECT_EQ(pruned.kernels, 2);
-  EXPECT_FALSE(store_->find_winner(winner_.key));
+  EXPECT_FALSE(store_->find_winner(winner_.key, kCompiler));
   EXPECT_FALSE(store_->find_kernel(hash128("first")));
   EXPECT_FALSE(store_->find_kernel(hash128("second")));
-  EXPECT_TRUE(store_->find_winner(sample_key("a")));
+  EXPECT_TRUE(store_->find_winner(sample_key("a"), kCompiler));
 }
 
 TEST_F(SeveralKernels, TravelWithAnExport) {
   ASSERT_EQ(store_->export_to(out_), "");
   const auto other = open_store(folder_.file("other.db"));
   ASSERT_EQ(other->import_from(out_), "");
-  EXPECT_EQ(other->find_winner(winner_.key)->kernel, winner_.kernel);
+  EXPECT_EQ(other->find_winner(winner_.key, kCompiler)->kernel, winner_.kernel);
   EXPECT_TRUE(other->find_kernel(hash128("first")) && other->find_kernel(hash128("second")));
   EXPECT_TRUE(other->verify(false).empty());
 }
@@ -209,7 +209,7 @@ TEST_F(Transfer, PruneToASizeDropsTheLeastRecentlyUsed) {
   for (int i = 0; i < 20; ++i) {
     const std::string name = "big" + std::to_string(i);
     ASSERT_TRUE(store_->put_kernel(sample_kernel(name, 30000)) && store_->put_winner(sample_winner(name)));
-    set_used(folder_.file(), Place::kWinners, sample_key(name).digest(), now - 1000 + i);
+    set_used(folder_.file(), Place::kWinners, sample_winner(name).id(), now - 1000 + i);
     set_used(folder_.file(), Place::kKernels, hash128(name), now - 1000 + i);
   }
   const Pruned pruned = store_->prune(-1, 300000);
@@ -217,9 +217,9 @@ TEST_F(Transfer, PruneToASizeDropsTheLeastRecentlyUsed) {
   EXPECT_EQ(pruned.winners, pruned.kernels);
   EXPECT_GT(pruned.bytes, 150000);
   EXPECT_LE(store_->stats().file_bytes, 300000) << "the file itself has shrunk";
-  EXPECT_FALSE(store_->find_winner(sample_key("big0")));
-  EXPECT_TRUE(store_->find_winner(sample_key("big19")) && store_->find_kernel(hash128("big19")));
-  EXPECT_TRUE(store_->find_winner(sample_key("a"))) << "used later than those";
+  EXPECT_FALSE(store_->find_winner(sample_key("big0"), kCompiler));
+  EXPECT_TRUE(store_->find_winner(sample_key("big19"), kCompiler) && store_->find_kernel(hash128("big19")));
+  EXPECT_TRUE(store_->find_winner(sample_key("a"), kCompiler)) << "used later than those";
   EXPECT_TRUE(store_->verify(false).empty());
   store_->prune(-1, 0);
   EXPECT_EQ(store_->stats().kernels + store_->stats().winners, 0);

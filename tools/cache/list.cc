@@ -22,12 +22,18 @@ std::string kernels_text(const cache::WinnerRow& row) {
 
 std::string winners_table(const Winners& winners, const Terminal& terminal) {
   const std::int64_t now = std::time(nullptr);
-  Table table({"WINNER", "ARCH", "SHAPE", "TIME", "CANDIDATE", "KERNEL", "USED"});
+  Table table({"WINNER", "ARCH", "SHAPE", "TIME", "CANDIDATE", "KERNEL", "COMPILER", "FAMILIES", "USED"});
   for (const cache::WinnerRow& row : winners) {
-    table.add({short_key(row.key.digest()), arch_of(row), shape_text(row), time_text(row.median_us),
-               candidate_text(row), kernels_text(row), age_text(row.used, now)});
+    table.add({short_key(row.id()), arch_of(row), shape_text(row),
+               row.provisional ? "provisional" : time_text(row.median_us), candidate_text(row), kernels_text(row),
+               compiler_text(row.compiler), row.families, age_text(row.used, now)});
   }
   return table.text(terminal);
+}
+
+const char* state_text(const cache::KernelRow& row, const std::unordered_set<std::string>& won) {
+  if (row.family == cache::kCheckFamily) return "verifies";
+  return won.contains(row.key) ? "winner's" : "no winner's";
 }
 
 std::string kernels_table(const Kernels& kernels, const Winners& winners, const Terminal& terminal) {
@@ -36,10 +42,12 @@ std::string kernels_table(const Kernels& kernels, const Winners& winners, const 
   for (const cache::WinnerRow& row : winners) {
     for (const std::string& kernel : row.kernels()) won.insert(kernel);
   }
-  Table table({"KERNEL", "ARCH", "MADE FOR", "REGISTERS", "SPILLED", "CANDIDATE", "STATE", "USED"});
+  Table table(
+      {"KERNEL", "ARCH", "FAMILY", "MADE FOR", "REGISTERS", "SPILLED", "CANDIDATE", "COMPILER", "STATE", "USED"});
   for (const cache::KernelRow& row : kernels) {
-    table.add({short_key(row.key), row.arch, row.problem, std::to_string(row.registers), bytes_text(row.spill_bytes),
-               row.candidate, won.contains(row.key) ? "winner's" : "no winner's", age_text(row.used, now)});
+    table.add({short_key(row.key), row.arch, row.family, row.problem, std::to_string(row.registers),
+               bytes_text(row.spill_bytes), row.candidate, compiler_text(row.compiler), state_text(row, won),
+               age_text(row.used, now)});
   }
   return table.text(terminal);
 }

@@ -14,7 +14,7 @@
 namespace gqa::tools {
 namespace {
 
-constexpr std::size_t kKeyDigits = 32, kNamed = 5;
+constexpr std::size_t kKeyDigits = 48, kNamed = 5;
 
 bool is_key_prefix(const std::string& text) {
   const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0 || (c >= 'a' && c <= 'f'); };
@@ -28,14 +28,14 @@ std::string lowered(std::string text) {
 
 [[noreturn]] void refuse_ambiguous(const std::string& prefix, const std::vector<std::string>& keys) {
   std::string message = quote(prefix) + " begins " + counted(static_cast<std::int64_t>(keys.size()), "key") + ":";
-  for (std::size_t i = 0; i < std::min(keys.size(), kNamed); ++i) message += " " + keys[i];
-  throw Failure(message + (keys.size() > kNamed ? " ..." : "") + "; give more digits");
+  for (std::size_t i = 0; i < std::min(keys.size(), kNamed); ++i) message += (i > 0 ? ", " : " ") + keys[i];
+  throw Failure(message + (keys.size() > kNamed ? ", ..." : "") + "; give more digits");
 }
 
 }  // namespace
 
 Json winner_json(const cache::WinnerRow& row) {
-  return {{"key", row.key.digest()},
+  return {{"key", row.id()},
           {"problem", row.key.signature},
           {"device", row.key.device},
           {"candidate", row.candidate},
@@ -46,9 +46,10 @@ Json winner_json(const cache::WinnerRow& row) {
           {"clock_mhz", row.clock_mhz},
           {"error", row.error},
           {"bound", row.bound},
-          {"compiler", row.key.compiler},
-          {"generator", row.key.generator},
-          {"timing", row.key.timing},
+          {"provisional", row.provisional},
+          {"compiler", row.compiler},
+          {"families", row.families},
+          {"search", row.key.search},
           {"driver", row.driver},
           {"created", row.created},
           {"used", row.used}};
@@ -57,13 +58,16 @@ Json winner_json(const cache::WinnerRow& row) {
 Json kernel_json(const cache::KernelRow& row) {
   return {{"key", row.key},
           {"arch", row.arch},
+          {"family", row.family},
           {"problem", row.problem},
           {"candidate", row.candidate},
           {"registers", row.registers},
           {"spill_bytes", row.spill_bytes},
           {"static_smem", row.static_smem},
           {"compiler", row.compiler},
-          {"generator", row.generator},
+          {"closure", row.closure},
+          {"abi", row.abi},
+          {"launch", row.launch},
           {"created", row.created},
           {"used", row.used}};
 }
@@ -84,6 +88,11 @@ std::string candidate_text(const cache::WinnerRow& row) {
   return describe(program) + " | " + thread_text(program);
 }
 
+std::string compiler_text(const std::string& compiler) {
+  const std::size_t version = std::min(compiler.find(' '), compiler.size());
+  return compiler.substr(0, compiler.find(' ', std::min(version + 1, compiler.size())));
+}
+
 // The identity begins with the device's kind and its arch: "cuda sm_90a sms=132 ...".
 std::string arch_of(const cache::WinnerRow& row) {
   const auto words = split_text(row.key.device, ' ');
@@ -98,14 +107,14 @@ Found find_row(cache::Store& store, const std::string& given) {
   Found found;
   std::vector<std::string> keys;
   for (cache::WinnerRow& row : store.list_winners()) {
-    if (std::string digest = row.key.digest(); digest.rfind(prefix, 0) == 0) {
-      keys.push_back(std::move(digest));
+    if (std::string id = row.id(); id.rfind(prefix, 0) == 0) {
+      keys.push_back(id + " (" + compiler_text(row.compiler) + ")");
       found.winners.push_back(std::move(row));
     }
   }
   for (cache::KernelRow& row : store.list_kernels()) {
     if (row.key.rfind(prefix, 0) == 0) {
-      keys.push_back(row.key);
+      keys.push_back(row.key + " (" + compiler_text(row.compiler) + ")");
       found.kernels.push_back(std::move(row));
     }
   }

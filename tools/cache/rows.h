@@ -20,6 +20,9 @@ std::string shape_text(const cache::WinnerRow& row);
 std::string candidate_text(const cache::WinnerRow& row);
 bool is_graph(const cache::WinnerRow& row);
 
+// "nvrtc 13.0" of the name with version and options.
+std::string compiler_text(const std::string& compiler);
+
 // "sm_90a" of the identity text that a winner is bound to.
 std::string arch_of(const cache::WinnerRow& row);
 
@@ -27,7 +30,7 @@ struct Found {
   std::vector<cache::WinnerRow> winners;  // one at most
   std::vector<cache::KernelRow> kernels;  // without blobs; one at most, and none if there is a winner
 };
-// The one row whose key begins with the prefix: a winner's digest or a kernel's key. Throws Usage if it is no beginning
+// The one row whose key begins with the prefix: a winner's id or a kernel's key. Throws Usage if it is no beginning
 // of a key, Failure if there is none or more than one.
 Found find_row(cache::Store& store, const std::string& prefix);
 

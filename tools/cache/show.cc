@@ -75,10 +75,11 @@ std::string line(const char* name, const std::string& value) {
 
 std::string winner_text(const cache::WinnerRow& row) {
   std::string clock = row.clock_mhz > 0 ? ", at " + std::to_string(static_cast<int>(row.clock_mhz)) + " MHz" : "";
-  return line("winner", row.key.digest()) + line("problem", row.key.signature) +
-         line("candidate", candidate_text(row)) + line("device", row.key.device) +
-         line("time", time_text(row.median_us) + ", spread " + time_text(row.spread_us) + clock) +
-         line("numbers", error_text(row.error, row.bound)) + line("timing", row.key.timing) +
+  const std::string time = row.provisional ? "provisional: verified, not timed; the next tuning replaces it"
+                                           : time_text(row.median_us) + ", spread " + time_text(row.spread_us) + clock;
+  return line("winner", row.id()) + line("problem", row.key.signature) + line("candidate", candidate_text(row)) +
+         line("device", row.key.device) + line("compiler", row.compiler) + line("families", row.families) +
+         line("time", time) + line("numbers", error_text(row.error, row.bound)) + line("search", row.key.search) +
          line("driver", row.driver) + line("tuned", when(row.created)) + line("used", when(row.used));
 }
 
@@ -89,11 +90,15 @@ std::string resources_text(const cache::KernelRow& row) {
          bytes_text(row.static_smem) + " of static shared memory";
 }
 
+std::string launch_text(const cache::KernelRow& row) {
+  return row.launch.empty() ? "" : row.launch + " (ABI " + std::to_string(row.abi) + ")";
+}
+
 std::string kernel_text(const cache::KernelRow& row) {
   const auto size = [](const std::string& blob) { return bytes_text(static_cast<std::int64_t>(blob.size())); };
   return line("kernel", row.key) + line("made for", row.problem) + line("with", row.candidate) +
-         line("arch", row.arch) + line("compiler", row.compiler) + line("generator", row.generator) +
-         line("resources", resources_text(row)) +
+         line("arch", row.arch) + line("compiler", row.compiler) + line("family", row.family) +
+         line("closure", row.closure) + line("launch", launch_text(row)) + line("resources", resources_text(row)) +
          line("text", "source " + size(row.source) + ", PTX " + size(row.ptx) + ", CUBIN " + size(row.cubin)) +
          line("compiled", when(row.created));
 }

@@ -26,13 +26,14 @@ std::optional<cache::Stats> read_stats(const Shared& shared) {
 }
 
 Json stats_json(const cache::Stats& stats) {
-  return {{"schema", stats.schema},           {"winners", stats.winners},    {"kernels", stats.kernels},
-          {"quarantined", stats.quarantined}, {"leases", stats.leases},      {"file_bytes", stats.file_bytes},
-          {"blob_bytes", stats.blob_bytes},   {"raw_bytes", stats.raw_bytes}};
+  return {{"schema", stats.schema},         {"winners", stats.winners},         {"provisional", stats.provisional},
+          {"kernels", stats.kernels},       {"quarantined", stats.quarantined}, {"leases", stats.leases},
+          {"file_bytes", stats.file_bytes}, {"blob_bytes", stats.blob_bytes},   {"raw_bytes", stats.raw_bytes}};
 }
 
 std::string stats_text(const cache::Stats& stats) {
-  return "winners      " + std::to_string(stats.winners) + "\nkernels      " + std::to_string(stats.kernels) +
+  const std::string untimed = stats.provisional > 0 ? ", " + std::to_string(stats.provisional) + " provisional" : "";
+  return "winners      " + std::to_string(stats.winners) + untimed + "\nkernels      " + std::to_string(stats.kernels) +
          "\nquarantined  " + std::to_string(stats.quarantined) + "\nbeing tuned  " + std::to_string(stats.leases) +
          "\nfile         " + bytes_text(stats.file_bytes) + ", schema " + std::to_string(stats.schema) +
          "\ntext, code   " + bytes_text(stats.raw_bytes) + ", compressed to " + bytes_text(stats.blob_bytes) + "\n";

@@ -60,7 +60,8 @@ class DeviceTarget : public Target {
 
   // A winner that only this process knows is of no use to the next.
   std::string not_kept(const Problem& signature) {
-    const bool kept = session_.store().find_winner(winner_key(session_.device(), signature)).has_value();
+    const Device& device = session_.device();
+    const bool kept = session_.store().find_winner(winner_key(device, signature), device.compiler()).has_value();
     return kept ? "" : "it is tuned, but the cache did not keep it";
   }
 
@@ -106,7 +107,8 @@ class ArchTarget : public Target {
 
   std::string not_kept(const Problem& signature, const std::vector<Attempt>& attempts) {
     const auto lost = std::count_if(attempts.begin(), attempts.end(), [&](const Attempt& attempt) {
-      return usable(attempt) && !store_->find_kernel(kernel_key(*device_, signature, attempt.candidate));
+      return usable(attempt) &&
+             !store_->find_kernel_of_any_compiler(kernel_key(*device_, signature, attempt.candidate));
     });
     return lost == 0 ? "" : std::to_string(lost) + " kernels are compiled, but the cache did not keep them";
   }

@@ -398,7 +398,7 @@ class BadRow : public GraphSessionTest {
       const auto opened = open();
       ask(*opened, activated_product());
       cache::WinnerRow row = opened->session.store().list_winners().front();
-      row = *opened->session.store().find_winner(row.key);
+      row = *opened->session.store().find_winner(row.key, row.compiler);
       change(&row);
       ASSERT_TRUE(opened->session.store().put_winner(row));
     }

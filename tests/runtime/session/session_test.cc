@@ -223,14 +223,41 @@ TEST_F(SessionTest, AnotherWayOfTimingKeepsTheKernels) {
   EXPECT_GT(world_.samples, 0);
 }
 
-TEST_F(SessionTest, AWinnerOfAnotherGeneratorIsNotFound) {
+TEST_F(SessionTest, AWinnerOfAnotherSearchIsNotFound) {
   const auto session = open();
   ASSERT_TRUE(session->ready(small_problem()).ok());
   cache::WinnerKey key = winner_key(session->device(), small_problem());
-  EXPECT_EQ(key.generator, generator_fingerprint());
-  EXPECT_TRUE(session->store().find_winner(key).has_value());
-  key.generator = "another";
-  EXPECT_FALSE(session->store().find_winner(key).has_value());
+  EXPECT_TRUE(session->store().find_winner(key, world_.compiler).has_value());
+  key.search = "another";
+  EXPECT_FALSE(session->store().find_winner(key, world_.compiler).has_value());
+}
+
+TEST_F(SessionTest, AWinnerOfAnotherVersionOfItsFamilyIsTunedAgain) {
+  {
+    const auto session = open();
+    ASSERT_TRUE(session->ready(small_problem()).ok());
+    cache::WinnerRow row = only_winner(*session);
+    EXPECT_EQ(outdated(row), "");
+    row.families.back() += 1;
+    EXPECT_NE(outdated(row), "");
+    ASSERT_TRUE(session->store().put_winner(row));
+  }
+  forget_counts();
+  const auto session = open();
+  Readied readied;
+  ASSERT_TRUE(session->ready(small_problem(), &readied).ok());
+  EXPECT_FALSE(readied.from_cache);
+  EXPECT_EQ(outdated(only_winner(*session)), "") << "and the row is of this version again";
+}
+
+TEST_F(SessionTest, AWinnerOfAnotherCompilerServes) {
+  ASSERT_TRUE(open()->ready(small_problem()).ok());
+  forget_counts();
+  world_.compiler = "fake compiler 2";
+  Readied readied;
+  ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
+  EXPECT_TRUE(readied.from_cache);
+  EXPECT_EQ(world_.compiles, 0);
 }
 
 TEST_F(SessionTest, CachedOnlyUsesTheCacheAndTunesNothing) {

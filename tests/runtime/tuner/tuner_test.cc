@@ -287,9 +287,11 @@ TEST(Keys, HoldWhatAWinnerDependsOn) {
   const cache::WinnerKey key = winner_key(device, problem);
   EXPECT_EQ(key.signature, to_text(signature(problem)));
   EXPECT_EQ(key.device, world.spec.identity());
+  EXPECT_EQ(key.search, "search " + std::to_string(kSearchVersion) + ", " + world.timing_method);
   const Candidate candidate = enumerate(problem, world.spec).ranked.front().candidate;
   const std::string kernel = kernel_key(device, problem, candidate);
-  EXPECT_EQ(kernel.size(), 32u);
+  EXPECT_EQ(kernel,
+            cache::kernel_key(closure_hash(device.source(problem, candidate)), world.spec.arch, world.compiler));
   Candidate launch_only = candidate;
   launch_only.order = 1 - candidate.order;
   EXPECT_EQ(kernel_key(device, problem, launch_only), kernel);
