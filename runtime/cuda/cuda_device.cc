@@ -4,6 +4,7 @@
 #include <dlpack/dlpack.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "jit/block/tile_codegen.h"
 #include "jit/codegen.h"
@@ -39,10 +40,14 @@ DeviceSpec read_spec(const Driver& driver, CUdevice device) {
   spec.registers_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
   spec.threads_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   spec.l2_bytes = attribute(driver, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-  // kHz and bits; two transfers a clock, and about nine tenths of it is reached.
+  // kHz and bits; two transfers a clock, and about nine tenths of it is reached. A driver that no longer knows one of
+  // these attributes, or a virtual GPU that hides it, leaves 0, and the identity does without.
   const double memory_khz = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
   const double bus_bits = attribute(driver, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
-  spec.memory_bandwidth = 0.9 * 2 * memory_khz * 1e3 * bus_bits / 8;
+  const double peak = 2 * memory_khz * 1e3 * bus_bits / 8;
+  spec.memory_bandwidth = 0.9 * peak;
+  spec.memory_gb_per_s = static_cast<int>(std::lround(peak / 1e9));
+  spec.clock_mhz = attribute(driver, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000;
   const auto typical = DeviceSpec::for_arch(spec.arch);
   const double flops_per_sm = typical ? typical->tensor_flops / typical->processors : 1e12;
   spec.tensor_flops = flops_per_sm * spec.processors;
