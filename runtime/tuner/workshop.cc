@@ -13,19 +13,12 @@
 namespace gqa {
 namespace {
 
-cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& made) {
-  cache::KernelRow row;
+cache::KernelRow named_row(const Device& device, const Recipe& recipe, const Made& made) {
+  cache::KernelRow row = row_of(made.binary);
   name_kernel(device, made.binary.source, &row);
   row.family = recipe.family;
   row.problem = recipe.problem;
   row.candidate = recipe.candidate;
-  row.source = made.binary.source;
-  row.ptx = made.binary.ptx;
-  row.cubin = made.binary.cubin;
-  row.log = made.binary.log;
-  row.registers = made.binary.registers;
-  row.spill_bytes = made.binary.spill_bytes;
-  row.static_smem = made.binary.static_smem;
   return row;
 }
 
@@ -34,6 +27,18 @@ cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& 
 Binary binary_of(cache::KernelRow row) {
   return {std::move(row.source), std::move(row.ptx), std::move(row.cubin), std::move(row.log),
           row.registers,         row.spill_bytes,    row.static_smem};
+}
+
+cache::KernelRow row_of(const Binary& binary) {
+  cache::KernelRow row;
+  row.source = binary.source;
+  row.ptx = binary.ptx;
+  row.cubin = binary.cubin;
+  row.log = binary.log;
+  row.registers = binary.registers;
+  row.spill_bytes = binary.spill_bytes;
+  row.static_smem = binary.static_smem;
+  return row;
 }
 
 Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate) {
@@ -133,7 +138,7 @@ Made Workshop::make(const Device& device, cache::Store& store, const Recipe& rec
   Made made;
   made.key = recipe.key();
   made.status = recipe.compile(&made.binary);
-  if (made.status.ok()) store.put_kernel(row_of(device, recipe, made));
+  if (made.status.ok()) store.put_kernel(named_row(device, recipe, made));
   return made;
 }
 

@@ -33,14 +33,15 @@ Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::s
 
 struct Made {
   std::size_t index = 0;  // into the recipes given
-  std::string key;  // of the row that has it: another compiler's, perhaps
+  std::string key;        // of the row that has it: another compiler's, perhaps
   Status status;
   Binary binary;
   bool from_store = false;
 };
 
-// The stored kernel as what a device loads.
+// The stored kernel as what a device loads; and the other way, without a name.
 Binary binary_of(cache::KernelRow row);
+cache::KernelRow row_of(const Binary& binary);
 
 class Workshop {
  public:

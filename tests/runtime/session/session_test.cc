@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "jit/embedded.h"
+#include "runtime/workload/keys.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/temporary_folder.h"
 

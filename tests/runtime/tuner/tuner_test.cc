@@ -8,7 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "jit/closure.h"
+#include "runtime/workload/keys.h"
 #include "runtime/workload/shortlist.h"
+#include "search/version.h"
 #include "tests/runtime/fake_device.h"
 
 namespace gqa::test {
