@@ -71,8 +71,8 @@ std::string in_resolved_folder(const std::string& path) {
 ExportFile::ExportFile(const std::string& path, const std::string& cache)
     : given_(path), path_(in_resolved_folder(path)) {
   if (path_.ends_with('/')) refuse(given_, "it names a folder");
+  older_ = id_of_name(path_);  // before the look: what is put there after this line is never taken for what was judged
   if (const std::string why = name_complaint(path_, cache); !why.empty()) refuse(given_, why);
-  older_ = id_of_name(path_);
   begin();
 }
 

@@ -96,7 +96,11 @@ class Device {
   // `binaries`: of program.sources.
   virtual Status load(const Program& program, const std::vector<Binary>& binaries,
                       std::unique_ptr<LoadedProgram>* loaded) = 0;
-  virtual Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) = 0;
+  // The kernels that trials verify with, compiled and cached like any other; its text is "" where there are none.
+  virtual Source checker() const { return {}; }
+  // `checker`: of checker().
+  virtual Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
+                            std::unique_ptr<Trial>* trial) = 0;
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
   // True while the stream is being captured into a graph: nothing may be tuned then.
@@ -108,6 +112,7 @@ class Device {
 
 // Compiles all sources, whatever a cache holds, and loads: for who has no session.
 Status compile_and_load(Device& device, const Program& program, std::unique_ptr<LoadedProgram>* loaded);
+Status compile_and_try(Device& device, const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial);
 
 // "cuda:0", "host", ... -> a device. `threads`: host threads, 0 for all. `nvrtc_path`: "" for the search order.
 struct DeviceRequest {

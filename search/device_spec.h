@@ -27,8 +27,13 @@ struct DeviceSpec {
   double tensor_flops = 0;      // dense 16-bit FLOP/s of mma.sync at its peak (host: vector units), an estimate
   double wgmma_flops = 0;       // the same of wgmma; 0 where the architecture has none
   double memory_bandwidth = 0;  // bytes/s, an estimate
+  // As the driver gives them: two cards that agree in all of the above may differ here, and in what is fastest. 0 where
+  // it does not say; host: 0.
+  int memory_gb_per_s = 0;  // the memory's clock times its bus
+  int clock_mhz = 0;        // the SM clock's maximum
 
-  // What a winner is bound to: arch, processor count, shared memory and L2 sizes; never the product's name.
+  // What a winner is bound to: arch, processor count, shared memory and L2 sizes, rates of memory and clock; never the
+  // product's name. A rate of 0 is left out.
   std::string identity() const;
 
   // A typical device of an architecture ("sm_80", "sm_90a", ...), for compile-only work; nullopt if unknown.

@@ -18,6 +18,7 @@ inline constexpr int kSearchVersion = 1;
 // A family's is raised when its kernels change in what they compute, how fast or under which conditions: winners that
 // run them are then tuned anew, and no others.
 inline constexpr std::string_view kBlockFamily = "block";  // the tile kernels of graphs
+inline constexpr std::string_view kCheckFamily = "check";  // those that verify others; no winner runs them
 struct FamilyVersion {
   std::string_view name;
   int version;

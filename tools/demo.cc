@@ -215,7 +215,7 @@ Verdict verify_kept(Session& session, const Problem& problem) {
   std::unique_ptr<LoadedProgram> loaded;
   must(device.load(program, binaries, &loaded));
   std::unique_ptr<Trial> trial;
-  must(device.make_trial(workload.reference(), Effort(60), &trial));
+  must(compile_and_try(device, workload.reference(), Effort(60), &trial));
   return trial->verify(*loaded);
 }
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "jit/codegen.h"
-
 namespace gqa {
 namespace {
 
@@ -14,12 +12,9 @@ constexpr long long kBlocks = 2048;
 
 }  // namespace
 
-Status Checker::compile(const Context& context, const Nvrtc& nvrtc, const std::string& arch,
-                        std::unique_ptr<Checker>* checker) {
-  Compiled compiled;
-  if (Status s = nvrtc.compile(check_source(), arch, &compiled); !s.ok()) return s;
+Status Checker::load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker) {
   auto fresh = std::unique_ptr<Checker>(new Checker(context.driver()));
-  if (Status s = Module::load(context.driver(), compiled.cubin, compiled.ptx, &fresh->module_); !s.ok()) return s;
+  if (Status s = Module::load(context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
   const struct {
     const char* name;
     CUfunction* function;

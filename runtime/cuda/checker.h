@@ -1,4 +1,4 @@
-// checker.h: the verification kernels of a device, compiled and loaded.
+// checker.h: the verification kernels of a device, loaded.
 // Owns: the module made of device/check.cuh and its launches.
 // Never: judges; cuda_trial.cc does.
 // Threads: constant after load; launches from one thread at a time.
@@ -8,16 +8,16 @@
 #include <string>
 
 #include "jit/device/check/check_params.h"
-#include "jit/nvrtc.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/module.h"
+#include "runtime/device.h"
 
 namespace gqa {
 
 class Checker {
  public:
-  static Status compile(const Context& context, const Nvrtc& nvrtc, const std::string& arch,
-                        std::unique_ptr<Checker>* checker);
+  // `binary`: of jit's check_source().
+  static Status load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker);
 
   Status fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, bool bf16) const;
   Status reference(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;

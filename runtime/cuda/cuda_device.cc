@@ -4,10 +4,13 @@
 #include <dlpack/dlpack.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "jit/codegen.h"
 #include "runtime/cuda/cuda_program_trial.h"
 #include "runtime/cuda/cuda_trial.h"
 #include "runtime/workload/workload.h"
+#include "search/version.h"
 
 namespace gqa {
 namespace {
@@ -38,10 +41,14 @@ DeviceSpec read_spec(const Driver& driver, CUdevice device) {
   spec.registers_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
   spec.threads_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   spec.l2_bytes = attribute(driver, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-  // kHz and bits; two transfers a clock, and about nine tenths of it is reached.
+  // kHz and bits; two transfers a clock, and about nine tenths of it is reached. A driver that no longer knows one of
+  // these attributes, or a virtual GPU that hides it, leaves 0, and the identity does without.
   const double memory_khz = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
   const double bus_bits = attribute(driver, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
-  spec.memory_bandwidth = 0.9 * 2 * memory_khz * 1e3 * bus_bits / 8;
+  const double peak = 2 * memory_khz * 1e3 * bus_bits / 8;
+  spec.memory_bandwidth = 0.9 * peak;
+  spec.memory_gb_per_s = static_cast<int>(std::lround(peak / 1e9));
+  spec.clock_mhz = attribute(driver, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000;
   const auto typical = DeviceSpec::for_arch(spec.arch);
   const double flops_per_sm = typical ? typical->tensor_flops / typical->processors : 1e12;
   spec.tensor_flops = flops_per_sm * spec.processors;
@@ -67,8 +74,8 @@ Status CudaCompiler::nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const {
   return nvrtc_status_;
 }
 
-// Without NVRTC nothing new can be compiled, but what another NVRTC made may still be found: the key then holds "none",
-// and only rows made under it match.
+// Without NVRTC nothing new can be compiled, but what another NVRTC made is still found: rows are looked up under "none",
+// and those of any compiler serve.
 std::string CudaCompiler::compiler() const {
   std::shared_ptr<const Nvrtc> found;
   const bool ok = nvrtc(&found).ok();
@@ -96,7 +103,13 @@ Status CudaCompiler::load(const Program&, const std::vector<Binary>&, std::uniqu
   return no_gpu(spec_.arch);
 }
 
-Status CudaCompiler::make_trial(const Reference&, const Effort&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
+Source CudaCompiler::checker() const {
+  return {check_source(), std::string(kCheckFamily), "check", "verification of kernels", ""};
+}
+
+Status CudaCompiler::make_trial(const Reference&, const Binary&, const Effort&, std::unique_ptr<Trial>*) {
+  return no_gpu(spec_.arch);
+}
 
 bool CudaCompiler::owns(int, int) const { return false; }
 
@@ -110,20 +123,19 @@ Status CudaDevice::load(const Program& program, const std::vector<Binary>& binar
   return CudaProgram::load(shared_, program, binaries, loaded);
 }
 
-Status CudaDevice::checker(std::shared_ptr<const Checker>* checker) {
+Status CudaDevice::load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker) {
   const std::lock_guard lock(checker_mutex_);
   if (checker_ == nullptr) {
-    std::shared_ptr<const Nvrtc> found;
-    if (Status s = nvrtc(&found); !s.ok()) return s;
     std::unique_ptr<Checker> fresh;
-    if (Status s = Checker::compile(shared_->context, *found, spec_.arch, &fresh); !s.ok()) return s;
+    if (Status s = Checker::load(shared_->context, binary, &fresh); !s.ok()) return s;
     checker_ = std::move(fresh);
   }
   *checker = checker_;
   return {};
 }
 
-Status CudaDevice::make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) {
+Status CudaDevice::make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
+                              std::unique_ptr<Trial>* trial) {
   const Problem* problem = std::get_if<Problem>(&reference.of);
   if (problem != nullptr && problem->keys_transposed)
     return {Code::kOption, "a trial of " + to_text(*problem) +
@@ -131,7 +143,7 @@ Status CudaDevice::make_trial(const Reference& reference, const Effort& effort, 
                                "which have trials of their own; expected a shape without ktrans"};
   const Current current(shared_->context);
   std::shared_ptr<const Checker> check;
-  if (Status s = checker(&check); !s.ok()) return s;
+  if (Status s = load_checker(checker, &check); !s.ok()) return s;
   if (problem != nullptr) return CudaTrial::make(shared_, check, spec_, *problem, trial);
   return CudaProgramTrial::make(shared_, check, spec_, std::get<KernelGraph>(reference.of), effort, trial);
 }

@@ -1,5 +1,5 @@
 // cuda_device.h: one GPU, or an architecture to compile for.
-// Owns: the primary context, NVRTC (found on first use), the verification kernels (compiled on first use), and what the
+// Owns: the primary context, NVRTC (found on first use), the verification kernels (loaded on first use), and what the
 // cost model knows of the device.
 // Never: chooses candidates or remembers kernels.
 // Threads: compile() from many threads; the rest as device.h says.
@@ -29,7 +29,9 @@ class CudaCompiler : public Device {
   Status compile(const Source& source, Binary* binary) const override;
   Status load(const Program& program, const std::vector<Binary>& binaries,
               std::unique_ptr<LoadedProgram>* loaded) override;
-  Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) override;
+  Source checker() const override;
+  Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
+                    std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
 
  protected:
@@ -55,13 +57,14 @@ class CudaDevice final : public CudaCompiler {
 
   Status load(const Program& program, const std::vector<Binary>& binaries,
               std::unique_ptr<LoadedProgram>* loaded) override;
-  Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) override;
+  Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
+                    std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   std::string driver() const override;
   bool capturing(void* stream) const override;
 
  private:
-  Status checker(std::shared_ptr<const Checker>* checker);
+  Status load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker);
 
   const int ordinal_;
   std::shared_ptr<CudaShared> shared_;

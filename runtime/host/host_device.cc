@@ -89,7 +89,8 @@ class HostDevice final : public Device {
     return status;
   }
 
-  Status make_trial(const Reference& reference, const Effort& effort, std::unique_ptr<Trial>* trial) override {
+  Status make_trial(const Reference& reference, const Binary&, const Effort& effort,
+                    std::unique_ptr<Trial>* trial) override {
     if (const Problem* problem = std::get_if<Problem>(&reference.of)) {
       *trial = std::make_unique<HostTrial>(*problem, spec_);
       return {};

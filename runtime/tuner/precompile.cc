@@ -66,6 +66,10 @@ Status precompile(const Device& device, cache::Store& store, Workload& workload,
     if (!made->status.ok() && first_failure.ok()) first_failure = made->status;
     attempts->push_back(attempt_of(options.ranked[chosen.options[made->index]], *made));
   }
+  const Source checker = device.checker();
+  if (usable && !checker.text.empty()) {
+    if (Made made = workshop.find_or_make(checker); !made.status.ok()) return made.status;
+  }
   for (const Rejection& rejected : options.rejected) {
     Attempt& attempt = attempts->emplace_back();
     attempt.name = rejected.name;

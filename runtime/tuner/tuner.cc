@@ -115,7 +115,14 @@ class Miss {
   Status open_trial() {
     if (trial_ != nullptr) return {};
     const PhaseTimer timer(&times_.verify);
-    return device_.make_trial(workload_.reference(), effort_, &trial_);
+    const Source checker = device_.checker();
+    Made made;
+    if (!checker.text.empty()) made = workshop_.find_or_make(checker);
+    if (!made.status.ok()) return made.status;
+    Status status = device_.make_trial(workload_.reference(), made.binary, effort_, &trial_);
+    if (status.code() != Code::kDeviceFailed || !made.from_store) return status;
+    made = workshop_.make(checker);  // a stored one that the driver refuses
+    return made.status.ok() ? device_.make_trial(workload_.reference(), made.binary, effort_, &trial_) : made.status;
   }
 
   std::optional<Made> wait_for(Workshop::Batch* batch) {

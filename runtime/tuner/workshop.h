@@ -58,7 +58,8 @@ class Workshop {
   // `may_start` is asked before each compilation, one at a time: false leaves the rest unmade.
   std::unique_ptr<Batch> make(std::vector<Source> sources, std::function<bool()> may_start);
 
-  // Makes one kernel anew, whatever the store holds, on the caller's thread.
+  // One kernel on the caller's thread: the stored one where there is one, or made anew whatever the store holds.
+  Made find_or_make(const Source& source) const;
   Made make(const Source& source) const;
 
  private:
@@ -68,7 +69,6 @@ class Workshop {
   };
   bool start(const std::shared_ptr<Batch::Shared>& batch);
   void work(Batch::Shared* batch) const;
-  Made find_or_make(const Source& source) const;
   void join_finished();
 
   const Device& device_;

@@ -43,6 +43,8 @@ struct FakeWorld {
   std::function<double(const KernelGraph&)> program_microseconds = [](const KernelGraph& program) {
     return 10.0 * static_cast<double>(program.nodes().size());
   };
+  Source checker;  // none
+  std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
   double noise = 0;            // relative standard deviation of a timing
   double compile_seconds = 0;  // really slept
   double sample_seconds = 0;   // really slept, a sample
@@ -146,7 +148,9 @@ class FakeDevice : public Device {
     if (status.ok()) *loaded = std::move(made);
     return status;
   }
-  Status make_trial(const Reference&, const Effort&, std::unique_ptr<Trial>* trial) override {
+  Source checker() const override { return world_->checker; }
+  Status make_trial(const Reference&, const Binary& checker, const Effort&, std::unique_ptr<Trial>* trial) override {
+    if (Status status = world_->load_checker(checker); !status.ok()) return status;
     *trial = std::make_unique<FakeTrial>(world_);
     return {};
   }

@@ -65,15 +65,37 @@ TEST_F(Rows, AnAmbiguousPrefixNamesTheKeys) {
 
 TEST_F(Rows, AWinnerIsFoundByItsDigest) {
   cache::WinnerRow winner;
-  winner.key = {"b=1", "cuda sm_90a sms=132", "nvrtc", "g", "t"};
+  winner.key = {"b=1", "cuda sm_90a sms=132", "search 1"};
+  winner.compiler = "nvrtc 13.0 --std=c++17";
   winner.kernel = "cc" + std::string(30, '0');
   ASSERT_TRUE(store_->put_winner(winner));
-  const Found found = find_row(*store_, winner.key.digest());
+  const Found found = find_row(*store_, winner.id());
   ASSERT_EQ(found.winners.size(), 1u);
   EXPECT_TRUE(found.kernels.empty());
   EXPECT_EQ(found.winners[0].kernel, winner.kernel);
   EXPECT_EQ(arch_of(found.winners[0]), "sm_90a");
-  EXPECT_EQ(winner_json(found.winners[0])["key"], winner.key.digest());
+  EXPECT_EQ(winner_json(found.winners[0])["key"], winner.id());
+}
+
+TEST_F(Rows, OfTwoCompilersOfOneWinnerTheMessageNamesBoth) {
+  cache::WinnerRow winner;
+  winner.key = {"b=1", "cuda sm_90a sms=132", "search 1"};
+  winner.kernel = "cc" + std::string(30, '0');
+  for (const char* compiler : {"nvrtc 12.9 --std=c++17", "nvrtc 13.0 --std=c++17"}) {
+    winner.compiler = compiler;
+    ASSERT_TRUE(store_->put_winner(winner));
+  }
+  const std::string message = refusal<Failure>(short_key(winner.id()));
+  EXPECT_NE(message.find(winner.id() + " (nvrtc 13.0)"), std::string::npos) << message;
+  EXPECT_NE(message.find("(nvrtc 12.9)"), std::string::npos) << message;
+  EXPECT_EQ(find_row(*store_, winner.id()).winners.front().compiler, winner.compiler);
+}
+
+TEST(RowTexts, ACompilerIsItsNameAndVersion) {
+  EXPECT_EQ(compiler_text("nvrtc 13.0 --std=c++17"), "nvrtc 13.0");
+  EXPECT_EQ(compiler_text("host 1"), "host 1");
+  EXPECT_EQ(compiler_text("host"), "host");
+  EXPECT_EQ(compiler_text(""), "");
 }
 
 TEST(RowTexts, OfAGraphsWinnerSayWhatItIs) {
@@ -92,7 +114,7 @@ TEST(RowTexts, OfAGraphsWinnerSayWhatItIs) {
 
 TEST_F(Rows, NothingOfThatName) {
   EXPECT_NE(refusal<Failure>("dd").find("'dd'"), std::string::npos);
-  for (const char* prefix : {"", "xyz", "aa*", "000000000000000000000000000000000"}) {
+  for (const std::string& prefix : {std::string(), std::string("xyz"), std::string("aa*"), std::string(49, '0')}) {
     EXPECT_NE(refusal<Usage>(prefix), "") << prefix;
   }
 }

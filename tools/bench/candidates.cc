@@ -116,7 +116,7 @@ Status run(const Arguments& arguments, bool* all_timed) {
   if (Status status = entries_of(arguments, problem, device->spec(), &entries); !status.ok()) return status;
   std::unique_ptr<Trial> trial;
   compile(*device, problem, &entries);
-  if (Status status = device->make_trial({problem}, Effort(kTrialSeconds), &trial); !status.ok()) return status;
+  if (Status status = compile_and_try(*device, {problem}, Effort(kTrialSeconds), &trial); !status.ok()) return status;
   for (Entry& entry : entries) verify(*device, trial.get(), &entry);
   time(arguments.rounds, trial.get(), &entries);
   print(*device, problem, entries);

@@ -94,7 +94,7 @@ void attention_call(benchmark::State& state, Device& device) {
   std::unique_ptr<Trial> trial;
   const Program program = program_of(problem, candidate, device.spec().kind);
   if (status.ok()) status = compile_and_load(device, program, &loaded);
-  if (status.ok()) status = device.make_trial({problem}, Effort(60), &trial);
+  if (status.ok()) status = compile_and_try(device, {problem}, Effort(60), &trial);
   std::vector<double> microseconds;
   for (auto _ : state) {
     if (status.ok()) status = trial->time(*loaded, 1, &microseconds);

@@ -25,6 +25,15 @@ std::string problem_error(std::string_view text) {
   return status.message();
 }
 
+// A winner's key holds this text: a field that is added later must not be in it at its default, or every cache is void.
+TEST(ProblemText, HoldsNoFieldAtItsDefault) {
+  const std::string least = "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16";
+  EXPECT_EQ(to_text(signature(read("hq=32,hk=8,sq=4096,d=128"))), least);
+  EXPECT_EQ(read(least), read("hq=32,hk=8,sq=4096,d=128"));
+  for (const char* more : {",dv=64", ",causal", ",align=2", ",notma", ",ktrans", ",lse"})
+    EXPECT_EQ(to_text(signature(read(least + more))).size(), least.size() + std::string(more).size()) << more;
+}
+
 Problem random_problem(std::mt19937& random) {
   constexpr int kDims[] = {32, 64, 80, 96, 112, 128, 192, 256};
   const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
