@@ -142,10 +142,10 @@ Status CudaProgram::launch(const ProgramCall& call) const {
 
 Status CudaProgram::launch(const ProgramCall& call, WorkspacePool* intermediates, WorkspacePool* partials) const {
   const auto stream = static_cast<CUstream>(call.stream);
-  Workspace memory;
+  WorkspacePin memory;
   if (between_.needs_workspace())
     if (Status s = intermediates->take(stream, between_, &memory); !s.ok()) return s;
-  const Addresses at = {call, reinterpret_cast<char*>(memory.partials), memory.counters};
+  const Addresses at = {call, reinterpret_cast<char*>(memory.workspace.partials), memory.workspace.counters};
   for (const Step& step : steps_) {
     const Status status =
         step.family != nullptr ? launch_family(step, at, call.stream, partials) : launch_tile(step, at, stream);
@@ -162,11 +162,11 @@ Status CudaProgram::launch_family(const Step& step, const Addresses& at, void* s
   call.v = at.of(step.v);
   call.out = at.of(step.out);
   call.stream = stream;
-  const LaunchPlan needed = plan(call.problem, kernel.candidate());
-  Workspace workspace;
+  const LaunchPlan& needed = kernel.plan_of(call.problem);
+  WorkspacePin pin;
   if (needed.needs_workspace())
-    if (Status s = partials->take(static_cast<CUstream>(stream), needed, &workspace); !s.ok()) return s;
-  return kernel.launch(call, needed, workspace);
+    if (Status s = partials->take(static_cast<CUstream>(stream), needed, &pin); !s.ok()) return s;
+  return kernel.launch(call, pin.workspace);
 }
 
 Status CudaProgram::launch_tile(const Step& step, const Addresses& at, CUstream stream) const {
