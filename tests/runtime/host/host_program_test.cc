@@ -7,9 +7,9 @@
 #include <set>
 #include <thread>
 
-#include "program_case.h"
 #include "runtime/host/host_program_trial.h"
 #include "search/graph/attention/attention_program.h"
+#include "tests/runtime/program_case.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/small_graphs.h"
 

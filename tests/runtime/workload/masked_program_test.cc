@@ -2,9 +2,9 @@
 // NaN is refused.
 #include <set>
 
-#include "program_case.h"
 #include "runtime/host/host_program_trial.h"
 #include "runtime/workload/program_reference.h"
+#include "tests/runtime/program_case.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/masked_graphs.h"
 

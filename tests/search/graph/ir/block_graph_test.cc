@@ -1,7 +1,7 @@
 // block_graph_test.cc: block graphs: tiles, phases, stores, and what check() refuses.
 #include "search/graph/ir/block_graph.h"
 
-#include "graphs.h"
+#include "tests/search/graph/graphs.h"
 
 namespace gqa {
 namespace {

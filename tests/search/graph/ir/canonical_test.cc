@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "graphs.h"
 #include "search/graph/attention/attention_program.h"
+#include "tests/search/graph/graphs.h"
 
 namespace gqa {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <set>
 
-#include "graphs.h"
 #include "search/families/space.h"
 #include "search/graph/attention/attention_program.h"
 #include "search/graph/ir/graph_dot.h"
 #include "search/graph/ir/graph_json.h"
+#include "tests/search/graph/graphs.h"
 
 namespace gqa {
 namespace {

@@ -1,7 +1,7 @@
 // kernel_graph_test.cc: graphs of operators: shapes, types, names, outputs, and what is refused with which words.
 #include "search/graph/ir/kernel_graph.h"
 
-#include "graphs.h"
+#include "tests/search/graph/graphs.h"
 
 namespace gqa {
 namespace {

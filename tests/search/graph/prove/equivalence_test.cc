@@ -3,10 +3,10 @@
 
 #include <fstream>
 
-#include "graphs.h"
-#include "programs.h"
 #include "search/graph/attention/attention_program.h"
 #include "search/graph/prove/shrink.h"
+#include "tests/search/graph/graphs.h"
+#include "tests/search/graph/programs.h"
 
 namespace gqa {
 namespace {

@@ -1,8 +1,8 @@
 // evaluate_test.cc: the reference evaluation, against plain loops written here.
 #include "search/graph/prove/evaluate.h"
 
-#include "graphs.h"
 #include "search/graph/attention/attention_program.h"
+#include "tests/search/graph/graphs.h"
 
 namespace gqa {
 namespace {

@@ -1,8 +1,8 @@
 // hiding_test.cc: which inputs hide keys, what is hidden, and that every program of the search bears it.
 #include "search/graph/prove/hiding.h"
 
-#include "masked_graphs.h"
-#include "search_support.h"
+#include "tests/search/graph/enumerate/search_support.h"
+#include "tests/search/graph/masked_graphs.h"
 
 namespace gqa {
 namespace {

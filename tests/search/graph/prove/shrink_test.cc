@@ -3,8 +3,8 @@
 
 #include <sstream>
 
-#include "graphs.h"
-#include "programs.h"
+#include "tests/search/graph/graphs.h"
+#include "tests/search/graph/programs.h"
 
 namespace gqa {
 namespace {
