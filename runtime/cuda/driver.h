@@ -42,6 +42,7 @@
   X(cuStreamCreate, "cuStreamCreate")                                       \
   X(cuStreamDestroy, "cuStreamDestroy_v2")                                  \
   X(cuStreamGetId, "cuStreamGetId")                                         \
+  X(cuStreamWaitEvent, "cuStreamWaitEvent")                                 \
   X(cuStreamSynchronize, "cuStreamSynchronize")                             \
   X(cuStreamIsCapturing, "cuStreamIsCapturing")                             \
   X(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                        \

@@ -1,7 +1,8 @@
 // hit_path.cc: what gqa_run costs above the bare launch.
 // Owns: the hit path (argument checks, signature, look-up, launch) measured on a device whose launch does nothing,
-// against that launch alone. With --check it measures quietly and exits 1 if the median is over the bound or a hit
-// allocates.
+// against that launch alone; and, for each family of kernels (hit_launches.h), against cuLaunchKernelEx with arguments
+// that are ready, on a GPU, or where there is none on a driver that does nothing. With --check it measures quietly.
+// Exits 1 if a median is over its bound or a hit allocates.
 // Never: tunes anything that is timed; the shape is made ready first.
 // Threads: one, and --benchmark_filter=threads for several on one session.
 #include <benchmark/benchmark.h>
@@ -18,6 +19,7 @@
 
 #include "runtime/api/args.h"
 #include "runtime/session/session.h"
+#include "tools/bench/hit_launches.h"
 
 // Every allocation of this program is counted: a hit must make none.
 static std::atomic<std::size_t> allocations = 0;
@@ -33,6 +35,7 @@ namespace gqa {
 namespace {
 
 constexpr double kMostNanoseconds = 1000;
+constexpr double kMostAboveLaunch = 600;
 
 // A kernel whose launch does nothing that the compiler could leave out.
 class EmptyKernel : public Kernel {
@@ -183,13 +186,67 @@ int compare() {
   return good && allocated == 0 && whole - bare <= kMostNanoseconds ? 0 : 1;
 }
 
+// The device that compiles for the first GPU; null if there is none.
+std::unique_ptr<Device> gpu() {
+  using bench::RecordedDriver;
+  std::unique_ptr<Device> device;
+  const Status status = open_cuda_device(0, "", &device);
+  Status loaded;
+  if (status.ok()) RecordedDriver::driver = *Driver::get(&loaded);
+  if (!status.ok()) {
+    std::printf("no GPU (%s): launches are calls of a driver that does nothing\n", status.message().c_str());
+    RecordedDriver::driver = bench::empty_driver();
+  }
+  RecordedDriver::launch = RecordedDriver::driver.cuLaunchKernel;
+  RecordedDriver::launch_ex = RecordedDriver::driver.cuLaunchKernelEx;
+  return device;
+}
+
+// True if the family is within the bound, or not for this GPU.
+bool compare_family(const bench::Family& family, const Device* compiler) {
+  Candidate candidate;
+  if (!parse(family.candidate, &candidate).ok()) return false;
+  if (compiler != nullptr && candidate.skeleton == Skeleton::kWarpgroup && compiler->spec().arch != "sm_90a") {
+    std::printf("%-10s not on %s\n", family.name, compiler->spec().arch.c_str());
+    return true;
+  }
+  bench::FamilyLaunches launches;
+  bench::CallTimes times;
+  if (const Status status = launches.prepare(family, compiler); !status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", family.name, status.message().c_str());
+    return false;
+  }
+  const std::size_t before = allocations;
+  bool good = true;
+  for (std::size_t set = 0; set < bench::kSets; ++set) good = launches.run(set).ok() && good;
+  const std::size_t allocated = allocations - before;
+  good = time_calls(&launches, &times) && good;
+  std::printf("%-10s launch %7.1f ns, hit %7.1f ns: %6.1f ns above it (at most %.0f), %zu allocations (none)%s\n",
+              family.name, times.ready, times.hit, times.hit - times.ready, kMostAboveLaunch, allocated,
+              good ? "" : ", and something failed");
+  return good && allocated == 0 && times.hit - times.ready <= kMostAboveLaunch;
+}
+
+int compare_families() {
+  const std::unique_ptr<Device> compiler = gpu();
+  std::printf("over %zu sets of tensors, medians:\n", bench::kSets);
+  bool good = true;
+  for (const bench::Family& family : bench::kFamilies) good = compare_family(family, compiler.get()) && good;
+  return good ? 0 : 1;
+}
+
+int compare_all() {
+  const int host = compare(), families = compare_families();
+  return host != 0 ? host : families;
+}
+
 }  // namespace
 }  // namespace gqa
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare();
+  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
-  return gqa::compare();
+  return gqa::compare_all();
 }
