@@ -5,52 +5,20 @@
 #include <atomic>
 
 #include "jit/codegen.h"
+#include "runtime/cuda/launch_numbers.h"
 #include "runtime/cuda/tensor_map.h"
 
 namespace gqa {
 namespace {
 
-constexpr float kLog2OfE = 1.4426950408889634f;
 constexpr std::int64_t kMaxGrid = 2147483647;  // blocks in x, every compute capability
-
-// launch() refuses more blocks than fit; nothing else reads the number then.
-int whole(std::int64_t number) { return static_cast<int>(std::min<std::int64_t>(number, kMaxGrid)); }
-
-TensorStrides strides_of(const Strides& s) { return {s.batch, s.row, s.head}; }
 
 }  // namespace
 
 AttentionParams params_of(const Call& call, const Candidate& candidate) {
-  AttentionParams p{};
-  p.q = call.q;
-  p.k = call.k;
-  p.v = call.v;
-  p.out = call.out;
-  p.lse = call.lse;
-  p.q_strides = strides_of(call.q_strides);
-  p.k_strides = strides_of(call.k_strides);
-  p.v_strides = strides_of(call.v_strides);
-  p.out_strides = strides_of(call.out_strides);
-  p.lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
-  p.q_heads = call.problem.q_heads;
-  p.kv_heads = call.problem.kv_heads;
-  p.batch = call.problem.batch;
-  p.q_len = call.problem.q_len;
-  p.kv_len = call.problem.kv_len;
-  p.splits = candidate.splits;
-  p.row_tiles = static_cast<int>(row_tiles(call.problem, candidate));
-  p.rows_before = rows_before(call.problem, candidate);
-  p.head_groups = call.problem.q_heads / candidate.pack;
-  p.tiles = whole(p.row_tiles * head_groups(call.problem, candidate));
-  p.section = whole(section_heads(call.problem, candidate));
-  p.by_splits = divisor_of(p.splits);
-  p.by_row_tiles = divisor_of(p.row_tiles);
-  p.by_section_tiles = divisor_of(whole(std::int64_t{p.section} * p.row_tiles));
-  p.by_section = divisor_of(p.section);
-  p.by_head_groups = divisor_of(p.head_groups);
-  p.by_group = divisor_of(call.problem.group());
-  p.scale_log2 = call.scale * kLog2OfE;
-  return p;
+  AttentionParams params = launch_numbers(call.problem, candidate).params;
+  set_tensors(call, &params);
+  return params;
 }
 
 CudaShared::~CudaShared() {
@@ -86,13 +54,17 @@ CudaKernel::~CudaKernel() {
 
 Status CudaKernel::launch(const Call& call) const {
   const Current current(shared_->context);
-  const LaunchPlan needed = plan(call.problem, candidate_);
-  Workspace workspace;
-  if (needed.needs_workspace()) {
-    const Status status = shared_->workspaces->take(static_cast<CUstream>(call.stream), needed, &workspace);
+  const LaunchNumbers& numbers = cached_numbers(id_, call.problem, candidate_);
+  WorkspacePin pin;
+  if (numbers.plan.needs_workspace()) {
+    const Status status = shared_->workspaces->take(static_cast<CUstream>(call.stream), numbers.plan, &pin);
     if (!status.ok()) return status;
   }
-  return launch(call, needed, workspace);
+  return launch(call, numbers, pin.workspace);
+}
+
+Status CudaKernel::launch(const Call& call, const Workspace& workspace) const {
+  return launch(call, cached_numbers(id_, call.problem, candidate_), workspace);
 }
 
 unsigned grid_of(const LaunchPlan& plan, int processors) {
@@ -102,19 +74,20 @@ unsigned grid_of(const LaunchPlan& plan, int processors) {
   return static_cast<unsigned>(std::min(wanted, most) * plan.resident * plan.cluster);
 }
 
-Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const {
-  if (plan.blocks > kMaxGrid)
-    return {Code::kSize, "the call needs " + std::to_string(plan.blocks) + " thread blocks, at most " +
+Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const Workspace& workspace) const {
+  if (numbers.plan.blocks > kMaxGrid)
+    return {Code::kSize, "the call needs " + std::to_string(numbers.plan.blocks) + " thread blocks, at most " +
                              std::to_string(kMaxGrid) + " can be launched; split the batch"};
   const Driver& driver = shared_->context.driver();
-  AttentionParams params = params_of(call, candidate_);
+  AttentionParams params = numbers.params;
+  set_tensors(call, &params);
   params.partials = workspace.partials;
   params.counters = workspace.counters;
   TensorMaps maps;  // the second argument where there is one
   if (candidate_.skeleton == Skeleton::kWarpgroup)
     if (Status s = tensor_maps(driver, call, candidate_, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
-  const CUresult result = launch(plan, static_cast<CUstream>(call.stream), arguments);
+  const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }
 

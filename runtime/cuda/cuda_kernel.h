@@ -9,6 +9,7 @@
 
 #include "jit/device/attention/common/params.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/launch_numbers.h"
 #include "runtime/cuda/module.h"
 #include "runtime/cuda/workspace.h"
 #include "runtime/device.h"
@@ -42,15 +43,17 @@ class CudaKernel {
   CudaKernel& operator=(const CudaKernel&) = delete;
 
   Status launch(const Call& call) const;
-  // The same with a workspace of the caller's that has room for plan(call.problem, candidate()): trials keep theirs
-  // apart from the users'. Needs the context to be current.
-  Status launch(const Call& call, const LaunchPlan& plan, const Workspace& workspace) const;
+  // The same with a workspace of the caller's that has room for plan_of(call.problem): trials keep theirs apart from
+  // the users'. Needs the context to be current.
+  Status launch(const Call& call, const Workspace& workspace) const;
+  const LaunchPlan& plan_of(const Problem& problem) const { return cached_numbers(id_, problem, candidate_).plan; }
   const Candidate& candidate() const { return candidate_; }
   // Unlike its address, never used again.
   std::uint64_t id() const { return id_; }
 
  private:
   CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& candidate);
+  Status launch(const Call& call, const LaunchNumbers& numbers, const Workspace& workspace) const;
   CUresult launch(const LaunchPlan& plan, CUstream stream, void** arguments) const;
 
   std::shared_ptr<CudaShared> shared_;

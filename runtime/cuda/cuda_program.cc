@@ -94,10 +94,10 @@ Status CudaProgram::run(const ProgramCall& call) const {
 
 Status CudaProgram::launch(const ProgramCall& call, WorkspacePool* intermediates, WorkspacePool* partials) const {
   const auto stream = static_cast<CUstream>(call.stream);
-  Workspace memory;
+  WorkspacePin memory;
   if (between_.needs_workspace())
     if (Status s = intermediates->take(stream, between_, &memory); !s.ok()) return s;
-  const Addresses at = {call, reinterpret_cast<char*>(memory.partials), memory.counters};
+  const Addresses at = {call, reinterpret_cast<char*>(memory.workspace.partials), memory.workspace.counters};
   for (const LoadedStep& step : steps_) {
     const Status status =
         step.attention != nullptr ? launch_attention(step, at, call.stream, partials) : launch_block(step, at, stream);
@@ -115,11 +115,11 @@ Status CudaProgram::launch_attention(const LoadedStep& step, const Addresses& at
   call.v = at.of(step.arguments[2]);
   call.out = at.of(step.arguments[3]);
   call.stream = stream;
-  const LaunchPlan needed = plan(call.problem, kernel.candidate());
-  Workspace workspace;
+  const LaunchPlan& needed = kernel.plan_of(call.problem);
+  WorkspacePin pin;
   if (needed.needs_workspace())
-    if (Status s = partials->take(static_cast<CUstream>(stream), needed, &workspace); !s.ok()) return s;
-  return kernel.launch(call, needed, workspace);
+    if (Status s = partials->take(static_cast<CUstream>(stream), needed, &pin); !s.ok()) return s;
+  return kernel.launch(call, pin.workspace);
 }
 
 Status CudaProgram::launch_block(const LoadedStep& step, const Addresses& at, CUstream stream) const {

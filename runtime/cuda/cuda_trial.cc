@@ -170,11 +170,11 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
 Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
                                 std::int64_t* damaged) {
   const Call c = call(variant.problem, 0);
-  const LaunchPlan needed = plan(c.problem, kernel.candidate());
+  const LaunchPlan& needed = kernel.plan_of(c.problem);
   Workspace workspace;
   if (Status s = poison(); !s.ok()) return s;
   if (Status s = guarded_.prepare(stream_.get(), needed, &workspace); !s.ok()) return s;
-  if (Status s = kernel.launch(c, needed, workspace); !s.ok()) return s;
+  if (Status s = kernel.launch(c, workspace); !s.ok()) return s;
   if (Status s = stream_.wait(); !s.ok()) return s;
   if (Status s = guarded_.inspect(stream_.get(), damaged); !s.ok()) return s;
   if (Status s = scan_outputs(variant.problem); !s.ok()) return s;
@@ -217,11 +217,11 @@ Verdict CudaTrial::verify(const LoadedProgram& program) {
 Status CudaTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   const Current current(shared_->context);
   const CudaKernel& cuda_kernel = *static_cast<const CudaProgram&>(program).attention();
-  const LaunchPlan needed = plan(layout_.problem, cuda_kernel.candidate());
-  Workspace workspace;
+  const LaunchPlan& needed = cuda_kernel.plan_of(layout_.problem);
+  WorkspacePin pin;
   if (needed.needs_workspace())
-    if (Status s = workspaces_.take(stream_.get(), needed, &workspace); !s.ok()) return s;
-  const auto launch = [&](int i) { return cuda_kernel.launch(call(layout_.problem, i % sets_), needed, workspace); };
+    if (Status s = workspaces_.take(stream_.get(), needed, &pin); !s.ok()) return s;
+  const auto launch = [&](int i) { return cuda_kernel.launch(call(layout_.problem, i % sets_), pin.workspace); };
   return stream_.time(cuda_kernel.id(), launches_, launch, samples, microseconds);
 }
 

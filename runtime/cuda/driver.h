@@ -41,6 +41,8 @@
   X(cuMemsetD32Async, "cuMemsetD32Async")                                   \
   X(cuStreamCreate, "cuStreamCreate")                                       \
   X(cuStreamDestroy, "cuStreamDestroy_v2")                                  \
+  X(cuStreamGetId, "cuStreamGetId")                                         \
+  X(cuStreamWaitEvent, "cuStreamWaitEvent")                                 \
   X(cuStreamSynchronize, "cuStreamSynchronize")                             \
   X(cuStreamIsCapturing, "cuStreamIsCapturing")                             \
   X(cuStreamBeginCapture, "cuStreamBeginCapture_v2")                        \
@@ -50,6 +52,9 @@
   X(cuGraphLaunch, "cuGraphLaunch")                                         \
   X(cuGraphExecDestroy, "cuGraphExecDestroy")                               \
   X(cuGraphDestroy, "cuGraphDestroy")                                       \
+  X(cuGraphRetainUserObject, "cuGraphRetainUserObject")                     \
+  X(cuUserObjectCreate, "cuUserObjectCreate")                               \
+  X(cuUserObjectRelease, "cuUserObjectRelease")                             \
   X(cuEventCreate, "cuEventCreate")                                         \
   X(cuEventDestroy, "cuEventDestroy_v2")                                    \
   X(cuEventRecord, "cuEventRecord")                                         \

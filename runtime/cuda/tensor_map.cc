@@ -1,9 +1,11 @@
 // tensor_map.cc: see tensor_map.h. Layouts and boxes mirror jit/device/attention/wgmma_flash/tensor_maps.h.
 #include "runtime/cuda/tensor_map.h"
 
-#include <array>
-#include <cstring>
-#include <type_traits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/cuda/recent_maps.h"
 
 namespace gqa {
 namespace {
@@ -20,51 +22,40 @@ struct MapDimension {
   int box;
 };
 
-// All that the four maps are made from; without padding, so that bytes compare.
-struct MapKey {
-  const void *q, *k, *v, *out;
-  Strides q_strides, k_strides, v_strides, out_strides;
-  std::int32_t batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v, dtype;
-  std::int32_t query_rows, tile_n, pack, keys_transposed;
-
-  bool operator==(const MapKey& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
-};
-static_assert(std::has_unique_object_representations_v<MapKey>);
-
 // A cluster's CTAs take 64 rows by turns: jit/device/attention/wgmma_flash/warpgroup_producer.cuh.
 int query_rows(const Candidate& c) { return c.cluster == 1 ? c.tile_m : kWarpgroupRows; }
 
-MapKey key_of(const Call& call, const Candidate& c) {
-  const Problem& p = call.problem;
-  return {call.q,         call.k,         call.v,         call.out,
-          call.q_strides, call.k_strides, call.v_strides, call.out_strides,
-          p.batch,        p.q_heads,      p.kv_heads,     p.q_len,
-          p.kv_len,       p.head_dim,     p.head_dim_v,   static_cast<std::int32_t>(p.dtype),
-          query_rows(c),  c.tile_n,       c.pack,         p.keys_transposed};
+enum class MapKind : std::uint8_t { kRows, kKeys, kTransposedKeys };  // which dimensions a map has
+
+// All that a map is made from, but where it lies and its strides.
+struct MapShape {
+  int batch, length, heads, columns, box, pack;
+  MapKind kind;
+  DType dtype;
+};
+
+std::uint64_t pair(int high, int low) { return static_cast<std::uint64_t>(high) << 32 | static_cast<unsigned>(low); }
+int high(std::uint64_t pair) { return static_cast<int>(pair >> 32); }
+int low(std::uint64_t pair) { return static_cast<int>(pair & 0xffffffffU); }
+
+MapKey key_of(const void* data, const Strides& strides, const MapShape& s) {
+  const int type = static_cast<int>(s.kind) << 1 | static_cast<int>(s.dtype == DType::kBF16);
+  return {data,
+          strides.batch,
+          strides.row,
+          strides.head,
+          pair(s.batch, s.length),
+          pair(s.heads, s.columns),
+          pair(s.box, s.pack << 8 | type)};
 }
 
-// A few calls alternate in a graph or a layer; more than that and encoding is cheap enough.
-class RecentMaps {
- public:
-  const TensorMaps* find(const MapKey& key) const {
-    for (const Entry& entry : entries_) {
-      if (entry.key == key) return &entry.maps;
-    }
-    return nullptr;
-  }
-  void keep(const MapKey& key, const TensorMaps& maps) {
-    entries_[next_] = {key, maps};
-    next_ = (next_ + 1) % entries_.size();
-  }
-
- private:
-  struct Entry {
-    MapKey key;  // all zero: none, which no call's key is
-    TensorMaps maps;
-  };
-  std::array<Entry, 8> entries_{};
-  std::size_t next_ = 0;
-};
+MapShape shape_of(const MapKey& key) {
+  const int type = low(key.box_pack_type) & 0xff;
+  return {high(key.batch_length),          low(key.batch_length),
+          high(key.heads_columns),         low(key.heads_columns),
+          high(key.box_pack_type),         low(key.box_pack_type) >> 8,
+          static_cast<MapKind>(type >> 1), (type & 1) != 0 ? DType::kBF16 : DType::kF16};
+}
 
 // dimensions[0] is the columns. A dimension of size 1 is never stepped along: it gets the smallest legal stride.
 template <std::size_t kRank>
@@ -87,34 +78,37 @@ CUresult encode(const Driver& driver, DType dtype, const void* data, const MapDi
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-// q or out: boxes of `rows` packed rows.
-CUresult encode_rows(const Driver& driver, const Call& call, int pack, const void* data, const Strides& s, int columns,
-                     int rows, TensorMap* map) {
-  const Problem& p = call.problem;
-  const MapDimension dimensions[] = {{columns, 1, kPanel},
-                                     {pack, s.head, pack},
-                                     {p.q_len, s.row, rows / pack},
-                                     {p.q_heads / pack, pack * s.head, 1},
-                                     {p.batch, s.batch, 1}};
-  return encode(driver, p.dtype, data, dimensions, map);
+CUresult encode(const Driver& driver, const MapKey& key, TensorMap* map) {
+  const MapShape m = shape_of(key);
+  if (m.kind == MapKind::kRows) {  // boxes of packed rows
+    const MapDimension dimensions[] = {{m.columns, 1, kPanel},
+                                       {m.pack, key.head_stride, m.pack},
+                                       {m.length, key.row_stride, m.box / m.pack},
+                                       {m.heads / m.pack, m.pack * key.head_stride, 1},
+                                       {m.batch, key.batch_stride, 1}};
+    return encode(driver, m.dtype, key.data, dimensions, map);
+  }
+  const bool transposed = m.kind == MapKind::kTransposedKeys;
+  const MapDimension dimensions[] = {{transposed ? m.length : m.columns, 1, kPanel},
+                                     {transposed ? m.columns : m.length, key.row_stride, m.box},
+                                     {m.heads, key.head_stride, 1},
+                                     {m.batch, key.batch_stride, 1}};
+  return encode(driver, m.dtype, key.data, dimensions, map);
 }
 
-// k or v.
-CUresult encode_keys(const Driver& driver, const Call& call, const void* data, const Strides& s, int columns, int keys,
-                     TensorMap* map) {
-  const Problem& p = call.problem;
-  const MapDimension dimensions[] = {
-      {columns, 1, kPanel}, {p.kv_len, s.row, keys}, {p.kv_heads, s.head, 1}, {p.batch, s.batch, 1}};
-  return encode(driver, p.dtype, data, dimensions, map);
+MapShape rows_of(const Problem& p, const Candidate& c, int columns, int rows) {
+  return {p.batch, p.q_len, p.q_heads, columns, rows, c.pack, MapKind::kRows, p.dtype};
 }
 
-// k where it lies transposed: boxes of 64 keys, all of head_dim.
-CUresult encode_transposed_keys(const Driver& driver, const Call& call, TensorMap* map) {
-  const Problem& p = call.problem;
-  const Strides& s = call.k_strides;
-  const MapDimension dimensions[] = {
-      {p.kv_len, 1, kPanel}, {p.head_dim, s.row, p.head_dim}, {p.kv_heads, s.head, 1}, {p.batch, s.batch, 1}};
-  return encode(driver, p.dtype, call.k, dimensions, map);
+MapShape values_of(const Problem& p, const Candidate& c) {
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, c.tile_n, 1, MapKind::kKeys, p.dtype};
+}
+
+// Where they lie transposed: boxes of 64 keys, all of head_dim.
+MapShape keys_of(const Problem& p, const Candidate& c) {
+  const bool transposed = p.keys_transposed;
+  const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : c.tile_n, 1, kind, p.dtype};
 }
 
 Status refused(const Driver& driver, const char* tensor, const Call& call, CUresult result) {
@@ -123,30 +117,35 @@ Status refused(const Driver& driver, const char* tensor, const Call& call, CUres
                              to_text(call.problem) + ": " + status.message()};
 }
 
-Status encode_all(const Driver& driver, const Call& call, const Candidate& c, TensorMaps* maps) {
-  const int d = call.problem.head_dim, dv = call.problem.head_dim_v;
-  CUresult r = encode_rows(driver, call, c.pack, call.q, call.q_strides, d, query_rows(c), &maps->q);
-  if (r != CUDA_SUCCESS) return refused(driver, "q", call, r);
-  r = call.problem.keys_transposed ? encode_transposed_keys(driver, call, &maps->k)
-                                   : encode_keys(driver, call, call.k, call.k_strides, d, c.tile_n, &maps->k);
-  if (r != CUDA_SUCCESS) return refused(driver, "k", call, r);
-  r = encode_keys(driver, call, call.v, call.v_strides, dv, c.tile_n, &maps->v);
-  if (r != CUDA_SUCCESS) return refused(driver, "v", call, r);
-  r = encode_rows(driver, call, c.pack, call.out, call.out_strides, dv, kWarpgroupRows, &maps->out);
-  return r == CUDA_SUCCESS ? Status() : refused(driver, "out", call, r);
+// The cached map, or a new one, which is cached then.
+CUresult find_or_encode(const Driver& driver, const MapKey& key, RecentMaps* recent, TensorMap* map) {
+  if (const TensorMap* cached = recent->find(key)) {
+    *map = *cached;
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = encode(driver, key, map);
+  if (result == CUDA_SUCCESS) recent->keep(key, *map);
+  return result;
 }
 
 }  // namespace
 
-Status tensor_maps(const Driver& driver, const Call& call, const Candidate& candidate, TensorMaps* maps) {
+Status tensor_maps(const Driver& driver, const Call& call, const Candidate& c, TensorMaps* maps) {
   constinit thread_local static RecentMaps recent;
-  const MapKey key = key_of(call, candidate);
-  if (const TensorMaps* kept = recent.find(key)) {
-    *maps = *kept;
-    return {};
-  }
-  if (Status status = encode_all(driver, call, candidate, maps); !status.ok()) return status;
-  recent.keep(key, *maps);
+  RecentMaps* const mine = &recent;
+  const Problem& p = call.problem;
+  const MapKey q = key_of(call.q, call.q_strides, rows_of(p, c, p.head_dim, query_rows(c)));
+  if (const CUresult r = find_or_encode(driver, q, mine, &maps->q); r != CUDA_SUCCESS)
+    return refused(driver, "q", call, r);
+  const MapKey k = key_of(call.k, call.k_strides, keys_of(p, c));
+  if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
+    return refused(driver, "k", call, r);
+  const MapKey v = key_of(call.v, call.v_strides, values_of(p, c));
+  if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
+    return refused(driver, "v", call, r);
+  const MapKey out = key_of(call.out, call.out_strides, rows_of(p, c, p.head_dim_v, kWarpgroupRows));
+  if (const CUresult r = find_or_encode(driver, out, mine, &maps->out); r != CUDA_SUCCESS)
+    return refused(driver, "out", call, r);
   return {};
 }
 

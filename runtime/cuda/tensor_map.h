@@ -1,9 +1,9 @@
-// tensor_map.h: the tensor maps of a call, for kernels that load and store through the copy engine.
-// Owns: which dimensions, strides and boxes a map has, encoding by the driver, and the maps a thread made last, kept
-// under all that they were made from.
+// tensor_map.h: the tensor maps of a call, for kernels that load and store by TMA.
+// Owns: which dimensions, strides and boxes a map has, encoding by the driver, and the maps a thread made last, each
+// cached under all that it was made from, so that a model's layers find theirs (recent_maps.h).
 // Never: checks alignment or strides; Problem::tma says that they will do, and the driver refuses what will not.
 // Allocates and formats nothing unless it fails.
-// Threads: any; the kept maps are each thread's own.
+// Threads: any; the cached maps are each thread's own.
 #pragma once
 
 #include "jit/device/attention/wgmma_flash/tensor_maps.h"

@@ -1,7 +1,8 @@
 // hit_path.cc: what gqa_run costs above the bare launch.
 // Owns: the hit path (argument checks, signature, look-up, launch) measured on a device whose launch does nothing,
-// against that launch alone. With --check it measures quietly and exits 1 if the median is over the bound or a hit
-// allocates.
+// against that launch alone; and, for each family of kernels (hit_launches.h), against cuLaunchKernelEx with arguments
+// that are ready, on a GPU, or where there is none on a driver that does nothing. With --check it measures quietly.
+// Exits 1 if a median is over its bound or a hit allocates.
 // Never: tunes anything that is timed; the shape is made ready first.
 // Threads: one, and --benchmark_filter=threads for several on one session.
 #include <benchmark/benchmark.h>
@@ -18,6 +19,7 @@
 
 #include "runtime/api/args.h"
 #include "runtime/session/session.h"
+#include "tools/bench/hit_launches.h"
 
 // Every allocation of this program is counted: a hit must make none.
 static std::atomic<std::size_t> allocations = 0;
@@ -33,11 +35,13 @@ namespace gqa {
 namespace {
 
 constexpr double kMostNanoseconds = 1000;
+constexpr double kMostAboveLaunch = 600;
 
 // A kernel whose launch does nothing that the compiler could leave out.
-class EmptyKernel : public Kernel {
+class EmptyProgram : public LoadedProgram {
  public:
-  Status launch(const Call& call) const override {
+  using LoadedProgram::run;
+  Status run(const ProgramCall& call) const override {
     benchmark::DoNotOptimize(&call);
     return {};
   }
@@ -45,8 +49,8 @@ class EmptyKernel : public Kernel {
 
 class EmptyTrial : public Trial {
  public:
-  Verdict verify(const Kernel&) override { return {true, 0, 1, ""}; }
-  Status time(const Kernel&, int samples, std::vector<double>* microseconds) override {
+  Verdict verify(const LoadedProgram&) override { return {true, 0, 1, ""}; }
+  Status time(const LoadedProgram&, int samples, std::vector<double>* microseconds) override {
     microseconds->insert(microseconds->end(), static_cast<std::size_t>(samples), 1.0);
     return {};
   }
@@ -57,13 +61,12 @@ class EmptyDevice : public Device {
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override { return "none"; }
   std::string timing_method() const override { return "none"; }
-  std::string source(const Problem&, const Candidate& candidate) const override { return kernel_text(candidate); }
-  Status compile(const Problem&, const Candidate&, Binary*) const override { return {}; }
-  Status load(const Problem&, const Candidate&, const Binary&, std::unique_ptr<Kernel>* kernel) override {
-    *kernel = std::make_unique<EmptyKernel>();
+  Status compile(const Source&, Binary*) const override { return {}; }
+  Status load(const Program&, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>* loaded) override {
+    *loaded = std::make_unique<EmptyProgram>();
     return {};
   }
-  Status make_trial(const Problem&, std::unique_ptr<Trial>* trial) override {
+  Status make_trial(const Reference&, const Binary&, const Effort&, std::unique_ptr<Trial>* trial) override {
     *trial = std::make_unique<EmptyTrial>();
     return {};
   }
@@ -121,11 +124,11 @@ class Setting {
     return session_->run(call);
   }
 
-  Status launch() const { return bare_->launch(call_); }
+  Status launch() const { return bare_->run(call_); }
 
  private:
   std::unique_ptr<Session> session_;
-  std::unique_ptr<Kernel> bare_ = std::make_unique<EmptyKernel>();
+  std::unique_ptr<LoadedProgram> bare_ = std::make_unique<EmptyProgram>();
   Tensor q_{1u << 28, 1, 32}, k_{1u << 29, 3000, 8}, v_{1u << 30, 3000, 8}, out_{1u << 31, 1, 32};
   gqa_call options_ = {sizeof(gqa_call), 0, 1, nullptr, nullptr};
   Call call_;
@@ -183,13 +186,67 @@ int compare() {
   return good && allocated == 0 && whole - bare <= kMostNanoseconds ? 0 : 1;
 }
 
+// The device that compiles for the first GPU; null if there is none.
+std::unique_ptr<Device> gpu() {
+  using bench::RecordedDriver;
+  std::unique_ptr<Device> device;
+  const Status status = open_cuda_device(0, "", &device);
+  Status loaded;
+  if (status.ok()) RecordedDriver::driver = *Driver::get(&loaded);
+  if (!status.ok()) {
+    std::printf("no GPU (%s): launches are calls of a driver that does nothing\n", status.message().c_str());
+    RecordedDriver::driver = bench::empty_driver();
+  }
+  RecordedDriver::launch = RecordedDriver::driver.cuLaunchKernel;
+  RecordedDriver::launch_ex = RecordedDriver::driver.cuLaunchKernelEx;
+  return device;
+}
+
+// True if the family is within the bound, or not for this GPU.
+bool compare_family(const bench::Family& family, const Device* compiler) {
+  Candidate candidate;
+  if (!parse(family.candidate, &candidate).ok()) return false;
+  if (compiler != nullptr && candidate.skeleton == Skeleton::kWarpgroup && compiler->spec().arch != "sm_90a") {
+    std::printf("%-10s not on %s\n", family.name, compiler->spec().arch.c_str());
+    return true;
+  }
+  bench::FamilyLaunches launches;
+  bench::CallTimes times;
+  if (const Status status = launches.prepare(family, compiler); !status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", family.name, status.message().c_str());
+    return false;
+  }
+  const std::size_t before = allocations;
+  bool good = true;
+  for (std::size_t set = 0; set < bench::kSets; ++set) good = launches.run(set).ok() && good;
+  const std::size_t allocated = allocations - before;
+  good = time_calls(&launches, &times) && good;
+  std::printf("%-10s launch %7.1f ns, hit %7.1f ns: %6.1f ns above it (at most %.0f), %zu allocations (none)%s\n",
+              family.name, times.ready, times.hit, times.hit - times.ready, kMostAboveLaunch, allocated,
+              good ? "" : ", and something failed");
+  return good && allocated == 0 && times.hit - times.ready <= kMostAboveLaunch;
+}
+
+int compare_families() {
+  const std::unique_ptr<Device> compiler = gpu();
+  std::printf("over %zu sets of tensors, medians:\n", bench::kSets);
+  bool good = true;
+  for (const bench::Family& family : bench::kFamilies) good = compare_family(family, compiler.get()) && good;
+  return good ? 0 : 1;
+}
+
+int compare_all() {
+  const int host = compare(), families = compare_families();
+  return host != 0 ? host : families;
+}
+
 }  // namespace
 }  // namespace gqa
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare();
+  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
-  return gqa::compare();
+  return gqa::compare_all();
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 
 #include "runtime/cuda/driver.h"
@@ -44,6 +45,10 @@ inline Driver quiet_driver() {
   d.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**,
                                 std::size_t*) {
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+  d.cuStreamGetId = [](CUstream stream, unsigned long long* id) {
+    *id = reinterpret_cast<std::uintptr_t>(stream);
     return CUDA_SUCCESS;
   };
   d.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
