@@ -32,6 +32,7 @@ enum class Code : int {
   kOutOfMemory = 25,
   kDeviceFailed = 26,
   kInternal = 27,
+  kCancelled = 28,
 };
 
 class [[nodiscard]] Status {
