@@ -76,7 +76,9 @@ class FileStore : public Store {
     return put("keep a winner", dated);
   }
 
-  std::unique_ptr<Lease> acquire(const WinnerKey& key) override { return acquire_lease(file_, key, lease_seconds_); }
+  std::unique_ptr<Lease> acquire(const WinnerKey& key, const std::function<bool()>& stop) override {
+    return acquire_lease(file_, key, lease_seconds_, stop);
+  }
 
   std::vector<WinnerRow> list_winners() override { return list(Place::kWinners, Part::kWhole, winner_of); }
   std::vector<KernelRow> list_kernels() override { return list(Place::kKernels, Part::kScalars, kernel_of); }

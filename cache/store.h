@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -105,7 +106,9 @@ class Store {
 
   // Waits until this process may tune the key, or until a winner for it appears (then null, and find_winner has it).
   // Never blocks longer than the other's lease lives. In off or read-only mode: granted at once.
-  virtual std::unique_ptr<Lease> acquire(const WinnerKey& key) = 0;
+  // stop is asked while waiting: once true, null.
+  virtual std::unique_ptr<Lease> acquire(const WinnerKey& key, const std::function<bool()>& stop) = 0;
+  std::unique_ptr<Lease> acquire(const WinnerKey& key) { return acquire(key, {}); }
 
   virtual std::vector<WinnerRow> list_winners() = 0;
   virtual std::vector<KernelRow> list_kernels() = 0;  // without blobs

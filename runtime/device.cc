@@ -18,6 +18,8 @@ Status Device::load_program(const KernelPlan&, const std::vector<Binary>&, std::
   return attention_only(*this);
 }
 
-Status Device::make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>*) { return attention_only(*this); }
+Status Device::make_program_trial(const KernelGraph&, const Effort&, std::unique_ptr<ProgramTrial>*) {
+  return attention_only(*this);
+}
 
 }  // namespace gqa

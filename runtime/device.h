@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/effort.h"
 #include "search/device_spec.h"
 #include "search/families/candidate.h"
 #include "search/problem/problem.h"
@@ -68,7 +69,8 @@ struct Verdict {
   std::string reason;  // "" if passed; else what was wrong and where the worst element is
 };
 
-// One problem's inputs, outputs and reference on a device.
+// One problem's inputs, outputs and reference on a device. It asks the effort that it was made with: once cancelled,
+// time() fails with kCancelled and so, as a reason, does a verdict; once that is spent, time() takes one sample.
 class Trial {
  public:
   virtual ~Trial() = default;
@@ -95,7 +97,7 @@ class Device {
   virtual Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const = 0;
   virtual Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
                       std::unique_ptr<Kernel>* kernel) = 0;
-  virtual Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) = 0;
+  virtual Status make_trial(const Problem& problem, const Effort& effort, std::unique_ptr<Trial>* trial) = 0;
 
   // The same for a user's graph (program.h), kernel by kernel of its plan. A device that has nothing of this runs
   // attention only, and says so.
@@ -103,7 +105,8 @@ class Device {
   virtual Status compile_program(const PlannedKernel& kernel, Binary* binary) const;
   virtual Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
                               std::unique_ptr<LoadedProgram>* program);
-  virtual Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial);
+  virtual Status make_program_trial(const KernelGraph& graph, const Effort& effort,
+                                    std::unique_ptr<ProgramTrial>* trial);
 
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;

@@ -115,13 +115,13 @@ Status CudaCompiler::load(const Problem&, const Candidate&, const Binary&, std::
   return no_gpu(spec_.arch);
 }
 
-Status CudaCompiler::make_trial(const Problem&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
+Status CudaCompiler::make_trial(const Problem&, const Effort&, std::unique_ptr<Trial>*) { return no_gpu(spec_.arch); }
 
 Status CudaCompiler::load_program(const KernelPlan&, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>*) {
   return no_gpu(spec_.arch);
 }
 
-Status CudaCompiler::make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>*) {
+Status CudaCompiler::make_program_trial(const KernelGraph&, const Effort&, std::unique_ptr<ProgramTrial>*) {
   return no_gpu(spec_.arch);
 }
 
@@ -150,7 +150,7 @@ Status CudaDevice::checker(std::shared_ptr<const Checker>* checker) {
   return {};
 }
 
-Status CudaDevice::make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) {
+Status CudaDevice::make_trial(const Problem& problem, const Effort&, std::unique_ptr<Trial>* trial) {
   if (problem.keys_transposed)
     return {Code::kOption, "a trial of " + to_text(problem) +
                                ": keys given as (head_dim, keys) come in programs only, " +
@@ -166,11 +166,12 @@ Status CudaDevice::load_program(const KernelPlan& plan, const std::vector<Binary
   return CudaProgram::load(shared_, plan, kernels, program);
 }
 
-Status CudaDevice::make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) {
+Status CudaDevice::make_program_trial(const KernelGraph& graph, const Effort& effort,
+                                      std::unique_ptr<ProgramTrial>* trial) {
   const Current current(shared_->context);
   std::shared_ptr<const Checker> check;
   if (Status s = checker(&check); !s.ok()) return s;
-  return CudaProgramTrial::make(shared_, check, spec_, graph, trial);
+  return CudaProgramTrial::make(shared_, check, spec_, graph, effort, trial);
 }
 
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {

@@ -30,12 +30,13 @@ class CudaCompiler : public Device {
   Status compile(const Problem& problem, const Candidate& candidate, Binary* binary) const override;
   Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
               std::unique_ptr<Kernel>* kernel) override;
-  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
+  Status make_trial(const Problem& problem, const Effort& effort, std::unique_ptr<Trial>* trial) override;
   std::string program_source(const PlannedKernel& kernel) const override;
   Status compile_program(const PlannedKernel& kernel, Binary* binary) const override;
   Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
                       std::unique_ptr<LoadedProgram>* program) override;
-  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override;
+  Status make_program_trial(const KernelGraph& graph, const Effort& effort,
+                            std::unique_ptr<ProgramTrial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
 
  protected:
@@ -62,10 +63,11 @@ class CudaDevice final : public CudaCompiler {
 
   Status load(const Problem& problem, const Candidate& candidate, const Binary& binary,
               std::unique_ptr<Kernel>* kernel) override;
-  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override;
+  Status make_trial(const Problem& problem, const Effort& effort, std::unique_ptr<Trial>* trial) override;
   Status load_program(const KernelPlan& plan, const std::vector<Binary>& kernels,
                       std::unique_ptr<LoadedProgram>* program) override;
-  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override;
+  Status make_program_trial(const KernelGraph& graph, const Effort& effort,
+                            std::unique_ptr<ProgramTrial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   std::string driver() const override;
   bool capturing(void* stream) const override;

@@ -16,7 +16,7 @@ namespace gqa {
 class CudaProgramTrial : public ProgramTrial {
  public:
   static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
-                     const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial);
+                     const KernelGraph& graph, const Effort& effort, std::unique_ptr<ProgramTrial>* trial);
   ~CudaProgramTrial() override;
 
   Verdict verify(const LoadedProgram& program) override;

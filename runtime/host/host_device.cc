@@ -92,9 +92,8 @@ class HostDevice final : public Device {
     return {};
   }
 
-  Status make_trial(const Problem& problem, std::unique_ptr<Trial>* trial) override {
-    *trial = std::make_unique<HostTrial>(problem, spec_);
-    return {};
+  Status make_trial(const Problem& problem, const Effort& effort, std::unique_ptr<Trial>* trial) override {
+    return HostTrial::make(problem, spec_, effort, trial);
   }
 
   std::string program_source(const PlannedKernel& kernel) const override { return to_text(kernel.graph); }
@@ -118,8 +117,9 @@ class HostDevice final : public Device {
     return status;
   }
 
-  Status make_program_trial(const KernelGraph& graph, std::unique_ptr<ProgramTrial>* trial) override {
-    return HostProgramTrial::make(graph, spec_, trial);
+  Status make_program_trial(const KernelGraph& graph, const Effort& effort,
+                            std::unique_ptr<ProgramTrial>* trial) override {
+    return HostProgramTrial::make(graph, spec_, effort, trial);
   }
 
   bool owns(int dl_device_type, int) const override {

@@ -11,9 +11,11 @@ constexpr std::uint64_t kSeed = 1;
 
 }  // namespace
 
-Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, std::unique_ptr<ProgramTrial>* trial) {
-  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph));
-  if (Status status = make_reference(graph, kSeed, &made->reference_); !status.ok()) return status;
+Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
+                              std::unique_ptr<ProgramTrial>* trial) {
+  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
+  if (Status status = make_reference(graph, kSeed, effort, spec.processors, &made->reference_); !status.ok())
+    return status;
   made->rotate_inputs(rotated_sets(graph, spec.l2_bytes));
   made->allocate_outputs();
   *trial = std::move(made);
@@ -21,15 +23,7 @@ Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, 
 }
 
 void HostProgramTrial::rotate_inputs(int sets) {
-  std::uint64_t seed = kSeed;
-  for (int set = 1; set < sets; ++set) {
-    std::vector<TensorBytes>& inputs = rotated_.emplace_back();
-    for (const int input : graph_.inputs()) {
-      const TensorSpec& spec = graph_.spec(input);
-      inputs.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
-      fill_input(spec, ++seed, reference_.magnitude, inputs.back().data());
-    }
-  }
+  for (int set = 1; set < sets && !effort_.cancelled(); ++set) rotated_.push_back(reference_.inputs);
 }
 
 void HostProgramTrial::allocate_outputs() {
@@ -46,7 +40,8 @@ ProgramCall HostProgramTrial::call(std::size_t set) {
 }
 
 Verdict HostProgramTrial::verify(const LoadedProgram& program) {
-  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) {
+  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) -> Status {
+    if (Status status = effort_.check(); !status.ok()) return status;
     for (TensorBytes& bytes : guarded_) {
       std::fill(bytes.begin(), bytes.end(), std::byte{kPoison});
       outputs->push_back({bytes.data()});
@@ -58,7 +53,8 @@ Verdict HostProgramTrial::verify(const LoadedProgram& program) {
 }
 
 Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
-  for (int i = 0; i < samples; ++i) {
+  for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
+    if (Status status = effort_.check(); !status.ok()) return status;
     const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
     const auto begin = std::chrono::steady_clock::now();
     if (Status status = program.launch(run); !status.ok()) return status;

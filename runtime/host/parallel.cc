@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -40,6 +41,12 @@ void parallel_for(std::int64_t count, int threads, ParallelBody body, void* cont
   if (threads > 1 && own_threads) return run_on_own_threads(count, threads, body, context);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (std::int64_t i = 0; i < count; ++i) body(context, i);
+}
+
+Workers workers_of(const Effort& effort, int threads) {
+  return {effort.stop(), [threads](std::int64_t count, const std::function<void(std::int64_t)>& body) {
+            parallel_for(count, threads, [&](std::int64_t at) { body(at); });
+          }};
 }
 
 int usable_threads() {

@@ -6,6 +6,9 @@
 
 #include <cstdint>
 
+#include "runtime/effort.h"
+#include "search/graph/workers.h"
+
 namespace gqa {
 
 using ParallelBody = void (*)(void* context, std::int64_t index);
@@ -16,6 +19,9 @@ void parallel_for(std::int64_t count, int threads, Body body) {
   parallel_for(
       count, threads, [](void* context, std::int64_t index) { (*static_cast<Body*>(context))(index); }, &body);
 }
+
+// The same as what a long computation is lent; it ends early once the effort is cancelled.
+Workers workers_of(const Effort& effort, int threads);
 
 // Threads this process may use: its affinity mask.
 int usable_threads();

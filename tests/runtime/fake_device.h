@@ -71,7 +71,7 @@ inline void pause(double seconds) {
 
 class FakeTrial : public Trial {
  public:
-  explicit FakeTrial(FakeWorld* world) : world_(world) { ++world_->trials; }
+  FakeTrial(FakeWorld* world, const Effort& effort) : world_(world), effort_(effort) { ++world_->trials; }
 
   Verdict verify(const Kernel& kernel) override {
     ++world_->verifies;
@@ -92,7 +92,8 @@ class FakeTrial : public Trial {
   Status sample(const Candidate& candidate, int samples, std::vector<double>* microseconds) {
     if (Status status = world_->launchable(candidate); !status.ok()) return status;
     std::normal_distribution<double> noise(1, world_->noise);
-    for (int i = 0; i < samples; ++i) {
+    for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
+      if (Status status = effort_.check(); !status.ok()) return status;
       ++world_->samples;
       pause(world_->sample_seconds);
       microseconds->push_back(world_->microseconds(candidate) *
@@ -102,6 +103,7 @@ class FakeTrial : public Trial {
   }
 
   FakeWorld* world_;
+  const Effort effort_;
   std::mt19937 random_{1};
 };
 
@@ -121,7 +123,7 @@ class FakeProgram : public LoadedProgram {
 
 class FakeProgramTrial : public ProgramTrial {
  public:
-  explicit FakeProgramTrial(FakeWorld* world) : world_(world) { ++world_->trials; }
+  FakeProgramTrial(FakeWorld* world, const Effort& effort) : world_(world), effort_(effort) { ++world_->trials; }
   Verdict verify(const LoadedProgram& program) override {
     ++world_->verifies;
     return world_->verify_program(static_cast<const FakeProgram&>(program).program());
@@ -129,17 +131,18 @@ class FakeProgramTrial : public ProgramTrial {
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override {
     const int now = ++world_->timing_at_once;
     world_->most_timing_at_once = std::max(world_->most_timing_at_once.load(), now);
-    world_->samples += samples;
-    for (int i = 0; i < samples; ++i) {
+    for (int i = 0; i < samples && (i == 0 || !effort_.spent()) && !effort_.cancelled(); ++i) {
+      ++world_->samples;
       pause(world_->sample_seconds);
       microseconds->push_back(world_->program_microseconds(static_cast<const FakeProgram&>(program).program()));
     }
     --world_->timing_at_once;
-    return {};
+    return effort_.check();
   }
 
  private:
   FakeWorld* world_;
+  const Effort effort_;
 };
 
 class FakeDevice : public Device {
@@ -168,8 +171,8 @@ class FakeDevice : public Device {
     *kernel = std::make_unique<FakeKernel>(world_, candidate);
     return {};
   }
-  Status make_trial(const Problem&, std::unique_ptr<Trial>* trial) override {
-    *trial = std::make_unique<FakeTrial>(world_);
+  Status make_trial(const Problem&, const Effort& effort, std::unique_ptr<Trial>* trial) override {
+    *trial = std::make_unique<FakeTrial>(world_, effort);
     return {};
   }
   std::string program_source(const PlannedKernel& kernel) const override {
@@ -196,8 +199,8 @@ class FakeDevice : public Device {
     *program = std::make_unique<FakeProgram>(world_, plan.program);
     return {};
   }
-  Status make_program_trial(const KernelGraph&, std::unique_ptr<ProgramTrial>* trial) override {
-    *trial = std::make_unique<FakeProgramTrial>(world_);
+  Status make_program_trial(const KernelGraph&, const Effort& effort, std::unique_ptr<ProgramTrial>* trial) override {
+    *trial = std::make_unique<FakeProgramTrial>(world_, effort);
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }

@@ -1,17 +1,23 @@
-// reference.cc: see reference.h.
-#include "runtime/workload/reference.h"
+// plain_attention.h: attention as its formula is written, one row at a time: what reference.h is held against.
+// Owns: out = softmax(scale q k^T + mask) v in float64 and float32, and the naive 16-bit computation, rounded where a
+// naive 16-bit program rounds: scores, normalised probabilities, output.
+// Never: fast; never shares code with what it judges.
+// Threads: pure functions of host memory.
+#pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "runtime/device.h"
 #include "runtime/half.h"
 
 namespace gqa {
-namespace {
+namespace plain {
 
-const std::uint16_t* row_of(const void* base, const Strides& s, int batch, int row, int head) {
+inline const std::uint16_t* row_of(const void* base, const Strides& s, int batch, int row, int head) {
   return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
 }
 
@@ -22,7 +28,7 @@ struct Key {
   std::uint16_t operator[](int d) const { return first[d * step]; }
 };
 
-Key key_of(const Call& call, int batch, int key, int head) {
+inline Key key_of(const Call& call, int batch, int key, int head) {
   const Strides& s = call.k_strides;
   if (!call.problem.keys_transposed) return {row_of(call.k, s, batch, key, head), 1};
   return {row_of(call.k, s, batch, 0, head) + key, s.row};
@@ -41,7 +47,8 @@ struct Rounded {
 };
 
 template <typename Real, typename Round>
-void attention_row(const Call& call, int batch, int head, int position, const Round& round, Real* out, Real* lse) {
+inline void attention_row(const Call& call, int batch, int head, int position, const Round& round, Real* out,
+                          Real* lse) {
   const Problem& p = call.problem;
   const int kv_head = head / p.group();
   const int keys = p.causal() ? std::clamp(position + p.kv_len - p.q_len + 1, 0, p.kv_len) : p.kv_len;
@@ -67,18 +74,19 @@ void attention_row(const Call& call, int batch, int head, int position, const Ro
   *lse = keys > 0 ? maximum + std::log(sum) : -std::numeric_limits<Real>::infinity();
 }
 
-}  // namespace
+}  // namespace plain
 
-void reference_row(const Call& call, int batch, int head, int position, double* out, double* lse) {
-  attention_row(call, batch, head, position, Exact(), out, lse);
+// A row that sees no key gives zeros and -inf.
+inline void reference_row(const Call& call, int batch, int head, int position, double* out, double* lse) {
+  plain::attention_row(call, batch, head, position, plain::Exact(), out, lse);
 }
 
-void reference_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
-  attention_row(call, batch, head, position, Exact(), out, lse);
+inline void reference_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
+  plain::attention_row(call, batch, head, position, plain::Exact(), out, lse);
 }
 
-void naive_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
-  attention_row(call, batch, head, position, Rounded{call.problem.dtype}, out, lse);
+inline void naive_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
+  plain::attention_row(call, batch, head, position, plain::Rounded{call.problem.dtype}, out, lse);
 }
 
 }  // namespace gqa

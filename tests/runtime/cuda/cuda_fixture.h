@@ -85,7 +85,7 @@ class CudaGpu : public ::testing::Test {
   ::testing::AssertionResult verified(const Problem& problem, const std::vector<Candidate>& candidates) {
     if (candidates.empty()) return ::testing::AssertionFailure() << to_text(problem) << ": no candidate";
     std::unique_ptr<Trial> trial;
-    if (const Status made = device_->make_trial(problem, &trial); !made.ok())
+    if (const Status made = device_->make_trial(problem, Effort(8), &trial); !made.ok())
       return ::testing::AssertionFailure() << to_text(problem) << ": " << made.message();
     for (const Compiled& one : compile_all(*device_, problem, candidates)) {
       const std::string what = to_text(problem) + " | " + to_text(one.candidate) + ": ";

@@ -124,7 +124,7 @@ TEST_F(CudaGpu, VerificationCatchesAMissingMask) {
     full.mask = Mask::kNone;
     const Candidate c = best(causal, 1).front();
     std::unique_ptr<Trial> trial;
-    ASSERT_TRUE(device_->make_trial(causal, &trial).ok());
+    ASSERT_TRUE(device_->make_trial(causal, Effort(8), &trial).ok());
     const Verdict verdict = trial->verify(*kernel_for(full, causal, c, c));
     EXPECT_FALSE(verdict.passed);
     EXPECT_NE(std::string::npos, verdict.reason.find("over the bound")) << verdict.reason;
@@ -139,7 +139,7 @@ TEST_F(CudaGpu, VerificationCatchesUnwrittenRows) {
   for (const int lse : {0, 1}) {
     const Problem problem = problem_of("b=1,hq=4,hk=2,sq=256,sk=256,d=64,lse=" + std::to_string(lse));
     std::unique_ptr<Trial> trial;
-    ASSERT_TRUE(device_->make_trial(problem, &trial).ok());
+    ASSERT_TRUE(device_->make_trial(problem, Effort(8), &trial).ok());
     // The grid of the large tile launched with the small tile's code covers half the rows.
     const Verdict verdict = trial->verify(*kernel_for(problem, problem, small, large));
     EXPECT_FALSE(verdict.passed);
@@ -155,7 +155,7 @@ TEST_F(CudaGpu, VerificationCatchesWritingPastTheWorkspace) {
   ASSERT_TRUE(parse("split m=32 n=16 warps=4 stages=3 pack=4 splits=2 order=0", &wide).ok());
   ASSERT_TRUE(parse("split m=16 n=16 warps=4 stages=3 pack=4 splits=2 order=0", &narrow).ok());
   std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device_->make_trial(problem, &trial).ok());
+  ASSERT_TRUE(device_->make_trial(problem, Effort(8), &trial).ok());
   // Code that leaves partials of 32 rows in a workspace planned for 16, given the shared memory it needs: what it
   // writes too far stays inside the guards.
   Candidate planned = narrow;
@@ -170,7 +170,7 @@ TEST_F(CudaGpu, VerificationCatchesTheWrongDtype) {
   const Problem f16 = problem_of("b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=f16");
   const Candidate c = best(bf16, 1).front();
   std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device_->make_trial(bf16, &trial).ok());
+  ASSERT_TRUE(device_->make_trial(bf16, Effort(8), &trial).ok());
   EXPECT_FALSE(trial->verify(*kernel_for(f16, bf16, c, c)).passed);
 }
 
@@ -178,7 +178,7 @@ TEST_F(CudaGpu, TimesAndClocksArePositive) {
   const Problem problem = problem_of("b=1,hq=32,hk=8,sq=1024,sk=1024,d=128,causal");
   const Candidate c = best(problem, 1).front();
   std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device_->make_trial(problem, &trial).ok());
+  ASSERT_TRUE(device_->make_trial(problem, Effort(8), &trial).ok());
   const std::unique_ptr<Kernel> kernel = kernel_for(problem, problem, c, c);
   std::vector<double> samples;
   ASSERT_TRUE(trial->time(*kernel, 5, &samples).ok());

@@ -14,7 +14,6 @@
 #include "runtime/half.h"
 #include "runtime/host/tile.h"
 #include "runtime/session/session.h"
-#include "runtime/workload/reference.h"
 #include "search/families/space.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/runtime/temporary_folder.h"
@@ -146,7 +145,7 @@ TEST(HostDevice, EveryRankedCandidateVerifies) {
   for (const char* text : {"b=1,hq=4,hk=1,sq=96,sk=128,d=64,causal", "b=2,hq=4,hk=2,sq=1,sk=512,d=64,dtype=f16"}) {
     const Problem p = problem_of(text);
     std::unique_ptr<Trial> trial;
-    ASSERT_TRUE(device->make_trial(p, &trial).ok());
+    ASSERT_TRUE(device->make_trial(p, Effort(8), &trial).ok());
     const std::vector<Ranked> ranked = enumerate(p, device->spec()).ranked;
     EXPECT_GT(ranked.size(), 8U) << text;
     for (const Ranked& one : ranked) {
@@ -217,7 +216,7 @@ std::string verdict_of(Faulty::Fault fault, const char* lse = ",lse=1") {
   const auto device = host();
   const Problem p = problem_of(std::string("b=1,hq=2,hk=1,sq=40,sk=64,d=64,causal") + lse);
   std::unique_ptr<Trial> trial;
-  EXPECT_TRUE(device->make_trial(p, &trial).ok());
+  EXPECT_TRUE(device->make_trial(p, Effort(8), &trial).ok());
   const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), fault);
   const Verdict verdict = trial->verify(kernel);
   return verdict.passed ? "passed" : verdict.reason;
@@ -274,7 +273,7 @@ TEST(HostTrial, TimesWithLogSumExpWhereItIsAskedFor) {
   const auto device = host();
   const auto timed = [&](const Problem& p, Faulty::Fault look) {
     std::unique_ptr<Trial> trial;
-    EXPECT_TRUE(device->make_trial(p, &trial).ok());
+    EXPECT_TRUE(device->make_trial(p, Effort(8), &trial).ok());
     const Faulty kernel(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate), look);
     std::vector<double> samples;
     EXPECT_TRUE(trial->time(kernel, 2, &samples).ok());
@@ -289,7 +288,7 @@ TEST(HostTrial, TimesARealRun) {
   const auto device = host();
   const Problem p = problem_of("b=1,hq=4,hk=1,sq=128,sk=128,d=64");
   std::unique_ptr<Trial> trial;
-  ASSERT_TRUE(device->make_trial(p, &trial).ok());
+  ASSERT_TRUE(device->make_trial(p, Effort(8), &trial).ok());
   std::vector<double> samples;
   const auto kernel = kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate);
   ASSERT_TRUE(trial->time(*kernel, 6, &samples).ok());

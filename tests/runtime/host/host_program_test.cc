@@ -402,7 +402,7 @@ class HostDevicePrograms : public testing::Test {
 TEST_F(HostDevicePrograms, VerifiesAndTimesEveryProgram) {
   const KernelGraph graph = graph_of(programs::kSmall[0]);
   std::unique_ptr<ProgramTrial> trial;
-  ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
+  ASSERT_TRUE(device_->make_program_trial(graph, Effort(8), &trial).ok());
   int passed = 0;
   const SearchResult result = search(graph, "", 24);
   for (const RankedProgram& ranked : result.programs) {
@@ -423,7 +423,7 @@ TEST_F(HostDevicePrograms, VerifiesAndTimesEveryProgram) {
 TEST_F(HostDevicePrograms, RefusesWhatComputesAnotherThing) {
   const KernelGraph graph = graph_of(programs::kSmall[3]);
   std::unique_ptr<ProgramTrial> trial;
-  ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
+  ASSERT_TRUE(device_->make_program_trial(graph, Effort(8), &trial).ok());
   const auto verdict_of = [&](const KernelGraph& wrong) {
     std::unique_ptr<LoadedProgram> program;
     EXPECT_TRUE(load(wrong, &program).ok());
@@ -441,7 +441,7 @@ TEST_F(HostDevicePrograms, RefusesWhatComputesAnotherThing) {
 TEST_F(HostDevicePrograms, RefusesAFlashProgramThatForgetsToRescale) {
   const KernelGraph graph = graph_of(programs::kSmall[0]);
   std::unique_ptr<ProgramTrial> trial;
-  ASSERT_TRUE(device_->make_program_trial(graph, &trial).ok());
+  ASSERT_TRUE(device_->make_program_trial(graph, Effort(8), &trial).ok());
   const SearchResult result = search(graph, "attention", 40);
   const Program* flash = find_program(result, [](const KernelGraph& g) { return is_flash(g, 2, 1); });
   ASSERT_NE(flash, nullptr);
