@@ -133,6 +133,9 @@ class Handle {
     check(gqa_warm(get(), &shape));
   }
 
+  // Ends what is being tuned or searched for on this handle, in any thread; see gqa_cancel.
+  void cancel() const { check(gqa_cancel(get())); }
+
   gqa_handle get() const { return handle_.get(); }
 
  private:

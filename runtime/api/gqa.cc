@@ -41,6 +41,7 @@ GQA_SAME(kNoCandidate, GQA_ERROR_NO_CANDIDATE);
 GQA_SAME(kOutOfMemory, GQA_ERROR_OUT_OF_MEMORY);
 GQA_SAME(kDeviceFailed, GQA_ERROR_DEVICE_FAILED);
 GQA_SAME(kInternal, GQA_ERROR_INTERNAL);
+GQA_SAME(kCancelled, GQA_ERROR_CANCELLED);
 #undef GQA_SAME
 
 gqa::cache::Mode cache_mode(gqa_cache_mode mode) {
@@ -139,6 +140,14 @@ gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
   });
 }
 
+gqa_status gqa_cancel(gqa_handle handle) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    handle->session.cancel();
+    return {};
+  });
+}
+
 const char* gqa_last_error(void) { return gqa::last_error; }
 
 int gqa_version(void) { return GQA_VERSION; }
@@ -170,6 +179,7 @@ const char* gqa_status_string(gqa_status status) {
     GQA_NAME(GQA_ERROR_OUT_OF_MEMORY)
     GQA_NAME(GQA_ERROR_DEVICE_FAILED)
     GQA_NAME(GQA_ERROR_INTERNAL)
+    GQA_NAME(GQA_ERROR_CANCELLED)
     default:
       return "unknown status";
   }

@@ -69,7 +69,8 @@ typedef enum gqa_status {
   GQA_ERROR_NO_CANDIDATE = 24,  /* every candidate was rejected, failed to compile or failed to verify */
   GQA_ERROR_OUT_OF_MEMORY = 25, /* host or device memory ran out */
   GQA_ERROR_DEVICE_FAILED = 26, /* the driver reported an error */
-  GQA_ERROR_INTERNAL = 27       /* a bug in this library; please report it with gqa_last_error() */
+  GQA_ERROR_INTERNAL = 27,      /* a bug in this library; please report it with gqa_last_error() */
+  GQA_ERROR_CANCELLED = 28      /* gqa_cancel ended this call before its kernel was ready */
 } gqa_status;
 
 /* The name of a status, "GQA_ERROR_RANK"; never NULL, also for numbers that are no status. */
@@ -113,8 +114,9 @@ typedef struct gqa_options {
                              stays in memory, and calls succeed. An empty file of this user's is as good as none. */
   gqa_cache_mode cache_mode;
   gqa_tuning tuning;
-  double tuning_budget; /* seconds a miss may spend on compiling and timing; 0: 8 s. At least one candidate is tried. */
-  int threads;          /* host threads for compiling and for the host device; 0: all cores */
+  double tuning_budget;   /* seconds a miss may take, all in all, to within one compilation or one run of a kernel; 0: 8
+                             s.   At least one candidate is tried. */
+  int threads;            /* host threads for compiling and for the host device; 0: all cores */
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
   gqa_log_fn log;         /* NULL: silent */
   void* log_user;         /* handed to log */
@@ -126,6 +128,12 @@ GQA_API gqa_status gqa_create(const gqa_options* options, gqa_handle* handle);
 /* Waits for this handle's tuning in other threads, frees kernels and workspace. NULL is fine.
  * The caller makes sure that no launched work of this handle is still running. */
 GQA_API void gqa_destroy(gqa_handle handle);
+
+/* Ends every miss and every gqa_graph_superoptimize that is in progress on the handle within half a second: they fail
+ * with GQA_ERROR_CANCELLED, and nothing half-done is cached. Calls that need no tuning, and all later ones, are
+ * unaffected. From any thread, or from a progress or log callback. A compiler that already runs may end in the
+ * background; gqa_destroy waits for it. */
+GQA_API gqa_status gqa_cancel(gqa_handle handle);
 
 /* ---------------------------------------------------------------- calls */
 

@@ -1,6 +1,7 @@
 // graph_session.cc: see graph_session.h. The story of a request, top down.
 #include "runtime/session/graph_session.h"
 
+#include <chrono>
 #include <cstdio>
 
 #include "runtime/tuner/workshop.h"
@@ -11,6 +12,8 @@
 
 namespace gqa {
 namespace {
+
+constexpr std::chrono::milliseconds kAsk(20);  // between two looks at whether a call is still wanted
 
 std::string tuned_text(const TunedGraph& tuned, bool guess) {
   const PhaseTimes& times = tuned.times;
@@ -54,7 +57,8 @@ Status GraphSession::superoptimize(const GraphRequest& request, GraphAnswer* ans
     return {Code::kCapturing, "a stream is being captured: call gqa_graph_superoptimize before the capture begins"};
   const Visit visit(this);
   answer->canonical = canonical(request.graph);
-  Miss miss = {request, {{}, request.config, request.seed}, {}};
+  const double budget = request.budget_seconds > 0 ? request.budget_seconds : session_.options().policy.budget_seconds;
+  Miss miss = {request, Effort(budget, &session_.cancels()), {{}, request.config, request.seed}, {}};
   miss.key = winner_key(device(), answer->canonical.digest, request.config);
   Status status = reorder(request.graph, answer->canonical.inputs, answer->canonical.outputs, &miss.question.graph);
   Found found;
@@ -78,8 +82,13 @@ Status GraphSession::find(const Miss& miss, Found* found) {
       other = at->second;
   }
   if (other.valid()) {
+    while (other.wait_for(kAsk) != std::future_status::ready) {
+      if (miss.effort.cancelled()) return miss.effort.check();
+    }
     *found = other.get();
     found->source = GraphSource::kMemory;
+    if (found->status.code() == Code::kCancelled && !miss.effort.cancelled())
+      return find(miss, found);  // the other was cancelled before this request began
     if (!found->status.ok() || proves(miss.question.graph, found->ready->program, miss.question.seed))
       return found->status;
     return make_ready(miss, found);  // two graphs that one digest does not tell apart
@@ -148,17 +157,22 @@ Status GraphSession::load(const Miss& miss, const cache::WinnerRow& winner, Read
 // One process searches; the others wait and then find what it kept. Where another process's program cannot be used here
 // either, this one searches without the lease.
 Status GraphSession::search_under_lease(const Miss& miss, Found* found) {
-  const std::unique_ptr<cache::Lease> lease = session_.store().acquire(miss.key);
+  const std::unique_ptr<cache::Lease> lease = session_.store().acquire(miss.key, miss.effort.stop());
+  if (miss.effort.cancelled()) return miss.effort.check();
   found->ready = from_cache(miss);
   return found->ready != nullptr ? Status() : search_here(miss, found);
 }
 
 // Of a guess the kernels are kept, the untimed choice is not: it must not shadow a winner that somebody tunes later.
 Status GraphSession::search_here(const Miss& miss, Found* found) {
-  const std::lock_guard tuning(session_.tuning_mutex());
+  const std::unique_lock turn = session_.tuning_turn(miss.effort);
+  if (!turn.owns_lock()) return miss.effort.check();
+  const Effort effort = miss.effort.restarted();
   TunePolicy policy = session_.options().policy;
   policy.guess = session_.options().tuning == Tuning::kGuess;
-  if (miss.request.budget_seconds > 0) policy.budget_seconds = miss.request.budget_seconds;
+  policy.budget_seconds = effort.budget();
+  policy.effort = &effort;
+  policy.background = &session_.background();
   TunedGraph tuned;
   Status status = tune_graph(device(), session_.store(), miss.question, policy, miss.request.progress, &tuned);
   if (!status.ok()) {

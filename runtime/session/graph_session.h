@@ -62,6 +62,7 @@ class GraphSession {
   // A request on its way.
   struct Miss {
     const GraphRequest& request;
+    const Effort effort;
     GraphQuestion question;
     cache::WinnerKey key;
   };

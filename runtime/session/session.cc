@@ -6,7 +6,6 @@
 
 #include "runtime/session/table.h"
 #include "runtime/tuner/model_error.h"
-#include "runtime/tuner/workshop.h"
 #include "runtime/without_exceptions.h"
 #include "search/families/space.h"
 
@@ -14,6 +13,7 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kFirstSlots = 64;
+constexpr std::chrono::milliseconds kAsk(20);  // between two looks at whether a call is still wanted
 
 std::string microseconds(double value) {
   char text[32];
@@ -108,6 +108,7 @@ Status Session::miss(const Problem& wanted, void* stream, const Kernel** kernel,
     return {Code::kCapturing, "the stream is being captured and no kernel for " + to_text(wanted) +
                                   " is loaded: run or gqa_warm this shape once before the capture begins"};
   }
+  const Effort effort(options_.policy.budget_seconds, &cancels_);
   std::unique_lock lock(mutex_);
   Entry& entry = entry_of(wanted);
   if ((*kernel = find(wanted)) != nullptr) {
@@ -116,12 +117,16 @@ Status Session::miss(const Problem& wanted, void* stream, const Kernel** kernel,
   }
   if (entry.running) {
     if (readied != nullptr) readied->from_memory = true;
-    return wait_for_other(wanted, entry, lock, kernel);
+    const Status status = wait_for_other(wanted, entry, lock, effort, kernel);
+    if (status.code() != Code::kCancelled || effort.cancelled()) return status;
+    lock.unlock();
+    return miss(wanted, stream, kernel, readied);  // the other was cancelled before this call began
   }
   entry.running = true;
   lock.unlock();
   std::unique_ptr<Kernel> made;
-  const Status status = without_exceptions("making a kernel ready", [&] { return make_ready(wanted, &made, readied); });
+  const Status status =
+      without_exceptions("making a kernel ready", [&] { return make_ready(wanted, effort, &made, readied); });
   lock.lock();
   if (status.ok()) *kernel = publish(wanted, std::move(made));
   entry.last = status;
@@ -133,10 +138,11 @@ Status Session::miss(const Problem& wanted, void* stream, const Kernel** kernel,
 
 // A failure is everybody's who waited for it; the next call tries again.
 Status Session::wait_for_other(const Problem& wanted, Entry& entry, std::unique_lock<std::mutex>& lock,
-                               const Kernel** kernel) {
+                               const Effort& effort, const Kernel** kernel) {
   const std::uint64_t rounds = entry.rounds;
-  changed_.wait(lock, [&] { return entry.rounds != rounds; });
+  changed_.wait(lock, [&] { return entry.rounds != rounds || effort.cancelled(); });
   *kernel = find(wanted);
+  if (*kernel == nullptr && effort.cancelled()) return effort.check();
   return *kernel != nullptr ? Status() : entry.last;
 }
 
@@ -159,7 +165,8 @@ const Kernel* Session::publish(const Problem& wanted, std::unique_ptr<Kernel> ke
   return kernels_.back().get();
 }
 
-Status Session::make_ready(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
+Status Session::make_ready(const Problem& wanted, const Effort& effort, std::unique_ptr<Kernel>* kernel,
+                           Readied* readied) {
   *kernel = from_cache(wanted, readied);
   Status status;
   if (*kernel == nullptr && options_.tuning == Tuning::kCachedOnly) {
@@ -167,8 +174,8 @@ Status Session::make_ready(const Problem& wanted, std::unique_ptr<Kernel>* kerne
                                     device_->spec().identity() +
                                     " and tuning is off: warm this shape with gqa-cache warm, or allow tuning"};
   } else if (*kernel == nullptr) {
-    status = options_.tuning == Tuning::kGuess ? tune_here(wanted, kernel, readied)
-                                               : tune_under_lease(wanted, kernel, readied);
+    status = options_.tuning == Tuning::kGuess ? tune_here(wanted, effort, kernel, readied)
+                                               : tune_under_lease(wanted, effort, kernel, readied);
   }
   log_store_warnings();
   return status;
@@ -211,17 +218,24 @@ std::unique_ptr<Kernel> Session::from_cache(const Problem& wanted, Readied* read
 
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
 // either, this one tunes without the lease.
-Status Session::tune_under_lease(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
-  const std::unique_ptr<cache::Lease> lease = store_->acquire(winner_key(*device_, wanted));
+Status Session::tune_under_lease(const Problem& wanted, const Effort& effort, std::unique_ptr<Kernel>* kernel,
+                                 Readied* readied) {
+  const std::unique_ptr<cache::Lease> lease = store_->acquire(winner_key(*device_, wanted), effort.stop());
+  if (effort.cancelled()) return effort.check();
   *kernel = from_cache(wanted, readied);
   if (*kernel != nullptr) return {};
-  return tune_here(wanted, kernel, readied);
+  return tune_here(wanted, effort, kernel, readied);
 }
 
-Status Session::tune_here(const Problem& wanted, std::unique_ptr<Kernel>* kernel, Readied* readied) {
-  const std::lock_guard tuning(tuning_mutex_);
+Status Session::tune_here(const Problem& wanted, const Effort& effort, std::unique_ptr<Kernel>* kernel,
+                          Readied* readied) {
+  const std::unique_lock turn = tuning_turn(effort);
+  if (!turn.owns_lock()) return effort.check();
+  const Effort own = effort.restarted();
   TunePolicy policy = options_.policy;
   policy.guess = options_.tuning == Tuning::kGuess;
+  policy.effort = &own;
+  policy.background = &background_;
   Tuned tuned;
   if (Status status = tune(*device_, *store_, wanted, policy, options_.progress, &tuned); !status.ok()) {
     log(true, status.message());
@@ -248,6 +262,23 @@ void Session::keep(Tuned* tuned) {
   const auto start = std::chrono::steady_clock::now();
   store_->put_winner(tuned->winner);
   tuned->times.persist = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// ---- cancelling
+
+void Session::cancel() {
+  {
+    const std::lock_guard lock(mutex_);  // or one that is about to wait would not hear of it
+    ++cancels_;
+  }
+  changed_.notify_all();
+}
+
+std::unique_lock<std::timed_mutex> Session::tuning_turn(const Effort& effort) {
+  std::unique_lock turn(tuning_mutex_, std::defer_lock);
+  while (!effort.cancelled() && !turn.try_lock_for(kAsk)) {
+  }
+  return turn;
 }
 
 // ---- telling

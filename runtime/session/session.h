@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,7 +17,9 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
+#include "runtime/effort.h"
 #include "runtime/tuner/tuner.h"
+#include "runtime/tuner/workshop.h"
 
 namespace gqa {
 
@@ -56,9 +59,16 @@ class Session {
   Device& device() { return *device_; }
   cache::Store& store() { return *store_; }
 
+  // Ends every miss in progress, here and in graph_session.h, with kCancelled; later calls are as ever. From any
+  // thread.
+  void cancel();
+  const std::atomic<std::uint64_t>& cancels() const { return cancels_; }  // how often cancel() was called
+
   // What graph_session.h shares.
   const SessionOptions& options() const { return options_; }
-  std::mutex& tuning_mutex() { return tuning_mutex_; }  // one tuning at a time: timings must not disturb each other
+  // One tuning at a time: timings must not disturb each other. Not owned where the effort was cancelled first.
+  std::unique_lock<std::timed_mutex> tuning_turn(const Effort& effort);
+  Background& background() { return background_; }
   void log(bool warning, const std::string& message) const;
   void log_store_warnings() const;
 
@@ -69,11 +79,12 @@ class Session {
   Status run_miss(const Problem& signature, const Call& call);
   Status miss(const Problem& signature, void* stream, const Kernel** kernel, Readied* readied);
   Status wait_for_other(const Problem& signature, Entry& entry, std::unique_lock<std::mutex>& lock,
-                        const Kernel** kernel);
-  Status make_ready(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
+                        const Effort& effort, const Kernel** kernel);
+  Status make_ready(const Problem& signature, const Effort& effort, std::unique_ptr<Kernel>* kernel, Readied* readied);
   std::unique_ptr<Kernel> from_cache(const Problem& signature, Readied* readied);
-  Status tune_under_lease(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
-  Status tune_here(const Problem& signature, std::unique_ptr<Kernel>* kernel, Readied* readied);
+  Status tune_under_lease(const Problem& signature, const Effort& effort, std::unique_ptr<Kernel>* kernel,
+                          Readied* readied);
+  Status tune_here(const Problem& signature, const Effort& effort, std::unique_ptr<Kernel>* kernel, Readied* readied);
   void keep(Tuned* tuned);
   Entry& entry_of(const Problem& signature);                                        // under mutex_
   const Kernel* publish(const Problem& signature, std::unique_ptr<Kernel> kernel);  // under mutex_
@@ -89,7 +100,9 @@ class Session {
   std::vector<std::unique_ptr<Table>> tables_;    // the last is the current one
   std::vector<std::unique_ptr<Entry>> entries_;
   int visits_ = 0;  // threads on the miss path: the destructor waits for them
-  std::mutex tuning_mutex_;
+  std::timed_mutex tuning_mutex_;
+  std::atomic<std::uint64_t> cancels_ = 0;
+  Background background_;  // the last: it goes before all that its threads use
 };
 
 }  // namespace gqa

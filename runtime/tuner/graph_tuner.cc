@@ -19,6 +19,8 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kMostContenders = 64;  // looked at, a round
+// Shares of the budget after which the search goes on with what it has; kChooseShare: with the programs chosen so far.
+constexpr double kRewriteShare = 0.1, kEnumerateShare = 0.2, kProveShare = 0.3, kChooseShare = 0.4;
 
 // One distinct kernel of a round, on its way.
 struct Part {
@@ -57,7 +59,12 @@ class GraphMiss {
  public:
   GraphMiss(Device& device, cache::Store& store, const GraphQuestion& question, const TunePolicy& policy,
             const GraphProgressFn& progress)
-      : device_(device), store_(store), question_(question), policy_(policy), report_(progress) {}
+      : device_(device),
+        store_(store),
+        question_(question),
+        policy_(policy),
+        effort_(policy.effort != nullptr ? *policy.effort : Effort(policy.budget_seconds)),
+        report_(progress) {}
 
   Status run(TunedGraph* tuned) {
     if (Status status = search(); !status.ok()) return status;
@@ -65,10 +72,12 @@ class GraphMiss {
       if (any_verified_) break;
       choose(safe);
       if (Status status = make_and_verify(); !status.ok()) return status;
+      if (Status status = effort_.check(); !status.ok()) return status;
     }
     const std::vector<Lane*> verified = verified_lanes();
     if (verified.empty()) return no_candidate();
     Lane* winner = policy_.guess ? verified.front() : fastest(verified);
+    if (Status status = effort_.check(); !status.ok()) return status;
     if (winner == nullptr) return no_candidate();
     winner->attempt.outcome = "winner";
     keep(winner, tuned);
@@ -89,7 +98,14 @@ class GraphMiss {
       if (step == SearchStep::kProved) report->proof_seconds = watch_.seconds() - enumerated;
       show_search(*report);
     };
-    return superoptimize(question_.graph, device_.spec(), options, &found_);
+    options.stop = [this](SearchStep step) {
+      const double share = step == SearchStep::kRewritten    ? kRewriteShare
+                           : step == SearchStep::kEnumerated ? kEnumerateShare
+                                                             : kProveShare;
+      return effort_.cancelled() || effort_.spent(share);
+    };
+    Status status = superoptimize(question_.graph, device_.spec(), options, &found_);
+    return effort_.cancelled() ? effort_.check() : status;
   }
 
   void show_search(const SearchReport& report) {
@@ -117,7 +133,8 @@ class GraphMiss {
       lane->attempt = untried(lane->contender, "ranked too low by the cost model");
       const std::vector<std::string> keys = keys_of(*lane);
       const bool rides = std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return known(key); });
-      if (round.lanes.size() == most || (!rides && fresh == kernels) || !proved(lane.get())) {
+      const bool late = !round.lanes.empty() && effort_.spent(kChooseShare);
+      if (late || round.lanes.size() == most || (!rides && fresh == kernels) || !proved(lane.get())) {
         others_.push_back(std::move(lane->attempt));
         continue;
       }
@@ -153,7 +170,8 @@ class GraphMiss {
 
   // What the thread level made of a program is held against the user's graph once more.
   bool proved(Lane* lane) {
-    if (proves(question_.graph, lane->contender.plan.program, question_.seed)) return true;
+    const auto stop = effort_.stop();
+    if (proves(question_.graph, lane->contender.plan.program, question_.seed, stop)) return true;
     lane->attempt.outcome = "not proved";
     lane->attempt.detail = "its thread plan does not compute the graph";
     return false;
@@ -166,9 +184,9 @@ class GraphMiss {
     if (round.lanes.empty()) return {};
     std::vector<Recipe> recipes;
     for (const Part& part : round.parts) recipes.push_back(recipe_of(device_, *part.kernel, part.key));
-    Workshop workshop(device_, store_, std::move(recipes), policy_.compile_threads, [this] {
-      return !any_verified_.load() || watch_.seconds() < kCompileShare * policy_.budget_seconds;
-    });
+    Workshop workshop(
+        device_, store_, std::move(recipes), policy_.compile_threads,
+        [this] { return !any_verified_.load() || !effort_.spent(kCompileShare); }, effort_, policy_.background);
     if (Status status = open_trial(); !status.ok()) return status;
     while (std::optional<Made> made = wait_for(&workshop)) {
       take(&round, std::move(*made));
@@ -181,7 +199,7 @@ class GraphMiss {
   Status open_trial() {
     if (trial_ != nullptr) return {};
     const PhaseTimer timer(&times_.verify);
-    return device_.make_program_trial(question_.graph, &trial_);
+    return device_.make_program_trial(question_.graph, effort_, &trial_);
   }
 
   std::optional<Made> wait_for(Workshop* workshop) {
@@ -221,7 +239,7 @@ class GraphMiss {
                   {Code::kNoCandidate,
                    std::to_string(spilled) + " bytes of registers go to memory: kept only if nothing else is"});
     }
-    if (!any_verified_ || watch_.seconds() <= kVerifyShare * policy_.budget_seconds) verify(round, lane);
+    if (!any_verified_ || !effort_.spent(kVerifyShare)) verify(round, lane);
     lane->judged = true;
   }
 
@@ -235,15 +253,17 @@ class GraphMiss {
     for (const std::unique_ptr<Lane>& lane : round->lanes) {
       if (!lane->spilled) continue;
       verify(round, lane.get());
-      const bool over = watch_.seconds() > kVerifyShare * policy_.budget_seconds;
+      const bool over = effort_.spent(kVerifyShare);
       if (any_verified_ && (policy_.guess || over)) return;
     }
   }
 
   void verify(Round* round, Lane* lane) {
+    if (effort_.cancelled()) return;
     const PhaseTimer timer(&times_.verify);
     if (Status status = load(round, lane); !status.ok()) return fail(lane, "load failed", status);
-    if (!record(trial_->verify(*lane->loaded), &lane->attempt)) {
+    const Verdict verdict = trial_->verify(*lane->loaded);
+    if (effort_.cancelled() || !record(verdict, &lane->attempt)) {
       lane->loaded.reset();
       return;
     }
@@ -293,7 +313,7 @@ class GraphMiss {
     timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
       return trial_->time(*lanes[index]->loaded, count, microseconds);
     };
-    timing.out_of_time = [this] { return watch_.seconds() > policy_.budget_seconds; };
+    timing.out_of_time = [this] { return effort_.spent() || effort_.cancelled(); };
     timing.progress = [&] { report_timing(runners); };
     const int winner = race(timing, &runners);
     clock_after_ = trial_->clock_mhz();
@@ -373,6 +393,7 @@ class GraphMiss {
   cache::Store& store_;
   const GraphQuestion& question_;
   const TunePolicy policy_;
+  const Effort effort_;
   const GraphProgressFn& report_;
   const Stopwatch watch_;
   GraphProgress shown_;

@@ -53,14 +53,21 @@ class Miss {
  public:
   Miss(Device& device, cache::Store& store, const Problem& problem, const TunePolicy& policy,
        const ProgressFn& progress)
-      : device_(device), store_(store), problem_(problem), policy_(policy), report_(progress) {}
+      : device_(device),
+        store_(store),
+        problem_(problem),
+        policy_(policy),
+        effort_(policy.effort != nullptr ? *policy.effort : Effort(policy.budget_seconds)),
+        report_(progress) {}
 
   Status run(Tuned* tuned) {
     search();
     if (Status status = make_and_verify(); !status.ok()) return status;
+    if (Status status = effort_.check(); !status.ok()) return status;
     const std::vector<Lane*> verified = verified_lanes();
     if (verified.empty()) return no_candidate();
     Lane* winner = policy_.guess ? verified.front() : fastest(verified);
+    if (Status status = effort_.check(); !status.ok()) return status;
     if (winner == nullptr) return no_candidate();
     winner->attempt.outcome = "winner";
     keep(winner, tuned);
@@ -102,9 +109,9 @@ class Miss {
     std::vector<Recipe> kernels;
     for (const Group& group : groups_)
       kernels.push_back(recipe_of(device_, problem_, group.lanes.front().attempt.candidate));
-    Workshop workshop(device_, store_, std::move(kernels), policy_.compile_threads, [this] {
-      return !any_verified_.load() || watch_.seconds() < kCompileShare * policy_.budget_seconds;
-    });
+    Workshop workshop(
+        device_, store_, std::move(kernels), policy_.compile_threads,
+        [this] { return !any_verified_.load() || !effort_.spent(kCompileShare); }, effort_, policy_.background);
     if (Status status = open_trial(); !status.ok()) return status;
     while (std::optional<Made> made = wait_for(&workshop)) {
       take(std::move(*made));
@@ -117,7 +124,7 @@ class Miss {
 
   Status open_trial() {
     const PhaseTimer timer(&times_.verify);
-    return device_.make_trial(problem_, &trial_);
+    return device_.make_trial(problem_, effort_, &trial_);
   }
 
   std::optional<Made> wait_for(Workshop* workshop) {
@@ -142,7 +149,7 @@ class Miss {
     }
     if (policy_.guess) {
       verify_in_order();
-    } else if (group.usable) {
+    } else if (group.usable && (!any_verified_ || !effort_.spent(kVerifyShare))) {
       verify(&group, &group.lanes.front());
     }
   }
@@ -172,7 +179,7 @@ class Miss {
       return a.first->attempt.predicted_us < b.first->attempt.predicted_us;
     });
     for (const auto& [lane, group] : riders) {
-      if (watch_.seconds() > kVerifyShare * policy_.budget_seconds) return;
+      if (effort_.spent(kVerifyShare)) return;
       verify(group, lane);
     }
   }
@@ -181,12 +188,13 @@ class Miss {
     for (Group& group : groups_) {
       if (!group.made.status.ok() || !group.made.binary.spills_heavily()) continue;
       verify(&group, &group.lanes.front());
-      const bool over = watch_.seconds() > kVerifyShare * policy_.budget_seconds;
+      const bool over = effort_.spent(kVerifyShare);
       if (any_verified_ && (policy_.guess || over)) return;
     }
   }
 
   void verify(Group* group, Lane* lane) {
+    if (effort_.cancelled()) return;
     const PhaseTimer timer(&times_.verify);
     Attempt& attempt = lane->attempt;
     if (Status status = load(group, attempt.candidate, &lane->kernel); !status.ok()) {
@@ -195,7 +203,7 @@ class Miss {
       return;
     }
     const Verdict verdict = trial_->verify(*lane->kernel);
-    if (!record(verdict, &attempt)) {
+    if (effort_.cancelled() || !record(verdict, &attempt)) {
       lane->kernel.reset();
       return;
     }
@@ -235,7 +243,7 @@ class Miss {
     timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
       return trial_->time(*lanes[index]->kernel, count, microseconds);
     };
-    timing.out_of_time = [this] { return watch_.seconds() > policy_.budget_seconds; };
+    timing.out_of_time = [this] { return effort_.spent() || effort_.cancelled(); };
     timing.progress = [&] { report_timing(runners); };
     const int winner = race(timing, &runners);
     clock_after_ = trial_->clock_mhz();
@@ -316,6 +324,7 @@ class Miss {
   cache::Store& store_;
   const Problem problem_;
   const TunePolicy policy_;
+  const Effort effort_;
   const ProgressFn& report_;
   const Stopwatch watch_;
   Progress shown_;

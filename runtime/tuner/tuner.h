@@ -13,16 +13,21 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
+#include "runtime/effort.h"
 #include "runtime/workload/keys.h"
 #include "search/families/space.h"
 
 namespace gqa {
 
+class Background;
+
 struct TunePolicy {
   double budget_seconds = 8;
-  int compile_threads = 0;  // 0: all cores
-  int max_candidates = 12;  // compiled at most
-  bool guess = false;       // the model's best that verifies, untimed
+  int compile_threads = 0;           // 0: all cores
+  int max_candidates = 12;           // compiled at most
+  bool guess = false;                // the model's best that verifies, untimed
+  const Effort* effort = nullptr;    // of this miss; null: budget_seconds from here on, and nobody cancels
+  Background* background = nullptr;  // takes compilations that nobody waits for; null: all are waited for
 };
 
 enum class TunePhase { kSearch, kCompile, kVerify, kTime, kPersist };
@@ -69,7 +74,8 @@ struct Tuned {
 };
 
 // Tunes the problem (a signature) on the device. Compiled kernels are put in the store as they are made; the winner is
-// not (the session does, under its lease). kNoCandidate names every reason when nothing is left.
+// not (the session does, under its lease). kNoCandidate names every reason when nothing is left. kCancelled: soon after
+// the effort was.
 Status tune(Device& device, cache::Store& store, const Problem& problem, const TunePolicy& policy,
             const ProgressFn& progress, Tuned* tuned);
 

@@ -2,6 +2,7 @@
 #include "runtime/tuner/workshop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 
 #include "jit/embedded.h"
@@ -12,6 +13,8 @@
 
 namespace gqa {
 namespace {
+
+constexpr std::chrono::milliseconds kAsk(20);  // between two looks at whether one is still wanted
 
 cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& made) {
   cache::KernelRow row;
@@ -45,60 +48,98 @@ Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& 
 }
 
 Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key) {
-  return {[key] { return key; }, [&device, &kernel](Binary* binary) { return device.compile_program(kernel, binary); },
+  const auto own = std::make_shared<const PlannedKernel>(kernel);
+  return {[key] { return key; }, [&device, own](Binary* binary) { return device.compile_program(*own, binary); },
           kernel.family ? to_text(kernel.family->form.problem) : "graph: " + describe(kernel.graph),
           thread_text(kernel.graph)};
 }
 
-Workshop::Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
-                   std::function<bool()> may_start)
-    : device_(device), store_(store), recipes_(std::move(recipes)), may_start_(std::move(may_start)) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  working_ = std::min(threads, static_cast<int>(recipes_.size()));
-  start(working_);
+Background::~Background() {
+  for (std::thread& thread : threads_) thread.join();
 }
 
+void Background::take(std::vector<std::thread> threads) {
+  const std::lock_guard lock(mutex_);
+  for (std::thread& thread : threads) threads_.push_back(std::move(thread));
+}
+
+struct Workshop::Bench {
+  std::optional<std::size_t> take_job();
+  void work();
+  Made find_or_make(std::size_t index) const;
+
+  const Device& device;
+  cache::Store& store;
+  const std::vector<Recipe> recipes;
+  const std::function<bool()> may_start;
+  int working;  // threads that may still finish something; under the mutex, as all that follows
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
+  std::deque<Made> finished = {};
+  std::size_t started = 0;
+  bool stopped = false;
+};
+
+namespace {
+
+int threads_for(std::size_t recipes, int threads) {
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::min(threads, static_cast<int>(recipes));
+}
+
+}  // namespace
+
 // Where the system gives fewer threads than asked for, those it gave do all the work; where it gives none, the caller.
-void Workshop::start(int count) {
+Workshop::Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
+                   std::function<bool()> may_start, const Effort& effort, Background* background)
+    : bench_(new Bench{device, store, std::move(recipes), std::move(may_start), 0}),
+      effort_(effort),
+      background_(background) {
+  const int count = bench_->working = threads_for(bench_->recipes.size(), threads);
   try {
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < count; ++i) threads_.emplace_back([bench = bench_] { bench->work(); });
   } catch (const std::system_error&) {
     {
-      const std::lock_guard lock(mutex_);
-      working_ -= count - std::max(1, static_cast<int>(threads_.size()));
+      const std::lock_guard lock(bench_->mutex);
+      bench_->working -= count - std::max(1, static_cast<int>(threads_.size()));
     }
-    if (threads_.empty()) work();
+    if (threads_.empty()) bench_->work();
   }
 }
 
 Workshop::~Workshop() {
   stop();
+  if (background_ != nullptr && effort_.cancelled()) {
+    background_->take(std::move(threads_));
+    return;
+  }
   for (std::thread& thread : threads_) thread.join();
 }
 
 void Workshop::stop() {
-  const std::lock_guard lock(mutex_);
-  stopped_ = true;
+  const std::lock_guard lock(bench_->mutex);
+  bench_->stopped = true;
 }
 
 std::optional<Made> Workshop::next() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !finished_.empty() || working_ == 0; });
-  if (finished_.empty()) return std::nullopt;
-  Made made = std::move(finished_.front());
-  finished_.pop_front();
+  std::unique_lock lock(bench_->mutex);
+  const auto news = [this] { return !bench_->finished.empty() || bench_->working == 0 || effort_.cancelled(); };
+  while (!bench_->changed.wait_for(lock, kAsk, news)) {
+  }
+  if (bench_->finished.empty() || effort_.cancelled()) return std::nullopt;
+  Made made = std::move(bench_->finished.front());
+  bench_->finished.pop_front();
   return made;
 }
 
-std::optional<std::size_t> Workshop::take_job() {
-  const bool may_start = may_start_();
-  const std::lock_guard lock(mutex_);
-  if (!may_start) stopped_ = true;
-  if (stopped_ || started_ == recipes_.size()) return std::nullopt;
-  return started_++;
+std::optional<std::size_t> Workshop::Bench::take_job() {
+  const std::lock_guard lock(mutex);
+  stopped = stopped || !may_start();
+  if (stopped || started == recipes.size()) return std::nullopt;
+  return started++;
 }
 
-void Workshop::work() {
+void Workshop::Bench::work() {
   while (const std::optional<std::size_t> job = take_job()) {
     Made made;
     made.index = *job;
@@ -107,23 +148,23 @@ void Workshop::work() {
       return made.status;
     });
     made.status = status;
-    const std::lock_guard lock(mutex_);
-    finished_.push_back(std::move(made));
-    changed_.notify_one();
+    const std::lock_guard lock(mutex);
+    finished.push_back(std::move(made));
+    changed.notify_one();
   }
-  const std::lock_guard lock(mutex_);
-  --working_;
-  changed_.notify_one();
+  const std::lock_guard lock(mutex);
+  --working;
+  changed.notify_one();
 }
 
-Made Workshop::find_or_make(std::size_t index) const {
+Made Workshop::Bench::find_or_make(std::size_t index) const {
   Made made;
-  made.key = recipes_[index].key();
-  if (std::optional<cache::KernelRow> row = store_.find_kernel(made.key)) {
+  made.key = recipes[index].key();
+  if (std::optional<cache::KernelRow> row = store.find_kernel(made.key)) {
     made.binary = binary_of(std::move(*row));
     made.from_store = true;
   } else {
-    made = make(device_, store_, recipes_[index]);
+    made = make(device, store, recipes[index]);
   }
   made.index = index;
   return made;

@@ -1,14 +1,15 @@
 // workshop.h: several kernels being made at once.
 // Owns: the compile threads and the queue of finished kernels; takes a kernel from the store where it has it, keeps in
-// the store each one it makes.
+// the store each one it makes. Background: compile threads that nobody waits for any more.
 // Never: loads, verifies or times a kernel.
 // Threads: made and used by one thread; its own threads compile, best rank first. The destructor lets no new
-// compilation start and joins.
+// compilation start and joins; or, where the effort was cancelled, leaves those under way to the background.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,14 +21,28 @@
 
 namespace gqa {
 
-// How a kernel is made, and what it is kept under.
+// Joins its threads when it goes: before the device and the store that they use.
+class Background {
+ public:
+  Background() = default;
+  ~Background();
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+  void take(std::vector<std::thread> threads);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::thread> threads_;
+};
+
+// How a kernel is made, and what it is kept under; it owns all that it needs but for the device.
 struct Recipe {
   std::function<std::string()> key;  // asked on a compile thread: it takes the kernel's whole source
   std::function<Status(Binary*)> compile;
   std::string problem, candidate;  // what it is made for, and with: notes in its row
 };
 Recipe recipe_of(const Device& device, const Problem& problem, const Candidate& candidate);
-// The kernel must outlive the recipe. key: its kernel_key().
+// key: the kernel's kernel_key().
 Recipe recipe_of(const Device& device, const PlannedKernel& kernel, const std::string& key);
 
 struct Made {
@@ -43,14 +58,16 @@ Binary binary_of(cache::KernelRow row);
 
 class Workshop {
  public:
-  // `may_start` is asked before each compilation, on a compile thread: false leaves the rest unmade.
+  // `may_start` is asked before each compilation, on a compile thread: false leaves the rest unmade. It is asked no
+  // more once stop() has returned. Null background: the destructor always joins.
   Workshop(const Device& device, cache::Store& store, std::vector<Recipe> recipes, int threads,
-           std::function<bool()> may_start);
+           std::function<bool()> may_start, const Effort& effort = Effort(0), Background* background = nullptr);
   ~Workshop();
   Workshop(const Workshop&) = delete;
   Workshop& operator=(const Workshop&) = delete;
 
-  // Waits for the next finished kernel; nothing once all are taken or the rest will not be made.
+  // Waits for the next finished kernel; nothing once all are taken, the rest will not be made, or the effort is
+  // cancelled.
   std::optional<Made> next();
   void stop();  // starts no further compilation; what is under way finishes
 
@@ -58,21 +75,10 @@ class Workshop {
   static Made make(const Device& device, cache::Store& store, const Recipe& recipe);
 
  private:
-  void start(int count);
-  void work();
-  std::optional<std::size_t> take_job();
-  Made find_or_make(std::size_t index) const;
-
-  const Device& device_;
-  cache::Store& store_;
-  const std::vector<Recipe> recipes_;
-  const std::function<bool()> may_start_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::deque<Made> finished_;
-  std::size_t started_ = 0;
-  int working_ = 0;  // threads that may still finish something
-  bool stopped_ = false;
+  struct Bench;  // what the compile threads share; it lives as long as any of them
+  const std::shared_ptr<Bench> bench_;
+  const Effort effort_;
+  Background* const background_;
   std::vector<std::thread> threads_;
 };
 
