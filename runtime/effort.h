@@ -14,6 +14,9 @@
 
 namespace gqa {
 
+// Between two looks at whether a call that waits is still wanted.
+inline constexpr std::chrono::milliseconds kAskEvery(20);
+
 class Effort {
  public:
   // cancels: raised by one to cancel all that began before; it outlives the effort. Null: cannot be cancelled.

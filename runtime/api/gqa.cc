@@ -100,6 +100,19 @@ Status create(const gqa_options& options, gqa_handle* handle) {
   return {};
 }
 
+// Checks the tensors and hands the call to a step.
+template <typename Step>
+gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                     const gqa_call* call, const Step& step) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    gqa::Call made;
+    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
+      return status;
+    return step(made);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -122,13 +135,18 @@ gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, cons
 
 gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                       const gqa_call* call) {
-  return guarded([&]() -> Status {
-    if (handle == nullptr) return gqa::null_handle();
-    gqa::Call made;
-    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
-      return status;
-    return handle->session.run(made);
-  });
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) { return handle->session.run(made); });
+}
+
+gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                         const DLTensor* out, const gqa_call* call) {
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) { return handle->session.run_ready(made); });
+}
+
+gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                       const gqa_call* call) {
+  return with_call(handle, q, k, v, out, call,
+                   [&](const gqa::Call& made) { return handle->session.ready(made.problem); });
 }
 
 gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {

@@ -157,6 +157,14 @@ GQA_API gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor*
 GQA_API gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                               const DLTensor* out, const gqa_call* call);
 
+/* The two halves of a first call, for callers that must not wait, or that wait on another thread. gqa_run_ready is
+ * gqa_run_ex where a kernel for the call is loaded, and fails with GQA_ERROR_NOT_CACHED at once where none is.
+ * gqa_prepare makes it ready and runs nothing. */
+GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                 const DLTensor* out, const gqa_call* call);
+GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                               const DLTensor* out, const gqa_call* call);
+
 /* A shape without tensors, for warming. Zero-initialise, set size. */
 typedef struct gqa_shape {
   size_t size; /* sizeof(gqa_shape) */

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/host/parallel.h"
+
 namespace gqa {
 namespace {
 
@@ -39,25 +41,30 @@ ProgramCall HostProgramTrial::call(std::size_t set) {
   return {inputs_.data(), outputs_.data(), nullptr};
 }
 
+// Fails where it was given up on the way.
+Status HostProgramTrial::launch(const LoadedProgram& program, const ProgramCall& with) const {
+  const GivesUp gives_up(effort_);
+  Status status = program.launch(with);
+  return status.ok() ? effort_.check() : status;
+}
+
 Verdict HostProgramTrial::verify(const LoadedProgram& program) {
   return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) -> Status {
-    if (Status status = effort_.check(); !status.ok()) return status;
     for (TensorBytes& bytes : guarded_) {
       std::fill(bytes.begin(), bytes.end(), std::byte{kPoison});
       outputs->push_back({bytes.data()});
     }
     const ProgramCall run = call(0);
     if (trial > 0) inputs_[reference_.hidden[trial - 1].input] = reference_.hidden[trial - 1].bytes.data();
-    return program.launch(run);
+    return launch(program, run);
   });
 }
 
 Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
-    if (Status status = effort_.check(); !status.ok()) return status;
     const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
     const auto begin = std::chrono::steady_clock::now();
-    if (Status status = program.launch(run); !status.ok()) return status;
+    if (Status status = launch(program, run); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
     microseconds->push_back(passed.count());
   }

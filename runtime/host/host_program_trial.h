@@ -26,6 +26,7 @@ class HostProgramTrial final : public ProgramTrial {
   void allocate_outputs();
   // A run on the given set's inputs; what it points to is the trial's, until the next call.
   ProgramCall call(std::size_t set);
+  Status launch(const LoadedProgram& program, const ProgramCall& with) const;
 
   const KernelGraph graph_;
   const Effort effort_;

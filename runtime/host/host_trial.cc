@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::int64_t kGuard = TrialLayout::kGuard;
 constexpr std::int64_t kMaxInputBytes = 1LL << 30;
-constexpr std::int64_t kPeriod = 1048573;  // of the inputs: a prime
-constexpr std::int64_t kPiece = 65536;     // elements, a turn of a thread
+constexpr std::int64_t kPeriod = 1048573;   // of the inputs: a prime
+constexpr std::int64_t kFillPiece = 65536;  // elements, a turn of a thread
 // What a variant's reference may cost a thread, in multiply-adds: a share of the budget at the speed of an ordinary
 // core. So many rows are checked whatever that costs.
-constexpr double kBudgetShare = 0.1, kWorkASecond = 1e9, kMostWork = 2e8;
+constexpr double kRowsBudgetShare = 0.1, kRowWorkASecond = 1e9, kMostRowWork = 2e8;
 constexpr std::int64_t kFewestRows = 4;
 constexpr int kMaxSets = 16;
 constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
@@ -91,16 +91,16 @@ Status HostTrial::make(const Problem& problem, const DeviceSpec& spec, const Eff
 // A period of random numbers again and again: it is odd, so that no two rows of one tensor and no two tiles are alike.
 HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) const {
   std::vector<std::uint16_t> period(kPeriod);
-  parallel_for((kPeriod + kPiece - 1) / kPiece, threads_, [&](std::int64_t piece) {
-    for (std::int64_t i = piece * kPiece; i < std::min(kPeriod, (piece + 1) * kPiece); ++i)
+  parallel_for((kPeriod + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
+    for (std::int64_t i = piece * kFillPiece; i < std::min(kPeriod, (piece + 1) * kFillPiece); ++i)
       period[static_cast<std::size_t>(i)] =
           store(layout_.problem.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
   });
   const std::int64_t total = layout_.input_slab(count, sets_);
   Elements data(new std::uint16_t[static_cast<std::size_t>(total)]);
-  parallel_for((total + kPiece - 1) / kPiece, threads_, [&](std::int64_t piece) {
+  parallel_for((total + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
     if (effort_.cancelled()) return;
-    for (std::int64_t i = piece * kPiece, end = std::min(total, i + kPiece); i < end;) {
+    for (std::int64_t i = piece * kFillPiece, end = std::min(total, i + kFillPiece); i < end;) {
       const std::int64_t run = std::min(end - i, kPeriod - i % kPeriod);
       std::copy_n(period.data() + i % kPeriod, run, data.get() + i);
       i += run;
@@ -115,7 +115,7 @@ Call HostTrial::call(const Problem& problem, int set) {
 
 void HostTrial::prepare(const Problem& problem, Variant* variant) {
   variant->problem = problem;
-  const double work = std::min(kMostWork, kBudgetShare * effort_.budget() * kWorkASecond) * threads_;
+  const double work = std::min(kMostRowWork, kRowsBudgetShare * effort_.budget() * kRowWorkASecond) * threads_;
   const auto most = static_cast<std::int64_t>(work / static_cast<double>(reference_work(problem)));
   variant->rows = rows_to_check(problem, std::max(kFewestRows, most));
   std::vector<RowPlace> places;
@@ -195,20 +195,22 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
   }
 }
 
+// Fails where it was given up on the way.
+Status HostTrial::launch(const Kernel& kernel, const Call& with) const {
+  const GivesUp gives_up(effort_);
+  Status status = kernel.launch(with);
+  return status.ok() ? effort_.check() : status;
+}
+
 Verdict HostTrial::verify(const Kernel& kernel) {
   Verdict verdict;
   verdict.passed = true;
   for (const Variant& variant : variants_) {
-    if (Status status = effort_.check(); !status.ok()) {
-      verdict.passed = false;
-      verdict.reason = status.message();
-      return verdict;
-    }
     poison();
     Comparison comparison;
     comparison.naive_error = variant.reference.naive_error;
     comparison.largest = variant.reference.largest;
-    if (Status status = kernel.launch(call(variant.problem, 0)); !status.ok()) {
+    if (Status status = launch(kernel, call(variant.problem, 0)); !status.ok()) {
       verdict.passed = false;
       verdict.reason = status.message();
       return verdict;
@@ -225,10 +227,9 @@ Verdict HostTrial::verify(const Kernel& kernel) {
 
 Status HostTrial::time(const Kernel& kernel, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
-    if (Status status = effort_.check(); !status.ok()) return status;
     const Call c = call(layout_.problem, next_set_++ % sets_);
     const auto begin = std::chrono::steady_clock::now();
-    if (Status status = kernel.launch(c); !status.ok()) return status;
+    if (Status status = launch(kernel, c); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
     microseconds->push_back(passed.count());
   }

@@ -39,6 +39,7 @@ class HostTrial final : public Trial {
   Elements fill(std::int64_t count, std::uint64_t seed) const;
   Call call(const Problem& problem, int set);
   void prepare(const Problem& problem, Variant* variant);
+  Status launch(const Kernel& kernel, const Call& with) const;
   void poison();
   void scan(const Problem& problem, Comparison* comparison) const;
   void scan_lse(const Problem& problem, Comparison* comparison) const;

@@ -1,5 +1,6 @@
 // parallel.h: one loop on several threads.
-// Owns: parallel_for, dynamic and in order of index (put the longest work first), on OpenMP's pool.
+// Owns: parallel_for, dynamic and in order of index (put the longest work first), on OpenMP's pool; GivesUp, which ends
+// the loops of a trial that nobody waits for any more.
 // Never: nests; never lets an exception out of a body (bodies do not throw).
 // Threads: may be called from several threads at once; each call waits for its own work only.
 #pragma once
@@ -22,6 +23,16 @@ void parallel_for(std::int64_t count, int threads, Body body) {
 
 // The same as what a long computation is lent; it ends early once the effort is cancelled.
 Workers workers_of(const Effort& effort, int threads);
+
+// While it lives, the loops that its thread starts leave out what is left of them once the effort is cancelled: what
+// they were to write then means nothing.
+class GivesUp {
+ public:
+  explicit GivesUp(const Effort& effort);
+  ~GivesUp();
+  GivesUp(const GivesUp&) = delete;
+  GivesUp& operator=(const GivesUp&) = delete;
+};
 
 // Threads this process may use: its affinity mask.
 int usable_threads();

@@ -1,7 +1,6 @@
 // graph_session.cc: see graph_session.h. The story of a request, top down.
 #include "runtime/session/graph_session.h"
 
-#include <chrono>
 #include <cstdio>
 
 #include "runtime/tuner/workshop.h"
@@ -12,8 +11,6 @@
 
 namespace gqa {
 namespace {
-
-constexpr std::chrono::milliseconds kAsk(20);  // between two looks at whether a call is still wanted
 
 std::string tuned_text(const TunedGraph& tuned, bool guess) {
   const PhaseTimes& times = tuned.times;
@@ -82,7 +79,7 @@ Status GraphSession::find(const Miss& miss, Found* found) {
       other = at->second;
   }
   if (other.valid()) {
-    while (other.wait_for(kAsk) != std::future_status::ready) {
+    while (other.wait_for(kAskEvery) != std::future_status::ready) {
       if (miss.effort.cancelled()) return miss.effort.check();
     }
     *found = other.get();

@@ -13,7 +13,6 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kFirstSlots = 64;
-constexpr std::chrono::milliseconds kAsk(20);  // between two looks at whether a call is still wanted
 
 std::string microseconds(double value) {
   char text[32];
@@ -25,6 +24,11 @@ std::string seconds(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2f s", value);
   return text;
+}
+
+Status capturing(const Problem& wanted) {
+  return {Code::kCapturing, "the stream is being captured and no kernel for " + to_text(wanted) +
+                                " is loaded: run or gqa_warm this shape once before the capture begins"};
 }
 
 double total(const PhaseTimes& times) {
@@ -80,6 +84,14 @@ Status Session::run(const Call& call) {
   return run_miss(wanted, call);
 }
 
+Status Session::run_ready(const Call& call) {
+  const Problem wanted = signature(call.problem);
+  if (const Kernel* kernel = find(wanted)) return kernel->launch(call);
+  if (device_->capturing(call.stream)) return capturing(wanted);
+  return {Code::kNotCached,
+          "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
+}
+
 const Kernel* Session::find(const Problem& wanted) const {
   return table_.load(std::memory_order_acquire)->find(wanted);
 }
@@ -104,10 +116,7 @@ Status Session::ready(const Problem& problem, Readied* readied) {
 }
 
 Status Session::miss(const Problem& wanted, void* stream, const Kernel** kernel, Readied* readied) {
-  if (device_->capturing(stream)) {
-    return {Code::kCapturing, "the stream is being captured and no kernel for " + to_text(wanted) +
-                                  " is loaded: run or gqa_warm this shape once before the capture begins"};
-  }
+  if (device_->capturing(stream)) return capturing(wanted);
   const Effort effort(options_.policy.budget_seconds, &cancels_);
   std::unique_lock lock(mutex_);
   Entry& entry = entry_of(wanted);
@@ -276,7 +285,7 @@ void Session::cancel() {
 
 std::unique_lock<std::timed_mutex> Session::tuning_turn(const Effort& effort) {
   std::unique_lock turn(tuning_mutex_, std::defer_lock);
-  while (!effort.cancelled() && !turn.try_lock_for(kAsk)) {
+  while (!effort.cancelled() && !turn.try_lock_for(kAskEvery)) {
   }
   return turn;
 }

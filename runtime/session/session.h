@@ -51,6 +51,8 @@ class Session {
 
   // The hot path: finds the signature's kernel and launches it; a miss is readied first.
   Status run(const Call& call);
+  // The same, but a miss fails at once, with kNotCached: ready() makes the signature ready.
+  Status run_ready(const Call& call);
 
   // Makes a problem's signature ready without running anything. With Tuning::kGuess what was compiled is kept, the
   // untimed choice is not: it must not shadow a winner that somebody tunes later.

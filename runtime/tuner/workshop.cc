@@ -2,7 +2,6 @@
 #include "runtime/tuner/workshop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
 
 #include "jit/embedded.h"
@@ -13,8 +12,6 @@
 
 namespace gqa {
 namespace {
-
-constexpr std::chrono::milliseconds kAsk(20);  // between two looks at whether one is still wanted
 
 cache::KernelRow row_of(const Device& device, const Recipe& recipe, const Made& made) {
   cache::KernelRow row;
@@ -124,7 +121,7 @@ void Workshop::stop() {
 std::optional<Made> Workshop::next() {
   std::unique_lock lock(bench_->mutex);
   const auto news = [this] { return !bench_->finished.empty() || bench_->working == 0 || effort_.cancelled(); };
-  while (!bench_->changed.wait_for(lock, kAsk, news)) {
+  while (!bench_->changed.wait_for(lock, kAskEvery, news)) {
   }
   if (bench_->finished.empty() || effort_.cancelled()) return std::nullopt;
   Made made = std::move(bench_->finished.front());

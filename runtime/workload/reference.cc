@@ -11,18 +11,18 @@
 namespace gqa {
 namespace {
 
-constexpr int kKeys = 64;         // of a block: sums over more are made in float64
-constexpr std::size_t kRows = 8;  // that share a block's conversion to float32
-constexpr int kLanes = 16;        // divides every head_dim
+constexpr int kKeysABlock = 64;         // of a block: sums over more are made in float64
+constexpr std::size_t kRowsAGroup = 8;  // that share a block's conversion to float32
+constexpr int kLanes = 16;              // divides every head_dim
 constexpr int kMostDim = 256;
 
-using Block = std::vector<float>;
+using Floats = std::vector<float>;
 
 // One row on its way.
-struct Row {
-  std::size_t index;                         // into the rows asked for
-  int keys;                                  // it sees
-  Block query = {}, exact = {}, naive = {};  // of a score or a weight a key
+struct ReferenceRow {
+  std::size_t index;                          // into the rows asked for
+  int keys;                                   // it sees
+  Floats query = {}, exact = {}, naive = {};  // of a score or a weight a key
   std::array<double, kMostDim> exact_out = {}, naive_out = {};
 };
 
@@ -42,7 +42,7 @@ float dot(const float* a, const float* b, int size) {
 
 // Scores to weights; gives the log-sum-exp.
 template <typename Round>
-double normalise(const Round& round, Block* scores) {
+double normalise(const Round& round, Floats* scores) {
   const float maximum = *std::max_element(scores->begin(), scores->end());
   double sum = 0;
   for (float& score : *scores) sum += score = std::exp(score - maximum);
@@ -62,7 +62,7 @@ class RowGroup {
 
   void add(std::size_t index, const RowPlace& place) {
     const int seen = p_.causal() ? std::clamp(place.position + p_.kv_len - p_.q_len + 1, 0, p_.kv_len) : p_.kv_len;
-    Row& row = rows_.emplace_back(Row{index, seen});
+    ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, seen});
     const std::uint16_t* q = address(call_.q, call_.q_strides, batch_, place.position, place.head);
     for (int d = 0; d < p_.head_dim; ++d) row.query.push_back(load(p_.dtype, q[d]));
     most_keys_ = std::max(most_keys_, seen);
@@ -70,9 +70,9 @@ class RowGroup {
 
   void run(ReferenceRows* made, std::vector<float>* naive) {
     for_each_block([&](int first, int count) { score(first, count); });
-    for (Row& row : rows_) weigh(&row, made);
+    for (ReferenceRow& row : rows_) weigh(&row, made);
     for_each_block([&](int first, int count) { sum(first, count); });
-    for (const Row& row : rows_) {
+    for (const ReferenceRow& row : rows_) {
       const std::size_t at = row.index * static_cast<std::size_t>(p_.head_dim_v);
       for (std::size_t d = 0; d < static_cast<std::size_t>(p_.head_dim_v); ++d) {
         made->out[at + d] = static_cast<float>(row.exact_out[d]);
@@ -86,8 +86,8 @@ class RowGroup {
 
   template <typename Visit>
   void for_each_block(const Visit& visit) {
-    for (int first = 0; first < most_keys_ && !workers_.stopped(); first += kKeys)
-      visit(first, std::min(kKeys, most_keys_ - first));
+    for (int first = 0; first < most_keys_ && !workers_.stopped(); first += kKeysABlock)
+      visit(first, std::min(kKeysABlock, most_keys_ - first));
   }
 
   // Where keys lie transposed, a key's elements are a row apart and keys side by side.
@@ -95,7 +95,7 @@ class RowGroup {
     const Strides& s = call_.k_strides;
     const std::int64_t key_step = p_.keys_transposed ? 1 : s.row, step = p_.keys_transposed ? s.row : 1;
     const std::uint16_t* from = address(call_.k, s, batch_, 0, kv_head_) + first * key_step;
-    block_.resize(static_cast<std::size_t>(kKeys * p_.head_dim));
+    block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim));
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
       for (int d = 0; d < p_.head_dim; ++d) *to++ = load(p_.dtype, from[j * key_step + d * step]);
@@ -104,7 +104,7 @@ class RowGroup {
 
   void score(int first, int count) {
     read_keys(first, count);
-    for (Row& row : rows_) {
+    for (ReferenceRow& row : rows_) {
       for (int j = 0; j < count && first + j < row.keys; ++j) {
         const float scaled = dot(row.query.data(), &block_[static_cast<std::size_t>(j * p_.head_dim)], p_.head_dim);
         row.exact.push_back(scaled * call_.scale);
@@ -113,7 +113,7 @@ class RowGroup {
     }
   }
 
-  void weigh(Row* row, ReferenceRows* made) const {
+  void weigh(ReferenceRow* row, ReferenceRows* made) const {
     float& lse = made->lse[row->index];
     lse = -std::numeric_limits<float>::infinity();
     if (row->exact.empty()) return;
@@ -122,13 +122,13 @@ class RowGroup {
   }
 
   void sum(int first, int count) {
-    block_.resize(static_cast<std::size_t>(kKeys * p_.head_dim_v));
+    block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim_v));
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
       const std::uint16_t* v = address(call_.v, call_.v_strides, batch_, first + j, kv_head_);
       for (int d = 0; d < p_.head_dim_v; ++d) *to++ = load(p_.dtype, v[d]);
     }
-    for (Row& row : rows_) {
+    for (ReferenceRow& row : rows_) {
       const int seen = std::min(count, row.keys - first);
       if (seen <= 0 || row.exact.empty()) continue;
       add_weighted(&row.exact[static_cast<std::size_t>(first)], seen, &row.exact_out);
@@ -150,8 +150,8 @@ class RowGroup {
   const int batch_, kv_head_;
   const Workers& workers_;
   int most_keys_ = 0;
-  std::vector<Row> rows_;
-  Block block_;  // keys or values in float32
+  std::vector<ReferenceRow> rows_;
+  Floats block_;  // keys or values in float32
 };
 
 }  // namespace
@@ -169,7 +169,7 @@ ReferenceRows reference_rows(const Call& call, const std::vector<RowPlace>& rows
   std::vector<RowGroup> groups;
   for (std::size_t at = 0; at < rows.size(); ++at) {
     const int kv_head = rows[at].head / call.problem.group();
-    if (groups.empty() || !groups.back().takes(rows[at].batch, kv_head) || groups.back().size() == kRows)
+    if (groups.empty() || !groups.back().takes(rows[at].batch, kv_head) || groups.back().size() == kRowsAGroup)
       groups.emplace_back(call, rows[at].batch, kv_head, workers);
     groups.back().add(at, rows[at]);
   }

@@ -1,4 +1,4 @@
-// sample.cc: see sample.h. First which dimensions are one (Dimensions), then how many of each (thin_out), then the
+// sample.cc: see sample.h. First which dimensions are one (SampledDims), then how many of each (thin_out), then the
 // graph.
 #include "search/graph/prove/sample.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kElementWork = 4, kFunctionWork = 16;  // of an element moved, of an exponential; in multiply-adds
 constexpr std::int64_t kBatchWeight = 16;               // batches are thinned out to so many times fewer than rows
-constexpr std::int64_t kBlock = 64, kTile = 16;         // rows that kernels take at once
+constexpr std::int64_t kRowBlock = 64, kRowTile = 16;   // rows that kernels take at once
 
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15ULL;
@@ -26,9 +26,9 @@ std::int64_t jitter(std::int64_t at, std::int64_t range) {
 
 // ---- dimensions
 
-class Dimensions {
+class SampledDims {
  public:
-  explicit Dimensions(const KernelGraph& graph) : graph_(graph) {
+  explicit SampledDims(const KernelGraph& graph) : graph_(graph) {
     for (const KernelTensor& tensor : graph.tensors()) slots_.push_back(joiner_.slots(tensor.spec.dims));
     for (const KernelNode& node : graph.nodes()) {
       if (!node.block) join_dims(node, operands(node), of(node.outputs[0]), &joiner_);
@@ -132,7 +132,7 @@ class Dimensions {
 // ---- how many
 
 // Halves, again and again, the class whose halving saves most; of those alike, the one with the most left.
-void thin_out(double most, Dimensions* dimensions) {
+void thin_out(double most, SampledDims* dimensions) {
   for (double work = dimensions->work(); work > most;) {
     int best = -1;
     double least = work;
@@ -162,7 +162,7 @@ Attributes sized(const KernelNode& node, const Dims& result) {
 }
 
 // Numbers of tensors stay as they are.
-Status rebuild(const KernelGraph& graph, const Dimensions& dimensions, KernelGraph* made) {
+Status rebuild(const KernelGraph& graph, const SampledDims& dimensions, KernelGraph* made) {
   int written = -1;
   for (std::size_t at = 0; at < graph.tensors().size(); ++at) {
     const KernelTensor& tensor = graph.tensors()[at];
@@ -186,7 +186,7 @@ Status rebuild(const KernelGraph& graph, const Dimensions& dimensions, KernelGra
   return {};
 }
 
-Place place_in(const KernelGraph& graph, const Dimensions& dimensions, const KernelNode& node) {
+Place place_in(const KernelGraph& graph, const SampledDims& dimensions, const KernelNode& node) {
   Place place;
   if (node.op != Op::kMask) return place;
   const Dims& dims = graph.spec(node.outputs[0]).dims;
@@ -211,13 +211,13 @@ Indices sample_indices(std::int64_t size, std::int64_t count) {
     return true;
   };
   Indices wanted = {0, size - 1};
-  for (std::int64_t tile = 0; tile < kBlock; tile += kTile) {
-    wanted.push_back(tile + jitter(tile, kTile));
-    wanted.push_back((size - 1) / kBlock * kBlock + tile + jitter(tile + 1, kTile));
+  for (std::int64_t tile = 0; tile < kRowBlock; tile += kRowTile) {
+    wanted.push_back(tile + jitter(tile, kRowTile));
+    wanted.push_back((size - 1) / kRowBlock * kRowBlock + tile + jitter(tile + 1, kRowTile));
   }
-  wanted.insert(wanted.end(), {kBlock - 1, kBlock});
+  wanted.insert(wanted.end(), {kRowBlock - 1, kRowBlock});
   for (const std::int64_t at : wanted) {
-    if (left > count / 2) take(at);
+    if (left > 0 && (left > count / 2 || count - left < 2)) take(at);
   }
   const std::int64_t rest = left;
   for (std::int64_t part = 0; part < rest; ++part) {
@@ -233,14 +233,14 @@ Indices sample_indices(std::int64_t size, std::int64_t count) {
 }
 
 SampledGraph sample(const KernelGraph& graph, double most) {
-  const Dimensions all(graph);
-  Dimensions few = all;
+  const SampledDims all(graph);
+  SampledDims few = all;
   thin_out(most, &few);
   SampledGraph made;
   for (const int root : few.free()) made.whole = made.whole && few.count(root) == few.full(root);
   made.whole = made.whole || !rebuild(graph, few, &made.graph).ok();
   if (made.whole) made.graph = graph;
-  const Dimensions& chosen = made.whole ? all : few;
+  const SampledDims& chosen = made.whole ? all : few;
   for (const KernelNode& node : graph.nodes()) made.places.push_back(place_in(graph, chosen, node));
   for (const int input : graph.inputs()) made.inputs.push_back(chosen.indices(input));
   for (const int output : graph.outputs()) made.outputs.push_back(chosen.indices(output));

@@ -1,6 +1,8 @@
 // sample_test.cc: a graph at some of its rows has there the numbers that the whole has, and what can be sampled is.
 #include "search/graph/prove/sample.h"
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "tests/search/graph/graphs.h"
@@ -120,7 +122,7 @@ y = matmul(r, b)
      true},
     {"ViewsAndConstants", R"(graph 1
 x = input f32[90,5]
-c = constant c=0.5 dims=[5,90] type=f32
+c = constant() c=0.5 dims=[5,90] type=f32
 t = transpose(x) dims=[1,0]
 y = add(t, c)
 u = unsqueeze(y) dim=0
@@ -144,7 +146,7 @@ TEST_P(Samples, HaveTheWholesNumbers) {
   expect_same(graph, 2e4);
 }
 INSTANTIATE_TEST_SUITE_P(Graphs, Samples, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
+                         [](const testing::TestParamInfo<Case>& each) { return std::string(each.param.name); });
 
 TEST(Sample, NeverLeavesFewerThanFourRows) {
   const SampledGraph few = sample(graph_of(kCases[0].text), 1);
