@@ -189,7 +189,7 @@ Claim new_claim(const std::string& digest, double seconds) {
 }  // namespace
 
 std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const WinnerKey& key, const Suits& suits,
-                                     double seconds) {
+                                     double seconds, const std::function<bool()>& stop) {
   Claim mine = new_claim(key.digest(), seconds);
   Watch watch;
   for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
@@ -197,7 +197,7 @@ std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const Wi
     const Answer answer = file->run("take a lease", Answer::kFree, [&](Database& db, bool writable) {
       return writable ? look(db, mine, suits, &watch) : Answer::kFree;
     });
-    if (answer == Answer::kWinner) return nullptr;
+    if (answer == Answer::kWinner || (answer == Answer::kWait && stop && stop())) return nullptr;
     if (answer == Answer::kFree) return std::make_unique<FreeLease>();
     if (answer == Answer::kGranted) return std::make_unique<HeldLease>(file, std::move(mine));
     std::this_thread::sleep_for(pause);

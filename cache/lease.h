@@ -4,6 +4,7 @@
 // Threads: any; each held lease has one thread of its own.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "cache/file.h"
@@ -13,7 +14,7 @@ namespace gqa::cache {
 
 // See Store::acquire. `seconds`: how long a lease of ours lives unrenewed.
 std::unique_ptr<Lease> acquire_lease(const std::shared_ptr<File>& file, const WinnerKey& key, const Suits& suits,
-                                     double seconds);
+                                     double seconds, const std::function<bool()>& stop);
 
 // Leases that somebody still holds; and removing what dead processes left.
 std::int64_t live_leases(Database& db);

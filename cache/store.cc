@@ -75,8 +75,9 @@ class FileStore : public Store {
     return put("keep a winner", dated);
   }
 
-  std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits) override {
-    return acquire_lease(file_, key, suits, lease_seconds_);
+  std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits,
+                                 const std::function<bool()>& stop) override {
+    return acquire_lease(file_, key, suits, lease_seconds_, stop);
   }
 
   std::vector<WinnerRow> list_winners() override { return list(Place::kWinners, Part::kWhole, winner_of); }

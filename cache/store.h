@@ -129,8 +129,9 @@ class Store {
 
   // Waits until this process may tune the key, or until a winner appears for it that suits, any where `suits` is empty
   // (then null, and find_winners has it). Never blocks longer than the other's lease lives. In off or read-only mode:
-  // granted at once.
-  virtual std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits = {}) = 0;
+  // granted at once. `stop` is asked while waiting: once true, null.
+  virtual std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits = {},
+                                         const std::function<bool()>& stop = {}) = 0;
 
   virtual std::vector<WinnerRow> list_winners() = 0;
   virtual std::vector<KernelRow> list_kernels() = 0;  // without blobs

@@ -14,18 +14,17 @@
 
 namespace gqa {
 
+// Between two looks at whether a call that waits is still wanted.
+inline constexpr std::chrono::milliseconds kAskEvery(20);
+
 class Effort {
  public:
   // cancels: raised by one to cancel all that began before; it outlives the effort. Null: cannot be cancelled.
   explicit Effort(double budget_seconds, const std::atomic<std::uint64_t>* cancels = nullptr)
       : budget_(budget_seconds), cancels_(cancels), cancels_before_(cancels == nullptr ? 0 : cancels->load()) {}
 
-  // With the whole budget again, and cancelled by what cancels this one.
-  Effort begun_again() const {
-    Effort again = *this;
-    again.start_ = Clock::now();
-    return again;
-  }
+  // The same but for its clock, which starts now: what waiting for others took is nobody's budget.
+  Effort restarted() const;
 
   double budget() const { return budget_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

@@ -133,6 +133,9 @@ class Handle {
     check(gqa_warm(get(), &shape));
   }
 
+  // Ends what is being tuned or searched for on this handle, in any thread; see gqa_cancel.
+  void cancel() const { check(gqa_cancel(get())); }
+
   gqa_handle get() const { return handle_.get(); }
 
  private:
@@ -230,7 +233,7 @@ struct SearchOptions {
   std::string config;      // "": for any graph; "attention"
   double budget = 0;       // seconds to spend on compiling and timing; 0: the handle's
   std::uint64_t seed = 0;  // of the proofs; 0: 1
-  // Called on this thread. What it throws ends the wait: it is thrown again once the search has returned.
+  // Called on this thread. What it throws cancels the search, and is thrown again once that has returned.
   std::function<void(const gqa_search_progress&)> progress;
 };
 
@@ -272,7 +275,7 @@ class Graph {
   std::string hash() const { return text(gqa_graph_hash(get())); }
 
   Program superoptimize(const Handle& handle, const SearchOptions& options = {}) const {
-    Progress progress = {&options.progress, nullptr};
+    Progress progress = {&options.progress, handle.get(), nullptr};
     gqa_search_options given = {};
     given.size = sizeof(given);
     given.config = options.config.empty() ? nullptr : options.config.c_str();
@@ -301,6 +304,7 @@ class Graph {
   // No exception may pass through C: the first is kept, and nothing is told after it.
   struct Progress {
     const std::function<void(const gqa_search_progress&)>* call;
+    gqa_handle handle;
     std::exception_ptr thrown;
     static void tell(void* user, const gqa_search_progress* progress) {
       auto* self = static_cast<Progress*>(user);
@@ -309,6 +313,7 @@ class Graph {
         (*self->call)(*progress);
       } catch (...) {
         self->thrown = std::current_exception();
+        gqa_cancel(self->handle);
       }
     }
   };

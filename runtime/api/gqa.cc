@@ -41,6 +41,7 @@ GQA_SAME(kNoCandidate, GQA_ERROR_NO_CANDIDATE);
 GQA_SAME(kOutOfMemory, GQA_ERROR_OUT_OF_MEMORY);
 GQA_SAME(kDeviceFailed, GQA_ERROR_DEVICE_FAILED);
 GQA_SAME(kInternal, GQA_ERROR_INTERNAL);
+GQA_SAME(kCancelled, GQA_ERROR_CANCELLED);
 #undef GQA_SAME
 
 gqa::cache::Mode cache_mode(gqa_cache_mode mode) {
@@ -99,6 +100,19 @@ Status create(const gqa_options& options, gqa_handle* handle) {
   return {};
 }
 
+// Checks the tensors and hands the call to a step.
+template <typename Step>
+gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                     const gqa_call* call, const Step& step) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    gqa::Call made;
+    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
+      return status;
+    return step(made);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -121,13 +135,18 @@ gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, cons
 
 gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                       const gqa_call* call) {
-  return guarded([&]() -> Status {
-    if (handle == nullptr) return gqa::null_handle();
-    gqa::Call made;
-    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
-      return status;
-    return handle->session.run(made);
-  });
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) { return handle->session.run(made); });
+}
+
+gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                         const DLTensor* out, const gqa_call* call) {
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) { return handle->session.run_ready(made); });
+}
+
+gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
+                       const gqa_call* call) {
+  return with_call(handle, q, k, v, out, call,
+                   [&](const gqa::Call& made) { return handle->session.ready(made.problem); });
 }
 
 gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
@@ -136,6 +155,14 @@ gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
     gqa::Problem problem;
     if (Status status = gqa::make_problem(shape, &problem); !status.ok()) return status;
     return handle->session.ready(problem);
+  });
+}
+
+gqa_status gqa_cancel(gqa_handle handle) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    handle->session.cancel();
+    return {};
   });
 }
 
@@ -170,6 +197,7 @@ const char* gqa_status_string(gqa_status status) {
     GQA_NAME(GQA_ERROR_OUT_OF_MEMORY)
     GQA_NAME(GQA_ERROR_DEVICE_FAILED)
     GQA_NAME(GQA_ERROR_INTERNAL)
+    GQA_NAME(GQA_ERROR_CANCELLED)
     default:
       return "unknown status";
   }

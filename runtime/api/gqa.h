@@ -69,7 +69,8 @@ typedef enum gqa_status {
   GQA_ERROR_NO_CANDIDATE = 24,  /* every candidate was rejected, failed to compile or failed to verify */
   GQA_ERROR_OUT_OF_MEMORY = 25, /* host or device memory ran out */
   GQA_ERROR_DEVICE_FAILED = 26, /* the driver reported an error */
-  GQA_ERROR_INTERNAL = 27       /* a bug in this library; please report it with gqa_last_error() */
+  GQA_ERROR_INTERNAL = 27,      /* a bug in this library; please report it with gqa_last_error() */
+  GQA_ERROR_CANCELLED = 28      /* gqa_cancel ended this call before its kernel was ready */
 } gqa_status;
 
 /* The name of a status, "GQA_ERROR_RANK"; never NULL, also for numbers that are no status. */
@@ -113,8 +114,9 @@ typedef struct gqa_options {
                              stays in memory, and calls succeed. An empty file of this user's is as good as none. */
   gqa_cache_mode cache_mode;
   gqa_tuning tuning;
-  double tuning_budget; /* seconds a miss may spend on compiling and timing; 0: 8 s. At least one candidate is tried. */
-  int threads;          /* host threads for compiling and for the host device; 0: all cores */
+  double tuning_budget;   /* seconds a miss may take, all in all, to within one compilation or one run of a kernel; 0: 8
+                             s.   At least one candidate is tried. */
+  int threads;            /* host threads for compiling and for the host device; 0: all cores */
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
   gqa_log_fn log;         /* NULL: silent */
   void* log_user;         /* handed to log */
@@ -126,6 +128,12 @@ GQA_API gqa_status gqa_create(const gqa_options* options, gqa_handle* handle);
 /* Waits for this handle's tuning in other threads, frees kernels and workspace. NULL is fine.
  * The caller makes sure that no launched work of this handle is still running. */
 GQA_API void gqa_destroy(gqa_handle handle);
+
+/* Ends every miss and every gqa_graph_superoptimize that is in progress on the handle within half a second: they fail
+ * with GQA_ERROR_CANCELLED, and nothing half-done is cached. Calls that need no tuning, and all later ones, are
+ * unaffected. From any thread, or from a progress or log callback. A compiler that already runs may end in the
+ * background; gqa_destroy waits for it. */
+GQA_API gqa_status gqa_cancel(gqa_handle handle);
 
 /* ---------------------------------------------------------------- calls */
 
@@ -148,6 +156,14 @@ GQA_API gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor*
 /* The same with options; call may be NULL. */
 GQA_API gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                               const DLTensor* out, const gqa_call* call);
+
+/* The two halves of a first call, for callers that must not wait, or that wait on another thread. gqa_run_ready is
+ * gqa_run_ex where a kernel for the call is loaded, and fails with GQA_ERROR_NOT_CACHED at once where none is.
+ * gqa_prepare makes it ready and runs nothing. */
+GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                 const DLTensor* out, const gqa_call* call);
+GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                               const DLTensor* out, const gqa_call* call);
 
 /* A shape without tensors, for warming. Zero-initialise, set size. */
 typedef struct gqa_shape {

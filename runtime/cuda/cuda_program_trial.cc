@@ -1,6 +1,7 @@
 // cuda_program_trial.cc: see cuda_program_trial.h.
 #include "runtime/cuda/cuda_program_trial.h"
 
+#include "runtime/host/parallel.h"
 #include "search/graph/enumerate/estimate.h"
 
 namespace gqa {
@@ -20,11 +21,11 @@ CudaProgramTrial::CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shar
       stream_(shared_->context.driver(), "program") {}
 
 Status CudaProgramTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
-                              const DeviceSpec& spec, const KernelGraph& graph, const Effort&,
+                              const DeviceSpec& spec, const KernelGraph& graph, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
   const Current current(shared->context);
   auto fresh = std::unique_ptr<CudaProgramTrial>(new CudaProgramTrial(std::move(shared), std::move(checker), graph));
-  if (Status s = make_reference(graph, kSeed, &fresh->reference_); !s.ok()) return s;
+  if (Status s = make_reference(graph, kSeed, effort, usable_threads(), &fresh->reference_); !s.ok()) return s;
   if (Status s = fresh->allocate(spec); !s.ok()) return s;
   for (int set = 0; set < fresh->sets_; ++set)
     if (Status s = fresh->upload(set); !s.ok()) return s;

@@ -91,10 +91,8 @@ class HostDevice final : public Device {
 
   Status make_trial(const Reference& reference, const Binary&, const Effort& effort,
                     std::unique_ptr<Trial>* trial) override {
-    if (const Problem* problem = std::get_if<Problem>(&reference.of)) {
-      *trial = std::make_unique<HostTrial>(*problem, spec_);
-      return {};
-    }
+    if (const Problem* problem = std::get_if<Problem>(&reference.of))
+      return HostTrial::make(*problem, spec_, effort, trial);
     return HostProgramTrial::make(std::get<KernelGraph>(reference.of), spec_, effort, trial);
   }
 

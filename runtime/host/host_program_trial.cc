@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/host/parallel.h"
+
 namespace gqa {
 namespace {
 
@@ -11,10 +13,11 @@ constexpr std::uint64_t kSeed = 1;
 
 }  // namespace
 
-Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort&,
+Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
-  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph));
-  if (Status status = make_reference(graph, kSeed, &made->reference_); !status.ok()) return status;
+  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
+  if (Status status = make_reference(graph, kSeed, effort, spec.processors, &made->reference_); !status.ok())
+    return status;
   made->rotate_inputs(rotated_sets(graph, spec.l2_bytes));
   made->allocate_outputs();
   *trial = std::move(made);
@@ -22,15 +25,7 @@ Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, 
 }
 
 void HostProgramTrial::rotate_inputs(int sets) {
-  std::uint64_t seed = kSeed;
-  for (int set = 1; set < sets; ++set) {
-    std::vector<TensorBytes>& inputs = rotated_.emplace_back();
-    for (const int input : graph_.inputs()) {
-      const TensorSpec& spec = graph_.spec(input);
-      inputs.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
-      fill_input(spec, ++seed, reference_.magnitude, inputs.back().data());
-    }
-  }
+  for (int set = 1; set < sets && !effort_.cancelled(); ++set) rotated_.push_back(reference_.inputs);
 }
 
 void HostProgramTrial::allocate_outputs() {
@@ -46,23 +41,30 @@ ProgramCall HostProgramTrial::call(std::size_t set) {
   return {inputs_.data(), outputs_.data(), nullptr, nullptr};
 }
 
+// Fails where it was given up on the way.
+Status HostProgramTrial::launch(const LoadedProgram& program, const ProgramCall& with) const {
+  const GivesUp gives_up(effort_);
+  Status status = program.run(with);
+  return status.ok() ? effort_.check() : status;
+}
+
 Verdict HostProgramTrial::verify(const LoadedProgram& program) {
-  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) {
+  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) -> Status {
     for (TensorBytes& bytes : guarded_) {
       std::fill(bytes.begin(), bytes.end(), std::byte{kPoison});
       outputs->push_back({bytes.data()});
     }
     const ProgramCall run = call(0);
     if (trial > 0) inputs_[reference_.hidden[trial - 1].input] = reference_.hidden[trial - 1].bytes.data();
-    return program.run(run);
+    return launch(program, run);
   });
 }
 
 Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
-  for (int i = 0; i < samples; ++i) {
+  for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
     const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
     const auto begin = std::chrono::steady_clock::now();
-    if (Status status = program.run(run); !status.ok()) return status;
+    if (Status status = launch(program, run); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
     microseconds->push_back(passed.count());
   }

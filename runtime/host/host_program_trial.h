@@ -21,15 +21,17 @@ class HostProgramTrial final : public Trial {
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
 
  private:
-  explicit HostProgramTrial(const KernelGraph& graph) : graph_(graph) {}
+  HostProgramTrial(const KernelGraph& graph, const Effort& effort) : graph_(graph), effort_(effort) {}
   void rotate_inputs(int sets);
   void allocate_outputs();
   // A run on the given set's inputs; what it points to is the trial's, until the next call.
   ProgramCall call(std::size_t set);
+  Status launch(const LoadedProgram& program, const ProgramCall& with) const;
 
   const KernelGraph graph_;
+  const Effort effort_;
   ProgramReference reference_;
-  std::vector<std::vector<TensorBytes>> rotated_;  // further sets of inputs
+  std::vector<std::vector<TensorBytes>> rotated_;  // further sets of inputs: copies, what rotates is where they lie
   std::vector<TensorBytes> guarded_;               // an output each
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -16,7 +16,12 @@ namespace {
 
 constexpr std::int64_t kGuard = TrialLayout::kGuard;
 constexpr std::int64_t kMaxInputBytes = 1LL << 30;
-constexpr std::int64_t kReferenceKeysAThread = 200000;  // rows checked x keys: bounds the reference's time
+constexpr std::int64_t kPeriod = 1048573;   // of the inputs: a prime
+constexpr std::int64_t kFillPiece = 65536;  // elements, a turn of a thread
+// What a variant's reference may cost a thread, in multiply-adds: a share of the budget at the speed of an ordinary
+// core. So many rows are checked whatever that costs.
+constexpr double kRowsBudgetShare = 0.1, kRowWorkASecond = 1e9, kMostRowWork = 2e8;
+constexpr std::int64_t kFewestRows = 4;
 constexpr int kMaxSets = 16;
 constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
 
@@ -52,10 +57,6 @@ std::int64_t nonfinites(const std::uint16_t* elements, std::int64_t count, DType
                        [=](std::uint16_t bits) { return bits != kPoisonElement && (bits & exponent) == exponent; });
 }
 
-struct RowPlace {
-  int batch, head, position;
-};
-
 RowPlace place_of(const Problem& p, std::int64_t row) {
   return {static_cast<int>(row / p.q_len / p.q_heads), static_cast<int>(row / p.q_len % p.q_heads),
           static_cast<int>(row % p.q_len)};
@@ -65,58 +66,61 @@ bool worse(double error, double worst) { return error > worst || std::isnan(erro
 
 }  // namespace
 
-HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : layout_(problem), threads_(spec.processors) {
+HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort)
+    : layout_(problem), threads_(spec.processors), effort_(effort) {
   sets_ = static_cast<int>(
       std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / layout_.input_bytes() + 1, 1, kMaxSets));
-  fill(&q_, layout_.q, 1);
-  fill(&k_, layout_.k, 2);
-  fill(&v_, layout_.v, 3);
+  q_ = fill(layout_.q, 1);
+  k_ = fill(layout_.k, 2);
+  v_ = fill(layout_.v, 3);
   out_.resize(static_cast<std::size_t>(layout_.out_slab()));
   lse_.resize(static_cast<std::size_t>(layout_.lse_slab()));
   variants_.resize(ragged(problem) == problem ? 1 : 2);
-  prepare(problem, &variants_.front());
-  if (variants_.size() > 1) prepare(ragged(problem), &variants_.back());
 }
 
-void HostTrial::fill(std::vector<std::uint16_t>* data, std::int64_t count, std::uint64_t seed) const {
-  constexpr std::int64_t kPiece = 65536;
-  const std::int64_t total = layout_.input_slab(count, sets_);
-  data->resize(static_cast<std::size_t>(total));
-  parallel_for((total + kPiece - 1) / kPiece, threads_, [&](std::int64_t piece) {
-    for (std::int64_t i = piece * kPiece; i < std::min(total, (piece + 1) * kPiece); ++i)
-      (*data)[static_cast<std::size_t>(i)] =
+Status HostTrial::make(const Problem& problem, const DeviceSpec& spec, const Effort& effort,
+                       std::unique_ptr<Trial>* trial) {
+  std::unique_ptr<HostTrial> made(new HostTrial(problem, spec, effort));
+  made->prepare(problem, &made->variants_.front());
+  if (made->variants_.size() > 1) made->prepare(ragged(problem), &made->variants_.back());
+  if (Status status = effort.check(); !status.ok()) return status;
+  *trial = std::move(made);
+  return {};
+}
+
+// A period of random numbers again and again: it is odd, so that no two rows of one tensor and no two tiles are alike.
+HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) const {
+  std::vector<std::uint16_t> period(kPeriod);
+  parallel_for((kPeriod + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
+    for (std::int64_t i = piece * kFillPiece; i < std::min(kPeriod, (piece + 1) * kFillPiece); ++i)
+      period[static_cast<std::size_t>(i)] =
           store(layout_.problem.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
   });
+  const std::int64_t total = layout_.input_slab(count, sets_);
+  Elements data(new std::uint16_t[static_cast<std::size_t>(total)]);
+  parallel_for((total + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
+    if (effort_.cancelled()) return;
+    for (std::int64_t i = piece * kFillPiece, end = std::min(total, i + kFillPiece); i < end;) {
+      const std::int64_t run = std::min(end - i, kPeriod - i % kPeriod);
+      std::copy_n(period.data() + i % kPeriod, run, data.get() + i);
+      i += run;
+    }
+  });
+  return data;
 }
 
 Call HostTrial::call(const Problem& problem, int set) {
-  return layout_.call({q_.data(), k_.data(), v_.data(), out_.data(), lse_.data()}, problem, set);
+  return layout_.call({q_.get(), k_.get(), v_.get(), out_.data(), lse_.data()}, problem, set);
 }
 
 void HostTrial::prepare(const Problem& problem, Variant* variant) {
   variant->problem = problem;
-  variant->rows =
-      rows_to_check(problem, std::max<std::int64_t>(128, kReferenceKeysAThread * threads_ / problem.kv_len));
-  const auto rows = static_cast<std::int64_t>(variant->rows.size());
-  const auto dim = static_cast<std::size_t>(problem.head_dim_v);
-  variant->reference.resize(variant->rows.size() * dim);
-  variant->reference_lse.resize(variant->rows.size());
-  std::vector<float> errors(variant->rows.size()), peaks(variant->rows.size());
-  const Call c = call(problem, 0);
-  parallel_for(rows, threads_, [&](std::int64_t i) {
-    const auto at = static_cast<std::size_t>(i);
-    const RowPlace place = place_of(problem, variant->rows[at]);
-    float* exact = &variant->reference[at * dim];
-    float naive[256], naive_lse = 0;
-    reference_row(c, place.batch, place.head, place.position, exact, &variant->reference_lse[at]);
-    naive_row(c, place.batch, place.head, place.position, naive, &naive_lse);
-    for (std::size_t d = 0; d < dim; ++d) {
-      errors[at] = std::max(errors[at], std::fabs(naive[d] - exact[d]));
-      peaks[at] = std::max(peaks[at], std::fabs(exact[d]));
-    }
-  });
-  variant->naive_error = *std::max_element(errors.begin(), errors.end());
-  variant->largest = *std::max_element(peaks.begin(), peaks.end());
+  const double work = std::min(kMostRowWork, kRowsBudgetShare * effort_.budget() * kRowWorkASecond) * threads_;
+  const auto most = static_cast<std::int64_t>(work / static_cast<double>(reference_work(problem)));
+  variant->rows = rows_to_check(problem, std::max(kFewestRows, most));
+  std::vector<RowPlace> places;
+  for (const std::int64_t row : variant->rows) places.push_back(place_of(problem, row));
+  variant->reference = reference_rows(call(problem, 0), places, workers_of(effort_, threads_));
 }
 
 void HostTrial::poison() {
@@ -166,7 +170,7 @@ void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
         first + ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * dim;
     for (std::int64_t d = 0; d < dim; ++d) {
       const double error = std::fabs(double{load(p.dtype, out_[static_cast<std::size_t>(out + d)])} -
-                                     double{variant.reference[static_cast<std::size_t>(i * dim + d)]});
+                                     double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]});
       if (worse(error, comparison->error)) {
         comparison->error = std::isnan(error) ? 3e38 : error;
         comparison->worst_index = i * dim + d;
@@ -182,7 +186,7 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
     const std::int64_t at = kGuard + (std::int64_t{place.batch} * p.q_heads + place.head) * p.q_len + place.position;
     const double given = lse_[static_cast<std::size_t>(at)];
-    const double expected = variant.reference_lse[static_cast<std::size_t>(i)];
+    const double expected = variant.reference.lse[static_cast<std::size_t>(i)];
     const double error = given == expected ? 0 : std::fabs(given - expected);
     if (worse(error, comparison->lse_error)) {
       comparison->lse_error = std::isnan(error) ? 3e38 : error;
@@ -191,15 +195,22 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
   }
 }
 
+// Fails where it was given up on the way.
+Status HostTrial::launch(const LoadedProgram& program, const Call& with) const {
+  const GivesUp gives_up(effort_);
+  Status status = program.run(with);
+  return status.ok() ? effort_.check() : status;
+}
+
 Verdict HostTrial::verify(const LoadedProgram& program) {
   Verdict verdict;
   verdict.passed = true;
   for (const Variant& variant : variants_) {
     poison();
     Comparison comparison;
-    comparison.naive_error = variant.naive_error;
-    comparison.largest = variant.largest;
-    if (Status status = program.run(call(variant.problem, 0)); !status.ok()) {
+    comparison.naive_error = variant.reference.naive_error;
+    comparison.largest = variant.reference.largest;
+    if (Status status = launch(program, call(variant.problem, 0)); !status.ok()) {
       verdict.passed = false;
       verdict.reason = status.message();
       return verdict;
@@ -215,10 +226,10 @@ Verdict HostTrial::verify(const LoadedProgram& program) {
 }
 
 Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
-  for (int i = 0; i < samples; ++i) {
+  for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
     const Call c = call(layout_.problem, next_set_++ % sets_);
     const auto begin = std::chrono::steady_clock::now();
-    if (Status status = program.run(c); !status.ok()) return status;
+    if (Status status = launch(program, c); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
     microseconds->push_back(passed.count());
   }

@@ -1,20 +1,23 @@
 // host_trial.h: one problem on the CPU: inputs, reference, verification and clocks.
 // Owns: rotated random inputs, a poisoned and guarded output, the reference of the rows checked.
 // Never: touches the users' tensors.
-// Threads: belongs to one thread; it computes references on several.
+// Threads: belongs to one thread; it fills inputs and computes references on several.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "runtime/device.h"
 #include "runtime/verify/trial_layout.h"
 #include "runtime/verify/verify.h"
+#include "runtime/workload/reference.h"
 
 namespace gqa {
 
 class HostTrial final : public Trial {
  public:
-  HostTrial(const Problem& problem, const DeviceSpec& spec);
+  static Status make(const Problem& problem, const DeviceSpec& spec, const Effort& effort,
+                     std::unique_ptr<Trial>* trial);
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
 
@@ -23,13 +26,17 @@ class HostTrial final : public Trial {
   struct Variant {
     Problem problem;
     std::vector<std::int64_t> rows;
-    std::vector<float> reference, reference_lse;
-    double naive_error = 0, largest = 0;
+    ReferenceRows reference;
   };
 
-  void fill(std::vector<std::uint16_t>* data, std::int64_t count, std::uint64_t seed) const;
+  // Memory that nobody has written yet: whoever writes it first does so on several threads.
+  using Elements = std::unique_ptr<std::uint16_t[]>;
+
+  HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort);
+  Elements fill(std::int64_t count, std::uint64_t seed) const;
   Call call(const Problem& problem, int set);
   void prepare(const Problem& problem, Variant* variant);
+  Status launch(const LoadedProgram& program, const Call& with) const;
   void poison();
   void scan(const Problem& problem, Comparison* comparison) const;
   void scan_lse(const Problem& problem, Comparison* comparison) const;
@@ -38,8 +45,10 @@ class HostTrial final : public Trial {
 
   const TrialLayout layout_;
   const int threads_;
+  const Effort effort_;
   int sets_ = 1, next_set_ = 0;
-  std::vector<std::uint16_t> q_, k_, v_, out_;
+  Elements q_, k_, v_;
+  std::vector<std::uint16_t> out_;
   std::vector<float> lse_;
   std::vector<Variant> variants_;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,8 @@ std::atomic<bool> own_threads = true;
 std::atomic<bool> own_threads = false;
 #endif
 
+thread_local const Effort* asked = nullptr;  // by GivesUp
+
 const int fork_watch = pthread_atfork(nullptr, nullptr, [] { own_threads = true; });
 
 void run_on_own_threads(std::int64_t count, int threads, ParallelBody body, void* context) {
@@ -33,13 +36,39 @@ void run_on_own_threads(std::int64_t count, int threads, ParallelBody body, void
   for (std::thread& other : others) other.join();
 }
 
-}  // namespace
-
-void parallel_for(std::int64_t count, int threads, ParallelBody body, void* context) {
+void run_loop(std::int64_t count, int threads, ParallelBody body, void* context) {
   threads = static_cast<int>(std::clamp<std::int64_t>(count, 1, threads));
   if (threads > 1 && own_threads) return run_on_own_threads(count, threads, body, context);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
   for (std::int64_t i = 0; i < count; ++i) body(context, i);
+}
+
+// A body that asks before each step.
+struct Asking {
+  ParallelBody body;
+  void* context;
+  const Effort& effort;
+  static void run(void* self, std::int64_t index) {
+    const auto& asking = *static_cast<const Asking*>(self);
+    if (!asking.effort.cancelled()) asking.body(asking.context, index);
+  }
+};
+
+}  // namespace
+
+void parallel_for(std::int64_t count, int threads, ParallelBody body, void* context) {
+  if (asked == nullptr) return run_loop(count, threads, body, context);
+  Asking asking = {body, context, *asked};
+  run_loop(count, threads, Asking::run, &asking);
+}
+
+GivesUp::GivesUp(const Effort& effort) { asked = &effort; }
+GivesUp::~GivesUp() { asked = nullptr; }
+
+Workers workers_of(const Effort& effort, int threads) {
+  return {effort.stop(), [threads](std::int64_t count, const std::function<void(std::int64_t)>& body) {
+            parallel_for(count, threads, [&](std::int64_t at) { body(at); });
+          }};
 }
 
 int usable_threads() {

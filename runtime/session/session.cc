@@ -18,6 +18,11 @@ double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
 
+Status capturing(const std::string& what) {
+  return {Code::kCapturing, "a stream is being captured and no program for " + what +
+                                " is loaded: run it, gqa_warm it or superoptimize it once before the capture begins"};
+}
+
 }  // namespace
 
 // A thread on the miss path.
@@ -62,6 +67,14 @@ Status Session::run(const Call& call) {
   return run_miss(wanted, call);
 }
 
+Status Session::run_ready(const Call& call) {
+  const Problem wanted = signature(call.problem);
+  if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
+  if (device_->capturing(call.stream)) return capturing(to_text(wanted));
+  return {Code::kNotCached,
+          "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
+}
+
 // ---- a miss
 
 Status Session::run_miss(const Problem& wanted, const Call& call) {
@@ -89,9 +102,7 @@ Status Session::ready_problem(const Problem& wanted, void* stream, Readied* read
 
 Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* readied) {
   const Visit visit(this);
-  if (device_->capturing(request.stream))
-    return {Code::kCapturing, "a stream is being captured and " + workload.name() +
-                                  " is not ready: run it, gqa_warm it or superoptimize it once before the capture begins"};
+  if (device_->capturing(request.stream)) return capturing(workload.name());
   TunePolicy policy = options_.policy;
   policy.guess = options_.tuning == Tuning::kGuess;
   if (request.budget_seconds > 0) policy.budget_seconds = request.budget_seconds;
@@ -102,7 +113,9 @@ Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* 
   std::shared_ptr<const ReadyProgram> refused;  // another workload's, with this one's signature
   for (;;) {
     if (flight.running) {
-      if (Status status = wait_for_other(flight, lock); !status.ok()) return status;
+      const Status status = wait_for_other(miss.effort, flight, lock);
+      // Where the other was cancelled before this call began, it is tried again.
+      if (!status.ok() && (status.code() != Code::kCancelled || miss.effort.cancelled())) return status;
     } else if (flight.ready == nullptr || flight.ready == refused) {
       return fly(miss, flight, lock, readied);
     } else {
@@ -120,10 +133,16 @@ Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* 
 }
 
 // A failure is everybody's who waited for it; the next call tries again.
-Status Session::wait_for_other(Flight& flight, std::unique_lock<std::mutex>& lock) {
+Status Session::wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock) {
   const std::uint64_t rounds = flight.rounds;
-  changed_.wait(lock, [&] { return flight.rounds != rounds; });
-  return flight.last;
+  changed_.wait(lock, [&] { return flight.rounds != rounds || effort.cancelled(); });
+  return flight.rounds != rounds ? flight.last : effort.check();
+}
+
+void Session::cancel() {
+  ++cancels_;
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
 }
 
 // Makes it ready outside the lock.
@@ -212,15 +231,19 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
 // either, this one tunes without the lease.
 Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
   const std::unique_ptr<cache::Lease> lease = 
-      store_->acquire(miss.key, [this](const cache::WinnerRow& row) { return suits(row); });
+      store_->acquire(miss.key, [this](const cache::WinnerRow& row) { return suits(row); }, miss.effort.stop());
+  if (Status status = miss.effort.check(); !status.ok()) return status;
   if (from_cache(miss, readied)) return {};
   return tune_here(miss, readied);
 }
 
 Status Session::tune_here(const Miss& miss, Readied* readied) {
-  const std::lock_guard tuning(tuning_mutex_);
+  std::unique_lock turn(tuning_mutex_, std::defer_lock);
+  while (!turn.try_lock_for(kAskEvery))
+    if (miss.effort.cancelled()) break;
+  if (Status status = miss.effort.check(); !status.ok()) return status;
   const ProgressFn& progress = miss.request.progress ? miss.request.progress : options_.progress;
-  const Effort effort = miss.effort.begun_again();  // others' tunings are not this one's budget
+  const Effort effort = miss.effort.restarted();  // others' tunings are not this one's budget
   Tuned tuned;
   Status status = tune(*device_, workshop_, miss.workload, miss.policy, effort, progress, &tuned);
   if (!status.ok()) {

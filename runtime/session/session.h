@@ -65,6 +65,8 @@ class Session {
 
   // The hot path: finds the signature's program and launches it; a miss is readied first.
   Status run(const Call& call);
+  // The same, but a miss fails at once, with kNotCached: ready() makes the signature ready.
+  Status run_ready(const Call& call);
 
   // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
   // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later.
@@ -72,7 +74,7 @@ class Session {
   Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
 
   // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
-  void cancel() { cancels_.fetch_add(1); }
+  void cancel();
 
   Device& device() { return *device_; }
   cache::Store& store() { return *store_; }
@@ -96,7 +98,7 @@ class Session {
   };
   Status run_miss(const Problem& signature, const Call& call);
   Status ready_problem(const Problem& signature, void* stream, Readied* readied);
-  Status wait_for_other(Flight& flight, std::unique_lock<std::mutex>& lock);
+  Status wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock);
   Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
   Status make_ready(const Miss& miss, Readied* readied);
   bool suits(const cache::WinnerRow& row) const;
@@ -113,7 +115,7 @@ class Session {
   SessionOptions options_;
   Workshop workshop_;
   std::atomic<std::uint64_t> cancels_ = 0;
-  std::mutex tuning_mutex_;                        // one tuning at a time: timings must not disturb each other
+  std::timed_mutex tuning_mutex_;                  // one tuning at a time: timings must not disturb each other
   std::atomic<const ProgramTable*> table_;         // read without a lock; a full one is replaced, the old ones stay
   std::mutex mutex_;                               // guards what follows; never held while tuning
   std::condition_variable changed_;                // a flight ended, or a visit

@@ -17,10 +17,8 @@ namespace {
 
 constexpr std::size_t kMostAttempts = 32;  // verified at most
 constexpr std::size_t kGuesses = 3;        // options that a guess compiles at most
-// Shares of the budget after which no further kernel is compiled, none further verified: timing gets the rest.
-constexpr double kCompileShare = 0.6, kVerifyShare = 0.8;
-
-Status cancelled_status() { return {Code::kCancelled, "the search was cancelled; the next call begins it anew"}; }
+// Shares of the budget after which no further option is chosen, none further compiled or verified: timing gets the rest.
+constexpr double kChooseShare = 0.4, kCompileShare = 0.6, kVerifyShare = 0.8;
 
 class Miss {
  public:
@@ -38,12 +36,12 @@ class Miss {
       if (Status status = search(round); !status.ok()) return status;
       if (candidates_.in_round().empty()) break;
       if (Status status = make_and_verify(); !status.ok()) return status;
-      if (effort_.cancelled()) return cancelled_status();
+      if (Status status = effort_.check(); !status.ok()) return status;
     }
     const std::vector<TrialCandidate*> verified = candidates_.verified();
     if (verified.empty()) return nothing_left();
     TrialCandidate* winner = policy_.guess ? verified.front() : fastest(verified);
-    if (effort_.cancelled()) return cancelled_status();
+    if (Status status = effort_.check(); !status.ok()) return status;
     if (winner == nullptr) return nothing_left();
     winner->attempt.outcome = "winner";
     keep(winner, tuned);
@@ -75,9 +73,15 @@ class Miss {
   void choose(const std::vector<Option>& ranked) {
     const std::size_t kernels = policy_.guess ? kGuesses : static_cast<std::size_t>(std::max(1, policy_.max_candidates));
     std::vector<Program> programs(ranked.size());
+    bool any = false;
     const auto usable = [&](std::size_t at) {
+      if (any && effort_.spent(kChooseShare)) {
+        others_.push_back(untried(ranked[at], "not tried", "the budget was spent"));
+        return false;
+      }
       const Status status = ranked[at].make(&programs[at]);
       if (!status.ok()) others_.push_back(untried(ranked[at], workload_.unmade(), first_line(status.message())));
+      any = any || status.ok();
       return status.ok();
     };
     const Shortlist list = shortlist(ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts), usable);

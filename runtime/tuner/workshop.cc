@@ -13,8 +13,6 @@
 namespace gqa {
 namespace {
 
-constexpr std::chrono::milliseconds kLookAround(20);  // how often a waiting miss asks whether it is cancelled
-
 }  // namespace
 
 Status binary_of(cache::KernelRow row, const Source& source, Binary* binary) {
@@ -66,7 +64,7 @@ Workshop::Batch::~Batch() {
 std::optional<Made> Workshop::Batch::next(const Effort& effort) {
   std::unique_lock lock(shared_->mutex);
   while (shared_->finished.empty() && shared_->working > 0 && !effort.cancelled())
-    shared_->changed.wait_for(lock, kLookAround);
+    shared_->changed.wait_for(lock, kAskEvery);
   if (shared_->finished.empty() || effort.cancelled()) return std::nullopt;
   Made made = std::move(shared_->finished.front());
   shared_->finished.pop_front();

@@ -1,9 +1,11 @@
 // program_judgement.cc: see program_reference.h: outputs held against the reference.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <sstream>
 #include <string>
 
+#include "runtime/verify/sampled_places.h"
 #include "runtime/workload/program_reference.h"
 #include "search/graph/prove/evaluate.h"
 
@@ -16,10 +18,6 @@ namespace {
 double rounding(ElementType type) {
   constexpr double kRounding[] = {0x1p-12, 0x1p-9, 0x1p-19};
   return kRounding[static_cast<int>(type)];
-}
-
-bool is_poison(ElementType type, const std::byte* at) {
-  return std::all_of(at, at + element_bytes(type), [](std::byte byte) { return byte == std::byte{kPoison}; });
 }
 
 std::int64_t written(const std::byte* begin, std::int64_t bytes) {
@@ -48,11 +46,16 @@ std::string place(const Dims& dims, std::int64_t index) {
   return to_text(at);
 }
 
-// One output's comparison.
+// One output's comparison. Elements by their row-major numbers; -1: none.
+struct Element {
+  std::int64_t index = -1;
+  double expected = 0;
+};
 struct Findings {
   std::int64_t unwritten = 0, first_unwritten = -1;
-  std::int64_t nonfinite = -1;  // an element that is finite in the reference and not here, or the other way
-  std::int64_t worst = 0;
+  std::int64_t first_nonfinite = -1;  // of all elements
+  Element differs;                    // sampled; finite in the reference and not here, or the other way
+  Element worst;                      // sampled
   double error = 0;
 };
 
@@ -63,24 +66,79 @@ bool differs_in_kind(double found, double expected, ElementType type) {
   return std::isinf(rounded) ? found != rounded : !std::isfinite(found);
 }
 
+// An element's bits: the poison has all of them, what is not finite those of the exponent.
+template <typename Bits>
+void scan_row(const std::byte* row, std::int64_t step, std::int64_t size, Bits exponent, std::int64_t* unwritten,
+              std::int64_t* nonfinite) {
+  for (std::int64_t j = 0; j < size; ++j) {
+    Bits bits = 0;
+    std::memcpy(&bits, row + j * step, sizeof bits);
+    *unwritten += bits == static_cast<Bits>(~Bits{0});
+    *nonfinite += (bits & exponent) == exponent;
+  }
+}
+
+// All elements of a row that hold the poison, and all that are neither that nor finite.
+void scan_row(ElementType type, const std::byte* row, std::int64_t step, std::int64_t size, std::int64_t* unwritten,
+              std::int64_t* nonfinite) {
+  *unwritten = *nonfinite = 0;
+  if (type == ElementType::kF32)
+    scan_row<std::uint32_t>(row, step, size, 0x7f800000U, unwritten, nonfinite);
+  else
+    scan_row<std::uint16_t>(row, step, size, type == ElementType::kBF16 ? 0x7f80 : 0x7c00, unwritten, nonfinite);
+  *nonfinite -= *unwritten;
+}
+
+// Every element of the output.
+void scan(const TensorSpec& spec, const std::byte* data, Findings* findings) {
+  const Dims strides = strides_of(spec);
+  const std::int64_t bytes = element_bytes(spec.type), step = strides.back() * bytes;
+  std::int64_t index = 0, unwritten = 0, nonfinite = 0;
+  walk_rows<1>(spec.dims, {strides}, [&](const auto& at, std::int64_t size) {
+    const std::byte* row = data + at[0] * bytes;
+    scan_row(spec.type, row, step, size, &unwritten, &nonfinite);
+    const bool news =
+        (unwritten > 0 && findings->first_unwritten < 0) || (nonfinite > 0 && findings->first_nonfinite < 0);
+    findings->unwritten += unwritten;
+    for (std::int64_t j = 0; news && j < size; ++j) {
+      scan_row(spec.type, row + j * step, step, 1, &unwritten, &nonfinite);
+      if (unwritten > 0 && findings->first_unwritten < 0) findings->first_unwritten = index + j;
+      if (nonfinite > 0 && findings->first_nonfinite < 0) findings->first_nonfinite = index + j;
+    }
+    index += size;
+  });
+}
+
+// A sampled element; what holds the poison is scan()'s to find.
+void compare(ElementType type, const Element& element, double found, Findings* findings) {
+  const double error = std::abs(found - element.expected);
+  if (error <= findings->error) return;  // neither NaN nor infinity comes past here
+  if (differs_in_kind(found, element.expected, type)) {
+    if (findings->differs.index < 0) findings->differs = element;
+  } else if (std::isfinite(error)) {
+    findings->error = error;
+    findings->worst = element;
+  }
+}
+
 Findings examine(const TensorSpec& spec, const ReferenceOutput& expected, const std::byte* data) {
   Findings findings;
-  visit_elements(spec, [&](std::int64_t index, std::int64_t offset) {
-    const double value = expected.values[static_cast<std::size_t>(index)];
-    const double found = static_cast<double>(load_element(spec.type, data + offset));
-    const double error = std::abs(found - value);
-    if (error <= findings.error) return;  // neither NaN nor infinity comes past here, poison is a NaN
-    if (is_poison(spec.type, data + offset)) {
-      if (findings.unwritten++ == 0) findings.first_unwritten = index;
-    } else if (expected.anything[static_cast<std::size_t>(index)]) {
-      return;
-    } else if (differs_in_kind(found, value, spec.type)) {
-      if (findings.nonfinite < 0) findings.nonfinite = index;
-    } else if (std::isfinite(error)) {
-      findings.error = error;
-      findings.worst = index;
-    }
-  });
+  scan(spec, data, &findings);
+  const SampledPlaces places(spec.dims, row_major_strides(spec.dims), expected.at);
+  const SampledPlaces bytes(spec.dims, strides_of(spec), expected.at);
+  std::vector<std::int64_t> indices;
+  std::size_t at = 0;
+  for (std::int64_t row = 0; row < places.rows(); ++row) {
+    indices.clear();
+    places.visit_row(row, [&](std::int64_t index) { indices.push_back(index); });
+    auto index = indices.begin();
+    bytes.visit_row(row, [&](std::int64_t offset) {
+      const Element element = {*index++, expected.values[at]};
+      if (expected.anything[at++]) return;
+      const float found = load_element(spec.type, data + offset * element_bytes(spec.type));
+      compare(spec.type, element, static_cast<double>(found), &findings);
+    });
+  }
   return findings;
 }
 
@@ -110,8 +168,11 @@ class OutputJudge {
       out << before << " bytes before and " << after << " after it were written: expected none";
     } else if (const std::int64_t stray = stray_in_gaps(spec_, data_); stray >= 0) {
       out << "byte " << stray << ", between its rows, was written: expected it untouched";
-    } else if (findings_.nonfinite >= 0) {
-      describe(findings_.nonfinite, &out);
+    } else if (findings_.differs.index >= 0) {
+      describe(findings_.differs, &out);
+    } else if (expected_.finite && findings_.first_nonfinite >= 0) {
+      describe(findings_.first_nonfinite, &out);
+      out << "a finite number, as the " << expected_.values.size() << " elements are that were sampled";
     } else if (!(error() <= bound())) {
       describe(findings_.worst, &out);
       out << "; the error " << error() << " is over the bound " << bound();
@@ -123,20 +184,22 @@ class OutputJudge {
 
  private:
   void describe(std::int64_t index, std::ostringstream* out) const {
-    const Dims strides = strides_of(spec_);
+    const Dims strides = strides_of(spec_), row_major = row_major_strides(spec_.dims);
     std::int64_t offset = 0, rest = index;
-    const Dims row_major = row_major_strides(spec_.dims);
     for (std::size_t at = 0; at < strides.size(); ++at) {
       offset += rest / row_major[at] * strides[at];
       rest %= row_major[at];
     }
-    const double expected = expected_.values[static_cast<std::size_t>(index)];
     *out << "element " << place(spec_.dims, index) << " is "
          << load_element(spec_.type, data_ + offset * element_bytes(spec_.type)) << ", expected ";
-    if (std::isnan(expected))
+  }
+
+  void describe(const Element& element, std::ostringstream* out) const {
+    describe(element.index, out);
+    if (std::isnan(element.expected))
       *out << "nan or 0";
     else
-      *out << expected;
+      *out << element.expected;
   }
 
   const KernelTensor& tensor_;

@@ -12,6 +12,14 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kMostContenders = 64;  // looked at, a round
+// Shares of the budget after which the search goes on with what it has.
+constexpr double kRewriteShare = 0.1, kEnumerateShare = 0.2, kProveShare = 0.3;
+
+double share_of(SearchStep step) {
+  return step == SearchStep::kRewritten    ? kRewriteShare
+         : step == SearchStep::kEnumerated ? kEnumerateShare
+                                           : kProveShare;
+}
 
 SearchCounts counts_of(const SearchReport& report) {
   SearchCounts counts;
@@ -44,7 +52,9 @@ Status GraphWorkload::search(const DeviceSpec& device, const Effort& effort,
     if (step == SearchStep::kProved) report->proof_seconds = effort.seconds() - enumerated;
     if (told) told(counts_of(*report));
   };
-  return superoptimize(graph(), device, options, &found_);
+  options.stop = [&](SearchStep step) { return effort.cancelled() || effort.spent(share_of(step)); };
+  Status status = superoptimize(graph(), device, options, &found_);
+  return effort.cancelled() ? effort.check() : status;
 }
 
 Status GraphWorkload::options(int round, const DeviceSpec& device, const Effort& effort,
@@ -57,12 +67,12 @@ Status GraphWorkload::options(int round, const DeviceSpec& device, const Effort&
   options->evidence = search_evidence(found_.report);
   options->report = "\n" + to_text(found_.report);
   for (const Contender& contender : contenders(found_.programs, round == 0, device, kMostContenders))
-    options->ranked.push_back(option(contender, device.kind));
+    options->ranked.push_back(option(contender, device.kind, effort));
   return {};
 }
 
 // What the thread level made of a program is held against the user's graph once more.
-Option GraphWorkload::option(const Contender& contender, DeviceKind kind) const {
+Option GraphWorkload::option(const Contender& contender, DeviceKind kind, const Effort& effort) const {
   Option made;
   const KernelGraph& program = contender.plan.program;
   made.name = describe(program) + " | " + thread_text(program);
@@ -73,9 +83,9 @@ Option GraphWorkload::option(const Contender& contender, DeviceKind kind) const 
   auto ready = std::make_shared<Program>();
   const Status status = program_of(contender.plan, kind, ready.get());
   for (const Source& source : ready->sources) made.kernels.push_back(source.text);
-  made.make = [this, status, ready, graph = program](Program* given) -> Status {
+  made.make = [this, status, ready, graph = program, stop = effort.stop()](Program* given) -> Status {
     if (!status.ok()) return status;
-    if (!proves(this->graph(), graph, seed_)) return {Code::kNoCandidate, "its thread plan does not compute the graph"};
+    if (!proves(this->graph(), graph, seed_, stop)) return {Code::kNoCandidate, "its thread plan does not compute the graph"};
     *given = *ready;
     return {};
   };

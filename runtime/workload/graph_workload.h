@@ -34,7 +34,7 @@ class GraphWorkload final : public Workload {
 
  private:
   const KernelGraph& graph() const { return std::get<KernelGraph>(reference_.of); }
-  Option option(const Contender& contender, DeviceKind kind) const;
+  Option option(const Contender& contender, DeviceKind kind, const Effort& effort) const;
   Status search(const DeviceSpec& device, const Effort& effort, const std::function<void(const SearchCounts&)>& told);
 
   const Reference reference_;

@@ -1,9 +1,9 @@
 // program_reference.h: what a user's graph must give, and when a program's numbers are right; the same on every device.
 // Owns: random inputs laid out as the graph's inputs are, the same with keys hidden by those that can (hiding.h), the
-// reference (evaluate() in double), the yardstick (evaluate() with results rounded to their types) and its error, the
-// guards around outputs, the judgement.
+// reference (evaluate() in double, of a sample of rows where the whole would take too long), the yardstick (evaluate()
+// with results rounded to their types) and its error, the guards around outputs, the judgement.
 // Never: runs a program or touches a device; devices allocate, launch and hand the bytes back.
-// Threads: pure functions. make_reference() takes seconds for a graph of billions of operations.
+// Threads: pure functions; make_reference() computes on several.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,21 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/effort.h"
 #include "runtime/verify/tensor_bytes.h"
 #include "search/graph/ir/kernel_graph.h"
+#include "search/graph/prove/operators.h"
 
 namespace gqa {
 
-// One output of the graph: row-major, of its dims.
+// One output of the graph at the elements that were sampled: row-major over the indices taken of each dimension.
 struct ReferenceOutput {
+  std::vector<Indices> at;  // a dimension each; empty: all of its indices
   std::vector<double> values;
   std::vector<bool> anything;  // may stand there: elements that are NaN with no key hidden
   double naive_error = 0;      // max |yardstick - values| where both are finite
   double largest = 0;          // max |values| of those finite
+  bool finite = true;          // all of them, so that every element of the output must be
 };
 
 // The graph on the reference's inputs but for one that hides keys: first, last and middle tiles, whole rows.
@@ -41,15 +45,19 @@ struct ProgramReference {
 
 // Programs as users write them overflow in float16 (exp without a maximum, sums of thousands), and then bound nothing:
 // x / inf is a fine 0. So inputs are near normal with a deviation of 1, then 1/2, 1/4, .. 1/64, until no operator of
-// the yardstick gives an infinity or a NaN where the reference gives none; where that never comes, of those tried the
-// one with the fewest.
-Status make_reference(const KernelGraph& graph, std::uint64_t seed, ProgramReference* reference);
+// the yardstick gives an infinity or a NaN where the reference gives none (nor, in a sample, comes near an infinity);
+// where that never comes, of those tried the one with the fewest.
+//
+// All runs together take about a fifth of the effort's budget on so many threads. Where the whole graph would take
+// longer, rows are sampled (sample.h); where none can be, as in a sum over everything, it takes what it takes.
+// kCancelled: within some milliseconds of being told.
+Status make_reference(const KernelGraph& graph, std::uint64_t seed, const Effort& effort, int threads,
+                      ProgramReference* reference);
 
 // ---- inputs
 
 // Random elements, exactly representable in the tensor's type, written where its strides say; gaps stay as they are.
-// Cheap (some ns an element): it serves the sets of inputs that timing rotates, whose results nobody reads.
-void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, std::byte* to);
+void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, int threads, std::byte* to);
 
 // Sets of inputs that rotation needs so that none is in a cache of so many bytes when its turn comes: 1 to 16, at most
 // a gigabyte in all.
@@ -71,8 +79,9 @@ struct OutputBytes {
 // In the order of graph.outputs(). Passes where every element is written, nothing else is, and each output's error is
 // at most twice the yardstick's, or twice the rounding of its type at its largest value where that is more. What the
 // reference has as infinite must be; where it has NaN anything may stand, but where only hidden keys make it NaN, NaN
-// or 0 must. The verdict's error and bound are those of the output that is closest to (or farthest over) its bound; the
-// reason names output, index, found and expected.
+// or 0 must. Of elements that were not sampled: each is written, and finite where all that were are. The verdict's
+// error and bound are those of the output that is closest to (or farthest over) its bound; the reason names output,
+// index, found and expected.
 Verdict judge(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
               const std::vector<OutputBytes>& outputs);
 

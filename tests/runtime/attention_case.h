@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/half.h"
-#include "runtime/workload/reference.h"
 #include "search/families/candidate.h"
+#include "tests/runtime/plain_attention.h"
 
 namespace gqa::test {
 

@@ -79,7 +79,7 @@ struct FakeProgram : LoadedProgram {
 
 class FakeTrial : public Trial {
  public:
-  explicit FakeTrial(FakeWorld* world) : world_(world) { ++world_->trials; }
+  FakeTrial(FakeWorld* world, const Effort& effort) : world_(world), effort_(effort) { ++world_->trials; }
 
   Verdict verify(const LoadedProgram& loaded) override {
     ++world_->verifies;
@@ -103,7 +103,8 @@ class FakeTrial : public Trial {
     std::normal_distribution<double> noise(1, world_->noise);
     const double exact =
         program.attention ? world_->microseconds(program.candidate) : world_->program_microseconds(program.graph);
-    for (int i = 0; i < samples; ++i) {
+    for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
+      if (Status status = effort_.check(); !status.ok()) return status;
       ++world_->samples;
       pause(world_->sample_seconds);
       microseconds->push_back(exact * (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
@@ -112,6 +113,7 @@ class FakeTrial : public Trial {
   }
 
   FakeWorld* world_;
+  const Effort effort_;
   std::mt19937 random_{1};
 };
 
@@ -149,9 +151,10 @@ class FakeDevice : public Device {
     return status;
   }
   Source checker() const override { return world_->checker; }
-  Status make_trial(const Reference&, const Binary& checker, const Effort&, std::unique_ptr<Trial>* trial) override {
+  Status make_trial(const Reference&, const Binary& checker, const Effort& effort,
+                    std::unique_ptr<Trial>* trial) override {
     if (Status status = world_->load_checker(checker); !status.ok()) return status;
-    *trial = std::make_unique<FakeTrial>(world_);
+    *trial = std::make_unique<FakeTrial>(world_, effort);
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }

@@ -20,7 +20,7 @@ from typing import Any, Optional
 from . import _defaults, _gqa
 from ._call import attend
 from ._dtypes import DType, bfloat16, float16, float32
-from ._errors import GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
+from ._errors import CancelledError, GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
 from ._flash import flash_attn_func
 from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
@@ -30,6 +30,7 @@ from ._progress import SearchProgress
 
 __all__ = [
     "Array",
+    "CancelledError",
     "DType",
     "GqaError",
     "GqaMemoryError",

@@ -34,6 +34,7 @@ class Status(IntEnum):
     ERROR_OUT_OF_MEMORY = 25
     ERROR_DEVICE_FAILED = 26
     ERROR_INTERNAL = 27
+    ERROR_CANCELLED = 28
 
 
 class GqaError(Exception):
@@ -59,9 +60,14 @@ class GqaMemoryError(GqaError, MemoryError):
     """Host or device memory ran out."""
 
 
+class CancelledError(GqaError):
+    """Handle.cancel ended the call before its kernel was ready."""
+
+
 _CLASSES: Dict[Status, Type[GqaError]] = {
     Status.ERROR_DTYPE: GqaTypeError,
     Status.ERROR_OUT_OF_MEMORY: GqaMemoryError,
+    Status.ERROR_CANCELLED: CancelledError,
 }
 
 

@@ -107,6 +107,12 @@ class Handle:
             lse=return_lse,
         )
 
+    def cancel(self) -> None:
+        """Ends every call of this handle that is tuning, in any thread, within half a second: each raises
+        CancelledError. Calls that need no tuning, and all later ones, are unaffected. Ctrl-C does this by itself, and
+        raises KeyboardInterrupt."""
+        self._core.cancel()
+
     @property
     def device(self) -> str:
         """The device asked for."""

@@ -42,11 +42,10 @@ HandleOwner::~HandleOwner() {
   gqa_destroy(handle);
 }
 
-void HandleOwner::finish(gqa_status status) {
-  if (status == GQA_OK && !warnings.any()) return;
-  const std::string message = status == GQA_OK ? "" : last_message(status);
-  warnings.tell(message);
-  if (status != GQA_OK) raise(status, message);
+void HandleOwner::finish(const Outcome& outcome) {
+  if (outcome.status == GQA_OK && !warnings.any()) return;
+  warnings.tell(outcome.message);
+  if (outcome.status != GQA_OK) raise(outcome.status, outcome.message);
 }
 
 Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) {
@@ -72,7 +71,7 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) 
     py::gil_scoped_release release;
     status = gqa_create(&given, &owner_->handle);
   }
-  owner_->finish(status);
+  owner_->finish({status, status == GQA_OK ? "" : last_message(status)});
 }
 
 std::shared_ptr<HandleOwner> Handle::open() const {
@@ -95,23 +94,36 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   call.causal = causal ? 1 : 0;
   call.lse = lse_tensor.tensor();
   call.stream = reinterpret_cast<void*>(stream);
-  gqa_status status;
-  {
-    py::gil_scoped_release release;
-    status =
-        gqa_run_ex(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
+  const auto with = [&](auto function) {
+    return function(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
+  };
+  const auto run_here = [&](auto function) -> Outcome {
+    gqa_status status;
+    {
+      py::gil_scoped_release release;
+      status = with(function);
+    }
+    return {status, status == GQA_OK ? "" : last_message(status)};
+  };
+  // What is queued is queued by this thread, whose streams and captures they are; what is tuned may be tuned by
+  // another.
+  Outcome outcome = run_here(gqa_run_ready);
+  if (outcome.status == GQA_ERROR_NOT_CACHED) {
+    outcome = interruptible(owner->handle, [&] { return with(gqa_prepare); });
+    if (outcome.status == GQA_OK) outcome = run_here(gqa_run_ex);
   }
-  owner->finish(status);
+  owner->finish(outcome);
 }
 
 void Handle::warm(const gqa_shape& shape) const {
   const std::shared_ptr<HandleOwner> owner = open();
-  gqa_status status;
-  {
-    py::gil_scoped_release release;
-    status = gqa_warm(owner->handle, &shape);
-  }
-  owner->finish(status);
+  owner->finish(interruptible(owner->handle, [&] { return gqa_warm(owner->handle, &shape); }));
+}
+
+void Handle::cancel() const {
+  const std::shared_ptr<HandleOwner> owner = open();
+  const py::gil_scoped_release release;
+  gqa_cancel(owner->handle);
 }
 
 void Handle::abandon() {
@@ -143,6 +155,7 @@ void Handle::define(py::module_& module) {
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"))
+      .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)
       .def_property_readonly("closed", &Handle::closed);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "gqa.h"
+#include "interruptible.h"
 #include "warnings.h"
 
 namespace gqa::python {
@@ -33,7 +34,7 @@ struct HandleOwner {
   bool abandoned = false;  // of a process that forked: nothing of it works here, and nothing may be destroyed
   ~HandleOwner();
   // After a call of the library: tells its warnings, then raises if it failed.
-  void finish(gqa_status status);
+  void finish(const Outcome& outcome);
 };
 
 class Handle {
@@ -43,6 +44,7 @@ class Handle {
   void run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
            float scale, bool causal, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
+  void cancel() const;
   void close() { owner_.reset(); }
   bool closed() const { return owner_ == nullptr; }
   // Forgets the handle without destroying it: for a child process, whose copy has no threads.

@@ -13,19 +13,18 @@ namespace gqa::python {
 
 namespace {
 
-// What the library tells on the way, for a Python callable. Its first exception, a KeyboardInterrupt among them, is
-// kept and raised once the search has returned: none may pass through C.
+// What the library tells on the way, for a Python callable, on whichever thread searches. Its first exception cancels
+// the search, is kept and raised once that has returned: none may pass through C.
 struct Progress {
   py::object call;
+  gqa_handle handle;
   std::exception_ptr thrown;
 
   static void tell(void* user, const gqa_search_progress* at) {
     auto* self = static_cast<Progress*>(user);
+    if (self->thrown || self->call.is_none()) return;
     py::gil_scoped_acquire gil;
-    if (self->thrown) return;
     try {
-      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-      if (self->call.is_none()) return;
       py::dict told;
       told["phase"] = at->phase;
       told["explored"] = at->explored;
@@ -41,6 +40,7 @@ struct Progress {
       self->call(told);
     } catch (...) {
       self->thrown = std::current_exception();
+      gqa_cancel(self->handle);
     }
   }
 };
@@ -80,7 +80,7 @@ class BorrowedAll {
 }  // namespace
 
 Program::Program(const Graph& graph, const Handle& handle, SearchOptions options) : owner_(handle.open()) {
-  Progress progress = {options.progress, nullptr};
+  Progress progress = {options.progress, owner_->handle, nullptr};
   gqa_search_options given = {};
   given.size = sizeof(given);
   given.config = options.config ? options.config->c_str() : nullptr;
@@ -88,19 +88,13 @@ Program::Program(const Graph& graph, const Handle& handle, SearchOptions options
   given.seed = options.seed;
   given.progress = Progress::tell;
   given.progress_user = &progress;
-  gqa_status status;
-  {
-    py::gil_scoped_release release;
-    status = gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_);
-  }
-  if (progress.thrown) {
-    gqa_program_destroy(program_);
-    std::rethrow_exception(progress.thrown);
-  }
   try {
-    owner_->finish(status);
+    const Outcome outcome = interruptible(
+        owner_->handle, [&] { return gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_); });
+    if (progress.thrown) std::rethrow_exception(progress.thrown);
+    owner_->finish(outcome);
   } catch (...) {
-    gqa_program_destroy(program_);  // a warning that was made an error
+    gqa_program_destroy(program_);  // a signal, a callback's exception, a warning that was made an error
     throw;
   }
 }

@@ -140,7 +140,7 @@ std::vector<Choice> Enumerator::make_choices(const KernelGraph& part, const std:
                                              bool unit) {
   ++report_.sections;
   std::vector<Choice> choices;
-  if (all_fuse(part)) choices = schedules_of(section_of(part), inputs, config_, device_, &abstract_, &report_);
+  if (all_fuse(part)) choices = schedules_of(section_of(part), inputs, config_, device_, &abstract_, &report_, stop_);
   for (Choice& choice : choices) {
     if (attention_form(choice.graph)) choice.kind += kAttention;
   }

@@ -15,6 +15,7 @@
 #include "search/graph/enumerate/estimate.h"
 #include "search/graph/enumerate/lower.h"
 #include "search/graph/rewrite/rewrite.h"
+#include "search/graph/workers.h"
 
 namespace gqa {
 
@@ -52,8 +53,10 @@ struct Choice {
 
 class Enumerator {
  public:
-  Enumerator(const SearchConfig& config, const DeviceSpec& device, AbstractSpace* abstract, SearchReport* report)
-      : config_(config), device_(device), abstract_(*abstract), report_(*report) {}
+  // Once told to stop it looks at no further kernel: programs are made of those that it has.
+  Enumerator(const SearchConfig& config, const DeviceSpec& device, AbstractSpace* abstract, SearchReport* report,
+             Stop stop = {})
+      : config_(config), device_(device), abstract_(*abstract), report_(*report), stop_(std::move(stop)) {}
 
   // Divides the graph into kernels in all the ways that pay. `rewritten` must outlive the enumerator.
   void add(const Rewritten& rewritten);
@@ -87,6 +90,7 @@ class Enumerator {
   const DeviceSpec& device_;
   AbstractSpace& abstract_;
   SearchReport& report_;
+  const Stop stop_;
   std::map<std::string, std::vector<Choice>> known_;
   std::vector<Draft> drafts_;
 };

@@ -14,8 +14,9 @@ using Sizes = std::vector<std::int64_t>;
 
 class Scheduler {
  public:
-  Scheduler(const Section& section, const SearchConfig& config, const DeviceSpec& device, SearchReport* report)
-      : section_(section), config_(config), device_(device), report_(*report) {
+  Scheduler(const Section& section, const SearchConfig& config, const DeviceSpec& device, SearchReport* report,
+            const Stop& stop)
+      : section_(section), config_(config), device_(device), report_(*report), stop_(stop) {
     for (const KernelNode& node : section.graph.nodes()) multiplies_ = multiplies_ || node.op == Op::kMatmul;
   }
 
@@ -125,6 +126,7 @@ class Scheduler {
   }
 
   void try_cuts() {
+    if (stop_ && stop_()) return void(report_.exhausted = false);
     if (cuts_.splits == 1 && shared_bytes() > device_.smem_per_block)
       return report_.kernels.prune(Reason::kSharedMemory);
     Reason reason = Reason::kMalformed;
@@ -150,6 +152,7 @@ class Scheduler {
   const SearchConfig& config_;
   const DeviceSpec& device_;
   SearchReport& report_;
+  const Stop& stop_;
   bool multiplies_ = false;
   const Fragment* fragment_ = nullptr;
   std::string structure_;
@@ -161,9 +164,10 @@ class Scheduler {
 
 std::vector<Choice> schedules_of(const Section& section, const std::vector<AbstractSpace::Id>& inputs,
                                  const SearchConfig& config, const DeviceSpec& device, AbstractSpace* abstract,
-                                 SearchReport* report) {
-  Scheduler scheduler(section, config, device, report);
+                                 SearchReport* report, const Stop& stop) {
+  Scheduler scheduler(section, config, device, report, stop);
   for (int loop = kNoDimension; loop < static_cast<int>(section.dimensions.size()); ++loop) {
+    if (stop && stop()) break;
     if (loop != kNoDimension) {
       const Dimension& along = section.dimensions[static_cast<std::size_t>(loop)];
       if (!along.may_loop() || along.size <= config.steps.front()) continue;
@@ -172,6 +176,7 @@ std::vector<Choice> schedules_of(const Section& section, const std::vector<Abstr
     for (std::size_t at = 0; at < fragments.size(); ++at)
       scheduler.add(fragments[at], std::to_string(loop) + "." + std::to_string(at) + " ");
   }
+  if (stop && stop()) report->exhausted = false;
   return scheduler.take();
 }
 

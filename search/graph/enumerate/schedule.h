@@ -9,9 +9,9 @@
 
 namespace gqa {
 
-// Best first. inputs: abstract expressions of the section's inputs.
+// Best first, of those looked at until told to stop. inputs: abstract expressions of the section's inputs.
 std::vector<Choice> schedules_of(const Section& section, const std::vector<AbstractSpace::Id>& inputs,
                                  const SearchConfig& config, const DeviceSpec& device, AbstractSpace* abstract,
-                                 SearchReport* report);
+                                 SearchReport* report, const Stop& stop);
 
 }  // namespace gqa

@@ -63,7 +63,7 @@ struct SearchReport {
   std::map<std::string, std::int64_t> rules;     // how often each rewriting rule gave a graph not met before
   std::int64_t sections = 0;                     // different parts of graphs tried as one kernel
   std::int64_t proved = 0, ranked = 0;           // programs
-  bool exhausted = true;                         // false: a bound on the numbers of graphs stopped the rewriting
+  bool exhausted = true;                         // false: a bound on graphs stopped it, or its caller
   double search_seconds = 0, proof_seconds = 0;  // filled in by the caller
 };
 

@@ -2,72 +2,11 @@
 #include "search/graph/enumerate/section.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "search/graph/ir/joined_dims.h"
 
 namespace gqa {
 namespace {
-
-// Dimensions of tensors, one number each, joined into classes.
-class Joiner {
- public:
-  std::vector<int> slots(const Dims& dims) {
-    std::vector<int> made;
-    for (const std::int64_t size : dims) {
-      made.push_back(static_cast<int>(parent_.size()));
-      parent_.push_back(made.back());
-      sizes_.push_back(size);
-    }
-    return made;
-  }
-  int root(int slot) const {
-    while (parent_[static_cast<std::size_t>(slot)] != slot) slot = parent_[static_cast<std::size_t>(slot)];
-    return slot;
-  }
-  std::int64_t size(int slot) const { return sizes_[static_cast<std::size_t>(slot)]; }
-  void join(int a, int b) {
-    if (size(a) == size(b)) parent_[static_cast<std::size_t>(root(a))] = root(b);
-  }
-  // Right-aligned, as operands broadcast; dimensions after `from_end` only.
-  void join_aligned(const std::vector<int>& a, const std::vector<int>& b, std::size_t from_end = 0) {
-    for (std::size_t back = from_end; back < std::min(a.size(), b.size()); ++back)
-      join(a[a.size() - 1 - back], b[b.size() - 1 - back]);
-  }
-
- private:
-  std::vector<int> parent_;
-  std::vector<std::int64_t> sizes_;
-};
-
-using Slots = std::vector<int>;
-
-void join_matmul(const KernelNode& node, const std::vector<Slots>& in, const Slots& out, Joiner* joiner) {
-  const auto at = [](const Slots& slots, std::size_t back) { return slots[slots.size() - 1 - back]; };
-  const bool ta = node.attributes.transpose_a, tb = node.attributes.transpose_b;
-  joiner->join_aligned(in[0], out, 2);
-  joiner->join_aligned(in[1], out, 2);
-  joiner->join(at(in[0], ta ? 0 : 1), at(out, 1));
-  joiner->join(at(in[1], tb ? 1 : 0), at(out, 0));
-  joiner->join(at(in[0], ta ? 1 : 0), at(in[1], tb ? 0 : 1));
-}
-
-void join_view(const KernelNode& node, const Slots& in, const Slots& out, Joiner* joiner) {
-  const auto dim = static_cast<std::size_t>(std::max<std::int64_t>(0, node.attributes.dim));
-  for (std::size_t at = 0; at < std::min(in.size(), out.size()); ++at) {
-    if (node.op == Op::kTranspose) {
-      joiner->join(in[static_cast<std::size_t>(node.attributes.dims[at])], out[at]);
-    } else {
-      const std::size_t after = at >= dim ? 1 : 0;
-      joiner->join(in[at + (node.op == Op::kSqueeze ? after : 0)], out[at + (node.op == Op::kUnsqueeze ? after : 0)]);
-    }
-  }
-}
-
-void join(const KernelNode& node, const std::vector<Slots>& in, const Slots& out, Joiner* joiner) {
-  const OpClass kind = info(node.op).kind;
-  if (kind == OpClass::kContraction) return join_matmul(node, in, out, joiner);
-  if (kind == OpClass::kView) return join_view(node, in[0], out, joiner);
-  for (const Slots& operand : in) joiner->join_aligned(operand, out);  // a reduced dimension has another size
-}
 
 class Analysis {
  public:
@@ -78,7 +17,7 @@ class Analysis {
     for (std::size_t at = 0; at < nodes().size(); ++at) {
       section_.results.push_back(ids(slots_[at]));
       std::vector<DimensionIds> reads;
-      for (const Slots& use : uses_[at]) reads.push_back(ids(use));
+      for (const DimSlots& use : uses_[at]) reads.push_back(ids(use));
       section_.reads.push_back(std::move(reads));
     }
     for (std::size_t at = 0; at < nodes().size(); ++at) mark_uses(at);
@@ -90,14 +29,14 @@ class Analysis {
 
   void join_all() {
     for (const KernelNode& node : nodes()) {
-      std::vector<Slots> uses;
+      std::vector<DimSlots> uses;
       for (const int input : node.inputs) {
         const int maker = section_.graph.tensor(input).node;
         uses.push_back(maker < 0 ? joiner_.slots(section_.graph.spec(input).dims)
                                  : slots_[static_cast<std::size_t>(maker)]);
       }
       slots_.push_back(joiner_.slots(section_.graph.spec(node.outputs[0]).dims));
-      join(node, uses, slots_.back(), &joiner_);
+      join_dims(node, uses, slots_.back(), &joiner_);
       uses_.push_back(std::move(uses));
     }
     for (const int input : section_.graph.inputs()) join_uses(input);
@@ -112,18 +51,18 @@ class Analysis {
     return false;
   }
 
-  bool runs_through(const Slots& slots, int slot) const {
+  bool runs_through(const DimSlots& slots, int slot) const {
     return std::any_of(slots.begin(), slots.end(), [&](int each) { return joiner_.root(each) == joiner_.root(slot); });
   }
 
   // Two operators that sum over the same dimension of a tensor that both read do so in one loop; likewise where neither
   // sums. (The rows and the keys of x x^T are different dimensions, though.)
   void join_uses(int input) {
-    const Slots* first = nullptr;
+    const DimSlots* first = nullptr;
     for (std::size_t at = 0; at < nodes().size(); ++at) {
       for (std::size_t which = 0; which < uses_[at].size(); ++which) {
         if (nodes()[at].inputs[which] != input) continue;
-        const Slots& use = uses_[at][which];
+        const DimSlots& use = uses_[at][which];
         for (std::size_t dim = 0; first && dim < use.size(); ++dim) {
           if (reduced(use[dim]) == reduced((*first)[dim])) joiner_.join(use[dim], (*first)[dim]);
         }
@@ -132,7 +71,7 @@ class Analysis {
     }
   }
 
-  DimensionIds ids(const Slots& slots) {
+  DimensionIds ids(const DimSlots& slots) {
     DimensionIds found;
     for (const int slot : slots) found.push_back(joiner_.size(slot) == 1 ? kNoDimension : id(joiner_.root(slot)));
     for (const int each : found) {
@@ -192,9 +131,9 @@ class Analysis {
   }
 
   Section& section_;
-  Joiner joiner_;
-  std::vector<Slots> slots_;              // of each node's result
-  std::vector<std::vector<Slots>> uses_;  // of each node's operands
+  DimJoiner joiner_;
+  std::vector<DimSlots> slots_;              // of each node's result
+  std::vector<std::vector<DimSlots>> uses_;  // of each node's operands
   std::vector<int> roots_;
 };
 

@@ -31,8 +31,9 @@ void add_unfused(const KernelGraph& graph, const DeviceSpec& device, SearchRepor
 bool before(const FoundProgram& a, const FoundProgram& b) { return a.safe != b.safe ? a.safe : a.seconds < b.seconds; }
 
 // A graph is equal to itself, even where it is too strange to be tried.
-bool proved(const KernelGraph& graph, const FoundProgram& program, std::uint64_t seed, EquivalenceReport* proof) {
-  if (prove_equal(graph, program.graph, seed, proof).ok()) return true;
+bool proved(const KernelGraph& graph, const FoundProgram& program, std::uint64_t seed, EquivalenceReport* proof,
+            const Stop& stop) {
+  if (prove_equal(graph, program.graph, seed, proof, stop).ok()) return true;
   return proof->equal = program.rules.empty() && program.kind == kUnfused;
 }
 
@@ -60,19 +61,28 @@ Status superoptimize(const KernelGraph& graph, const DeviceSpec& device, const S
   const auto tell = [&](SearchStep step) {
     if (options.progress) options.progress(step, &report);
   };
+  const auto stop_at = [&](SearchStep step) -> Stop {
+    if (!options.stop) return {};
+    return [&options, step] { return options.stop(step); };
+  };
+  const Stop enough = stop_at(SearchStep::kEnumerated), no_proof = stop_at(SearchStep::kProved);
   AbstractSpace abstract;
-  const std::vector<Rewritten> rewritten = saturate(*live, config->most_graphs, &abstract, &report);
+  const std::vector<Rewritten> rewritten =
+      saturate(*live, config->most_graphs, &abstract, &report, stop_at(SearchStep::kRewritten));
   tell(SearchStep::kRewritten);
-  Enumerator enumerator(*config, device, &abstract, &report);
-  for (const Rewritten& each : rewritten) enumerator.add(each);
+  Enumerator enumerator(*config, device, &abstract, &report, enough);
+  for (const Rewritten& each : rewritten) {
+    if (&each == rewritten.data() || !enough || !enough()) enumerator.add(each);
+  }
   std::vector<FoundProgram> programs = enumerator.take(std::max<std::size_t>(1, options.most_programs) - 1);
   add_unfused(*live, device, &report, &programs);
   std::stable_sort(programs.begin(), programs.end(), before);
   tell(SearchStep::kEnumerated);
   for (FoundProgram& program : programs) {
     EquivalenceReport proof;
-    if (!proved(graph, program, options.seed, &proof)) {
+    if (!proved(graph, program, options.seed, &proof, no_proof)) {
       report.programs.drop(Reason::kUnproved);
+      report.exhausted = report.exhausted && !(no_proof && no_proof());
       continue;
     }
     ++report.proved;

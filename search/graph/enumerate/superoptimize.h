@@ -22,6 +22,9 @@ struct SearchOptions {
   std::size_t most_programs = 24;  // returned
   // Called after each step; with the times the caller may fill in.
   std::function<void(SearchStep, SearchReport*)> progress = {};
+  // Asked again and again on the way to each step. Once true that step ends within some milliseconds with what it has,
+  // and report.exhausted is false: the best programs found so far, and of them those proved so far.
+  std::function<bool(SearchStep)> stop = {};
 };
 
 struct RankedProgram {

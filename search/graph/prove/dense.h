@@ -33,32 +33,42 @@ inline Dims broadcast_strides(const Dims& dims, const Dims& walked) {
   return strides;
 }
 
-// Calls visit(offsets) once for each index of dims, the last dimension fastest; offsets[k] follows strides[k].
+// Calls visit(offsets) once for each of `count` indices of dims from the begin-th on, the last dimension fastest;
+// offsets[k] follows strides[k].
 template <std::size_t N, typename Visit>
-void walk(const Dims& dims, const std::array<Dims, N>& strides, Visit visit) {
-  if (elements(dims) == 0) return;
+void walk_part(const Dims& dims, const std::array<Dims, N>& strides, std::int64_t begin, std::int64_t count,
+               Visit visit) {
   std::array<std::int64_t, N> offsets = {};
   Dims index(dims.size(), 0);
-  for (;;) {
+  for (std::size_t at = dims.size(); begin > 0 && at-- > 0; begin /= dims[at]) {
+    index[at] = begin % dims[at];
+    for (std::size_t k = 0; k < N; ++k) offsets[k] += strides[k][at] * index[at];
+  }
+  for (; count > 0; --count) {
     visit(offsets);
-    std::size_t at = dims.size();
-    for (; at-- > 0;) {
+    for (std::size_t at = dims.size(); at-- > 0;) {
       for (std::size_t k = 0; k < N; ++k) offsets[k] += strides[k][at];
       if (++index[at] < dims[at]) break;
       for (std::size_t k = 0; k < N; ++k) offsets[k] -= strides[k][at] * dims[at];
       index[at] = 0;
     }
-    if (at == static_cast<std::size_t>(-1)) return;
   }
 }
+
+template <std::size_t N, typename Visit>
+void walk(const Dims& dims, const std::array<Dims, N>& strides, Visit visit) {
+  walk_part<N>(dims, strides, 0, elements(dims), visit);
+}
+
+// The rows of a tensor: all but its last dimension.
+inline Dims outer_dims(const Dims& dims) { return Dims(dims.begin(), dims.end() - (dims.empty() ? 0 : 1)); }
 
 // The same with the last dimension left to visit(offsets, size): a row at a time.
 template <std::size_t N, typename Visit>
 void walk_rows(const Dims& dims, const std::array<Dims, N>& strides, Visit visit) {
   if (elements(dims) == 0) return;
-  Dims outer(dims.begin(), dims.end() - (dims.empty() ? 0 : 1));
   const std::int64_t size = dims.empty() ? 1 : dims.back();
-  walk<N>(outer, strides, [&](const std::array<std::int64_t, N>& offsets) { visit(offsets, size); });
+  walk<N>(outer_dims(dims), strides, [&](const std::array<std::int64_t, N>& offsets) { visit(offsets, size); });
 }
 
 // The elements of `from` at begin[d] .. begin[d] + size[d].

@@ -16,6 +16,8 @@ using Tensor = DenseTensor<FieldValue>;
 constexpr int kRounds = 2;
 constexpr double kMostWork = 1e7;  // field operations of a graph in a round: about a second
 
+Status told_to_stop() { return {Code::kCancelled, "the proof was told to stop"}; }
+
 Status check_pairs(const char* what, const KernelGraph& a, const std::vector<int>& of_a, const KernelGraph& b,
                    const std::vector<int>& of_b) {
   if (of_a.size() != of_b.size()) {
@@ -96,10 +98,12 @@ bool hide_keys(const KernelGraph& graph, std::vector<Tensor>* inputs, const Fiel
   for (const Hiding& hiding : find_hidings(graph)) {
     if (hiding.by == HidesBy::kZero || hiding.key_dim < 0) continue;
     Tensor& mask = (*inputs)[hiding.input];
-    for_hidden(mask.dims, hiding.key_dim, 0, [&](std::int64_t at) {
-      mask.data[static_cast<std::size_t>(at)] = hiding.by == HidesBy::kLowest ? field.lowest() : field.highest();
+    const HiddenElements hidden(mask.dims, hiding.key_dim, 0);
+    for (std::size_t at = 0; at < mask.data.size(); ++at) {
+      if (!hidden(static_cast<std::int64_t>(at))) continue;
+      mask.data[at] = hiding.by == HidesBy::kLowest ? field.lowest() : field.highest();
       any = true;
-    });
+    }
   }
   return any;
 }
@@ -143,29 +147,33 @@ Status compare(const KernelGraph& graph, std::size_t output, const Tensor& a, co
 }
 
 Status run_hidden(const KernelGraph& a, const KernelGraph& b, const std::vector<Tensor>& inputs, Field* of_a,
-                  Field* of_b, EquivalenceReport* report) {
-  const std::vector<Tensor> x = interpret(a, *of_a, inputs), y = interpret(b, *of_b, inputs);
+                  Field* of_b, const Workers& workers, EquivalenceReport* report) {
+  const std::vector<Tensor> x = interpret(a, *of_a, inputs, workers), y = interpret(b, *of_b, inputs, workers);
+  if (workers.stopped()) return told_to_stop();
   for (std::size_t output = 0; output < x.size(); ++output) {
     if (Status status = compare_hidden(a, output, x[output], y[output], report); !status.ok()) return status;
   }
   return {};
 }
 
-Status run_round(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report) {
+Status run_round(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, const Workers& workers,
+                 EquivalenceReport* report) {
   for (const KernelGraph* graph : {&a, &b}) {
     if (Status status = check_work(*graph); !status.ok()) return status;
   }
   Field of_a(seed, seed + 1), of_b(seed, seed + 2);  // one base and the same functions, running maxima of their own
   std::vector<Tensor> inputs = random_inputs(a, &of_a);
-  const std::vector<Tensor> x = interpret(a, of_a, inputs), y = interpret(b, of_b, inputs);
+  const std::vector<Tensor> x = interpret(a, of_a, inputs, workers), y = interpret(b, of_b, inputs, workers);
+  if (workers.stopped()) return told_to_stop();
   ++report->rounds;
   for (std::size_t output = 0; output < x.size(); ++output) {
     if (Status status = compare(a, output, x[output], y[output], report); !status.ok()) return status;
   }
-  return hide_keys(a, &inputs, of_a) ? run_hidden(a, b, inputs, &of_a, &of_b, report) : Status();
+  return hide_keys(a, &inputs, of_a) ? run_hidden(a, b, inputs, &of_a, &of_b, workers, report) : Status();
 }
 
-Status prove(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report) {
+Status prove(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, const Workers& workers,
+             EquivalenceReport* report) {
   if (Status status = check_pairs("input", a, a.inputs(), b, b.inputs()); !status.ok()) return status;
   if (Status status = check_pairs("output", a, a.outputs(), b, b.outputs()); !status.ok()) return status;
   for (int round = 0; round < kRounds; ++round) {
@@ -173,7 +181,8 @@ Status prove(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, Equ
     ShrunkPair small;
     const bool shrunk = shrink(a, b, round, &small).ok();
     report->sizes = shrunk ? small.sizes : "";
-    Status status = shrunk ? run_round(small.a, small.b, round_seed, report) : run_round(a, b, round_seed, report);
+    Status status = shrunk ? run_round(small.a, small.b, round_seed, workers, report)
+                           : run_round(a, b, round_seed, workers, report);
     if (!status.ok()) return status;
   }
   report->equal = true;
@@ -182,15 +191,16 @@ Status prove(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, Equ
 
 }  // namespace
 
-Status prove_equal(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report) {
+Status prove_equal(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report,
+                   const Stop& stop) {
   EquivalenceReport own;
-  Status status = prove(a, b, seed, &own);
+  Status status = prove(a, b, seed, {stop, {}}, &own);
   if (report) *report = std::move(own);
   return status;
 }
 
-bool proves(const KernelGraph& graph, const KernelGraph& program, std::uint64_t seed) {
-  return same_graph(graph, program) || prove_equal(graph, program, seed, nullptr).ok();
+bool proves(const KernelGraph& graph, const KernelGraph& program, std::uint64_t seed, const Stop& stop) {
+  return same_graph(graph, program) || prove_equal(graph, program, seed, nullptr, stop).ok();
 }
 
 }  // namespace gqa

@@ -26,6 +26,7 @@
 #include <string>
 
 #include "search/graph/ir/kernel_graph.h"
+#include "search/graph/workers.h"
 
 namespace gqa {
 
@@ -40,11 +41,12 @@ struct EquivalenceReport {
 
 // Inputs and outputs correspond by position and must agree in shape and type. Ok: equal. kNoCandidate: they differ, and
 // the message says where. Other codes: cannot be compared (shapes, −inf where no rule gives it meaning, too large to
-// try). *report may be null.
-Status prove_equal(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report);
+// try). kCancelled: it was told to stop. *report may be null.
+Status prove_equal(const KernelGraph& a, const KernelGraph& b, std::uint64_t seed, EquivalenceReport* report,
+                   const Stop& stop = {});
 
 // Whether a program may stand for the graph: it is the graph as it stands (even one too strange to be tried), or is
 // proved equal.
-bool proves(const KernelGraph& graph, const KernelGraph& program, std::uint64_t seed);
+bool proves(const KernelGraph& graph, const KernelGraph& program, std::uint64_t seed, const Stop& stop = {});
 
 }  // namespace gqa

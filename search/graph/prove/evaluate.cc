@@ -2,8 +2,10 @@
 #include "search/graph/prove/evaluate.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "search/graph/prove/interpreter.h"
@@ -28,6 +30,19 @@ float round_to_f16(float value) {
   return std::bit_cast<float>((bits + 0xfffU + (bits >> 13 & 1U)) & 0xffffe000U);
 }
 
+float round_to_16_bits(float value, ElementType type) {
+  return type == ElementType::kBF16 ? round_to_bf16(value) : round_to_f16(value);
+}
+
+struct Format {
+  int digits, least;  // of the significand; exponent of the smallest normal number
+  double most;
+};
+const Format& format_of(ElementType type) {
+  static constexpr Format kFormats[] = {{11, -14, 65504}, {8, -126, 0x1.FEp127}, {24, -126, 0x1.FFFFFEp127}};
+  return kFormats[static_cast<int>(type)];
+}
+
 // Double: the reference. Float: the naive run, each result rounded to its type.
 template <typename Real>
 struct Reals {
@@ -43,14 +58,20 @@ struct Reals {
   Real running_max(Real before, Real x) const { return max(before, x); }
   Real unary(Op op, const Attributes& attributes, Real x) const;
   Real binary(Op op, Real a, Real b) const;
-  Real settle(Real x, ElementType type) {
-    if (std::is_same_v<Real, float> && type != ElementType::kF32)
-      x = type == ElementType::kBF16 ? round_to_bf16(static_cast<float>(x)) : round_to_f16(static_cast<float>(x));
-    nonfinite += !std::isfinite(x);
-    return x;
+  void settle(Real* values, std::int64_t count, ElementType type) {
+    const Real most =
+        near_overflow ? static_cast<Real>(std::pow(format_of(type).most, 0.75)) : std::numeric_limits<Real>::max();
+    std::int64_t past = 0;
+    for (std::int64_t at = 0; at < count; ++at) {
+      if (std::is_same_v<Real, float> && type != ElementType::kF32)
+        values[at] = static_cast<Real>(round_to_16_bits(static_cast<float>(values[at]), type));
+      past += !(std::abs(values[at]) <= most);
+    }
+    nonfinite += past;
   }
 
-  std::int64_t nonfinite = 0;  // of those settled
+  bool near_overflow = false;
+  std::atomic<std::int64_t> nonfinite = 0;  // of those settled
 };
 
 template <typename Real>
@@ -136,27 +157,24 @@ Status fill(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
 
 template <typename Real>
 Status run(const KernelGraph& graph, std::vector<std::vector<double>> inputs, std::vector<std::vector<double>>* outputs,
-           std::int64_t* nonfinite) {
+           const EvaluateOptions& options) {
   std::vector<DenseTensor<Real>> tensors;
   if (Status status = fill(graph, std::move(inputs), &tensors); !status.ok()) return status;
   Reals<Real> reals;
+  reals.near_overflow = options.near_overflow;
   outputs->clear();
-  for (const DenseTensor<Real>& output : interpret(graph, reals, std::move(tensors)))
+  for (const DenseTensor<Real>& output : interpret(graph, reals, std::move(tensors), options.workers, options.places))
     outputs->emplace_back(output.data.begin(), output.data.end());
-  if (nonfinite != nullptr) *nonfinite = reals.nonfinite;
+  if (options.nonfinite != nullptr) *options.nonfinite = reals.nonfinite;
+  if (options.workers.stopped()) return {Code::kCancelled, "the evaluation of a graph was told to stop"};
   return {};
 }
 
 }  // namespace
 
 double round_to(double value, ElementType type) {
-  struct Format {
-    int digits, least;  // of the significand; exponent of the smallest normal number
-    double most;
-  };
-  constexpr Format kFormats[] = {{11, -14, 65504}, {8, -126, 0x1.FEp127}, {24, -126, 0x1.FFFFFEp127}};
   if (!std::isfinite(value) || value == 0) return value;
-  const Format& format = kFormats[static_cast<int>(type)];
+  const Format& format = format_of(type);
   const int exponent = std::max(std::ilogb(value), format.least);
   const double unit = std::ldexp(1, exponent - format.digits + 1);
   const double rounded = std::nearbyint(value / unit) * unit;
@@ -164,9 +182,16 @@ double round_to(double value, ElementType type) {
 }
 
 Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
-                std::vector<std::vector<double>>* outputs, Rounding rounding, std::int64_t* nonfinite) {
-  return rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, nonfinite)
-                                     : run<float>(graph, std::move(inputs), outputs, nonfinite);
+                std::vector<std::vector<double>>* outputs, const EvaluateOptions& options) {
+  return options.rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, options)
+                                             : run<float>(graph, std::move(inputs), outputs, options);
+}
+
+Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
+                std::vector<std::vector<double>>* outputs, Rounding rounding) {
+  EvaluateOptions options;
+  options.rounding = rounding;
+  return evaluate(graph, std::move(inputs), outputs, options);
 }
 
 }  // namespace gqa

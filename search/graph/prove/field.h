@@ -59,7 +59,7 @@ class Field {
   Value running_max(const Value& before, const Value& x) {  // of nothing but -inf it is -inf; else any number
     return before.state == FieldState::kLowest && x.state == FieldState::kLowest ? x : random();
   }
-  Value settle(const Value& x, ElementType) const { return x; }
+  void settle(Value*, std::int64_t, ElementType) const {}
 
   std::uint64_t base() const { return base_; }
 

@@ -43,17 +43,27 @@ inline std::int64_t hidden_rows(const Dims& dims, std::int64_t key_dim) {
   return elements(dims) / (key_dim < 0 ? 1 : dims[static_cast<std::size_t>(key_dim)]);
 }
 
-// Calls hide(row-major index) for each element that is hidden: row after row the next pattern, from the `first` on;
-// every other row where it has no keys.
-template <typename Hide>
-void for_hidden(const Dims& dims, std::int64_t key_dim, std::size_t first, Hide hide) {
-  const std::int64_t keys = elements(dims) / hidden_rows(dims, key_dim);
-  const std::int64_t inner = key_dim < 0 ? 1 : row_major_strides(dims)[static_cast<std::size_t>(key_dim)];
-  for (std::int64_t at = 0; at < elements(dims); ++at) {
-    const std::int64_t row = at / (inner * keys) * inner + at % inner;
-    const auto which = static_cast<HiddenKeys>((first + static_cast<std::size_t>(row)) % kHiddenPatterns);
-    if (key_dim < 0 ? row % 2 == 0 : hides(which, at / inner % keys, keys)) hide(at);
+// Which elements of such an input are hidden: row after row the next pattern, from the `first` on; every other row
+// where it has no keys.
+class HiddenElements {
+ public:
+  HiddenElements(const Dims& dims, std::int64_t key_dim, std::size_t first)
+      : has_keys_(key_dim >= 0),
+        keys_(elements(dims) / hidden_rows(dims, key_dim)),
+        inner_(key_dim < 0 ? 1 : row_major_strides(dims)[static_cast<std::size_t>(key_dim)]),
+        first_(first) {}
+
+  bool operator()(std::int64_t index) const {  // row-major
+    const std::int64_t row = index / (inner_ * keys_) * inner_ + index % inner_;
+    if (!has_keys_) return row % 2 == 0;
+    const auto which = static_cast<HiddenKeys>((first_ + static_cast<std::size_t>(row)) % kHiddenPatterns);
+    return hides(which, index / inner_ % keys_, keys_);
   }
-}
+
+ private:
+  const bool has_keys_;
+  const std::int64_t keys_, inner_;
+  const std::size_t first_;
+};
 
 }  // namespace gqa

@@ -19,8 +19,9 @@ class BlockInterpreter {
   using Tensor = typename Operators<Algebra>::Tensor;
   using Value = typename Algebra::Value;
 
-  BlockInterpreter(Algebra& algebra, const BlockGraph& block, const std::vector<const Tensor*>& operands)
-      : algebra_(algebra), operators_(algebra), block_(block), operands_(operands) {
+  BlockInterpreter(Algebra& algebra, const BlockGraph& block, const std::vector<const Tensor*>& operands,
+                   const Stop& stop)
+      : algebra_(algebra), operators_(algebra, {stop, {}}), stop_(stop), block_(block), operands_(operands) {
     for (const BlockStore& store : block.stores) {
       results_.emplace_back(store.result.dims, algebra.zero());
       Status status = cut_axes(store.result.dims, store.map, block.grid.size(), &targets_.emplace_back());
@@ -30,7 +31,7 @@ class BlockInterpreter {
 
   std::vector<Tensor> run() {
     walk<1>(block_.grid, {Dims(block_.grid.size(), 0)}, [&](const auto&) {
-      run_block();
+      if (!stop_ || !stop_()) run_block();
       next_position();
     });
     return std::move(results_);
@@ -99,7 +100,7 @@ class BlockInterpreter {
     Place place;
     if (node.op == Op::kMask) {
       const Axis &row = node.axes[node.axes.size() - 2], &column = node.axes.back();
-      place = {row.at(position_, step).begin, column.at(position_, step).begin, row.full, column.full};
+      place = {row.at(position_, step).begin, column.at(position_, step).begin, row.full, column.full, {}, {}};
     }
     return operators_.apply(node.op, node.attributes, place, inputs);
   }
@@ -144,6 +145,7 @@ class BlockInterpreter {
 
   Algebra& algebra_;
   Operators<Algebra> operators_;
+  const Stop& stop_;
   const BlockGraph& block_;
   const std::vector<const Tensor*>& operands_;
   std::vector<Axes> targets_;
@@ -152,29 +154,38 @@ class BlockInterpreter {
   std::vector<std::int64_t> position_ = std::vector<std::int64_t>(block_.grid.size(), 0);
 };
 
-// Inputs in the order of graph.inputs(), of their dims; outputs in the order of graph.outputs().
+// Where a mask at kernel level lies: it is the whole.
+inline Place place_of(const KernelGraph& graph, const KernelNode& node) {
+  if (node.op != Op::kMask) return {};
+  const Dims& dims = graph.spec(node.outputs[0]).dims;
+  return {0, 0, dims[dims.size() - 2], dims.back(), {}, {}};
+}
+
+// Inputs in the order of graph.inputs(), of their dims; outputs in the order of graph.outputs(). Once the workers are
+// told to stop, what comes out means nothing. places, where given: one a node, instead of place_of().
 template <typename Algebra>
 std::vector<DenseTensor<typename Algebra::Value>> interpret(const KernelGraph& graph, Algebra& algebra,
-                                                            std::vector<DenseTensor<typename Algebra::Value>> inputs) {
+                                                            std::vector<DenseTensor<typename Algebra::Value>> inputs,
+                                                            const Workers& workers = {},
+                                                            const std::vector<Place>& places = {}) {
   using Tensor = DenseTensor<typename Algebra::Value>;
-  const Operators<Algebra> operators(algebra);
+  const Operators<Algebra> operators(algebra, workers);
   std::vector<Tensor> tensors(graph.tensors().size());
   for (std::size_t at = 0; at < inputs.size(); ++at)
     tensors[static_cast<std::size_t>(graph.inputs()[at])] = std::move(inputs[at]);
-  for (const KernelNode& node : graph.nodes()) {
+  for (std::size_t step = 0; step < graph.nodes().size(); ++step) {
+    const KernelNode& node = graph.nodes()[step];
     std::vector<const Tensor*> operands;
     for (const int input : node.inputs) operands.push_back(&tensors[static_cast<std::size_t>(input)]);
     std::vector<Tensor> results;
     if (node.block) {
-      results = BlockInterpreter<Algebra>(algebra, *node.block, operands).run();
+      results = BlockInterpreter<Algebra>(algebra, *node.block, operands, workers.stop).run();
     } else {
-      const Dims& dims = graph.spec(node.outputs[0]).dims;
-      Place place;
-      if (node.op == Op::kMask) place = {0, 0, dims[dims.size() - 2], dims.back()};
+      const Place place = places.empty() ? place_of(graph, node) : places[step];
       results.push_back(operators.apply(node.op, node.attributes, place, operands));
     }
     for (std::size_t at = 0; at < results.size(); ++at) {
-      for (auto& value : results[at].data) value = algebra.settle(value, graph.spec(node.outputs[at]).type);
+      operators.settle(graph.spec(node.outputs[at]).type, &results[at]);
       tensors[static_cast<std::size_t>(node.outputs[at])] = std::move(results[at]);
     }
   }

@@ -10,7 +10,8 @@
 //   multiply_add(sum, a, b)                      sum += a b
 //   max(a, b)                                    associative, commutative; lowest() is neutral
 //   running_max(before, x)                       interpreter.h: any value may stand for it
-//   settle(x, type)                              what a kernel's result becomes in memory
+//   settle(values, count, type)                  what a kernel's result becomes in memory
+// Workers with a loop need an algebra whose functions may be called on several threads at once.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +21,23 @@
 #include "search/graph/ir/axis.h"
 #include "search/graph/ir/op.h"
 #include "search/graph/prove/dense.h"
+#include "search/graph/workers.h"
 
 namespace gqa {
 
-// Where a tile lies in the whole, along its last two dimensions: what a mask needs to know.
+// Ascending places along a dimension; empty: all of them.
+using Indices = std::vector<std::int64_t>;
+
+// Where a tile lies in the whole, along its last two dimensions: what a mask needs to know. Where only some of the
+// whole's rows or columns are looked at (sample.h), row_at and column_at say which.
 struct Place {
   std::int64_t row = 0, column = 0, rows = 0, columns = 0;
+  Indices row_at = {}, column_at = {};
+
+  std::int64_t row_of(std::int64_t i) const { return row_at.empty() ? row + i : row_at[static_cast<std::size_t>(i)]; }
+  std::int64_t column_of(std::int64_t j) const {
+    return column_at.empty() ? column + j : column_at[static_cast<std::size_t>(j)];
+  }
 };
 
 template <typename Algebra>
@@ -34,11 +46,14 @@ class Operators {
   using Value = typename Algebra::Value;
   using Tensor = DenseTensor<Value>;
 
-  explicit Operators(Algebra& algebra) : algebra_(algebra) {}
+  explicit Operators(Algebra& algebra, Workers workers = {}) : algebra_(algebra), workers_(std::move(workers)) {}
 
   Tensor unary(Op op, const Attributes& attributes, const Tensor& x) const {
     Tensor result(x.dims);
-    for (std::size_t at = 0; at < x.data.size(); ++at) result.data[at] = algebra_.unary(op, attributes, x.data[at]);
+    each_piece(static_cast<std::int64_t>(x.data.size()), kPiece, [&](std::int64_t begin, std::int64_t count) {
+      for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(begin + count); ++at)
+        result.data[at] = algebra_.unary(op, attributes, x.data[at]);
+    });
     return result;
   }
 
@@ -46,12 +61,11 @@ class Operators {
     Tensor result(broadcast_dims(a.dims, b.dims));
     const Dims a_strides = broadcast_strides(a.dims, result.dims), b_strides = broadcast_strides(b.dims, result.dims);
     const std::int64_t a_step = a_strides.back(), b_step = b_strides.back();
-    walk_rows<3>(result.dims, {row_major_strides(result.dims), a_strides, b_strides},
-                 [&](const auto& at, std::int64_t row) {
-                   Value* to = result.data.data() + at[0];
-                   const Value *x = a.data.data() + at[1], *y = b.data.data() + at[2];
-                   for (std::int64_t j = 0; j < row; ++j) to[j] = algebra_.binary(op, x[j * a_step], y[j * b_step]);
-                 });
+    each_row<3>(result.dims, {row_major_strides(result.dims), a_strides, b_strides}, [&](const auto& at) {
+      Value* to = result.data.data() + at[0];
+      const Value *x = a.data.data() + at[1], *y = b.data.data() + at[2];
+      for (std::int64_t j = 0; j < result.dims.back(); ++j) to[j] = algebra_.binary(op, x[j * a_step], y[j * b_step]);
+    });
     return result;
   }
 
@@ -67,9 +81,11 @@ class Operators {
     Dims dims = x.dims;
     dims[at] = 1;
     Tensor result(dims, op == Op::kMax ? algebra_.lowest() : algebra_.zero());
-    for (std::int64_t i = 0; i < outer * size; ++i) {
-      fold(op, x.data.data() + i * inner, inner, result.data.data() + i / size * inner);
-    }
+    each_piece(outer, std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, size * inner)),
+               [&](std::int64_t begin, std::int64_t count) {
+                 for (std::int64_t i = begin * size; i < (begin + count) * size; ++i)
+                   fold(op, x.data.data() + i * inner, inner, result.data.data() + i / size * inner);
+               });
     if (op != Op::kMean) return result;
     return binary(Op::kMul, result, Tensor({1}, algebra_.constant(1, size)));
   }
@@ -93,9 +109,9 @@ class Operators {
     if (columns == 0) return result;
     const std::int64_t lines = static_cast<std::int64_t>(x.data.size()) / columns;
     for (std::int64_t line = 0; line < lines; ++line) {
-      const std::int64_t diagonal = place.row + line % rows + place.columns - place.rows;
+      const std::int64_t diagonal = place.row_of(line % rows) + place.columns - place.rows;
       for (std::int64_t j = 0; j < columns; ++j) {
-        const std::int64_t right = place.column + j - diagonal;
+        const std::int64_t right = place.column_of(j) - diagonal;
         const bool seen = (attributes.right == kUnbounded || right <= attributes.right) &&
                           (attributes.left == kUnbounded || -right <= attributes.left);
         if (!seen) result.data[static_cast<std::size_t>(line * columns + j)] = algebra_.lowest();
@@ -112,6 +128,11 @@ class Operators {
       from.push_back(strides[static_cast<std::size_t>(at)]);
     }
     return gather(dims, from, x);
+  }
+
+  void settle(ElementType type, Tensor* x) const {
+    each_piece(static_cast<std::int64_t>(x->data.size()), kPiece,
+               [&](std::int64_t begin, std::int64_t count) { algebra_.settle(x->data.data() + begin, count, type); });
   }
 
   Tensor apply(Op op, const Attributes& attributes, const Place& place,
@@ -146,6 +167,25 @@ class Operators {
   }
 
  private:
+  static constexpr std::int64_t kPiece = 1 << 14;  // elements that are worth a turn of a thread
+
+  // Calls visit(begin, count) for consecutive pieces of `size`.
+  template <typename Visit>
+  void each_piece(std::int64_t count, std::int64_t size, const Visit& visit) const {
+    workers_.each((count + size - 1) / size,
+                  [&](std::int64_t at) { visit(at * size, std::min(size, count - at * size)); });
+  }
+
+  // Calls visit(offsets) for each row of dims.
+  template <std::size_t N, typename Visit>
+  void each_row(const Dims& dims, const std::array<Dims, N>& strides, const Visit& visit) const {
+    const Dims outer = outer_dims(dims);
+    const std::int64_t row = dims.empty() ? 1 : dims.back();
+    if (row == 0) return;
+    each_piece(elements(outer), std::max<std::int64_t>(1, kPiece / row),
+               [&](std::int64_t begin, std::int64_t count) { walk_part<N>(outer, strides, begin, count, visit); });
+  }
+
   static Dims broadcast_dims(const Dims& a, const Dims& b) {
     Dims dims(std::max(a.size(), b.size()), 1);
     for (std::size_t back = 1; back <= dims.size(); ++back) {
@@ -162,8 +202,9 @@ class Operators {
 
   Tensor gather(const Dims& dims, const Dims& strides, const Tensor& x) const {
     Tensor result(dims);
-    walk<2>(dims, {row_major_strides(dims), strides}, [&](const auto& at) {
-      result.data[static_cast<std::size_t>(at[0])] = x.data[static_cast<std::size_t>(at[1])];
+    each_row<2>(dims, {row_major_strides(dims), strides}, [&](const auto& at) {
+      for (std::int64_t j = 0; j < dims.back(); ++j)
+        result.data[static_cast<std::size_t>(at[0] + j)] = x.data[static_cast<std::size_t>(at[1] + j * strides.back())];
     });
     return result;
   }
@@ -193,27 +234,33 @@ class Operators {
     dims.push_back(rows);
     dims.push_back(columns);
     Tensor result(dims, algebra_.zero());
-    walk<3>(batch, {row_major_strides(batch), broadcast_strides(a_batch, batch), broadcast_strides(b_batch, batch)},
-            [&](const auto& at) {
-              multiply_one(a.data.data() + at[1] * rows * inner, b.data.data() + at[2] * inner * columns, rows, inner,
-                           columns, result.data.data() + at[0] * rows * columns);
-            });
+    std::vector<std::array<std::int64_t, 2>> origins;  // of a and b, a product each
+    walk<2>(batch, {broadcast_strides(a_batch, batch), broadcast_strides(b_batch, batch)}, [&](const auto& at) {
+      origins.push_back({at[0] * rows * inner, at[1] * inner * columns});
+    });
+    const std::int64_t across = (columns + kColumns - 1) / kColumns, down = (rows + kRows - 1) / kRows;
+    workers_.each(static_cast<std::int64_t>(origins.size()) * down * across, [&](std::int64_t at) {
+      const std::int64_t product = at / (down * across);
+      const auto [from_a, from_b] = origins[static_cast<std::size_t>(product)];
+      const Piece piece = {at / across % down * kRows, at % across * kColumns};
+      multiply_piece(a.data.data() + from_a, b.data.data() + from_b, piece, rows, inner, columns,
+                     result.data.data() + product * rows * columns);
+    });
     return result;
   }
 
-  // In pieces of rows and columns: the piece of the result stays in the cache while b's columns go by.
-  void multiply_one(const Value* a, const Value* b, std::int64_t rows, std::int64_t inner, std::int64_t columns,
-                    Value* result) const {
-    constexpr std::int64_t kRows = 32, kColumns = 256;
-    for (std::int64_t row = 0; row < rows; row += kRows) {
-      const std::int64_t end = std::min(rows, row + kRows);
-      for (std::int64_t column = 0; column < columns; column += kColumns) {
-        const std::int64_t width = std::min(columns - column, kColumns);
-        for (std::int64_t k = 0; k < inner; ++k) {
-          for (std::int64_t i = row; i < end; ++i)
-            add_row(a[i * inner + k], b + k * columns + column, width, result + i * columns + column);
-        }
-      }
+  // A piece of a product: it stays in the cache while b's columns go by.
+  struct Piece {
+    std::int64_t row, column;
+  };
+  static constexpr std::int64_t kRows = 32, kColumns = 256;
+
+  void multiply_piece(const Value* a, const Value* b, const Piece& piece, std::int64_t rows, std::int64_t inner,
+                      std::int64_t columns, Value* result) const {
+    const std::int64_t end = std::min(rows, piece.row + kRows), width = std::min(columns - piece.column, kColumns);
+    for (std::int64_t k = 0; k < inner; ++k) {
+      for (std::int64_t i = piece.row; i < end; ++i)
+        add_row(a[i * inner + k], b + k * columns + piece.column, width, result + i * columns + piece.column);
     }
   }
 
@@ -223,6 +270,7 @@ class Operators {
   }
 
   Algebra& algebra_;
+  const Workers workers_;
 };
 
 }  // namespace gqa

@@ -11,8 +11,9 @@ namespace {
 
 class Saturation {
  public:
-  Saturation(const KernelGraph& graph, std::size_t most, AbstractSpace* abstract, SearchReport* report)
-      : most_(most), abstract_(abstract), report_(report) {
+  Saturation(const KernelGraph& graph, std::size_t most, AbstractSpace* abstract, SearchReport* report,
+             const Stop& stop)
+      : most_(most), abstract_(abstract), report_(report), stop_(stop) {
     keep({graph, {}});
     if (Rewritten opened = open({graph, {}}); !opened.rules.empty()) keep(std::move(opened));
   }
@@ -65,7 +66,7 @@ class Saturation {
   void expand(std::size_t at) {
     const Rewritten from = found_[at];
     for_each_rewriting(from.graph, false, [&](const Rule& rule, KernelGraph made) {
-      if (found_.size() >= most_) return report_->exhausted = false;
+      if (found_.size() >= most_ || (stop_ && stop_())) return report_->exhausted = false;
       Rewritten next = {std::move(made), from.rules};
       next.rules.push_back(rule.name);
       if (keep(open(std::move(next)))) ++report_->rules[std::string(rule.name)];
@@ -101,6 +102,7 @@ class Saturation {
   const std::size_t most_;
   AbstractSpace* abstract_;
   SearchReport* report_;
+  const Stop& stop_;
   std::vector<Rewritten> found_;
   std::set<Digest> known_;
 };
@@ -113,8 +115,8 @@ const KernelNode* Site::maker(int tensor_id) const {
 }
 
 std::vector<Rewritten> saturate(const KernelGraph& graph, std::size_t most, AbstractSpace* abstract,
-                                SearchReport* report) {
-  return Saturation(graph, most, abstract, report).run();
+                                SearchReport* report, const Stop& stop) {
+  return Saturation(graph, most, abstract, report, stop).run();
 }
 
 }  // namespace gqa

@@ -11,6 +11,7 @@
 #include "search/graph/enumerate/search_report.h"
 #include "search/graph/ir/graph_editor.h"
 #include "search/graph/rewrite/abstract.h"
+#include "search/graph/workers.h"
 
 namespace gqa {
 
@@ -40,8 +41,8 @@ struct Rewritten {
 };
 
 // The user's graph first, then the graph with its names opened, then what the rules make of it, breadth first, at most
-// `most` graphs in all. Counts into report->rewrites and report->rules.
+// `most` graphs in all, fewer once told to stop. Counts into report->rewrites and report->rules.
 std::vector<Rewritten> saturate(const KernelGraph& graph, std::size_t most, AbstractSpace* abstract,
-                                SearchReport* report);
+                                SearchReport* report, const Stop& stop = {});
 
 }  // namespace gqa

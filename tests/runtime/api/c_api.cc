@@ -1,7 +1,9 @@
 // c_api.cc: the C interface as a program meets it: through libgqa.so and gqa.h alone.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <set>
 #include <string>
@@ -55,7 +57,7 @@ struct Handle {
 TEST(CApi, StatusesHaveNamesOfTheirOwn) {
   std::set<std::string> names;
   for (int status = 0; status < 40; ++status) names.insert(gqa_status_string(static_cast<gqa_status>(status)));
-  EXPECT_EQ(names.size(), 23u);  // 22 statuses, and one name for what is none
+  EXPECT_EQ(names.size(), 24u);  // 23 statuses, and one name for what is none
   EXPECT_STREQ(gqa_status_string(GQA_ERROR_RANK), "GQA_ERROR_RANK");
   EXPECT_STREQ(gqa_status_string(GQA_OK), "GQA_OK");
   EXPECT_NE(gqa_status_string(static_cast<gqa_status>(31)), nullptr);
@@ -158,6 +160,44 @@ TEST(CApi, ManyThreadsShareAHandle) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(CApi, CancelsWhatIsInProgressAndNothingLater) {
+  gqa_options options = host_options();
+  options.tuning_budget = 60;
+  const Handle host(options);
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  ASSERT_EQ(gqa_cancel(host.handle), GQA_OK);  // nothing is in progress
+  const gqa_shape large = {sizeof(gqa_shape), 1, 4096, 16384, 32, 32, 128, 0, {kDLBfloat, 16, 1}, 0, 0};
+  gqa_status status = GQA_OK;
+  std::string message;
+  std::thread caller([&] {
+    status = gqa_warm(host.handle, &large);  // a run alone takes seconds
+    message = gqa_last_error();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto told = std::chrono::steady_clock::now();
+  EXPECT_EQ(gqa_cancel(host.handle), GQA_OK);
+  caller.join();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - told;
+  EXPECT_LT(passed.count(), 0.5);
+  EXPECT_EQ(status, GQA_ERROR_CANCELLED) << message;
+  EXPECT_NE(message.find("gqa_cancel"), std::string::npos) << message;
+  HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  EXPECT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(gqa_cancel(nullptr), GQA_ERROR_NULL_ARGUMENT);
+}
+
+TEST(CApi, PreparesWithoutRunningAndRunsWithoutTuning) {
+  const Handle host(host_options());
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  const std::vector<std::uint16_t> before = out.data;
+  EXPECT_EQ(gqa_run_ready(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_ERROR_NOT_CACHED);
+  EXPECT_EQ(gqa_prepare(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(out.data, before);
+  EXPECT_EQ(gqa_run_ready(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();
+  EXPECT_NE(out.data, before);
 }
 
 }  // namespace

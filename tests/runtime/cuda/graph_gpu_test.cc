@@ -178,7 +178,7 @@ class Bench {
  public:
   Bench(const Driver& driver, const KernelGraph& graph, const GraphAnswer& answer) : driver_(driver) {
     EXPECT_TRUE(reorder(graph, answer.canonical.inputs, answer.canonical.outputs, &graph_).ok());
-    EXPECT_TRUE(make_reference(graph_, 7, &reference_).ok());
+    EXPECT_TRUE(make_reference(graph_, 7, Effort(8), 2, &reference_).ok());
     for (const TensorBytes& bytes : reference_.inputs) {
       inputs_.push_back(reinterpret_cast<const void*>(allocate(bytes.size())));
       EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemcpyHtoDAsync(memory_.back(), bytes.data(), bytes.size(), nullptr));

@@ -88,7 +88,7 @@ TEST(MaskedVerification, TriesFirstLastAndMiddleTilesAndWholeRows) {
   for (const std::int64_t rows : {1, 2, 64}) {
     const KernelGraph graph = graph_of(masked::text_of(kSpellings[0], {2, rows, 256, 16}));
     ProgramReference reference;
-    ASSERT_TRUE(make_reference(graph, 1, &reference).ok());
+    ASSERT_TRUE(make_reference(graph, 1, Effort(8), 2, &reference).ok());
     EXPECT_EQ(reference.hidden.size(), rows < 64 ? 3U : 1U);
     std::set<std::string> seen;
     for (const HiddenTrial& trial : reference.hidden) {
@@ -114,7 +114,7 @@ TEST(MaskedVerification, TriesFirstLastAndMiddleTilesAndWholeRows) {
 
 TEST(MaskedVerification, NoMaskNoTrial) {
   ProgramReference reference;
-  ASSERT_TRUE(make_reference(softmax_attention(1, 4, 32, 8), 1, &reference).ok());
+  ASSERT_TRUE(make_reference(softmax_attention(1, 4, 32, 8), 1, Effort(8), 2, &reference).ok());
   EXPECT_TRUE(reference.hidden.empty());
 }
 
@@ -122,7 +122,7 @@ TEST(MaskedVerification, NoMaskNoTrial) {
 TEST(MaskedVerification, ARowWithoutAKeyIsNanOrZeroAndNothingElse) {
   const KernelGraph graph = graph_of(masked::text_of(kSpellings[0], {1, 8, 64, 16}));
   ProgramReference reference;
-  ASSERT_TRUE(make_reference(graph, 1, &reference).ok());
+  ASSERT_TRUE(make_reference(graph, 1, Effort(8), 2, &reference).ok());
   ASSERT_EQ(reference.hidden.size(), 1U);
   const TensorSpec& spec = graph.spec(graph.outputs()[0]);
   const auto verdict_with = [&](double value) {

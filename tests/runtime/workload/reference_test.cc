@@ -1,4 +1,5 @@
-// The reference: against numbers worked out by hand, float32 against float64, and the naive computation's rounding.
+// The reference of verification against attention as its formula is written, row by row; and that against numbers
+// worked out by hand, float32 against float64, and the naive computation's rounding.
 
 #include "runtime/workload/reference.h"
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "runtime/half.h"
+#include "tests/runtime/plain_attention.h"
 
 namespace gqa {
 namespace {
@@ -40,7 +42,7 @@ struct Tensors {
 };
 
 // Query and keys along one dimension: scores are products of their only numbers.
-TEST(Reference, TwoKeysByHand) {
+TEST(PlainAttention, TwoKeysByHand) {
   Tensors t("b=1,hq=1,hk=1,sq=1,sk=2,d=32,dtype=f16");
   std::fill(t.q.begin(), t.q.end(), std::uint16_t{0});
   std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
@@ -58,7 +60,7 @@ TEST(Reference, TwoKeysByHand) {
   EXPECT_NEAR(std::log(std::exp(3.0) + std::exp(1.0)), lse, 1e-12);
 }
 
-TEST(Reference, CausalIsAlignedBottomRight) {
+TEST(PlainAttention, CausalIsAlignedBottomRight) {
   const Tensors t("b=1,hq=1,hk=1,sq=4,sk=2,d=32,causal");
   std::vector<double> out(32, 9), hidden(32, 0);
   double lse = 9;
@@ -71,7 +73,7 @@ TEST(Reference, CausalIsAlignedBottomRight) {
   for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(DType::kBF16, t.v[d])}, out[d]);
 }
 
-TEST(Reference, HeadsOfAGroupShareKeys) {
+TEST(PlainAttention, HeadsOfAGroupShareKeys) {
   const Tensors t("b=2,hq=6,hk=2,sq=1,sk=1,d=32");
   std::vector<double> out(32);
   double lse = 0;
@@ -101,7 +103,7 @@ double float32_error(const Tensors& t) {
   return error;
 }
 
-TEST(Reference, Float32AgreesWithFloat64) {
+TEST(PlainAttention, Float32AgreesWithFloat64) {
   for (const char* text : {"b=2,hq=4,hk=2,sq=17,sk=40,d=64,causal", "b=1,hq=3,hk=1,sq=9,sk=5,d=80,causal,dtype=f16",
                            "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128"})
     EXPECT_LT(float32_error(Tensors(text)), 5e-6) << text;
@@ -109,7 +111,7 @@ TEST(Reference, Float32AgreesWithFloat64) {
   EXPECT_LT(float32_error(Tensors("b=1,hq=2,hk=1,sq=8,sk=60,d=64", 8)), 1e-3);
 }
 
-TEST(Reference, TransposedKeysAreTheSameKeys) {
+TEST(PlainAttention, TransposedKeysAreTheSameKeys) {
   Tensors plain("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal"), transposed("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal,ktrans");
   transposed.call.k_strides = {2 * 64 * 10, 10, 64 * 10};
   const Strides &from = plain.call.k_strides, &to = transposed.call.k_strides;
@@ -130,7 +132,7 @@ TEST(Reference, TransposedKeysAreTheSameKeys) {
 }
 
 // The yardstick of verification must be a 16-bit computation's error: far over float32's, and a few units at most.
-TEST(Reference, NaiveRoundsToTheDtype) {
+TEST(PlainAttention, NaiveRoundsToTheDtype) {
   for (const char* dtype : {"f16", "bf16"}) {
     const Tensors t(std::string("b=1,hq=1,hk=1,sq=1,sk=200,d=64,dtype=") + dtype);
     const DType type = t.call.problem.dtype;
@@ -144,6 +146,71 @@ TEST(Reference, NaiveRoundsToTheDtype) {
     EXPECT_GT(error, type == DType::kBF16 ? 1e-4F : 1e-5F);
     EXPECT_LT(error, type == DType::kBF16 ? 1e-2F : 1e-3F);
   }
+}
+
+// ---- the rows of verification
+
+std::vector<RowPlace> all_rows(const Problem& p) {
+  std::vector<RowPlace> rows;
+  for (int batch = 0; batch < p.batch; ++batch)
+    for (int head = 0; head < p.q_heads; ++head)
+      for (int position = 0; position < p.q_len; ++position) rows.push_back({batch, head, position});
+  return rows;
+}
+
+void expect_the_plain_rows(const Tensors& t, double tolerance) {
+  const Problem& p = t.call.problem;
+  const std::vector<RowPlace> rows = all_rows(p);
+  const ReferenceRows found = reference_rows(t.call, rows, {});
+  const auto dim = static_cast<std::size_t>(p.head_dim_v);
+  std::vector<double> exact(dim);
+  std::vector<float> naive(dim);
+  double lse = 0, naive_error = 0, largest = 0;
+  float naive_lse = 0;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const RowPlace& at = rows[row];
+    reference_row(t.call, at.batch, at.head, at.position, exact.data(), &lse);
+    naive_row(t.call, at.batch, at.head, at.position, naive.data(), &naive_lse);
+    for (std::size_t d = 0; d < dim; ++d) {
+      ASSERT_NEAR(double{found.out[row * dim + d]}, exact[d], tolerance) << row << " " << d;
+      naive_error = std::max(naive_error, std::fabs(double{naive[d]} - exact[d]));
+      largest = std::max(largest, std::fabs(exact[d]));
+    }
+    if (lse != double{found.lse[row]}) {
+      ASSERT_NEAR(double{found.lse[row]}, lse, tolerance) << row;
+    }
+  }
+  EXPECT_NEAR(found.largest, largest, tolerance);
+  EXPECT_NEAR(found.naive_error, naive_error, 0.3 * naive_error);
+}
+
+TEST(ReferenceRows, AreThePlainRows) {
+  for (const char* text : {"b=2,hq=4,hk=2,sq=17,sk=40,d=64,causal", "b=1,hq=3,hk=1,sq=9,sk=5,d=80,causal,dtype=f16",
+                           "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128",
+                           "b=2,hq=4,hk=2,sq=3,sk=100,d=64,causal,ktrans", "b=1,hq=1,hk=1,sq=1,sk=1,d=32"}) {
+    Tensors t(text);
+    if (t.call.problem.keys_transposed) t.call.k_strides = {2 * 64 * 100, 100, 64 * 100};
+    SCOPED_TRACE(text);
+    expect_the_plain_rows(t, 5e-6);
+  }
+}
+
+TEST(ReferenceRows, ComeInTheOrderAskedFor) {
+  const Tensors t("b=2,hq=4,hk=2,sq=7,sk=70,d=64");
+  const ReferenceRows all = reference_rows(t.call, all_rows(t.call.problem), {});
+  const ReferenceRows few = reference_rows(t.call, {{1, 3, 6}, {0, 0, 0}, {1, 3, 5}}, {});
+  EXPECT_TRUE(std::equal(few.out.begin(), few.out.begin() + 64, all.out.begin() + (7 * 8 - 1) * 64));
+  EXPECT_TRUE(std::equal(few.out.begin() + 64, few.out.begin() + 128, all.out.begin()));
+  EXPECT_EQ(few.lse[2], all.lse[7 * 8 - 2]);
+}
+
+TEST(ReferenceRows, EndWhenToldTo) {
+  const Tensors t("b=1,hq=1,hk=1,sq=64,sk=2000,d=64");
+  int asked = 0;
+  Workers workers;
+  workers.stop = [&] { return ++asked > 3; };
+  reference_rows(t.call, all_rows(t.call.problem), workers);
+  EXPECT_LT(asked, 40);  // of 2 x 32 blocks of keys in each of 8 groups of rows
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+// plain_attention.h: attention as its formula is written, one row at a time: what reference.h is held against.
+// Owns: out = softmax(scale q k^T + mask) v in float64 and float32, and the naive 16-bit computation, rounded where a
+// naive 16-bit program rounds: scores, normalised probabilities, output.
+// Never: fast; never shares code with what it judges.
+// Threads: pure functions of host memory.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/half.h"
+
+namespace gqa {
+namespace plain {
+
+inline const std::uint16_t* row_of(const void* base, const Strides& s, int batch, int row, int head) {
+  return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
+}
+
+// A key's elements, side by side or, where keys lie transposed, a row apart.
+struct Key {
+  const std::uint16_t* first;
+  std::int64_t step;
+  std::uint16_t operator[](int d) const { return first[d * step]; }
+};
+
+inline Key key_of(const Call& call, int batch, int key, int head) {
+  const Strides& s = call.k_strides;
+  if (!call.problem.keys_transposed) return {row_of(call.k, s, batch, key, head), 1};
+  return {row_of(call.k, s, batch, 0, head) + key, s.row};
+}
+
+struct Exact {
+  template <typename Real>
+  Real operator()(Real value) const {
+    return value;
+  }
+};
+
+struct Rounded {
+  DType dtype;
+  float operator()(float value) const { return load(dtype, store(dtype, value)); }
+};
+
+template <typename Real, typename Round>
+inline void attention_row(const Call& call, int batch, int head, int position, const Round& round, Real* out,
+                          Real* lse) {
+  const Problem& p = call.problem;
+  const int kv_head = head / p.group();
+  const int keys = p.causal() ? std::clamp(position + p.kv_len - p.q_len + 1, 0, p.kv_len) : p.kv_len;
+  const std::uint16_t* q = row_of(call.q, call.q_strides, batch, position, head);
+  std::vector<Real> weights(static_cast<std::size_t>(keys));
+  Real maximum = -std::numeric_limits<Real>::infinity();
+  for (int j = 0; j < keys; ++j) {
+    const Key k = key_of(call, batch, j, kv_head);
+    Real dot = 0;
+    for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.dtype, q[d])} * Real{load(p.dtype, k[d])};
+    weights[static_cast<std::size_t>(j)] = round(dot * Real{call.scale});
+    maximum = std::max(maximum, weights[static_cast<std::size_t>(j)]);
+  }
+  Real sum = 0;
+  for (Real& weight : weights) sum += weight = std::exp(weight - maximum);
+  std::fill(out, out + p.head_dim_v, Real{0});
+  for (int j = 0; j < keys; ++j) {
+    const std::uint16_t* v = row_of(call.v, call.v_strides, batch, j, kv_head);
+    const Real weight = round(weights[static_cast<std::size_t>(j)] / sum);
+    for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.dtype, v[d])};
+  }
+  for (int d = 0; d < p.head_dim_v; ++d) out[d] = round(out[d]);
+  *lse = keys > 0 ? maximum + std::log(sum) : -std::numeric_limits<Real>::infinity();
+}
+
+}  // namespace plain
+
+// A row that sees no key gives zeros and -inf.
+inline void reference_row(const Call& call, int batch, int head, int position, double* out, double* lse) {
+  plain::attention_row(call, batch, head, position, plain::Exact(), out, lse);
+}
+
+inline void reference_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
+  plain::attention_row(call, batch, head, position, plain::Exact(), out, lse);
+}
+
+inline void naive_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
+  plain::attention_row(call, batch, head, position, plain::Rounded{call.problem.dtype}, out, lse);
+}
+
+}  // namespace gqa
