@@ -33,7 +33,7 @@ struct Source {
 
 // Where a tensor of a launch lies: number `index` of the call's inputs or outputs, or so many bytes into the memory
 // between the steps.
-struct Place {
+struct TensorPlace {
   enum class Kind : std::uint8_t { kInput, kOutput, kBetween } kind = Kind::kBetween;
   std::int64_t index = 0;
 };
@@ -55,7 +55,7 @@ struct AttentionStep {
 struct Step {
   std::size_t source = 0;  // of Program::sources
   // A block kernel's inputs, then its outputs; fixed attention's q, k, v, out; none where the call brings them.
-  std::vector<Place> arguments;
+  std::vector<TensorPlace> arguments;
   std::optional<AttentionStep> attention;  // else a block kernel
   TileLaunch block;
 };

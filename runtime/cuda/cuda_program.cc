@@ -75,11 +75,11 @@ Status CudaProgram::load_attention(const AttentionStep& step, const Binary& bina
   return CudaKernel::load(shared_, step.problem, step.candidate, binary, &loaded->attention);
 }
 
-void* CudaProgram::Addresses::of(const Place& place) const {
+void* CudaProgram::Addresses::of(const TensorPlace& place) const {
   switch (place.kind) {
-    case Place::Kind::kInput:
+    case TensorPlace::Kind::kInput:
       return const_cast<void*>(call.inputs[place.index]);  // kernels read it only
-    case Place::Kind::kOutput:
+    case TensorPlace::Kind::kOutput:
       return call.outputs[place.index];
     default:
       return between + place.index;
@@ -130,7 +130,7 @@ Status CudaProgram::launch_block(const LoadedStep& step, const Addresses& at, CU
     arguments[count] = &addresses[count];
     ++count;
   };
-  for (const Place& place : step.arguments) give(at.of(place));
+  for (const TensorPlace& place : step.arguments) give(at.of(place));
   if (step.block.counters > 0) {
     give(at.between + step.partials);
     give(at.counters);

@@ -36,7 +36,7 @@ class CudaProgram : public LoadedProgram {
  private:
   // One launch: a block kernel, or an attention family's.
   struct LoadedStep {
-    std::vector<Place> arguments;
+    std::vector<TensorPlace> arguments;
     Module module;
     CUfunction function = nullptr;
     TileLaunch block;
@@ -49,7 +49,7 @@ class CudaProgram : public LoadedProgram {
     const ProgramCall& call;
     char* between;
     unsigned int* counters;  // of whatever kernel runs: each leaves them zero
-    void* of(const Place& place) const;
+    void* of(const TensorPlace& place) const;
   };
 
   explicit CudaProgram(std::shared_ptr<CudaShared> shared);

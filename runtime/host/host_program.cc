@@ -35,8 +35,8 @@ class HostProgram::Loader {
 
  private:
   // What only operators of one step read.
-  Place between(const TensorSpec& spec) {
-    const Place place = {Place::Kind::kBetween, loaded_.bytes_between_};
+  TensorPlace between(const TensorSpec& spec) {
+    const TensorPlace place = {TensorPlace::Kind::kBetween, loaded_.bytes_between_};
     loaded_.bytes_between_ += (tensor_bytes(spec) + kAlign - 1) / kAlign * kAlign;
     return place;
   }
@@ -49,7 +49,7 @@ class HostProgram::Loader {
     if (step.arguments.size() != tensors)
       return broken_program("gives " + std::to_string(step.arguments.size()) + " tensors to a kernel of " +
                             std::to_string(tensors));
-    std::map<int, Place> places;  // of the kernel's graph
+    std::map<int, TensorPlace> places;  // of the kernel's graph
     std::size_t next = 0;
     for (const int input : graph.inputs()) places[input] = step.arguments[next++];
     for (const int output : outputs) places[output] = step.arguments[next++];
@@ -62,7 +62,7 @@ class HostProgram::Loader {
     return {};
   }
 
-  Status add_stage(const KernelGraph& graph, const KernelNode& node, const std::map<int, Place>& places) {
+  Status add_stage(const KernelGraph& graph, const KernelNode& node, const std::map<int, TensorPlace>& places) {
     Stage stage;
     for (const int input : node.inputs) stage.operands.push_back({places.at(input)});
     for (const int output : node.outputs) stage.results.push_back(places.at(output));
@@ -124,14 +124,14 @@ bool HostProgram::run_stage(const Stage& stage, const ProgramCall& call, Memory*
     const auto [place, constant] = stage.operands[at];
     const auto index = static_cast<std::size_t>(place.index);
     memory->operands[at] = constant >= 0 ? reinterpret_cast<const std::byte*>(&constants_[static_cast<std::size_t>(constant)])
-                           : place.kind == Place::Kind::kInput  ? static_cast<const std::byte*>(call.inputs[index])
-                           : place.kind == Place::Kind::kOutput ? static_cast<const std::byte*>(call.outputs[index])
+                           : place.kind == TensorPlace::Kind::kInput  ? static_cast<const std::byte*>(call.inputs[index])
+                           : place.kind == TensorPlace::Kind::kOutput ? static_cast<const std::byte*>(call.outputs[index])
                                                                 : memory->bytes.data() + index;
   }
   for (std::size_t at = 0; at < stage.results.size(); ++at) {
-    const Place& place = stage.results[at];
+    const TensorPlace& place = stage.results[at];
     const auto index = static_cast<std::size_t>(place.index);
-    memory->results[at] = place.kind == Place::Kind::kOutput ? static_cast<std::byte*>(call.outputs[index])
+    memory->results[at] = place.kind == TensorPlace::Kind::kOutput ? static_cast<std::byte*>(call.outputs[index])
                                                              : memory->bytes.data() + index;
   }
   const TileTensors tensors = {memory->operands.data(), memory->results.data()};

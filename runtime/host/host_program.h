@@ -23,13 +23,13 @@ class HostProgram final : public LoadedProgram {
  private:
   // A tensor of a launch: where the program has it, or a constant.
   struct Operand {
-    Place place;
+    TensorPlace place;
     int constant = -1;
   };
   struct Stage {
     TileProgram tiles;
     std::vector<Operand> operands;
-    std::vector<Place> results;
+    std::vector<TensorPlace> results;
     std::int64_t blocks = 1;
   };
   // What lies between the kernels of one launch; kept for the next.

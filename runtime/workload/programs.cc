@@ -82,11 +82,11 @@ class Planner {
     const KernelGraph& graph = plan_.program;
     const std::vector<int>& inputs = graph.inputs();
     const std::vector<int> outputs = graph.outputs();
-    places_.assign(graph.tensors().size(), Place{Place::Kind::kBetween, -1});
+    places_.assign(graph.tensors().size(), TensorPlace{TensorPlace::Kind::kBetween, -1});
     for (std::size_t at = 0; at < inputs.size(); ++at)
-      places_[index(inputs[at])] = {Place::Kind::kInput, static_cast<std::int64_t>(at)};
+      places_[index(inputs[at])] = {TensorPlace::Kind::kInput, static_cast<std::int64_t>(at)};
     for (std::size_t at = 0; at < outputs.size(); ++at)
-      places_[index(outputs[at])] = {Place::Kind::kOutput, static_cast<std::int64_t>(at)};
+      places_[index(outputs[at])] = {TensorPlace::Kind::kOutput, static_cast<std::int64_t>(at)};
     for (std::size_t tensor = 0; tensor < places_.size(); ++tensor) {
       if (places_[tensor].index >= 0) continue;
       places_[tensor].index = made_.bytes_between;
@@ -147,7 +147,7 @@ class Planner {
 
   const KernelPlan& plan_;
   const DeviceKind kind_;
-  std::vector<Place> places_;  // of the plan's tensors
+  std::vector<TensorPlace> places_;  // of the plan's tensors
   Program made_;
 };
 
