@@ -209,15 +209,15 @@ TEST_F(WorkspaceTest, ThreadsAndStreamsNeverShareOne) {
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
-      for (unsigned i = 0; i < 3000; ++i) {
-        const unsigned number = 1 + 4 * (i * 7 % 23) + t;  // a stream is a thread's own
+      for (unsigned i = 0; i < 20000; ++i) {
+        const unsigned number = 1 + 4 * (i / 3 * 7 % 23) + t;  // a stream is a thread's own, for three calls on end
         WorkspacePin pin;
-        wrong += !pool_.take(stream(number), plan_of(100 + i / 100, 1), &pin).ok();
+        wrong += !pool_.take(stream(number), plan_of(100 + i / 1000, 1), &pin).ok();
         unsigned* const counter = pin.workspace.counters;
         wrong += *counter != 0;
         *counter = number;
         *pin.workspace.partials = static_cast<float>(number);
-        if (i % 16 == 0) std::this_thread::yield();
+        if (i % 8 == 0) std::this_thread::yield();
         wrong += *counter != number || *pin.workspace.partials != static_cast<float>(number);
         *counter = 0;
       }
