@@ -279,10 +279,10 @@ TEST_F(WorkspaceTest, MemoryOfManyGraphsIsGivenBack) {
   std::vector<test::FakeGraph*> graphs;
   std::vector<Workspace> used;
   for (std::uint64_t id = 1; id <= 50; ++id) graphs.push_back(captured(id, {stream(1)}, &used));
-  const std::size_t most = cuda_.bytes;
+  const std::size_t most = cuda_.held_bytes;
   for (test::FakeGraph* graph : graphs) test::StreamDriver::destroy(graph);
   test::StreamDriver::destroy(captured(51, {stream(1)}, &used));
-  EXPECT_LE(cuda_.bytes, most / 10);
+  EXPECT_LE(cuda_.held_bytes, most / 10);
 }
 
 TEST_F(WorkspaceTest, AnInstanceKeepsWhatItsGraphHeld) {
@@ -318,7 +318,7 @@ TEST_F(WorkspaceTest, AGraphThatCannotHoldIsRefused) {
   const Status status = pool_.take(stream(1), plan_of(1000, 10), &pin);
   EXPECT_EQ(status.code(), Code::kDeviceFailed);
   EXPECT_NE(status.message().find("cuGraphRetainUserObject"), std::string::npos) << status.message();
-  EXPECT_EQ(cuda_.bytes, 0u);
+  EXPECT_EQ(cuda_.held_bytes, 0u);
   cuda_.retention = CUDA_SUCCESS;
   EXPECT_NE(take(stream(1)).partials, nullptr);
   test::StreamDriver::destroy(graph);
