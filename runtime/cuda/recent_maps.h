@@ -59,7 +59,7 @@ class RecentMaps {
   }
 
  private:
-  static constexpr std::size_t kSets = 128, kWays = 8;
+  static constexpr std::size_t kSets = 64, kWays = 16;
   struct Entry {
     TensorMap map;
     MapKey key;
@@ -74,8 +74,7 @@ class RecentMaps {
   // Of what differs from call to call; the rest is left to the comparison.
   static std::uint64_t hash_of(const MapKey& key) {
     const std::uint64_t place = reinterpret_cast<std::uintptr_t>(key.data);
-    std::uint64_t mixed =
-        (place ^ (key.batch_length ^ key.box_pack_type << 16) * 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
+    std::uint64_t mixed = (place ^ key.batch_length * 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
     mixed = (mixed ^ mixed >> 32) * 0xc4ceb9fe1a85ec53ULL;
     return mixed ^ mixed >> 29;
   }

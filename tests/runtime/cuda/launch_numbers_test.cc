@@ -70,6 +70,18 @@ TEST(LaunchNumbers, TheyAreComputedOnce) {
   EXPECT_FALSE(same_numbers(cached_numbers(78, one.problem, other.candidate), first));
 }
 
+// More kernels than places, all for the same lengths.
+TEST(LaunchNumbers, KernelsDoNotTakeEachOthers) {
+  const std::vector<Case> cases = numbered_cases();
+  const Problem& lengths = cases[0].problem;
+  int wrong = 0;
+  for (std::uint64_t kernel = 5000; kernel < 6000; ++kernel) {
+    const Candidate& candidate = kernel % 2 == 0 ? cases[0].candidate : cases.back().candidate;
+    wrong += !same_numbers(cached_numbers(kernel, lengths, candidate), launch_numbers(lengths, candidate));
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
 TEST(LaunchNumbers, ThreadsHaveTheirOwn) {
   const std::vector<Case> cases = numbered_cases();
   std::atomic<int> wrong = 0;

@@ -39,13 +39,13 @@ struct StreamDriver {
   static inline thread_local unsigned long long thread_stream = 0;  // the number of CU_STREAM_PER_THREAD here
 
   std::mutex mutex;
-  std::map<CUdeviceptr, std::size_t> memory;
+  std::map<CUdeviceptr, std::size_t> sizes;  // of device memory
   std::map<CUstream, FakeCapture> captures;
   std::vector<CUstream> zeroed;  // streams that a memset was queued on
   std::atomic<std::int64_t> calls{0};
   std::atomic<int> allocations{0}, modes{0};
   std::atomic<bool> finished{true};  // events are done as soon as they are recorded
-  std::size_t bytes = 0, most_bytes = 0;
+  std::size_t held_bytes = 0, most_bytes = 0;
   std::atomic<int> events{0};
   CUresult allocation = CUDA_SUCCESS, retention = CUDA_SUCCESS, recording = CUDA_SUCCESS;
   std::map<CUstream, unsigned long long> numbers;  // where they are not the handle's own
@@ -100,16 +100,16 @@ inline void StreamDriver::add_memory(Driver* driver) {
     std::memset(memory, 0xcd, bytes);
     *address = reinterpret_cast<CUdeviceptr>(memory);
     const std::lock_guard lock(now->mutex);
-    now->memory[*address] = bytes;
-    now->bytes += bytes;
-    now->most_bytes = std::max(now->most_bytes, now->bytes);
+    now->sizes[*address] = bytes;
+    now->held_bytes += bytes;
+    now->most_bytes = std::max(now->most_bytes, now->held_bytes);
     ++now->allocations;
     return CUDA_SUCCESS;
   };
   d.cuMemFree = [](CUdeviceptr address) {
     const std::lock_guard lock(now->mutex);
-    now->bytes -= now->memory.at(address);
-    now->memory.erase(address);
+    now->held_bytes -= now->sizes.at(address);
+    now->sizes.erase(address);
     std::free(reinterpret_cast<void*>(address));
     return CUDA_SUCCESS;
   };
