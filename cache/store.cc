@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "cache/file.h"
 #include "cache/guard.h"
@@ -162,21 +163,25 @@ class FileStore : public Store {
 };
 
 std::vector<WinnerRow> FileStore::find_winners(const WinnerKey& key, std::string_view compiler) {
-  const auto better = [compiler](const WinnerRow& a, const WinnerRow& b) {
+  using Found = std::pair<WinnerRow, Record>;
+  const auto better = [compiler](const Found& x, const Found& y) {
+    const WinnerRow &a = x.first, &b = y.first;
     if ((a.compiler == compiler) != (b.compiler == compiler)) return a.compiler == compiler;
     if (a.provisional != b.provisional) return b.provisional;
     return a.created > b.created;
   };
   return file_->run("look up a winner", std::vector<WinnerRow>(), [&](Database& db, bool writable) {
-    std::vector<WinnerRow> rows;
-    for (const Record& record : select_of_all_compilers(db, Place::kWinners, key.digest(), Part::kWhole)) {
+    std::vector<Found> found;
+    for (Record& record : select_of_all_compilers(db, Place::kWinners, key.digest(), Part::kWhole)) {
       if (const std::string what = record.complaint(); !what.empty())
         distrust(db, writable, record, what);
       else if (WinnerRow row = winner_of(record); row.key.text() == key.text())
-        rows.push_back(std::move(row));
+        found.emplace_back(std::move(row), std::move(record));
     }
-    std::stable_sort(rows.begin(), rows.end(), better);
-    if (writable && !rows.empty()) touch_if_old(db, record_of(rows.front()));
+    std::stable_sort(found.begin(), found.end(), better);
+    if (writable && !found.empty()) touch_if_old(db, found.front().second);
+    std::vector<WinnerRow> rows;
+    for (Found& each : found) rows.push_back(std::move(each.first));
     return rows;
   });
 }

@@ -42,7 +42,7 @@ struct KernelRow {
 // Kernels that verify others. They belong to no winner, and stay while a kernel of their architecture does.
 inline constexpr std::string_view kCheckFamily = "check";
 
-// What a winner is looked up by. Under one key there is a row for each compiler whose kernels won.
+// What a winner is looked up by. Under one key there is a row for each compiler that somebody tuned with.
 struct WinnerKey {
   std::string signature;       // problem text
   std::string device;          // identity text

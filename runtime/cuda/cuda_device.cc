@@ -74,8 +74,8 @@ Status CudaCompiler::nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const {
   return nvrtc_status_;
 }
 
-// Without NVRTC nothing new can be compiled, but what another NVRTC made is still found: rows are looked up under "none",
-// and those of any compiler serve.
+// Without NVRTC nothing new can be compiled, but what another NVRTC made is still found: rows are looked up under
+// "none", and those of any compiler serve.
 std::string CudaCompiler::compiler() const {
   std::shared_ptr<const Nvrtc> found;
   const bool ok = nvrtc(&found).ok();

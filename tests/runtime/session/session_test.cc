@@ -201,7 +201,8 @@ TEST_F(SessionTest, ASecondSessionNeitherCompilesNorTimes) {
 TEST_F(SessionTest, AnotherTimingOrDeviceIsTunedAnew) {
   ASSERT_TRUE(open()->ready(small_problem()).ok());
   for (const std::function<void()>& change : std::vector<std::function<void()>>{
-           [this] { world_.timing_method = "fake timing 2"; }, [this] { world_.spec.l2_bytes += 1; }}) {
+           [this] { world_.timing_method = "fake timing 2"; }, [this] { world_.spec.l2_bytes += 1; },
+           [this] { world_.spec.clock_mhz += 30; }, [this] { world_.spec.memory_gb_per_s += 300; }}) {
     change();
     forget_counts();
     Readied readied;
