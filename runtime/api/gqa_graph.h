@@ -139,7 +139,7 @@ typedef void (*gqa_search_progress_fn)(void* user, const gqa_search_progress* pr
 typedef struct gqa_search_options {
   size_t size;                     /* sizeof(gqa_search_options) */
   const char* config;              /* NULL: for any graph; "attention": tiles for softmax(q k) v and its kin */
-  double budget;                   /* seconds to spend on compiling and timing; 0: the handle's tuning_budget */
+  double budget;                   /* seconds it may take, all in all; 0: the handle's tuning_budget */
   uint64_t seed;                   /* of the proofs; 0: 1. One seed and one cache give one result */
   gqa_search_progress_fn progress; /* NULL: none */
   void* progress_user;

@@ -45,7 +45,7 @@ void each_row(const Dims& dims, const std::array<Dims, N>& strides, const Worker
 
 // ---- inputs
 
-// What inputs are drawn from: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
+// What inputs are made of: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
 // significant bits and no finer than 2^-9, so that each, also times 1/64, is exact in every type.
 constexpr std::uint64_t kDraws = 4096, kDrawBits = 12, kDrawsAWord = 5;
 
@@ -65,7 +65,7 @@ const std::array<float, kDraws>& draws() {
 }
 
 // Which of the draws stands at an index of a tensor of this seed.
-std::size_t drawn(std::uint64_t seed, std::int64_t index) {
+std::size_t draw_at(std::uint64_t seed, std::int64_t index) {
   const auto at = static_cast<std::uint64_t>(index);
   return (mix(seed + at / kDrawsAWord) >> (kDrawBits * (at % kDrawsAWord))) % kDraws;
 }
@@ -157,15 +157,22 @@ class Runs {
   }
 
   Status run(double magnitude, Rounding rounding, const Hidden* hidden, ScaledRun* made) {
+    return rounding == Rounding::kNone ? run_in<double>(magnitude, rounding, hidden, made)
+                                       : run_in<float>(magnitude, rounding, hidden, made);
+  }
+
+  // On inputs of the type that it computes in.
+  template <typename Real>
+  Status run_in(double magnitude, Rounding rounding, const Hidden* hidden, ScaledRun* made) {
     EvaluateOptions options;
     options.rounding = rounding;
     options.nonfinite = &made->nonfinite;
     options.near_overflow = !sample_.whole && rounding == Rounding::kResults;
     options.places = sample_.places;
     options.workers = workers_;
-    std::vector<std::vector<double>> inputs;
+    std::vector<std::vector<Real>> inputs;
     for (std::size_t at = 0; at < graph_.inputs().size(); ++at)
-      inputs.push_back(values(at, magnitude, hidden != nullptr && hidden->input == at ? hidden : nullptr));
+      inputs.push_back(values<Real>(at, magnitude, hidden != nullptr && hidden->input == at ? hidden : nullptr));
     if (Status status = effort_.check(); !status.ok()) return status;
     Status status = evaluate(sample_.graph, std::move(inputs), &made->outputs, options);
     return status.code() == Code::kCancelled ? effort_.check() : status;
@@ -174,17 +181,18 @@ class Runs {
   std::uint64_t seed_of(std::size_t input) const { return mix(seed_ + input + 1); }
 
   // An input's numbers at the sampled places.
-  std::vector<double> values(std::size_t input, double magnitude, const Hidden* hidden) const {
+  template <typename Real>
+  std::vector<Real> values(std::size_t input, double magnitude, const Hidden* hidden) const {
     const Dims& whole = graph_.spec(graph_.inputs()[input]).dims;
     const SampledPlaces places(whole, row_major_strides(whole), sample_.inputs[input]);
-    std::vector<double> read(static_cast<std::size_t>(elements(places.dims())));
+    std::vector<Real> read(static_cast<std::size_t>(elements(places.dims())));
     const std::uint64_t seed = seed_of(input);
+    const auto scale = static_cast<Real>(magnitude);
     each_row<1>(places.dims(), {Dims(whole.size(), 0)}, workers_, [&](std::int64_t row, const auto&) {
-      double* to = read.data() + row * places.dims().back();
+      Real* to = read.data() + row * places.dims().back();
       places.visit_row(row, [&](std::int64_t index) {
-        *to++ = hidden != nullptr && hidden->elements(index)
-                    ? static_cast<double>(hidden->value)
-                    : static_cast<double>(draws()[drawn(seed, index)]) * magnitude;
+        *to++ = hidden != nullptr && hidden->elements(index) ? static_cast<Real>(hidden->value)
+                                                             : static_cast<Real>(draws()[draw_at(seed, index)]) * scale;
       });
     });
     return read;
@@ -271,7 +279,7 @@ void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, in
   const std::int64_t size = element_bytes(spec.type), columns = spec.dims.back();
   each_row<1>(spec.dims, {strides}, workers_of(Effort(0), threads), [&](std::int64_t row, const auto& at) {
     for (std::int64_t j = 0; j < columns; ++j) {
-      const std::byte* from = bytes[drawn(seed, row * columns + j)].data();
+      const std::byte* from = bytes[draw_at(seed, row * columns + j)].data();
       std::byte* element = to + (at[0] + j * strides.back()) * size;
       if (size == 2)
         std::memcpy(element, from, 2);

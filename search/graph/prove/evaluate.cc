@@ -129,15 +129,17 @@ Real Reals<Real>::binary(Op op, Real a, Real b) const {
   }
 }
 
-void take(std::vector<double>* from, std::vector<double>* to) { *to = std::move(*from); }
-void take(std::vector<double>* from, std::vector<float>* to) {
-  to->assign(from->begin(), from->end());
+template <typename From, typename To>
+void take(std::vector<From>* from, std::vector<To>* to) {
+  if constexpr (std::is_same_v<From, To>)
+    *to = std::move(*from);
+  else
+    to->assign(from->begin(), from->end());
   *from = {};
 }
 
-template <typename Real>
-Status fill(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
-            std::vector<DenseTensor<Real>>* tensors) {
+template <typename Real, typename From>
+Status fill(const KernelGraph& graph, std::vector<std::vector<From>> inputs, std::vector<DenseTensor<Real>>* tensors) {
   if (inputs.size() != graph.inputs().size()) {
     return Status(Code::kSize, std::to_string(inputs.size()) + " inputs: expected " +
                                    std::to_string(graph.inputs().size()) + ", as the graph has");
@@ -155,8 +157,8 @@ Status fill(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
   return {};
 }
 
-template <typename Real>
-Status run(const KernelGraph& graph, std::vector<std::vector<double>> inputs, std::vector<std::vector<double>>* outputs,
+template <typename Real, typename From>
+Status run(const KernelGraph& graph, std::vector<std::vector<From>> inputs, std::vector<std::vector<double>>* outputs,
            const EvaluateOptions& options) {
   std::vector<DenseTensor<Real>> tensors;
   if (Status status = fill(graph, std::move(inputs), &tensors); !status.ok()) return status;
@@ -182,6 +184,12 @@ double round_to(double value, ElementType type) {
 }
 
 Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
+                std::vector<std::vector<double>>* outputs, const EvaluateOptions& options) {
+  return options.rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, options)
+                                             : run<float>(graph, std::move(inputs), outputs, options);
+}
+
+Status evaluate(const KernelGraph& graph, std::vector<std::vector<float>> inputs,
                 std::vector<std::vector<double>>* outputs, const EvaluateOptions& options) {
   return options.rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, options)
                                              : run<float>(graph, std::move(inputs), outputs, options);

@@ -32,6 +32,8 @@ struct EvaluateOptions {
 // are better moved here than copied. kCancelled: the workers were told to stop.
 Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
                 std::vector<std::vector<double>>* outputs, const EvaluateOptions& options);
+Status evaluate(const KernelGraph& graph, std::vector<std::vector<float>> inputs,
+                std::vector<std::vector<double>>* outputs, const EvaluateOptions& options);
 Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
                 std::vector<std::vector<double>>* outputs, Rounding rounding = Rounding::kNone);
 

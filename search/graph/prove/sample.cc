@@ -10,7 +10,7 @@
 namespace gqa {
 namespace {
 
-constexpr double kElementWork = 4, kFunctionWork = 16;  // of an element moved, of an exponential; in multiply-adds
+constexpr double kElementWork = 2, kFunctionWork = 16;  // of an element moved, of an exponential; in multiply-adds
 constexpr std::int64_t kBatchWeight = 16;               // batches are thinned out to so many times fewer than rows
 constexpr std::int64_t kRowBlock = 64, kRowTile = 16;   // rows that kernels take at once
 
