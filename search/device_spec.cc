@@ -9,7 +9,7 @@ namespace {
 
 struct ArchRow {
   std::string_view arch;
-  int compute_capability, processors, smem_per_block, smem_per_processor, threads_per_processor;
+  int compute_capability, sms, smem_per_block, smem_per_sm, threads_per_sm;
   std::int64_t l2_bytes;
   double tensor_flops, memory_bandwidth, wgmma_flops = 0;
 };
@@ -35,10 +35,10 @@ DeviceSpec spec_of(const ArchRow& row) {
   DeviceSpec spec;
   spec.arch = row.arch;
   spec.compute_capability = row.compute_capability;
-  spec.processors = row.processors;
+  spec.sms = row.sms;
   spec.smem_per_block = row.smem_per_block;
-  spec.smem_per_processor = row.smem_per_processor;
-  spec.threads_per_processor = row.threads_per_processor;
+  spec.smem_per_sm = row.smem_per_sm;
+  spec.threads_per_sm = row.threads_per_sm;
   spec.l2_bytes = row.l2_bytes;
   spec.tensor_flops = row.tensor_flops;
   spec.wgmma_flops = row.wgmma_flops;
@@ -51,8 +51,8 @@ DeviceSpec spec_of(const ArchRow& row) {
 std::string DeviceSpec::identity() const {
   const bool host = kind == DeviceKind::kHost;
   std::string text = std::string(host ? "host " : "cuda ") + arch + (host ? " threads=" : " sms=") +
-                     std::to_string(processors) + (host ? " l2=" : " smem=") + std::to_string(smem_per_block);
-  if (!host) text += "/" + std::to_string(smem_per_processor);
+                     std::to_string(sms) + (host ? " l2=" : " smem=") + std::to_string(smem_per_block);
+  if (!host) text += "/" + std::to_string(smem_per_sm);
   return text + (host ? " llc=" : " l2=") + std::to_string(l2_bytes);
 }
 

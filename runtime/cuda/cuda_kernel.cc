@@ -42,11 +42,11 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
   p.rows_before = rows_before(call.problem, candidate);
   p.head_groups = call.problem.q_heads / candidate.pack;
   p.tiles = whole(p.row_tiles * head_groups(call.problem, candidate));
-  p.section = whole(section_heads(call.problem, candidate));
+  p.head_swizzle = whole(head_swizzle(call.problem, candidate));
   p.by_splits = divisor_of(p.splits);
   p.by_row_tiles = divisor_of(p.row_tiles);
-  p.by_section_tiles = divisor_of(whole(std::int64_t{p.section} * p.row_tiles));
-  p.by_section = divisor_of(p.section);
+  p.by_swizzle_tiles = divisor_of(whole(std::int64_t{p.head_swizzle} * p.row_tiles));
+  p.by_swizzle = divisor_of(p.head_swizzle);
   p.by_head_groups = divisor_of(p.head_groups);
   p.by_group = divisor_of(call.problem.group());
   p.scale_log2 = call.scale * kLog2OfE;
@@ -69,7 +69,7 @@ CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& cand
 Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
                         const Binary& binary, std::unique_ptr<Kernel>* kernel) {
   const Current current(shared->context);
-  if (candidate.skeleton == Skeleton::kWarpgroup)
+  if (candidate.family == Family::kWarpgroup)
     if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;
   auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
   if (Status s = Module::load(shared->context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
@@ -95,10 +95,10 @@ Status CudaKernel::launch(const Call& call) const {
   return launch(call, needed, workspace);
 }
 
-unsigned grid_of(const LaunchPlan& plan, int processors) {
+unsigned grid_of(const LaunchPlan& plan, int sms) {
   if (!plan.persistent) return static_cast<unsigned>(plan.blocks);
   const std::int64_t wanted = plan.clusters > 0 ? plan.clusters : (plan.blocks + plan.resident - 1) / plan.resident;
-  const std::int64_t most = std::max(1, processors / plan.cluster);
+  const std::int64_t most = std::max(1, sms / plan.cluster);
   return static_cast<unsigned>(std::min(wanted, most) * plan.resident * plan.cluster);
 }
 
@@ -111,7 +111,7 @@ Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Worksp
   params.partials = workspace.partials;
   params.counters = workspace.counters;
   TensorMaps maps;  // the second argument where there is one
-  if (candidate_.skeleton == Skeleton::kWarpgroup)
+  if (candidate_.family == Family::kWarpgroup)
     if (Status s = tensor_maps(driver, call, candidate_, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
   const CUresult result = launch(plan, static_cast<CUstream>(call.stream), arguments);
@@ -119,7 +119,7 @@ Status CudaKernel::launch(const Call& call, const LaunchPlan& plan, const Worksp
 }
 
 CUresult CudaKernel::launch(const LaunchPlan& plan, CUstream stream, void** arguments) const {
-  const LaunchShape shape = {grid_of(plan, shared_->processors), static_cast<unsigned>(plan.threads),
+  const LaunchShape shape = {grid_of(plan, shared_->sms), static_cast<unsigned>(plan.threads),
                              static_cast<unsigned>(plan.shared_memory)};
   return launch_kernel(*shared_, function_, shape, stream, arguments);
 }

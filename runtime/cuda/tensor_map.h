@@ -1,4 +1,4 @@
-// tensor_map.h: the tensor maps of a call, for kernels that load and store through the copy engine.
+// tensor_map.h: the tensor maps of a call, for kernels that load and store through TMA.
 // Owns: which dimensions, strides and boxes a map has, encoding by the driver, and the maps a thread made last, kept
 // under all that they were made from.
 // Never: checks alignment or strides; Problem::tma says that they will do, and the driver refuses what will not.

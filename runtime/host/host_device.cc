@@ -43,7 +43,7 @@ DeviceSpec describe(int threads) {
 #else
   spec.arch = variant;
 #endif
-  spec.processors = threads;
+  spec.sms = threads;
   spec.smem_per_block = static_cast<int>(cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB));
   spec.l2_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 8 * kMiB);
   spec.tensor_flops = flops_a_core(variant) * threads;
@@ -87,8 +87,8 @@ class HostDevice final : public Device {
                                    "' was to be loaded"};
     Candidate runs = stored;
     runs.splits = candidate.splits;
-    runs.order = candidate.order;
-    *kernel = std::make_unique<HostKernel>(runs, spec_.processors);
+    runs.head_swizzle = candidate.head_swizzle;
+    *kernel = std::make_unique<HostKernel>(runs, spec_.sms);
     return {};
   }
 
@@ -113,7 +113,7 @@ class HostDevice final : public Device {
       return {Code::kInternal, "the " + std::to_string(kernels.size()) + " stored µGraphs of a program are not its " +
                                    std::to_string(plan.kernels.size()) + " kernels: expected the text of each"};
     std::unique_ptr<HostProgram> loaded;
-    Status status = HostProgram::load(plan, host_ops(), spec_.processors, &loaded);
+    Status status = HostProgram::load(plan, host_ops(), spec_.sms, &loaded);
     if (status.ok()) *program = std::move(loaded);
     return status;
   }

@@ -65,7 +65,7 @@ bool worse(double error, double worst) { return error > worst || std::isnan(erro
 
 }  // namespace
 
-HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : layout_(problem), threads_(spec.processors) {
+HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec) : layout_(problem), threads_(spec.sms) {
   sets_ = static_cast<int>(
       std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / layout_.input_bytes() + 1, 1, kMaxSets));
   fill(&q_, layout_.q, 1);

@@ -15,10 +15,10 @@ TEST(DeviceSpec, TableIsWhole) {
     const DeviceSpec spec = *DeviceSpec::for_arch(arch);
     EXPECT_EQ(spec.arch, arch);
     EXPECT_EQ(arch.rfind("sm_" + std::to_string(spec.compute_capability), 0), 0u) << arch;
-    EXPECT_EQ(spec.smem_per_processor - spec.smem_per_block, 1024);
-    EXPECT_TRUE(spec.threads_per_processor == 1536 || spec.threads_per_processor == 2048);
+    EXPECT_EQ(spec.smem_per_sm - spec.smem_per_block, 1024);
+    EXPECT_TRUE(spec.threads_per_sm == 1536 || spec.threads_per_sm == 2048);
     EXPECT_EQ(spec.wgmma_flops > spec.tensor_flops, arch == "sm_90a") << arch;
-    EXPECT_TRUE(spec.processors > 0 && spec.l2_bytes > 0 && spec.tensor_flops > 0 && spec.memory_bandwidth > 0);
+    EXPECT_TRUE(spec.sms > 0 && spec.l2_bytes > 0 && spec.tensor_flops > 0 && spec.memory_bandwidth > 0);
   }
   EXPECT_FALSE(DeviceSpec::for_arch("sm_75").has_value());
   EXPECT_FALSE(DeviceSpec::for_arch("").has_value());
@@ -29,7 +29,7 @@ TEST(DeviceSpec, IdentityHoldsSizesNotRates) {
   EXPECT_EQ(spec.identity(), "cuda sm_90a sms=132 smem=232448/233472 l2=62914560");
   spec.memory_bandwidth = spec.tensor_flops = 1;
   EXPECT_EQ(spec.identity(), h200().identity());
-  spec.processors = 114;
+  spec.sms = 114;
   EXPECT_NE(spec.identity(), h200().identity());
   EXPECT_NE(DeviceSpec::for_arch("sm_90")->identity(), h200().identity());
   EXPECT_EQ(host().identity(), "host x86-64-avx512 threads=16 l2=2097152 llc=67108864");

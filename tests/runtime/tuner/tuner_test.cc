@@ -291,7 +291,7 @@ TEST(Keys, HoldWhatAWinnerDependsOn) {
   const std::string kernel = kernel_key(device, problem, candidate);
   EXPECT_EQ(kernel.size(), 32u);
   Candidate launch_only = candidate;
-  launch_only.order = 1 - candidate.order;
+  launch_only.head_swizzle = 1 - candidate.head_swizzle;
   EXPECT_EQ(kernel_key(device, problem, launch_only), kernel);
   Candidate other = candidate;
   other.stages += 1;
