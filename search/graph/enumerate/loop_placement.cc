@@ -8,7 +8,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::size_t kMostFragments = 16;
+constexpr std::size_t kMostLoopPlacements = 16;
 
 enum class Seen : std::uint8_t { kBefore, kLoop, kAfter, kLoopAndAfter };
 
@@ -57,7 +57,7 @@ class Finder {
   }
 
   void visit(std::size_t at) {
-    if (found_.size() >= kMostFragments) return;
+    if (found_.size() >= kMostLoopPlacements) return;
     if (at == section_.graph.nodes().size()) return finish();
     std::vector<Value> operands;
     for (std::size_t which = 0; which < section_.node(at).inputs.size(); ++which)
