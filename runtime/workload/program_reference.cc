@@ -27,7 +27,7 @@ std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
 
 // ---- inputs
 
-// What inputs are drawn from: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
+// The distribution of inputs: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
 // significant bits and no finer than 2^-9, so that each, also times 1/64, is exact in every type.
 constexpr std::size_t kDraws = 4096;
 
@@ -149,7 +149,7 @@ class Inputs {
 
   const KernelGraph& graph_;
   const std::uint64_t seed_;
-  double magnitude_ = 0;  // none drawn yet
+  double magnitude_ = 0;  // no inputs yet
   std::vector<TensorBytes> bytes_;
 };
 
