@@ -22,13 +22,10 @@ constexpr ArchRow kArchs[] = {
     {"sm_86", 86, 84, 99 * kKiB, 100 * kKiB, 1536, 6 * kMiB, 140e12, 0.6e12},              // A40
     {"sm_87", 87, 16, 163 * kKiB, 164 * kKiB, 1536, 4 * kMiB, 40e12, 0.18e12},             // Orin
     {"sm_89", 89, 142, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 340e12, 0.76e12},           // L40S
-    {"sm_90", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12},           // H200
     {"sm_90a", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12, 990e12},  // H200
-    {"sm_100", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},        // B200
-    {"sm_100a", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},
-    {"sm_103a", 103, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},  // B300
-    {"sm_120", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 210e12, 1.55e12},    // RTX 5090
-    {"sm_120a", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 210e12, 1.55e12},
+    {"sm_100a", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},       // B200
+    {"sm_103a", 103, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12},       // B300
+    {"sm_120a", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 210e12, 1.55e12},        // RTX 5090
 };
 
 DeviceSpec spec_of(const ArchRow& row) {
@@ -58,7 +55,7 @@ std::string DeviceSpec::identity() const {
 
 std::optional<DeviceSpec> DeviceSpec::for_arch(std::string_view arch) {
   for (const ArchRow& row : kArchs) {
-    if (row.arch == arch) return spec_of(row);
+    if (row.arch == arch || row.arch == std::string(arch) + "a") return spec_of(row);
   }
   return std::nullopt;
 }

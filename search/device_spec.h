@@ -31,7 +31,8 @@ struct DeviceSpec {
   // What a winner is bound to: arch, SM count, shared memory and L2 sizes; never the product's name.
   std::string identity() const;
 
-  // A typical device of an architecture ("sm_80", "sm_90a", ...), for compile-only work; nullopt if unknown.
+  // A typical device of an architecture ("sm_80", "sm_90a", ...), for compile-only work; nullopt if unknown. From
+  // compute capability 9.0 on cards ask for the `a` form: it stands for the plain one, too.
   static std::optional<DeviceSpec> for_arch(std::string_view arch);
   static std::vector<std::string> known_archs();
 };

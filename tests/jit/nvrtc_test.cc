@@ -161,6 +161,25 @@ TEST(Nvrtc, APathThatDoesNotLoadIsNamed) {
   EXPECT_NE(std::string::npos, status.message().find("/nonexistent/libnvrtc.so")) << status.message();
 }
 
+// With others to be found.
+TEST(Nvrtc, OneThatTheEnvironmentNamesAndThatDoesNotLoadIsNamed) {
+  const char* const before = getenv("GQA_NVRTC");
+  const std::string kept = before != nullptr ? before : "";
+  for (const char* path : {"/nonexistent/libnvrtc.so", "/nonexistent", "/etc/passwd", "/etc"}) {
+    setenv("GQA_NVRTC", path, 1);
+    std::shared_ptr<const Nvrtc> nvrtc;
+    const Status status = Nvrtc::load("", {}, &nvrtc);
+    EXPECT_EQ(Code::kNoCompiler, status.code()) << path;
+    EXPECT_EQ(nullptr, nvrtc);
+    EXPECT_NE(std::string::npos, status.message().find("GQA_NVRTC names '" + std::string(path) + "'"))
+        << status.message();
+  }
+  if (before != nullptr)
+    setenv("GQA_NVRTC", kept.c_str(), 1);
+  else
+    unsetenv("GQA_NVRTC");
+}
+
 TEST(Nvrtc, AGivenOneThatDoesNotKnowTheArchitectureIsRefusedByName) {
   REQUIRE_NVRTC(nvrtc);
   std::shared_ptr<const Nvrtc> given;

@@ -9,8 +9,8 @@ namespace gqa {
 namespace {
 
 TEST(DeviceSpec, TableIsWhole) {
-  EXPECT_EQ(DeviceSpec::known_archs(), (std::vector<std::string>{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a",
-                                                                 "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"}));
+  EXPECT_EQ(DeviceSpec::known_archs(),
+            (std::vector<std::string>{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"}));
   for (const std::string& arch : DeviceSpec::known_archs()) {
     const DeviceSpec spec = *DeviceSpec::for_arch(arch);
     EXPECT_EQ(spec.arch, arch);
@@ -22,6 +22,13 @@ TEST(DeviceSpec, TableIsWhole) {
   }
   EXPECT_FALSE(DeviceSpec::for_arch("sm_75").has_value());
   EXPECT_FALSE(DeviceSpec::for_arch("").has_value());
+  EXPECT_FALSE(DeviceSpec::for_arch("sm_80a").has_value());
+}
+
+// What is compiled for a plain name must be what a card asks for.
+TEST(DeviceSpec, APlainNameStandsForTheFormThatCardsAskFor) {
+  for (const std::string arch : {"sm_90", "sm_100", "sm_103", "sm_120"})
+    EXPECT_EQ(DeviceSpec::for_arch(arch)->arch, arch + "a");
 }
 
 TEST(DeviceSpec, IdentityHoldsSizesNotRates) {
@@ -31,7 +38,7 @@ TEST(DeviceSpec, IdentityHoldsSizesNotRates) {
   EXPECT_EQ(spec.identity(), h200().identity());
   spec.sms = 114;
   EXPECT_NE(spec.identity(), h200().identity());
-  EXPECT_NE(DeviceSpec::for_arch("sm_90")->identity(), h200().identity());
+  EXPECT_NE(DeviceSpec::for_arch("sm_100a")->identity(), h200().identity());
   EXPECT_EQ(host().identity(), "host x86-64-avx512 threads=16 l2=2097152 llc=67108864");
 }
 

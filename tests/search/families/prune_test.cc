@@ -83,7 +83,7 @@ std::string warpgroup(std::string_view changed = "", std::string_view problem = 
 TEST(Prune, WarpgroupNeedsHopperAndTensorMaps) {
   EXPECT_EQ(warpgroup(), "");
   EXPECT_EQ(warpgroup("head_swizzle=3"), "");
-  for (const char* arch : {"sm_80", "sm_90", "sm_100a"}) {
+  for (const char* arch : {"sm_80", "sm_89", "sm_100a"}) {
     EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", *DeviceSpec::for_arch(arch)),
               "warpgroup needs wgmma, which only sm_90a has; the device is " + std::string(arch));
   }
