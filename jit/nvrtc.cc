@@ -138,10 +138,22 @@ Status Nvrtc::load_given(const std::string& path, const NvrtcNeeds& needs, std::
                                  "; give another libnvrtc.so file or its folder, or leave the path out to search"};
 }
 
+// One that the environment names and that is not there is a mistake, too. One that does not know the architecture is
+// none: another may.
+Status Nvrtc::check_loads(const std::string& path) {
+  std::string why;
+  for (const std::string& file : nvrtc_files_of(path))
+    if (from_file(file, &why) != nullptr) return {};
+  return {Code::kNoCompiler, "GQA_NVRTC names '" + path + "', which cannot be loaded: " + why +
+                                 "; point it at a libnvrtc.so file or its folder, or unset it to search"};
+}
+
 Status Nvrtc::load(const std::string& explicit_path, const NvrtcNeeds& needs, std::shared_ptr<const Nvrtc>* nvrtc) {
   nvrtc->reset();
   if (!explicit_path.empty()) return load_given(explicit_path, needs, nvrtc);
-  std::vector<std::string> files = nvrtc_files_of(environment("GQA_NVRTC")), tried;
+  const std::string named = environment("GQA_NVRTC");
+  if (Status status = named.empty() ? Status() : check_loads(named); !status.ok()) return status;
+  std::vector<std::string> files = nvrtc_files_of(named), tried;
   const std::size_t given = files.size();
   for (const std::string& file : nvrtc_search_order()) files.push_back(file);
   std::error_code ignored;

@@ -4,7 +4,8 @@
 // Threads: one Nvrtc may compile on many threads at once.
 //
 // The path given (gqa_options.nvrtc_path; a file, or a folder that holds one) is the only place looked at, where there
-// is one. Else the first is taken that loads and meets the needs, of $GQA_NVRTC and the places of nvrtc_search.h.
+// is one. Else the first is taken that loads and meets the needs, of $GQA_NVRTC and the places of nvrtc_search.h. What
+// $GQA_NVRTC names must load.
 #pragma once
 
 #include <memory>
@@ -40,6 +41,7 @@ class Nvrtc {
   struct Api;
   Nvrtc() = default;
   static std::shared_ptr<const Nvrtc> from_file(const std::string& file, std::string* why);
+  static Status check_loads(const std::string& path);
   static Status load_given(const std::string& path, const NvrtcNeeds& needs, std::shared_ptr<const Nvrtc>* nvrtc);
   std::string does_not_know(const std::string& arch) const;
 

@@ -3,11 +3,10 @@
 // Never: loads any of them; nvrtc.cc does.
 // Threads: any, while nobody changes the environment.
 //
-//   1. $GQA_NVRTC: a file, or a folder that holds one;
+//   1. $GQA_NVRTC: a file, or a folder that holds one; an error where it cannot be loaded;
 //   2. beside this library;
 //   3. NVIDIA's wheels (nvidia/cu13/lib of CUDA 13, nvidia/cuda_nvrtc/lib of CUDA 12) in the site-packages that hold
-//   this
-//      library, or that belong to the environment whose bin or lib holds this file;
+//      this library, or that belong to the environment whose bin or lib holds this file;
 //   4. a toolkit: $CUDA_HOME/lib64, $CUDA_PATH/lib64, /usr/local/cuda/lib64;
 //   5. the loader's own search (LD_LIBRARY_PATH, ldconfig, what the process has loaded already);
 //   6. NVIDIA's wheels elsewhere: in the active environment ($VIRTUAL_ENV, $CONDA_PREFIX), beside packages that this

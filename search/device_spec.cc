@@ -9,7 +9,7 @@ namespace {
 
 struct ArchRow {
   std::string_view arch;
-  int compute_capability, processors, smem_per_block, smem_per_processor, threads_per_processor;
+  int compute_capability, sms, smem_per_block, smem_per_sm, threads_per_sm;
   std::int64_t l2_bytes;
   double tensor_flops, memory_bandwidth;
   int memory_gb_per_s, clock_mhz;
@@ -24,12 +24,9 @@ constexpr ArchRow kArchs[] = {
     {"sm_86", 86, 84, 99 * kKiB, 100 * kKiB, 1536, 6 * kMiB, 140e12, 0.6e12, 696, 1740},               // A40
     {"sm_87", 87, 16, 163 * kKiB, 164 * kKiB, 1536, 4 * kMiB, 40e12, 0.18e12, 205, 1300},              // Orin
     {"sm_89", 89, 142, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 340e12, 0.76e12, 864, 2520},            // L40S
-    {"sm_90", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12, 4917, 1980},           // H200
     {"sm_90a", 90, 132, 227 * kKiB, 228 * kKiB, 2048, 60 * kMiB, 600e12, 4.2e12, 4917, 1980, 990e12},  // H200
-    {"sm_100", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12, 7672, 1965},        // B200
     {"sm_100a", 100, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12, 7672, 1965},
     {"sm_103a", 103, 148, 227 * kKiB, 228 * kKiB, 2048, 126 * kMiB, 700e12, 6.8e12, 7672, 1965},  // B300
-    {"sm_120", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 210e12, 1.55e12, 1792, 2407},    // RTX 5090
     {"sm_120a", 120, 170, 99 * kKiB, 100 * kKiB, 1536, 96 * kMiB, 210e12, 1.55e12, 1792, 2407},
 };
 
@@ -37,10 +34,10 @@ DeviceSpec spec_of(const ArchRow& row) {
   DeviceSpec spec;
   spec.arch = row.arch;
   spec.compute_capability = row.compute_capability;
-  spec.processors = row.processors;
+  spec.sms = row.sms;
   spec.smem_per_block = row.smem_per_block;
-  spec.smem_per_processor = row.smem_per_processor;
-  spec.threads_per_processor = row.threads_per_processor;
+  spec.smem_per_sm = row.smem_per_sm;
+  spec.threads_per_sm = row.threads_per_sm;
   spec.l2_bytes = row.l2_bytes;
   spec.tensor_flops = row.tensor_flops;
   spec.wgmma_flops = row.wgmma_flops;
@@ -55,8 +52,8 @@ DeviceSpec spec_of(const ArchRow& row) {
 std::string DeviceSpec::identity() const {
   const bool host = kind == DeviceKind::kHost;
   std::string text = std::string(host ? "host " : "cuda ") + arch + (host ? " threads=" : " sms=") +
-                     std::to_string(processors) + (host ? " l2=" : " smem=") + std::to_string(smem_per_block);
-  if (!host) text += "/" + std::to_string(smem_per_processor);
+                     std::to_string(sms) + (host ? " l2=" : " smem=") + std::to_string(smem_per_block);
+  if (!host) text += "/" + std::to_string(smem_per_sm);
   text += (host ? " llc=" : " l2=") + std::to_string(l2_bytes);
   if (memory_gb_per_s != 0) text += " mem=" + std::to_string(memory_gb_per_s) + "GB/s";
   if (clock_mhz != 0) text += " clock=" + std::to_string(clock_mhz) + "MHz";
@@ -65,7 +62,7 @@ std::string DeviceSpec::identity() const {
 
 std::optional<DeviceSpec> DeviceSpec::for_arch(std::string_view arch) {
   for (const ArchRow& row : kArchs) {
-    if (row.arch == arch) return spec_of(row);
+    if (row.arch == arch || row.arch == std::string(arch) + "a") return spec_of(row);
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
-# gqa_test_program(NAME [OWN_HEADERS] [SLOW REGEX] [LABEL LABEL] [COST NUMBER] SOURCES...): a GoogleTest program, and a ctest for each
-# of its suites. A process a suite: quicker than one a test, and a suite still cannot spoil another.
+# gqa_test_program(NAME [OWN_HEADERS] [SLOW REGEX] [LABEL LABEL] [COST NUMBER] SOURCES...): a GoogleTest program, and a
+# ctest for each of its suites. A process a suite: quicker than one a test, and a suite still cannot spoil another.
 #   OWN_HEADERS  without the common precompiled header, where the language's standard is another
 #   SLOW   suites whose name matches are labelled slow
 #   LABEL  a label for all suites, e.g. gpu

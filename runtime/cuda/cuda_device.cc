@@ -35,11 +35,11 @@ DeviceSpec read_spec(const Driver& driver, CUdevice device) {
   spec.compute_capability = 10 * attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                             attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   spec.arch = arch_of(spec.compute_capability);
-  spec.processors = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  spec.sms = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   spec.smem_per_block = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  spec.smem_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
-  spec.registers_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
-  spec.threads_per_processor = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  spec.smem_per_sm = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  spec.registers_per_sm = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  spec.threads_per_sm = attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   spec.l2_bytes = attribute(driver, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   // kHz and bits; two transfers a clock, and about nine tenths of it is reached. A driver that no longer knows one of
   // these attributes, or a virtual GPU that hides it, leaves 0, and the identity does without.
@@ -50,9 +50,9 @@ DeviceSpec read_spec(const Driver& driver, CUdevice device) {
   spec.memory_gb_per_s = static_cast<int>(std::lround(peak / 1e9));
   spec.clock_mhz = attribute(driver, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000;
   const auto typical = DeviceSpec::for_arch(spec.arch);
-  const double flops_per_sm = typical ? typical->tensor_flops / typical->processors : 1e12;
-  spec.tensor_flops = flops_per_sm * spec.processors;
-  if (typical) spec.wgmma_flops = typical->wgmma_flops / typical->processors * spec.processors;
+  const double flops_per_sm = typical ? typical->tensor_flops / typical->sms : 1e12;
+  spec.tensor_flops = flops_per_sm * spec.sms;
+  if (typical) spec.wgmma_flops = typical->wgmma_flops / typical->sms * spec.sms;
   if (spec.memory_bandwidth <= 0) spec.memory_bandwidth = typical ? typical->memory_bandwidth : 1e12;
   return spec;
 }
@@ -185,7 +185,7 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   if (Status s = Context::retain(*driver, cu_device, &shared->context); !s.ok()) return s;
   shared->workspaces = std::make_unique<WorkspacePool>(*driver);
   shared->intermediates = std::make_unique<WorkspacePool>(*driver);
-  shared->processors = spec.processors;
+  shared->sms = spec.sms;
   shared->early_start = spec.compute_capability >= 90 && driver->version >= kEarlyStartInGraphs;
   *device = std::make_unique<CudaDevice>(ordinal, spec, std::move(shared), nvrtc_path);
   return {};

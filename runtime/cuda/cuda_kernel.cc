@@ -37,7 +37,7 @@ CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& cand
 Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
                         const Binary& binary, std::unique_ptr<CudaKernel>* kernel) {
   const Current current(shared->context);
-  if (candidate.skeleton == Skeleton::kWarpgroup)
+  if (candidate.family == Family::kWarpgroup)
     if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;
   auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
   if (Status s = Module::load(shared->context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
@@ -67,10 +67,10 @@ Status CudaKernel::launch(const Call& call, const Workspace& workspace) const {
   return launch(call, cached_numbers(id_, call.problem, candidate_), workspace);
 }
 
-unsigned grid_of(const LaunchPlan& plan, int processors) {
+unsigned grid_of(const LaunchPlan& plan, int sms) {
   if (!plan.persistent) return static_cast<unsigned>(plan.blocks);
   const std::int64_t wanted = plan.clusters > 0 ? plan.clusters : (plan.blocks + plan.resident - 1) / plan.resident;
-  const std::int64_t most = std::max(1, processors / plan.cluster);
+  const std::int64_t most = std::max(1, sms / plan.cluster);
   return static_cast<unsigned>(std::min(wanted, most) * plan.resident * plan.cluster);
 }
 
@@ -84,7 +84,7 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   params.partials = workspace.partials;
   params.counters = workspace.counters;
   TensorMaps maps;  // the second argument where there is one
-  if (candidate_.skeleton == Skeleton::kWarpgroup)
+  if (candidate_.family == Family::kWarpgroup)
     if (Status s = tensor_maps(driver, call, candidate_, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
   const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);
@@ -92,7 +92,7 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
 }
 
 CUresult CudaKernel::launch(const LaunchPlan& plan, CUstream stream, void** arguments) const {
-  const LaunchShape shape = {grid_of(plan, shared_->processors), static_cast<unsigned>(plan.threads),
+  const LaunchShape shape = {grid_of(plan, shared_->sms), static_cast<unsigned>(plan.threads),
                              static_cast<unsigned>(plan.shared_memory)};
   return launch_kernel(*shared_, function_, shape, stream, arguments);
 }

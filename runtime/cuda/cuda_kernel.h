@@ -23,7 +23,7 @@ struct CudaShared {
   std::unique_ptr<WorkspacePool> workspaces;     // partials and counters of attention kernels
   std::unique_ptr<WorkspacePool> intermediates;  // what programs of graphs keep between their kernels
   bool early_start = false;  // grids may begin under the end of the one before (jit/device/ptx/grid_dependency.cuh)
-  int processors = 0;        // as many CTAs a persistent kernel gets at most
+  int sms = 0;               // as many CTAs a persistent kernel gets at most
 };
 
 struct LaunchShape {
@@ -64,7 +64,7 @@ class CudaKernel {
 };
 
 // CTAs that are launched: a persistent kernel's fill the device once and walk the tiles.
-unsigned grid_of(const LaunchPlan& plan, int processors);
+unsigned grid_of(const LaunchPlan& plan, int sms);
 
 // The kernel's first argument, without workspace; what verification kernels take too.
 AttentionParams params_of(const Call& call, const Candidate& candidate);

@@ -19,7 +19,7 @@ namespace gqa {
 class CudaTrial : public Trial {
  public:
   // How time() times, part of every winner's key.
-  static constexpr const char* kMethod = "graph replay, rotated inputs, cold L2, rested, v2";
+  static constexpr const char* kMethod = "graph replay, rotated inputs, cold L2, idle-gapped, v2";
 
   static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
                      const Problem& problem, std::unique_ptr<Trial>* trial);

@@ -38,11 +38,11 @@ LaunchNumbers launch_numbers(const Problem& problem, const Candidate& candidate)
   p.rows_before = rows_before(problem, candidate);
   p.head_groups = problem.q_heads / candidate.pack;
   p.tiles = whole(p.row_tiles * head_groups(problem, candidate));
-  p.section = whole(section_heads(problem, candidate));
+  p.head_swizzle = whole(head_swizzle(problem, candidate));
   p.by_splits = divisor_of(p.splits);
   p.by_row_tiles = divisor_of(p.row_tiles);
-  p.by_section_tiles = divisor_of(whole(std::int64_t{p.section} * p.row_tiles));
-  p.by_section = divisor_of(p.section);
+  p.by_swizzle_tiles = divisor_of(whole(std::int64_t{p.head_swizzle} * p.row_tiles));
+  p.by_swizzle = divisor_of(p.head_swizzle);
   p.by_head_groups = divisor_of(p.head_groups);
   p.by_group = divisor_of(problem.group());
   numbers.plan = plan(problem, candidate);

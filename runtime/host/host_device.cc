@@ -43,7 +43,7 @@ DeviceSpec describe(int threads) {
 #else
   spec.arch = variant;
 #endif
-  spec.processors = threads;
+  spec.sms = threads;
   spec.smem_per_block = static_cast<int>(cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB));
   spec.l2_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 8 * kMiB);
   spec.tensor_flops = flops_a_core(variant) * threads;
@@ -84,7 +84,7 @@ class HostDevice final : public Device {
     const Step& first = program.steps.front();
     if (first.attention && !first.attention->fixed) return load_attention(*first.attention, binaries[0], loaded);
     std::unique_ptr<HostProgram> made;
-    Status status = HostProgram::load(program, host_ops(), spec_.processors, &made);
+    Status status = HostProgram::load(program, host_ops(), spec_.sms, &made);
     if (status.ok()) *loaded = std::move(made);
     return status;
   }
@@ -109,8 +109,8 @@ class HostDevice final : public Device {
       return {Code::kInternal, "the stored µGraph is of '" + kernel_text(runs) + "', but '" +
                                    kernel_text(step.candidate) + "' was to be loaded"};
     runs.splits = step.candidate.splits;
-    runs.order = step.candidate.order;
-    *loaded = std::make_unique<HostKernel>(runs, spec_.processors);
+    runs.head_swizzle = step.candidate.head_swizzle;
+    *loaded = std::make_unique<HostKernel>(runs, spec_.sms);
     return {};
   }
 

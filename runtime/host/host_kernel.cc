@@ -109,7 +109,7 @@ Status HostKernel::run(const ProgramCall& program_call) const {
   const Call& call = *program_call.attention;
   const std::int64_t tiles =
       row_tiles(call.problem, candidate_) * (call.problem.q_heads / candidate_.pack) * call.problem.batch;
-  const bool split = candidate_.skeleton == Skeleton::kSplit && candidate_.splits > 1;
+  const bool split = candidate_.family == Family::kSplit && candidate_.splits > 1;
   if (split ? run_split(call, tiles) : run_flash(call, tiles)) return {};
   return {Code::kOutOfMemory, "host memory ran out for the scratch of " + to_text(candidate_)};
 }

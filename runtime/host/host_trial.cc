@@ -67,7 +67,7 @@ bool worse(double error, double worst) { return error > worst || std::isnan(erro
 }  // namespace
 
 HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort)
-    : layout_(problem), threads_(spec.processors), effort_(effort) {
+    : layout_(problem), threads_(spec.sms), effort_(effort) {
   sets_ = static_cast<int>(
       std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / layout_.input_bytes() + 1, 1, kMaxSets));
   q_ = fill(layout_.q, 1);

@@ -45,7 +45,7 @@ void each_row(const Dims& dims, const std::array<Dims, N>& strides, const Worker
 
 // ---- inputs
 
-// What inputs are made of: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
+// The distribution of inputs: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
 // significant bits and no finer than 2^-9, so that each, also times 1/64, is exact in every type.
 constexpr std::uint64_t kDraws = 4096, kDrawBits = 12, kDrawsAWord = 5;
 

@@ -25,7 +25,7 @@ std::string launch_text(const Problem& problem, const Candidate& candidate) {
          " persistent=" + std::to_string(launch.persistent) + " resident=" + std::to_string(launch.resident) +
          " cluster=" + std::to_string(launch.cluster) + " m=" + std::to_string(candidate.tile_m) +
          " n=" + std::to_string(candidate.tile_n) + " pack=" + std::to_string(candidate.pack) +
-         " maps=" + std::to_string(candidate.skeleton == Skeleton::kWarpgroup);
+         " maps=" + std::to_string(candidate.family == Family::kWarpgroup);
 }
 
 std::string launch_text(const TileLaunch& launch) {
@@ -124,7 +124,7 @@ class Planner {
     for (const AttentionView* view : {&form.q, &form.k, &form.v, &form.out})
       step->arguments.push_back(places_[index(program_tensor(kernel, view->tensor))]);
     step->attention = AttentionStep{form.problem, candidate, fixed(form)};
-    *source = {family_source(*kernel.family), std::string(name(candidate.skeleton)),
+    *source = {family_source(*kernel.family), std::string(name(candidate.family)),
                launch_text(form.problem, candidate), to_text(form.problem), thread_text(kernel.graph)};
   }
 
@@ -158,7 +158,7 @@ Program program_of(const Problem& problem, const Candidate& candidate, DeviceKin
   program.text = to_text(candidate);
   const bool host = kind == DeviceKind::kHost;
   program.sources = {{host ? to_text(attention_program(problem, candidate)) : attention_source(problem, candidate),
-                      std::string(name(candidate.skeleton)), host ? "host" : launch_text(problem, candidate),
+                      std::string(name(candidate.family)), host ? "host" : launch_text(problem, candidate),
                       to_text(problem), kernel_text(candidate)}};
   Step& step = program.steps.emplace_back();
   step.attention = AttentionStep{problem, candidate, std::nullopt};

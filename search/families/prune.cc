@@ -33,7 +33,7 @@ std::string meaningless(const Candidate& c) {
   if (c.warps < 1 || c.warps > 32) return number(c.warps) + " warps: expected 1 to 32";
   if (c.pack < 1) return "pack of " + number(c.pack) + ": expected at least 1";
   if (c.splits < 1) return number(c.splits) + " splits: expected at least 1";
-  if (c.order < 0) return "order " + number(c.order) + ": expected at least 0";
+  if (c.head_swizzle < 0) return "head_swizzle=" + number(c.head_swizzle) + ": expected at least 0";
   return "";
 }
 
@@ -59,11 +59,16 @@ struct FieldRange {
   std::int32_t Candidate::*field;
   int least, most;
 };
-constexpr FieldRange kWarpgroupRanges[] = {
-    {"stages", &Candidate::stages, 1, 4},   {"draw", &Candidate::draw, 0, 1},   {"out", &Candidate::out_parts, 0, 4},
-    {"sums", &Candidate::sums, 0, 1},       {"shift", &Candidate::shift, 0, 1}, {"poly", &Candidate::poly, 0, 32},
-    {"queries", &Candidate::queries, 1, 2}, {"held", &Candidate::held, 0, 16},  {"cluster", &Candidate::cluster, 1, 2},
-    {"tail", &Candidate::tail, 0, 1 << 16}};
+constexpr FieldRange kWarpgroupRanges[] = {{"stages", &Candidate::stages, 1, 4},
+                                           {"dynamic", &Candidate::dynamic, 0, 1},
+                                           {"out", &Candidate::out_parts, 0, 4},
+                                           {"ones_column", &Candidate::ones_column, 0, 1},
+                                           {"folded_scale", &Candidate::folded_scale, 0, 1},
+                                           {"exp2_fma", &Candidate::exp2_fma, 0, 32},
+                                           {"queries", &Candidate::queries, 1, 2},
+                                           {"q_regs", &Candidate::q_regs, 0, 16},
+                                           {"cluster", &Candidate::cluster, 1, 2},
+                                           {"stream_k", &Candidate::stream_k, 0, 1 << 16}};
 
 std::string wrong_for_warpgroup(const Candidate& c) {
   if (c.tile_m != 64 && c.tile_m != 128 && c.tile_m != 192) {
@@ -86,16 +91,17 @@ std::string wrong_for_warpgroup(const Candidate& c) {
   if (shares_keys && c.out_parts != 1) return "two warpgroups on the same rows without out=1: they hand over beside it";
   if (shares_keys && c.stages % 2 != 0)
     return number(c.stages) + " stages for two warpgroups on the same rows: expected as many for each";
-  if (c.sums != 0 && (shares_keys || c.out_parts != 1 || c.tile_n % 32 != 0 || c.stages < 2))
-    return "sums of halves of " + number(c.tile_n) + " keys, " + number(c.stages) +
+  if (c.ones_column != 0 && (shares_keys || c.out_parts != 1 || c.tile_n % 32 != 0 || c.stages < 2))
+    return "a ones column beside halves of " + number(c.tile_n) + " keys, " + number(c.stages) +
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
-  if (c.poly != 0 && (c.sums == 0 || c.poly == 1))
-    return "poly=" + number(c.poly) + ": expected sums=1, since weights are then summed as rounded, and at least 2";
-  if (c.shift != 0 && c.sums == 0) return "shift=1: expected sums=1, whose ones it takes";
+  if (c.exp2_fma != 0 && (c.ones_column == 0 || c.exp2_fma == 1))
+    return "exp2_fma=" + number(c.exp2_fma) +
+           ": expected ones_column=1, since weights are then summed as rounded, and at least 2";
+  if (c.folded_scale != 0 && c.ones_column == 0) return "folded_scale=1: expected ones_column=1, whose ones it takes";
   if (c.cluster != 1 && c.tile_m == kWarpgroupRows)
-    return "cluster=" + number(c.cluster) + ": expected a CTA a processor, and so 128 rows or more";
-  if (c.tail != 0 && (c.draw != 0 || c.tile_m == kWarpgroupRows))
-    return "tail=" + number(c.tail) + ": expected draw=0, since CTAs in rounds share it, and 128 rows or more";
+    return "cluster=" + number(c.cluster) + ": expected one CTA an SM, and so 128 rows or more";
+  if (c.stream_k != 0 && (c.dynamic != 0 || c.tile_m == kWarpgroupRows))
+    return "stream_k=" + number(c.stream_k) + ": expected dynamic=0, whose last wave it shares, and 128 rows or more";
   if (c.splits != 1) return number(c.splits) + " splits: warpgroup has 1";
   if (kWarpgroupRows % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the " + number(kWarpgroupRows) + " rows of a warpgroup";
@@ -104,16 +110,16 @@ std::string wrong_for_warpgroup(const Candidate& c) {
 }
 
 std::string wrong_for_host(const Candidate& c) {
-  if (c.skeleton == Skeleton::kWarpgroup) return "warpgroup: the host has no wgmma";
+  if (c.family == Family::kWarpgroup) return "warpgroup: the host has no wgmma";
   if (c.warps != 1) return number(c.warps) + " warps: the host has 1";
   if (c.stages != 1) return number(c.stages) + " stages: the host has 1";
-  if (c.skeleton == Skeleton::kFlash && c.splits != 1) return number(c.splits) + " splits: flash has 1";
+  if (c.family == Family::kFlash && c.splits != 1) return number(c.splits) + " splits: flash has 1";
   return "";
 }
 
 // A split leaves at least one CTA nothing to do, or shares fewer query rows than flash has tiles for.
 std::string wrong_split(const Problem& p, const Candidate& c, const DeviceSpec& device) {
-  if (c.order != 0) return "order " + number(c.order) + ": split has no tile order";
+  if (c.head_swizzle != 0) return "head_swizzle=" + number(c.head_swizzle) + ": split has none";
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
   if (const std::int64_t most = most_split_rows(p, device); rows > most) {
     return number(rows) + " query rows a head group: split takes at most " + number(most);
@@ -131,7 +137,7 @@ std::string wrong_split(const Problem& p, const Candidate& c, const DeviceSpec& 
 // Half the rows or keys of the only tile would be padding, and a smaller tile is in the list.
 std::string oversized(const Problem& p, const Candidate& c, bool host) {
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
-  const int least_rows = host && c.skeleton == Skeleton::kFlash ? 32 : 16;
+  const int least_rows = host && c.family == Family::kFlash ? 32 : 16;
   if (c.tile_m > least_rows && c.tile_m / 2 >= rows) {
     return "tile of " + number(c.tile_m) + " rows for " + number(rows) + " query rows";
   }
@@ -146,7 +152,7 @@ std::string useless_pack(const Problem& p, const Candidate& c) {
   if (p.group() % c.pack != 0) {
     return "pack of " + number(c.pack) + " does not divide the group of " + number(p.group()) + " query heads";
   }
-  if (c.skeleton != Skeleton::kSplit && c.pack > 1 && p.q_len / c.tile_m >= kTilesThatNeedNoPacking) {
+  if (c.family != Family::kSplit && c.pack > 1 && p.q_len / c.tile_m >= kTilesThatNeedNoPacking) {
     return "packing " + number(c.pack) + " heads gains nothing: one head fills " + number(p.q_len / c.tile_m) +
            " tiles";
   }
@@ -154,31 +160,31 @@ std::string useless_pack(const Problem& p, const Candidate& c) {
 }
 
 // The ones stand beside one panel of values; a half of the keys is rows of a block.
-std::string wrong_for_sums(const Problem& p, const Candidate& c) {
-  if (c.sums == 0) return "";
-  if (p.lse) return "sums of rounded weights: too coarse for the log-sum-exp that is asked for";
+std::string wrong_for_ones_column(const Problem& p, const Candidate& c) {
+  if (c.ones_column == 0) return "";
+  if (p.lse) return "ones_column=1 sums rounded weights: too coarse for the log-sum-exp that is asked for";
   if (p.head_dim_v != kPanelColumns)
-    return "sums beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
-  if (p.keys_transposed) return "sums of halves of transposed keys: halves are rows";
+    return "ones_column=1 beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
+  if (p.keys_transposed) return "ones_column=1 with halves of transposed keys: halves are rows";
   return "";
 }
 
-// A query times the scale is rounded once more, as coarsely as its type is.
-std::string wrong_for_shift(const Problem& p, const Candidate& c) {
-  if (c.shift == 0 || p.dtype == DType::kF16) return "";
-  return "shift=1 of " + std::string(name(p.dtype)) + " queries: expected f16, whose error in scores is an eighth";
+// Q times the scale is rounded once more, as coarsely as its type is.
+std::string wrong_for_folded_scale(const Problem& p, const Candidate& c) {
+  if (c.folded_scale == 0 || p.dtype == DType::kF16) return "";
+  return "folded_scale=1 of " + std::string(name(p.dtype)) +
+         " queries: expected f16, whose error in scores is an eighth";
 }
 
-std::string wrong_for_held(const Problem& p, const Candidate& c) {
-  if (c.held * 16 <= p.head_dim) return "";
-  return "held=" + number(c.held) + " times 16 columns of queries: head_dim is " + number(p.head_dim);
+std::string wrong_for_q_regs(const Problem& p, const Candidate& c) {
+  if (c.q_regs * 16 <= p.head_dim) return "";
+  return "q_regs=" + number(c.q_regs) + " times 16 columns of Q: head_dim is " + number(p.head_dim);
 }
 
 // Rows for one CTA only.
 std::string useless_cluster(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   if (c.cluster == 1) return "";
-  if (device.processors < c.cluster)
-    return "cluster of " + number(c.cluster) + " on " + number(device.processors) + " processors";
+  if (device.sms < c.cluster) return "cluster of " + number(c.cluster) + " on " + number(device.sms) + " SMs";
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
   return rows > c.tile_m ? "" : "cluster of " + number(c.cluster) + " tiles for " + number(rows) + " query rows";
 }
@@ -186,20 +192,19 @@ std::string useless_cluster(const Problem& p, const Candidate& c, const DeviceSp
 std::string wrong_for_transposed_keys(const Problem& p, const Candidate& c, bool host) {
   if (!p.keys_transposed) return "";
   if (host) return "keys given as (head_dim, keys): the host reads a key's elements side by side";
-  if (c.skeleton == Skeleton::kWarpgroup && c.tile_n % kPanelColumns != 0) {
+  if (c.family == Family::kWarpgroup && c.tile_n % kPanelColumns != 0) {
     return "step of " + number(c.tile_n) + " keys: transposed keys come in panels of " + number(kPanelColumns);
   }
   return "";
 }
 
-// The copy engine reads and writes whole 16-byte pieces, through maps of the tensors.
+// TMA reads and writes whole 16-byte pieces, through maps of the tensors.
 std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
   if (device.arch != kWgmmaArch) {
     return "warpgroup needs wgmma, which only " + std::string(kWgmmaArch) + " has; the device is " + device.arch;
   }
-  if (p.align != 16) return "rows aligned to " + number(p.align) + " bytes: the copy engine needs 16";
-  if (!p.tma)
-    return "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes";
+  if (p.align != 16) return "rows aligned to " + number(p.align) + " bytes: TMA needs 16";
+  if (!p.tma) return "strides that no tensor map can express: TMA needs them at least 0 and below 2^40 bytes";
   return "";
 }
 
@@ -213,9 +218,9 @@ std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const De
   const LaunchPlan launch = plan(p, c);
   if (std::string reason = over_shared_memory(launch, device); !reason.empty()) return reason;
   const std::int64_t together = launch.resident * (launch.shared_memory + kBlockReserve);
-  if (together > device.smem_per_processor) {
-    return number(launch.resident) + " blocks a processor need " + number(together) +
-           " bytes of shared memory, it has " + number(device.smem_per_processor);
+  if (together > device.smem_per_sm) {
+    return number(launch.resident) + " blocks an SM need " + number(together) + " bytes of shared memory, it has " +
+           number(device.smem_per_sm);
   }
   const int needed = registers(p, c), most = consumer_registers(c);
   if (needed > most) {
@@ -223,7 +228,7 @@ std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const De
            " consumer warpgroups leave it " + number(most);
   }
   // The accumulators of one wgmma must fit what a thread is launched with.
-  const int launched = device.registers_per_processor / (launch.threads * launch.resident);
+  const int launched = device.registers_per_sm / (launch.threads * launch.resident);
   if (const int least = std::max(p.head_dim_v, c.tile_n) / 2 + kWgmmaOperands; least > launched) {
     return "a wgmma needs about " + number(least) + " registers, a thread is launched with " + number(launched);
   }
@@ -238,11 +243,11 @@ std::string over_cuda_limits(const Problem& p, const Candidate& c, const DeviceS
     return "needs about " + number(needed) + " registers a thread, a thread has " + number(kMostRegisters);
   }
   const std::int64_t block_registers = round_up(needed, 8) * launch.threads;
-  if (block_registers > device.registers_per_processor) {
+  if (block_registers > device.registers_per_sm) {
     return "needs about " + number(block_registers) + " registers a block, the device has " +
-           number(device.registers_per_processor);
+           number(device.registers_per_sm);
   }
-  const int most_threads = std::min(1024, device.threads_per_processor);
+  const int most_threads = std::min(1024, device.threads_per_sm);
   if (launch.threads > most_threads) {
     return "needs " + number(launch.threads) + " threads a block, the device has " + number(most_threads);
   }
@@ -261,29 +266,30 @@ std::string over_host_cache(const Problem& p, const Candidate& c, const DeviceSp
 std::string wrong_shape(const Candidate& c, bool host) {
   if (std::string reason = meaningless(c); !reason.empty()) return reason;
   if (host) return wrong_for_host(c);
-  switch (c.skeleton) {
-    case Skeleton::kFlash:
+  switch (c.family) {
+    case Family::kFlash:
       return wrong_for_flash(c);
-    case Skeleton::kSplit:
+    case Family::kSplit:
       return wrong_for_split(c);
-    case Skeleton::kWarpgroup:
+    case Family::kWarpgroup:
       return wrong_for_warpgroup(c);
   }
-  return "unknown skeleton";
+  return "unknown family";
 }
 
-constexpr double kWholeRounds = 0.995;  // of their places taken
+constexpr double kWholeWaves = 0.995;  // of their places in use
 
-// Sharing costs a meeting in the workspace: the last round must be idle for more than that.
-std::string useless_tail(const Problem& p, const Candidate& c) {
-  if (c.tail == 0) return "";
-  if (p.causal()) return "tail=" + number(c.tail) + " under a causal mask: its last tiles are the shortest ones";
+// Stream-K costs a fix-up in the workspace: the last wave must be idle for more than that.
+std::string useless_stream_k(const Problem& p, const Candidate& c) {
+  if (c.stream_k == 0) return "";
+  if (p.causal())
+    return "stream_k=" + number(c.stream_k) + " under a causal mask: its last tiles are the shortest ones";
   if (p.head_dim_v >= 256 && c.tile_n > 64)
-    return "tail=" + number(c.tail) + " with steps of " + number(c.tile_n) + " keys: beside " + number(p.head_dim_v) +
-           " columns of out they leave too few registers for it";
-  const std::int64_t tiles = plan(p, c).blocks, rounds = (tiles + c.tail - 1) / c.tail;
-  if (static_cast<double>(tiles) > kWholeRounds * static_cast<double>(rounds * c.tail))
-    return "tail=" + number(c.tail) + ": " + number(tiles) + " tiles nearly fill " + number(rounds) + " rounds";
+    return "stream_k=" + number(c.stream_k) + " with steps of " + number(c.tile_n) + " keys: beside " +
+           number(p.head_dim_v) + " columns of out they leave too few registers for it";
+  const std::int64_t tiles = plan(p, c).blocks, waves = (tiles + c.stream_k - 1) / c.stream_k;
+  if (static_cast<double>(tiles) > kWholeWaves * static_cast<double>(waves * c.stream_k))
+    return "stream_k=" + number(c.stream_k) + ": " + number(tiles) + " tiles nearly fill " + number(waves) + " waves";
   return "";
 }
 
@@ -292,25 +298,25 @@ std::string unfit_for_problem(const Problem& p, const Candidate& c, const Device
   if (std::string reason = useless_pack(p, c); !reason.empty()) return reason;
   if (std::string reason = oversized(p, c, host); !reason.empty()) return reason;
   if (std::string reason = useless_cluster(p, c, device); !reason.empty()) return reason;
-  if (std::string reason = useless_tail(p, c); !reason.empty()) return reason;
-  return c.skeleton == Skeleton::kSplit ? wrong_split(p, c, device) : "";
+  if (std::string reason = useless_stream_k(p, c); !reason.empty()) return reason;
+  return c.family == Family::kSplit ? wrong_split(p, c, device) : "";
 }
 
 }  // namespace
 
 std::int64_t most_split_rows(const Problem& p, const DeviceSpec& device) {
   const std::int64_t flash_tiles = (p.q_len + kFewSplitRows - 1) / kFewSplitRows * p.q_heads * p.batch;
-  return device.kind == DeviceKind::kCuda && 2 * flash_tiles < device.processors ? kMostSplitRows : kFewSplitRows;
+  return device.kind == DeviceKind::kCuda && 2 * flash_tiles < device.sms ? kMostSplitRows : kFewSplitRows;
 }
 
 std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device) {
   const bool host = device.kind == DeviceKind::kHost;
-  const bool warpgroup = candidate.skeleton == Skeleton::kWarpgroup;
+  const bool warpgroup = candidate.family == Family::kWarpgroup;
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_transposed_keys(problem, candidate, host); !reason.empty()) return reason;
-  if (std::string reason = wrong_for_sums(problem, candidate); !reason.empty()) return reason;
-  if (std::string reason = wrong_for_shift(problem, candidate); !reason.empty()) return reason;
-  if (std::string reason = wrong_for_held(problem, candidate); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_ones_column(problem, candidate); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_folded_scale(problem, candidate); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_q_regs(problem, candidate); !reason.empty()) return reason;
   if (warpgroup) {
     if (std::string reason = not_for_tma(problem, device); !reason.empty()) return reason;
   }

@@ -39,13 +39,13 @@ std::int64_t split_smem(const Problem& p, const Candidate& c) {
 }
 
 // jit/device/attention/wgmma_flash/warpgroup_smem.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV
-// buffers, then the rings' and the handover's barriers, two tickets of 40 bytes and four draws of 12; swizzled panels
-// start at multiples of 1024 bytes.
+// buffers, then the rings' and the handover's barriers, two tickets of 40 bytes and four tile numbers of 12; swizzled
+// panels start at multiples of 1024 bytes.
 std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
   const std::int64_t handover = key_shares(c) == 1 ? 0 : 256LL * p.head_dim_v + 2048;
-  const int ones = (c.sums != 0 ? 2048 : 0) + (c.shift != 0 ? 16 * c.tile_m : 0);
+  const int ones = (c.ones_column != 0 ? 2048 : 0) + (c.folded_scale != 0 ? 16 * c.tile_m : 0);
   const std::int64_t out =
       c.out_parts != 0 ? 2LL * c.tile_m * round_up(value / 64, c.out_parts) / c.out_parts * 64 + handover + ones : 8;
   const std::int64_t rows = 2LL * c.tile_m * c.queries * query + out;
@@ -58,45 +58,45 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
 }
 
 // jit/device/attention/wgmma_flash/warpgroup_attention.cuh: a consumer thread's share of 64 rows of out and scores as
-// float32, the weights packed by two, their sums where products sum, queries that are held, and running state,
+// float32, the weights packed by two, their sums by a ones column, fragments of Q, and running state,
 // addresses, loop counters.
 int warpgroup_registers(const Problem& p, const Candidate& c) {
-  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28 + (c.sums != 0 ? 4 : 0) + 4 * c.held;
+  return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28 + (c.ones_column != 0 ? 4 : 0) + 4 * c.q_regs;
 }
 
 }  // namespace
 
 std::int64_t shared_memory(const Problem& problem, const Candidate& candidate) {
-  switch (candidate.skeleton) {
-    case Skeleton::kFlash:
+  switch (candidate.family) {
+    case Family::kFlash:
       return flash_smem(problem, candidate);
-    case Skeleton::kSplit:
+    case Family::kSplit:
       return split_smem(problem, candidate);
-    case Skeleton::kWarpgroup:
+    case Family::kWarpgroup:
       return warpgroup_smem(problem, candidate);
   }
   return 0;
 }
 
-// The producer gives most of its registers to the consumers, more of them where it only walks in rounds; three share
+// The producer gives most of its registers to the consumers, more of them under the static scheduler; three share
 // what two have. jit/device/attention/wgmma_flash/warpgroup_flash.cuh.
 int consumer_registers(const Candidate& candidate) {
   const int consumers = candidate.warps / 4;
-  const bool simple_walk = candidate.draw == 0 && candidate.tail == 0;
+  const bool simple_walk = candidate.dynamic == 0 && candidate.stream_k == 0;
   return consumers == 1 ? 224 : consumers == 3 ? 160 : simple_walk ? 240 : 232;
 }
 
-int held_that_fit(const Problem& problem, const Candidate& candidate) {
+int q_regs_that_fit(const Problem& problem, const Candidate& candidate) {
   Candidate none = candidate;
-  none.held = 0;
+  none.q_regs = 0;
   const int left = consumer_registers(candidate) - warpgroup_registers(problem, none);
   return std::clamp(left / 4, 0, problem.head_dim / 16);
 }
 
 int registers(const Problem& problem, const Candidate& candidate) {
-  if (candidate.skeleton == Skeleton::kWarpgroup) return warpgroup_registers(problem, candidate);
+  if (candidate.family == Family::kWarpgroup) return warpgroup_registers(problem, candidate);
   const int warp_rows =
-      candidate.skeleton == Skeleton::kFlash ? candidate.tile_m / std::max(candidate.warps, 1) : candidate.tile_m;
+      candidate.family == Family::kFlash ? candidate.tile_m / std::max(candidate.warps, 1) : candidate.tile_m;
   const int fragments = warp_rows / 16;
   const int out = fragments * problem.head_dim_v / 2;  // float32 accumulators, 16 x head_dim_v over 32 lanes
   const int scores = fragments * candidate.tile_n / 2;
@@ -114,40 +114,40 @@ std::int64_t head_groups(const Problem& problem, const Candidate& candidate) {
   return std::int64_t{problem.batch} * (problem.q_heads / candidate.pack);
 }
 
-std::int64_t section_heads(const Problem& problem, const Candidate& candidate) {
+std::int64_t head_swizzle(const Problem& problem, const Candidate& candidate) {
   const std::int64_t groups = head_groups(problem, candidate);
-  if (candidate.order == 0 || candidate.order >= groups) return groups;
-  std::int64_t section = candidate.order;
-  while (groups % section != 0) --section;
-  return section;
+  if (candidate.head_swizzle == 0 || candidate.head_swizzle >= groups) return groups;
+  std::int64_t heads = candidate.head_swizzle;
+  while (groups % heads != 0) --heads;
+  return heads;
 }
 
 int rows_before(const Problem& problem, const Candidate& candidate) {
-  if (candidate.skeleton != Skeleton::kWarpgroup) return 0;
+  if (candidate.family != Family::kWarpgroup) return 0;
   const std::int64_t places = row_tiles(problem, candidate) * candidate.tile_m * candidate.cluster;
   return static_cast<int>((places - std::int64_t{problem.q_len} * candidate.pack) / 64 * 64);
 }
 
 int key_shares(const Candidate& candidate) {
-  return candidate.skeleton == Skeleton::kWarpgroup ? candidate.warps * 16 / candidate.tile_m : 1;
+  return candidate.family == Family::kWarpgroup ? candidate.warps * 16 / candidate.tile_m : 1;
 }
 
 bool halves_tiles(const Problem& problem, const Candidate& candidate) {
-  return candidate.skeleton == Skeleton::kWarpgroup && problem.causal() && key_shares(candidate) == 1 &&
+  return candidate.family == Family::kWarpgroup && problem.causal() && key_shares(candidate) == 1 &&
          candidate.tile_n % 32 == 0;
 }
 
 int resident_blocks(const Candidate& candidate) {
   // One warpgroup alone leaves the tensor cores idle.
-  return candidate.skeleton == Skeleton::kWarpgroup && candidate.warps == 4 ? 2 : 1;
+  return candidate.family == Family::kWarpgroup && candidate.warps == 4 ? 2 : 1;
 }
 
-// jit/device/attention/wgmma_flash/tail.cuh: a share is parts of two tiles at most; each warpgroup's of its 64 rows is
-// a part and has a counter.
-void add_tail(const Problem& problem, const Candidate& candidate, LaunchPlan* launch) {
-  const std::int64_t warpgroups = std::int64_t{candidate.tail} * candidate.cluster * candidate.warps / 4;
-  launch->clusters = candidate.tail;
-  launch->partial_floats = 2 * warpgroups * (64LL * problem.head_dim_v + 512 * (1 + candidate.sums));
+// jit/device/attention/wgmma_flash/stream_k.cuh: a share is parts of two tiles at most; each warpgroup's of its 64 rows
+// is a part and has a counter.
+void add_stream_k(const Problem& problem, const Candidate& candidate, LaunchPlan* launch) {
+  const std::int64_t warpgroups = std::int64_t{candidate.stream_k} * candidate.cluster * candidate.warps / 4;
+  launch->clusters = candidate.stream_k;
+  launch->partial_floats = 2 * warpgroups * (64LL * problem.head_dim_v + 512 * (1 + candidate.ones_column));
   launch->counters = warpgroups;
 }
 
@@ -156,16 +156,16 @@ LaunchPlan plan(const Problem& problem, const Candidate& candidate) {
   const std::int64_t tiles = row_tiles(problem, candidate) * head_groups(problem, candidate);
   launch.blocks = tiles * candidate.splits;
   launch.threads = candidate.warps * 32;
-  if (candidate.skeleton == Skeleton::kWarpgroup) {
+  if (candidate.family == Family::kWarpgroup) {
     launch.threads += kProducerThreads;
     launch.persistent = true;
     launch.resident = resident_blocks(candidate);
     launch.cluster = candidate.cluster;
-    launch.counters = candidate.draw;
-    if (candidate.tail != 0) add_tail(problem, candidate, &launch);
+    launch.counters = candidate.dynamic;
+    if (candidate.stream_k != 0) add_stream_k(problem, candidate, &launch);
   }
   launch.shared_memory = shared_memory(problem, candidate);
-  if (candidate.skeleton == Skeleton::kSplit && candidate.splits > 1) {
+  if (candidate.family == Family::kSplit && candidate.splits > 1) {
     launch.partial_floats = launch.blocks * candidate.tile_m * (problem.head_dim_v + 2);
     launch.counters = tiles;
   }

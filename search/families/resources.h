@@ -1,5 +1,5 @@
 // resources.h: what a candidate needs of a device, from its parameters alone.
-// Owns: the shared-memory plan, register estimate and launch geometry of each skeleton. The generated source asserts
+// Owns: the shared-memory plan, register estimate and launch geometry of each family. The generated source asserts
 // the same shared-memory size (static_assert(sizeof(Smem) == ...)), so host pruning and device layout cannot drift
 // apart.
 // Never: asks a driver or measures.
@@ -27,12 +27,12 @@ std::int64_t shared_memory(const Problem& problem, const Candidate& candidate);
 // addressing.
 int registers(const Problem& problem, const Candidate& candidate);
 
-// Registers that a consumer thread of the warpgroup skeleton may have:
+// Registers that a consumer thread of the warpgroup family may have:
 // jit/device/attention/wgmma_flash/warpgroup_flash.cuh.
 int consumer_registers(const Candidate& candidate);
 
-// The most of `held` that leaves the rest of a candidate its registers.
-int held_that_fit(const Problem& problem, const Candidate& candidate);
+// The most of `q_regs` that leaves the rest of a candidate its registers.
+int q_regs_that_fit(const Problem& problem, const Candidate& candidate);
 
 // Warpgroups that share the keys of the same query rows (warpgroup), each taking every so-many-th block of them.
 int key_shares(const Candidate& candidate);
@@ -40,7 +40,7 @@ int key_shares(const Candidate& candidate);
 // Whether a tile's first step may be half a block of keys (warpgroup): under a causal mask, in whole fragments of 16.
 bool halves_tiles(const Problem& problem, const Candidate& candidate);
 
-// CTAs a processor is asked to hold at once; more may fit.
+// CTAs an SM is asked to hold at once; more may fit.
 int resident_blocks(const Candidate& candidate);
 
 struct LaunchPlan {
@@ -66,7 +66,7 @@ std::int64_t head_groups(const Problem& problem, const Candidate& candidate);
 
 // Head groups that are walked together: the largest number, at most as many as the candidate wants, that divides all of
 // them.
-std::int64_t section_heads(const Problem& problem, const Candidate& candidate);
+std::int64_t head_swizzle(const Problem& problem, const Candidate& candidate);
 
 // Rows of the first of them that do not exist, whole warpgroups', where the last is not full (warpgroup; else 0).
 int rows_before(const Problem& problem, const Candidate& candidate);

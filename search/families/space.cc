@@ -75,30 +75,30 @@ constexpr Tile kSplitTiles[] = {
 };
 
 bool is_bf16(const Problem& p) { return p.dtype == DType::kBF16; }
-// Where products sum: walks for which three buffers of keys are faster than four, and those that shifted scores pay for
-// (docs/performance.md).
+// With a ones column: walks for which three buffers of keys are faster than four, and those that a folded scale pays
+// for (docs/performance.md).
 bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }
-bool pays_for_shift(const Problem& p) { return !is_bf16(p) && p.kv_len >= (p.causal() ? 4096 : 2048); }
+bool pays_for_folded_scale(const Problem& p) { return !is_bf16(p) && p.kv_len >= (p.causal() ? 4096 : 2048); }
 
 struct WarpgroupTile {
   int m, n, stages;
   int out_buffer;      // 1: for as much of out as fits
   int key_shares = 1;  // warpgroups on the same rows
-  int sums = 0;
+  int ones_column = 0;
   int queries = 1;
-  int poly = 0;
-  int shift = 0;
+  int exp2_fma = 0;
+  int folded_scale = 0;
   bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
-// m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs a processor, balance short problems. What
+// m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs an SM, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr WarpgroupTile kWarpgroupTiles[] = {
     {192, 128, 4, 1, 1, 1, 2, 4, 0, [](const Problem& p) { return is_bf16(p) && !has_many_steps(p); }},
     {192, 128, 3, 1, 1, 1, 2, 4, 0, [](const Problem& p) { return is_bf16(p) && has_many_steps(p); }},
-    {192, 128, 4, 1, 1, 1, 2, 0, 0, [](const Problem& p) { return !is_bf16(p) && !pays_for_shift(p); }},
-    {192, 128, 4, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return pays_for_shift(p) && !has_many_steps(p); }},
-    {192, 128, 3, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return pays_for_shift(p) && has_many_steps(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 0, 0, [](const Problem& p) { return !is_bf16(p) && !pays_for_folded_scale(p); }},
+    {192, 128, 4, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return pays_for_folded_scale(p) && !has_many_steps(p); }},
+    {192, 128, 3, 1, 1, 1, 2, 8, 1, [](const Problem& p) { return pays_for_folded_scale(p) && has_many_steps(p); }},
     {192, 128, 3, 1},
     {192, 128, 2, 1},
     {192, 112, 2, 1},
@@ -126,13 +126,13 @@ constexpr int kHostFlashRows[] = {32, 64, 128, 256};
 constexpr int kHostSplitRows[] = {16, 32, 64};
 constexpr int kHostKeys[] = {64, 128, 256, 512};
 
-// How many times over the grid of a split fills the processors; 1/2 leaves more keys a CTA.
+// How many times over the grid of a split fills the SMs; 1/2 leaves more keys a CTA.
 constexpr double kSplitWaves[] = {0.5, 1, 2, 3, 4, 8};
 constexpr int kMostKeySplits = 128;
 constexpr int kPackedSplitRows = 64;  // into which as many heads of a group as fit are packed
 constexpr int kFewestKeysAWarp = 32;
-constexpr int kMostSection = 1 << 20;   // head groups walked together
-constexpr int kLeastHeldHeadDim = 128;  // of queries in registers
+constexpr int kMostHeadSwizzle = 1 << 20;  // head groups walked together
+constexpr int kLeastQRegsHeadDim = 128;    // of Q in registers
 
 std::vector<int> divisors(int number) {
   std::vector<int> found;
@@ -142,9 +142,9 @@ std::vector<int> divisors(int number) {
   return found;
 }
 
-Candidate candidate_of(Skeleton skeleton, const Tile& tile, int pack) {
+Candidate candidate_of(Family family, const Tile& tile, int pack) {
   Candidate c;
-  c.skeleton = skeleton;
+  c.family = family;
   c.tile_m = tile.m;
   c.tile_n = tile.n;
   c.warps = tile.warps;
@@ -164,20 +164,20 @@ void add_flash(const Problem& p, const Tile& tile, const DeviceSpec& device, std
   for (const int pack : divisors(p.group())) {
     // Where one head fills a tile, packing all of a group's heads or none says it all.
     if (pack != 1 && pack != p.group() && p.q_len >= tile.m) continue;
-    Candidate c = candidate_of(Skeleton::kFlash, tile, pack);
+    Candidate c = candidate_of(Family::kFlash, tile, pack);
     found->push_back(c);
     if (device.kind == DeviceKind::kHost || !order_matters(p, c, device)) continue;
-    c.order = 1;
+    c.head_swizzle = 1;
     found->push_back(c);
   }
 }
 
-// Who hands out tiles, to whom, and whether those left over are shared.
-struct Walk {
-  int draw, cluster;
-  bool tail = false;
+// The tile scheduler, the CTAs of a cluster, and whether the last partial wave goes by stream-K.
+struct Schedule {
+  int dynamic, cluster;
+  bool stream_k = false;
 };
-constexpr Walk kWalks[] = {{0, 1}, {1, 1}, {0, 2}, {1, 2}, {0, 1, true}, {0, 2, true}};
+constexpr Schedule kSchedules[] = {{0, 1}, {1, 1}, {0, 2}, {1, 2}, {0, 1, true}, {0, 2, true}};
 
 // Of out, so that a buffer for one of them fits beside the keys; 1 where none does.
 int fewest_parts(const Problem& p, Candidate c, const DeviceSpec& device) {
@@ -188,51 +188,52 @@ int fewest_parts(const Problem& p, Candidate c, const DeviceSpec& device) {
   return 1;
 }
 
-Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Walk walk, const DeviceSpec& device) {
+Candidate candidate_of(const Problem& p, const WarpgroupTile& tile, int pack, Schedule schedule,
+                       const DeviceSpec& device) {
   Candidate c =
-      candidate_of(Skeleton::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16 * tile.key_shares, tile.stages}, pack);
-  c.draw = walk.draw;
-  c.cluster = walk.cluster;
-  c.tail = walk.tail ? device.processors / walk.cluster : 0;
+      candidate_of(Family::kWarpgroup, Tile{tile.m, tile.n, tile.m / 16 * tile.key_shares, tile.stages}, pack);
+  c.dynamic = schedule.dynamic;
+  c.cluster = schedule.cluster;
+  c.stream_k = schedule.stream_k ? device.sms / schedule.cluster : 0;
   c.out_parts = tile.out_buffer;
-  c.sums = tile.sums;
+  c.ones_column = tile.ones_column;
   c.queries = tile.queries;
-  c.poly = tile.poly;
-  c.shift = tile.shift;
-  if (p.head_dim >= kLeastHeldHeadDim && tile.m > 64) c.held = held_that_fit(p, c);
+  c.exp2_fma = tile.exp2_fma;
+  c.folded_scale = tile.folded_scale;
+  if (p.head_dim >= kLeastQRegsHeadDim && tile.m > 64) c.q_regs = q_regs_that_fit(p, c);
   if (tile.out_buffer != 0 && tile.m > 64) c.out_parts = fewest_parts(p, c, device);
   return c;
 }
 
-// What a section's keys and values fill; more than L2 holds too, since fewer sections have fewer seams.
+// What the keys and values of heads walked together fill; more than L2 too, since fewer groups leave less imbalance.
 constexpr int kHalvesOfL2[] = {1, 4};
 
-// Head groups whose keys and values fill so many halves of L2 together; 0 where all of them fit it, or a section.
-int heads_of_a_section(const Problem& p, const Candidate& c, const DeviceSpec& device, int halves) {
+// Head groups whose keys and values fill so many halves of L2 together; 0 where all of them do.
+int swizzle_that_fits_l2(const Problem& p, const Candidate& c, const DeviceSpec& device, int halves) {
   const std::int64_t kv_bytes = 2LL * p.kv_len * (p.head_dim + p.head_dim_v);  // of a key/value head
   const std::int64_t groups = head_groups(p, c);
   const std::int64_t kv_heads = std::int64_t{p.batch} * p.kv_heads;
   if (kv_heads <= device.l2_bytes / kv_bytes) return 0;
   const std::int64_t kv_heads_a_half = std::max<std::int64_t>(1, device.l2_bytes / 2 / kv_bytes);
-  const std::int64_t section = halves * kv_heads_a_half * (p.group() / c.pack);
-  return section < groups ? static_cast<int>(std::min<std::int64_t>(section, kMostSection)) : 0;
+  const std::int64_t heads = halves * kv_heads_a_half * (p.group() / c.pack);
+  return heads < groups ? static_cast<int>(std::min<std::int64_t>(heads, kMostHeadSwizzle)) : 0;
 }
 
-// All heads together, and sections.
-std::vector<int> orders_of(const Problem& p, const Candidate& c, const DeviceSpec& device) {
-  std::vector<int> orders = {0};
+// All heads together, and L2-sized groups of them.
+std::vector<int> swizzles_of(const Problem& p, const Candidate& c, const DeviceSpec& device) {
+  std::vector<int> swizzles = {0};
   for (const int halves : kHalvesOfL2) {
-    if (const int section = heads_of_a_section(p, c, device, halves); section != 0) orders.push_back(section);
+    if (const int heads = swizzle_that_fits_l2(p, c, device, halves); heads != 0) swizzles.push_back(heads);
   }
-  return orders;
+  return swizzles;
 }
 
-// Clusters in rounds keep up with clusters that draw, but for sections of tiles that a mask makes unequal: those leave
-// rounds uneven.
-bool pays(const Problem& p, Walk walk, const std::vector<int>& orders) {
-  if (walk.draw == 0 || walk.cluster == 1) return true;
+// Clusters do as well under the static scheduler as under the dynamic one, but for swizzled heads whose tiles a mask
+// makes unequal: those leave its rounds uneven.
+bool pays(const Problem& p, Schedule schedule, const std::vector<int>& swizzles) {
+  if (schedule.dynamic == 0 || schedule.cluster == 1) return true;
   const bool unequal = p.causal() && p.q_len >= p.kv_len / 2;
-  return unequal && orders.size() > 1;
+  return unequal && swizzles.size() > 1;
 }
 
 // Packed heads share a tile's keys, and a tile of fewer positions sees fewer keys that the mask hides. A warpgroup's
@@ -242,12 +243,12 @@ void add_warpgroup(const Problem& p, const WarpgroupTile& tile, const DeviceSpec
   if (tile.is_for != nullptr && !tile.is_for(p)) return;
   for (const int pack : divisors(p.group())) {
     if (64 % pack != 0) continue;
-    for (const Walk walk : kWalks) {
-      Candidate c = candidate_of(p, tile, pack, walk, device);
-      const std::vector<int> orders = orders_of(p, c, device);
-      if (!pays(p, walk, orders)) continue;
-      for (const int order : orders) {
-        c.order = order;
+    for (const Schedule schedule : kSchedules) {
+      Candidate c = candidate_of(p, tile, pack, schedule, device);
+      const std::vector<int> swizzles = swizzles_of(p, c, device);
+      if (!pays(p, schedule, swizzles)) continue;
+      for (const int heads : swizzles) {
+        c.head_swizzle = heads;
         found->push_back(c);
       }
     }
@@ -277,7 +278,7 @@ std::vector<int> split_counts(const Problem& p, const Candidate& c, const Device
   const double tiles = static_cast<double>(plan(p, c).blocks);
   std::vector<int> counts = {1};
   for (const double waves : kSplitWaves) {
-    const auto wanted = static_cast<std::int64_t>(waves * device.processors / tiles);
+    const auto wanted = static_cast<std::int64_t>(waves * device.sms / tiles);
     counts.push_back(even_splits(steps, std::clamp<std::int64_t>(wanted, 1, most)));
   }
   std::sort(counts.begin(), counts.end());
@@ -288,7 +289,7 @@ std::vector<int> split_counts(const Problem& p, const Candidate& c, const Device
 void add_split(const Problem& p, const Tile& tile, const DeviceSpec& device, std::vector<Candidate>* found) {
   const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kPackedSplitRows);
   for (const int pack : {fits_tile, most}) {
-    Candidate c = candidate_of(Skeleton::kSplit, tile, pack);
+    Candidate c = candidate_of(Family::kSplit, tile, pack);
     for (const int splits : split_counts(p, c, device)) {
       c.splits = splits;
       found->push_back(c);

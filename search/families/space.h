@@ -44,7 +44,7 @@ std::int64_t most_split_rows(const Problem& problem, const DeviceSpec& device);
 // merge of splits and the launch added.
 double predict_us(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);
 
-// Estimated cost of moving keys and values, in bytes that a processor gets from L2; one from memory counts several
+// Estimated cost of moving keys and values, in bytes that an SM gets from L2; one from memory counts several
 // times. What moves less needs less power, and a card at its limit then runs faster: between candidates that take
 // equally long this decides. The host has none: 0.
 double moved_bytes(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);

@@ -21,7 +21,7 @@ struct Problem {
   Mask mask = Mask::kNone;
   // Bytes that every row of q, k, v and out is aligned to: 16 (vector copies) or 2 (element by element).
   std::uint16_t align = 16;
-  // Strides that a tensor map can express, so that the copy engine may load and store. False wherever align is 2.
+  // Strides that a tensor map can express, so that TMA may load and store. False wherever align is 2.
   bool tma = true;
   // k lies as (head_dim, keys): a row of it holds one column of all keys, which are contiguous.
   bool keys_transposed = false;

@@ -67,20 +67,20 @@ std::vector<Representative> representatives() {
       {64, "split m=16 n=32 warps=4 stages=3 pack=4 splits=8"},
       {128, "split m=16 n=16 warps=4 stages=3 pack=4 splits=8"},
       {256, "split m=16 n=16 warps=4 stages=2 pack=4 splits=8"},
-      {64, "warpgroup m=192 n=128 warps=12 stages=3 pack=1 draw=0 out=1 sums=1 queries=2 poly=4 cluster=2 tail=66"},
-      {64, "warpgroup m=192 n=128 warps=12 stages=3 pack=1 draw=1 out=1 sums=1 shift=1"},
-      {128, "warpgroup m=192 n=80 warps=12 stages=3 pack=1 draw=1 out=1 held=2"},
-      {128, "warpgroup m=192 n=80 warps=12 stages=3 pack=1 draw=0 out=1 cluster=2 tail=66"},
-      {128, "warpgroup m=64 n=64 warps=8 stages=2 pack=4 draw=0 out=0"},
-      {256, "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=2 held=9 cluster=2"},
-      {256, "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=2 held=7"},
+      {64, "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4 cluster=2 stream_k=66"},
+      {64, "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=1 out=1 ones_column=1 folded_scale=1"},
+      {128, "warpgroup m=192 n=80 warps=12 stages=3 pack=1 dynamic=1 out=1 q_regs=2"},
+      {128, "warpgroup m=192 n=80 warps=12 stages=3 pack=1 dynamic=0 out=1 cluster=2 stream_k=66"},
+      {128, "warpgroup m=64 n=64 warps=8 stages=2 pack=4 dynamic=0 out=0"},
+      {256, "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2 q_regs=9 cluster=2"},
+      {256, "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=2 q_regs=7"},
   };
   std::vector<Representative> all;
   for (const auto& [head_dim, text] : kCandidates) {
     const Candidate candidate = candidate_of(text);
     for (const char* rest : {",dtype=bf16", ",dtype=bf16,causal", ",dtype=f16", ",dtype=f16,causal"}) {
       const Problem problem = problem_of("hq=32,hk=8,sq=4096,d=" + std::to_string(head_dim) + rest);
-      all.push_back({std::string(name(candidate.skeleton)), attention_source(problem, candidate)});
+      all.push_back({std::string(name(candidate.family)), attention_source(problem, candidate)});
     }
   }
   // Those that come in programs: transposed keys, unaligned rows, steps on scores.
@@ -89,9 +89,9 @@ std::vector<Representative> representatives() {
   stepped.form.chain = {{Op::kTanh, {}}};
   for (const char* candidate :
        {"flash m=64 n=64 warps=4 stages=2 pack=1", "split m=16 n=16 warps=4 stages=3 pack=1 splits=4",
-        "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=1"}) {
+        "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1"}) {
     stepped.candidate = candidate_of(candidate);
-    all.push_back({std::string(name(stepped.candidate.skeleton)), family_source(stepped)});
+    all.push_back({std::string(name(stepped.candidate.family)), family_source(stepped)});
   }
   for (const std::string* text : tiles::kAll)
     all.push_back({std::string(kBlockFamily), tile_source(one_kernel(*text, kBlockThreads))});

@@ -28,21 +28,23 @@ std::string golden(const std::string& name, const std::string& text) {
 }
 
 TEST(Codegen, FlashText) {
-  const std::string text = attention_source(problem_of("hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"),
-                                            candidate_of("flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 order=0"));
+  const std::string text =
+      attention_source(problem_of("hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"),
+                       candidate_of("flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0"));
   EXPECT_EQ(golden("flash_bf16_d128_causal.cu", text), text);
 }
 
 TEST(Codegen, SplitText) {
-  const std::string text = attention_source(problem_of("hq=16,hk=2,sq=1,sk=8192,d=192,dv=128,dtype=f16,align=2"),
-                                            candidate_of("split m=16 n=16 warps=4 stages=3 pack=8 splits=16 order=0"));
+  const std::string text =
+      attention_source(problem_of("hq=16,hk=2,sq=1,sk=8192,d=192,dv=128,dtype=f16,align=2"),
+                       candidate_of("split m=16 n=16 warps=4 stages=3 pack=8 splits=16 head_swizzle=0"));
   EXPECT_EQ(golden("split_f16_d192_dv128_unaligned.cu", text), text);
 }
 
 TEST(Codegen, WarpgroupText) {
-  const std::string text =
-      attention_source(problem_of("hq=32,hk=8,sq=4096,sk=4096,d=64,dtype=bf16,causal"),
-                       candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1 splits=1 order=0"));
+  const std::string text = attention_source(
+      problem_of("hq=32,hk=8,sq=4096,sk=4096,d=64,dtype=bf16,causal"),
+      candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1 splits=1 head_swizzle=0"));
   EXPECT_EQ(golden("warpgroup_bf16_d64_causal.cu", text), text);
 }
 
@@ -63,8 +65,8 @@ ScoreStep step(Op op, double factor = 1) {
 
 TEST(Codegen, FamilyText) {
   const std::string text = family_source(family_of("hq=8,hk=2,sq=100,sk=4096,d=64,dtype=f16,ktrans",
-                                                   "flash m=64 n=64 warps=4 stages=2 pack=4 splits=1 order=0", 0.05,
-                                                   {step(Op::kTanh), step(Op::kScale, 20)}));
+                                                   "flash m=64 n=64 warps=4 stages=2 pack=4 splits=1 head_swizzle=0",
+                                                   0.05, {step(Op::kTanh), step(Op::kScale, 20)}));
   EXPECT_EQ(golden("family_flash_f16_d64_ktrans_softcap.cu", text), text);
 }
 
@@ -109,17 +111,17 @@ TEST(Codegen, EveryStepOfAChainHasItsText) {
 TEST(Codegen, LengthsAndLaunchParametersDoNotShapeTheCode) {
   const Problem a = problem_of("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal");
   const Problem b = problem_of("b=7,hq=40,hk=8,sq=33,sk=777,d=128,causal");
-  Candidate c = candidate_of("split m=16 n=16 warps=4 stages=3 pack=1 splits=1 order=0");
+  Candidate c = candidate_of("split m=16 n=16 warps=4 stages=3 pack=1 splits=1 head_swizzle=0");
   Candidate d = c;
   d.splits = 9;
-  d.order = 1;
+  d.head_swizzle = 1;
   EXPECT_EQ(attention_source(a, c), attention_source(b, d));
 }
 
 TEST(Codegen, EveryCompiledFieldShapesTheCode) {
   const Problem p = problem_of("hq=32,hk=8,sq=4096,sk=4096,d=128");
-  Candidate base = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
-  base.skeleton = Skeleton::kWarpgroup;  // has all of them
+  Candidate base = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0");
+  base.family = Family::kWarpgroup;  // has all of them
 #define GQA_EXPECT_SHAPES(field, key, initial, use)                                      \
   {                                                                                      \
     Candidate changed = base;                                                            \
@@ -133,7 +135,7 @@ TEST(Codegen, EveryCompiledFieldShapesTheCode) {
 }
 
 TEST(Codegen, FeaturesOfTheProblemShapeTheCode) {
-  const Candidate c = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
+  const Candidate c = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0");
   const std::string base = attention_source(problem_of("hq=8,sq=64,sk=64,d=128"), c);
   for (const char* other :
        {"hq=8,sq=64,sk=64,d=128,causal", "hq=8,sq=64,sk=64,d=128,dtype=f16", "hq=8,sq=64,sk=64,d=64",
@@ -148,9 +150,9 @@ TEST(Codegen, LogSumExpAskedForOrNotIsTheSameCode) {
   const Problem with = problem_of("hq=8,sq=64,sk=64,d=128,causal,lse"),
                 without = problem_of("hq=8,sq=64,sk=64,d=128,causal");
   EXPECT_EQ(feature_text(with), feature_text(without));
-  for (const char* candidate :
-       {"flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0", "split m=16 n=16 warps=4 stages=3 pack=1 splits=4",
-        "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=1"})
+  for (const char* candidate : {"flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0",
+                                "split m=16 n=16 warps=4 stages=3 pack=1 splits=4",
+                                "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1"})
     EXPECT_EQ(attention_source(with, candidate_of(candidate)), attention_source(without, candidate_of(candidate)));
 }
 

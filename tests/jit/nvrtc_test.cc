@@ -24,16 +24,19 @@ struct Spread {
 };
 
 const Spread kSpread[] = {
-    {"hq=32,hk=8,sq=4096,sk=4096,d=128,causal", "flash m=128 n=32 warps=4 stages=2 pack=1 splits=1 order=0"},
-    {"hq=32,hk=8,sq=4096,sk=4096,d=128", "flash m=64 n=64 warps=4 stages=1 pack=1 splits=1 order=0"},
-    {"hq=32,hk=32,sq=2048,sk=2048,d=64,dtype=f16,causal", "flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 order=0"},
-    {"hq=8,hk=8,sq=512,sk=512,d=256,causal", "flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 order=0"},
-    {"hq=8,hk=8,sq=512,sk=512,d=32", "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0"},
-    {"hq=8,hk=2,sq=33,sk=512,d=80,dv=96,align=2", "flash m=64 n=32 warps=4 stages=2 pack=4 splits=1 order=0"},
-    {"hq=16,hk=16,sq=512,sk=512,d=192,dv=128,causal", "flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 order=0"},
-    {"hq=14,hk=2,sq=1,sk=4096,d=112", "split m=16 n=16 warps=4 stages=3 pack=7 splits=8 order=0"},
-    {"hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=16 warps=4 stages=4 pack=4 splits=16 order=0"},
-    {"hq=8,hk=1,sq=4,sk=4096,d=256,dtype=f16,causal", "split m=16 n=16 warps=2 stages=2 pack=8 splits=4 order=0"},
+    {"hq=32,hk=8,sq=4096,sk=4096,d=128,causal", "flash m=128 n=32 warps=4 stages=2 pack=1 splits=1 head_swizzle=0"},
+    {"hq=32,hk=8,sq=4096,sk=4096,d=128", "flash m=64 n=64 warps=4 stages=1 pack=1 splits=1 head_swizzle=0"},
+    {"hq=32,hk=32,sq=2048,sk=2048,d=64,dtype=f16,causal",
+     "flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0"},
+    {"hq=8,hk=8,sq=512,sk=512,d=256,causal", "flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 head_swizzle=0"},
+    {"hq=8,hk=8,sq=512,sk=512,d=32", "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0"},
+    {"hq=8,hk=2,sq=33,sk=512,d=80,dv=96,align=2", "flash m=64 n=32 warps=4 stages=2 pack=4 splits=1 head_swizzle=0"},
+    {"hq=16,hk=16,sq=512,sk=512,d=192,dv=128,causal",
+     "flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 head_swizzle=0"},
+    {"hq=14,hk=2,sq=1,sk=4096,d=112", "split m=16 n=16 warps=4 stages=3 pack=7 splits=8 head_swizzle=0"},
+    {"hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=16 warps=4 stages=4 pack=4 splits=16 head_swizzle=0"},
+    {"hq=8,hk=1,sq=4,sk=4096,d=256,dtype=f16,causal",
+     "split m=16 n=16 warps=2 stages=2 pack=8 splits=4 head_swizzle=0"},
 };
 
 class NvrtcSpread : public ::testing::TestWithParam<const char*> {};
@@ -54,7 +57,7 @@ TEST_P(NvrtcSpread, CompilesFitsAndDoesNotSpill) {
     ASSERT_TRUE(status.ok()) << one.candidate << ": " << status.message();
     EXPECT_EQ(0, compiled.spill_bytes) << one.problem << " " << one.candidate;
     EXPECT_GT(compiled.registers, 16) << one.candidate;
-    EXPECT_LE(compiled.registers * candidate.warps * 32, device.registers_per_processor) << one.candidate;
+    EXPECT_LE(compiled.registers * candidate.warps * 32, device.registers_per_sm) << one.candidate;
     EXPECT_EQ(0, compiled.static_smem) << one.candidate;
     EXPECT_NE(std::string::npos, compiled.ptx.find(kEntryPoint));
     EXPECT_EQ("\177ELF", compiled.cubin.substr(0, 4));
@@ -85,7 +88,8 @@ const OnArch kSoftcaps[] = {
     {"sm_80", {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal", "flash m=128 n=64 warps=8 stages=2 pack=1"}},
     {"sm_80", {"hq=8,hk=2,sq=1,sk=4096,d=128,ktrans,align=2", "split m=16 n=16 warps=4 stages=3 pack=4 splits=4"}},
     {"sm_90a",
-     {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal", "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=1"}},
+     {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal",
+      "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1"}},
 };
 
 TEST(Nvrtc, ChainsAndTransposedKeysCompileWithoutSpilling) {
@@ -155,6 +159,25 @@ TEST(Nvrtc, APathThatDoesNotLoadIsNamed) {
   EXPECT_EQ(Code::kNoCompiler, status.code());
   EXPECT_EQ(nullptr, nvrtc);
   EXPECT_NE(std::string::npos, status.message().find("/nonexistent/libnvrtc.so")) << status.message();
+}
+
+// With others to be found.
+TEST(Nvrtc, OneThatTheEnvironmentNamesAndThatDoesNotLoadIsNamed) {
+  const char* const before = getenv("GQA_NVRTC");
+  const std::string kept = before != nullptr ? before : "";
+  for (const char* path : {"/nonexistent/libnvrtc.so", "/nonexistent", "/etc/passwd", "/etc"}) {
+    setenv("GQA_NVRTC", path, 1);
+    std::shared_ptr<const Nvrtc> nvrtc;
+    const Status status = Nvrtc::load("", {}, &nvrtc);
+    EXPECT_EQ(Code::kNoCompiler, status.code()) << path;
+    EXPECT_EQ(nullptr, nvrtc);
+    EXPECT_NE(std::string::npos, status.message().find("GQA_NVRTC names '" + std::string(path) + "'"))
+        << status.message();
+  }
+  if (before != nullptr)
+    setenv("GQA_NVRTC", kept.c_str(), 1);
+  else
+    unsetenv("GQA_NVRTC");
 }
 
 TEST(Nvrtc, AGivenOneThatDoesNotKnowTheArchitectureIsRefusedByName) {

@@ -32,8 +32,8 @@ struct Piece {
   Candidate candidate;
 };
 
-// One of each kernel that the space has for these head dims: under a mask where keys do not fit L2, for clusters that
-// draw; of float16 those whose products sum, also of shifted scores.
+// One of each kernel that the space has for these head dims: under a mask where keys do not fit L2, for clusters under
+// the dynamic scheduler; of float16 those with a ones column, also with a folded scale.
 std::vector<Piece> pieces(int head_dim) {
   std::map<std::string, Piece> found;  // by source, which is what a kernel is
   for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=64,hk=16,sq=16384,causal", ",hq=2,hk=2,sq=512,dtype=f16",
@@ -41,8 +41,8 @@ std::vector<Piece> pieces(int head_dim) {
     Problem problem;
     EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
-      if (ranked.candidate.skeleton != Skeleton::kWarpgroup) continue;
-      if (problem.dtype == DType::kF16 && ranked.candidate.sums == 0) continue;
+      if (ranked.candidate.family != Family::kWarpgroup) continue;
+      if (problem.dtype == DType::kF16 && ranked.candidate.ones_column == 0) continue;
       found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
     }
   }
@@ -50,7 +50,7 @@ std::vector<Piece> pieces(int head_dim) {
   Problem transposed;
   EXPECT_TRUE(parse("hq=8,hk=2,sq=4096,causal,ktrans,d=" + std::to_string(head_dim), &transposed).ok());
   const Candidate best = enumerate(transposed, *DeviceSpec::for_arch("sm_90a")).ranked.at(0).candidate;
-  EXPECT_EQ(best.skeleton, Skeleton::kWarpgroup);
+  EXPECT_EQ(best.family, Family::kWarpgroup);
   found.insert({attention_source(transposed, best), {transposed, best}});
   std::vector<Piece> all;
   for (const auto& [source, piece] : found) all.push_back(piece);

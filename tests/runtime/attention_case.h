@@ -76,11 +76,11 @@ struct AttentionCase {
   }
 };
 
-// What a candidate's weights are off by, beyond a rounding: polynomials, and queries times the scale, which are rounded
-// once more.
+// What a candidate's weights are off by, beyond a rounding: emulated exponentials, and Q times the scale, which is
+// rounded once more.
 inline double weights_error(const Candidate& c, DType dtype) {
-  const double polynomials = dtype == DType::kBF16 ? 3e-3 : 5e-4;
-  return (c.poly != 0 ? polynomials : 0) + (c.shift != 0 ? 2e-4 : 0);
+  const double emulated = dtype == DType::kBF16 ? 3e-3 : 5e-4;
+  return (c.exp2_fma != 0 ? emulated : 0) + (c.folded_scale != 0 ? 2e-4 : 0);
 }
 
 // What float64 makes of a case, out and lse row after row; made once for as long as its inputs stay as they are, since

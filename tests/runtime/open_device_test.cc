@@ -19,7 +19,7 @@ TEST(OpenDevice, HostWithTheThreadsAskedFor) {
   std::unique_ptr<Device> device;
   ASSERT_TRUE(open("host", &device).ok());
   EXPECT_EQ(DeviceKind::kHost, device->spec().kind);
-  EXPECT_EQ(3, device->spec().processors);
+  EXPECT_EQ(3, device->spec().sms);
   EXPECT_FALSE(device->spec().arch.empty());
   EXPECT_TRUE(device->owns(kDLCPU, 0));
   EXPECT_FALSE(device->owns(kDLCUDA, 0));

@@ -1,4 +1,5 @@
 // temporary_folder.h: a folder of its own for a test, gone with it.
+// Owns: the folder. Never: outlives the object. Threads: one.
 #pragma once
 
 #include <stdlib.h>
@@ -10,9 +11,9 @@ namespace gqa::test {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gqa-test-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
+  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string pattern = (parent / "gqa-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
   }
   ~TemporaryFolder() {
     std::error_code ignored;

@@ -9,21 +9,28 @@ namespace gqa {
 namespace {
 
 TEST(DeviceSpec, TableIsWhole) {
-  EXPECT_EQ(DeviceSpec::known_archs(), (std::vector<std::string>{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a",
-                                                                 "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a"}));
+  EXPECT_EQ(DeviceSpec::known_archs(),
+            (std::vector<std::string>{"sm_80", "sm_86", "sm_87", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"}));
   for (const std::string& arch : DeviceSpec::known_archs()) {
     const DeviceSpec spec = *DeviceSpec::for_arch(arch);
     EXPECT_EQ(spec.arch, arch);
     EXPECT_EQ(arch.rfind("sm_" + std::to_string(spec.compute_capability), 0), 0u) << arch;
-    EXPECT_EQ(spec.smem_per_processor - spec.smem_per_block, 1024);
-    EXPECT_TRUE(spec.threads_per_processor == 1536 || spec.threads_per_processor == 2048);
+    EXPECT_EQ(spec.smem_per_sm - spec.smem_per_block, 1024);
+    EXPECT_TRUE(spec.threads_per_sm == 1536 || spec.threads_per_sm == 2048);
     EXPECT_EQ(spec.wgmma_flops > spec.tensor_flops, arch == "sm_90a") << arch;
     EXPECT_TRUE(spec.memory_gb_per_s > 0 && spec.clock_mhz > 0) << arch;
     EXPECT_LT(spec.memory_bandwidth, 1e9 * spec.memory_gb_per_s) << "what is reached, and what the driver says";
-    EXPECT_TRUE(spec.processors > 0 && spec.l2_bytes > 0 && spec.tensor_flops > 0 && spec.memory_bandwidth > 0);
+    EXPECT_TRUE(spec.sms > 0 && spec.l2_bytes > 0 && spec.tensor_flops > 0 && spec.memory_bandwidth > 0);
   }
   EXPECT_FALSE(DeviceSpec::for_arch("sm_75").has_value());
   EXPECT_FALSE(DeviceSpec::for_arch("").has_value());
+  EXPECT_FALSE(DeviceSpec::for_arch("sm_80a").has_value());
+}
+
+// What is compiled for a plain name must be what a card asks for.
+TEST(DeviceSpec, APlainNameStandsForTheFormThatCardsAskFor) {
+  for (const std::string arch : {"sm_90", "sm_100", "sm_103", "sm_120"})
+    EXPECT_EQ(DeviceSpec::for_arch(arch).value_or(DeviceSpec()).arch, arch + "a");
 }
 
 TEST(DeviceSpec, IdentityHoldsWhatDecidesSpeedAndNoEstimate) {
@@ -31,9 +38,9 @@ TEST(DeviceSpec, IdentityHoldsWhatDecidesSpeedAndNoEstimate) {
   EXPECT_EQ(spec.identity(), "cuda sm_90a sms=132 smem=232448/233472 l2=62914560 mem=4917GB/s clock=1980MHz");
   spec.memory_bandwidth = spec.tensor_flops = 1;
   EXPECT_EQ(spec.identity(), h200().identity());
-  spec.processors = 114;
+  spec.sms = 114;
   EXPECT_NE(spec.identity(), h200().identity());
-  EXPECT_NE(DeviceSpec::for_arch("sm_90")->identity(), h200().identity());
+  EXPECT_NE(DeviceSpec::for_arch("sm_100a")->identity(), h200().identity());
   spec = h200();
   spec.memory_gb_per_s = spec.clock_mhz = 0;
   EXPECT_EQ(spec.identity(), "cuda sm_90a sms=132 smem=232448/233472 l2=62914560") << "what a driver does not say";

@@ -77,9 +77,9 @@ TEST(ParseFuzz, Problems) {
 }
 
 TEST(ParseFuzz, Candidates) {
-  const int parsed = fuzz<Candidate>(
-      {to_text(Candidate()), kernel_text(Candidate()), "split m=16 n=32 warps=4 stages=3 pack=4 splits=17 order=0"},
-      60000, [](const Candidate& c) { EXPECT_GE(c.tile_m, 0); });
+  const int parsed = fuzz<Candidate>({to_text(Candidate()), kernel_text(Candidate()),
+                                      "split m=16 n=32 warps=4 stages=3 pack=4 splits=17 head_swizzle=0"},
+                                     60000, [](const Candidate& c) { EXPECT_GE(c.tile_m, 0); });
   EXPECT_GT(parsed, 1000);
 }
 
@@ -87,7 +87,7 @@ TEST(ParseFuzz, Graphs) {
   Problem problem;
   ASSERT_TRUE(parse("hq=8,hk=2,sq=64,sk=256,d=64,causal", &problem).ok());
   Candidate split;
-  ASSERT_TRUE(parse("split m=16 n=32 warps=4 stages=3 pack=4 splits=2 order=0", &split).ok());
+  ASSERT_TRUE(parse("split m=16 n=32 warps=4 stages=3 pack=4 splits=2 head_swizzle=0", &split).ok());
   const int parsed =
       fuzz<KernelGraph>({to_text(attention_program(problem, Candidate())), to_text(attention_program(problem, split))},
                         6000, [](const KernelGraph& g) {

@@ -16,7 +16,7 @@ namespace gqa {
 namespace {
 
 TEST(Versions, EverySkeletonIsAFamily) {
-  for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit, Skeleton::kWarpgroup})
+  for (const Skeleton skeleton : {Family::kFlash, Family::kSplit, Family::kWarpgroup})
     EXPECT_GT(family_version(name(skeleton)), 0) << name(skeleton);
   EXPECT_GT(family_version(kBlockFamily), 0);
   EXPECT_EQ(family_version("check"), 0);

@@ -93,6 +93,11 @@ class FakeNvrtc(CacheTest):
         self.warm("sm_90a", GQA_NVRTC=given, CUDA_HOME=toolkit)
         self.assertIn("nvrtc 12.4 ", self.compiler())
 
+    def test_one_that_cannot_be_loaded_is_an_error_that_names_it(self):
+        make_nvrtc(self.path("cuda/lib64"), "12.8", [80], ["12.8"])
+        said = self.warm("sm_80", code=1, GQA_NVRTC=self.path("nothing"), CUDA_HOME=self.path("cuda"))
+        self.assertIn(f"GQA_NVRTC names '{self.path('nothing')}'", said)
+
     def test_one_that_does_not_know_it_is_passed_over(self):
         make_nvrtc(self.path("given"), "12.4", [80, 90], ["12.4"])
         make_nvrtc(self.path("cuda/lib64"), "12.8", [80, 90, 100], ["12.8"])

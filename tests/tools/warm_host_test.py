@@ -49,8 +49,8 @@ class WarmHost(CacheTest):
         text = self.run_command("show", winner["key"]).stdout
         for part in (winner["key"], winner["kernel"], SHAPE, winner["device"], "OUTCOME", "winner"):
             self.assertIn(part, text)
-        skeleton = winner["candidate"].split()[0]  # flash or split, as the clock will have it
-        self.assertIn(f"threads={skeleton} ", self.run_command("show", winner["kernel"], "--source").stdout)
+        family = winner["candidate"].split()[0]  # flash or split, as the clock will have it
+        self.assertIn(f"threads={family} ", self.run_command("show", winner["kernel"], "--source").stdout)
         self.assertIn("has no PTX", self.run_command("show", winner["key"], "--ptx", code=1).stderr)
 
     def test_a_winner_travels(self):

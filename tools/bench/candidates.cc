@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
                "bench_candidates");
   app.add_option("shape", arguments.shape, "e.g. hq=32,sq=16384,d=64,dtype=f16,causal")->required();
   app.add_option("candidates", arguments.candidates,
-                 "As gqa-cache shows them, e.g. \"warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1\"");
+                 "As gqa-cache shows them, e.g. \"warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1\"");
   app.add_option("--first", arguments.first, "So many of the search's first, too; 12 if no candidate is named")
       ->check(CLI::Range(0, 1000));
   app.add_option("--rounds", arguments.rounds, "Turns that each kernel gets, of 3 samples")

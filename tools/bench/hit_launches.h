@@ -31,9 +31,9 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"flash", "hq=8,hk=2,sq=256,d=64", "flash m=128 n=64 warps=4 stages=2 pack=1"},
     {"split", "hq=32,hk=8,sq=1,sk=512,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=4"},
-    {"warpgroup", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1"},
-    {"dynamic", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1"},
-    {"stream-K", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=5"},
+    {"warpgroup", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1"},
+    {"dynamic", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1"},
+    {"stream-K", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5"},
 };
 constexpr std::size_t kSets = 80;
 
@@ -189,7 +189,7 @@ class FamilyLaunches {
     if (Status s = open(compiler, candidate, std::move(binary)); !s.ok()) return s;
     if (Status s = session_->ready(problem); !s.ok()) return s;
     if (Status s = place(problem); !s.ok()) return s;
-    return candidate.skeleton == Skeleton::kWarpgroup ? write_down<true>() : write_down<false>();
+    return candidate.family == Family::kWarpgroup ? write_down<true>() : write_down<false>();
   }
   ~FamilyLaunches() {
     session_.reset();
@@ -225,7 +225,7 @@ class FamilyLaunches {
     if (Status s = Context::retain(driver(), 0, &shared_->context); !s.ok()) return s;
     shared_->workspaces = std::make_unique<WorkspacePool>(driver());
     shared_->intermediates = std::make_unique<WorkspacePool>(driver());
-    shared_->processors = spec.processors;
+    shared_->sms = spec.sms;
     shared_->early_start = spec.compute_capability >= 90;
     const Current current(shared_->context);
     driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);

@@ -76,7 +76,7 @@ void attention(benchmark::State& state, Session& session, Shape& shape) {
   for (auto _ : state)
     if (status = session.run(inputs.call); !status.ok()) return state.SkipWithError(status.message().c_str());
   const DeviceSpec& spec = session.device().spec();
-  state.SetLabel(spec.arch + " threads=" + std::to_string(spec.processors) + " " + shape.readied.ready->winner.candidate);
+  state.SetLabel(spec.arch + " threads=" + std::to_string(spec.sms) + " " + shape.readied.ready->winner.candidate);
   state.counters["FLOP/s"] = benchmark::Counter(flops(shape.problem), benchmark::Counter::kIsIterationInvariantRate);
 }
 

@@ -54,7 +54,7 @@ Status load(Device& device, const KernelGraph& graph, Loaded* loaded) {
   for (const int input : graph.inputs()) {
     const TensorSpec& spec = graph.spec(input);
     loaded->tensors.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
-    fill_input(spec, loaded->tensors.size(), 0.25, device.spec().processors, loaded->tensors.back().data());
+    fill_input(spec, loaded->tensors.size(), 0.25, device.spec().sms, loaded->tensors.back().data());
     loaded->inputs.push_back(loaded->tensors.back().data());
   }
   for (const int output : graph.outputs()) {

@@ -11,7 +11,7 @@
 
 namespace gqa {
 
-// One CTA asks the copy engine for the keys of all, the last one for the values.
+// One CTA asks TMA for the keys of all, the last one for the values.
 constexpr u32 kKeyLoader = 0;
 template <typename Config>
 constexpr u32 kValueLoader = cluster_size<Config>() - 1;

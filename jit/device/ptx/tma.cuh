@@ -1,4 +1,4 @@
-// tma.cuh: boxes of tensors moved by the copy engine.
+// tma.cuh: boxes of tensors moved by TMA.
 // Owns: one wrapper for each cp.async.bulk form (PTX ISA 9.7.9.27), and the fence between it and ordinary stores.
 // Never: builds a tensor map; the host's tensor_map.cc does.
 // Threads: one thread issues a copy; loads end on a barrier, stores in the issuing thread's groups.
@@ -52,7 +52,7 @@ __device__ inline void wait_stores_read() {
 }
 __device__ inline void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-// 9.7.13.4, fence.proxy.async: this thread's ordinary stores to shared memory, before the copy engine or wgmma reads.
+// 9.7.13.4, fence.proxy.async: this thread's ordinary stores to shared memory, before TMA or wgmma reads.
 __device__ inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 }  // namespace gqa

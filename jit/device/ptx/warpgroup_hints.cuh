@@ -15,11 +15,11 @@ constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Con
 // Whether a buffer's operands are reckoned from the first one's. Else each is made of its address, which is more
 // instructions where products sum or two warpgroups share rows, and fewer in other loops.
 template <typename Config>
-constexpr bool kMovesOperands = sums_by_products<Config>() || key_shares<Config>() > 1;
+constexpr bool kMovesOperands = ones_column<Config>() || key_shares<Config>() > 1;
 
-// Whether the polynomials' offsets are kept from half block to half block, else reckoned anew.
+// Whether the offsets of the emulated exponentials are kept from half block to half block, else reckoned anew.
 template <typename Config>
-constexpr bool kKeepsPacked = Config::kCausal;
+constexpr bool kKeepsExp2Fma = Config::kCausal;
 
 template <typename Config>
 __device__ inline int told_same(int value) {
@@ -30,7 +30,7 @@ __device__ inline int told_same(int value) {
 // Of what a barrier answered.
 template <typename Config>
 __device__ inline bool told_agreed(bool answer) {
-  if constexpr (sums_by_products<Config>() || (Config::kCausal && !kTellTile<Config>))
+  if constexpr (ones_column<Config>() || (Config::kCausal && !kTellTile<Config>))
     return __all_sync(0xffffffffu, answer);
   return answer;
 }

@@ -72,7 +72,7 @@ AttentionCuts cuts_of(const Problem& p, const Candidate& c) {
   cuts.splits = c.splits;
   const std::int64_t share = ceil_div(ceil_div(p.kv_len, c.tile_n), c.splits) * c.tile_n;
   cuts.share = std::min<std::int64_t>(share, p.kv_len);
-  const std::int64_t step = c.skeleton == Skeleton::kSplit ? std::int64_t{c.tile_n} * c.warps : c.tile_n;
+  const std::int64_t step = c.family == Family::kSplit ? std::int64_t{c.tile_n} * c.warps : c.tile_n;
   cuts.keys = std::min(step, cuts.share);
   cuts.steps = ceil_div(cuts.share, cuts.keys);
   return cuts;

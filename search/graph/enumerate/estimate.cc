@@ -13,7 +13,7 @@ namespace {
 // Rates of a device, beside those it states.
 constexpr double kLaunchSeconds = 3e-6;       // of a kernel, with what it waits for the one before
 constexpr double kStepSeconds = 0.25e-6;      // of a step of a loop that waits for nothing
-constexpr double kIdleShare = 1.0 / 3;        // of a processor's bandwidth, where others have nothing to do
+constexpr double kIdleShare = 1.0 / 3;        // of an SM's bandwidth, where others have nothing to do
 constexpr double kNoOverlap = 2;              // a block without a loop waits for all it reads before it begins
 constexpr double kStreamSeconds = 1.5e-6;     // of a streamed loop's beginning and end
 constexpr double kTensorShare = 0.75;         // of the peak that products reach
@@ -108,23 +108,23 @@ double memory_seconds(const KernelGraph& graph, const KernelNode& node, const De
 
 double custom_seconds(const KernelGraph& graph, const KernelNode& node, const DeviceSpec& device) {
   const BlockWork work = work_of(graph, node);
-  const double processors = std::max(1, device.processors), flops = device.tensor_flops / processors;
-  const double bandwidth = kSharedBandwidth * device.memory_bandwidth / processors;
+  const double sms = std::max(1, device.sms), flops = device.tensor_flops / sms;
+  const double bandwidth = kSharedBandwidth * device.memory_bandwidth / sms;
   const double steps = static_cast<double>(node.block->steps), all = static_cast<double>(blocks(*node.block));
   const double block = std::max(work.once / flops, work.bytes_once / bandwidth) +
                        steps * std::max(work.each_step / flops, work.bytes_each_step / bandwidth);
   const bool gpu = device.kind == DeviceKind::kCuda;
-  if (const StreamCost cost = gpu ? stream_cost(graph, node, device.processors) : StreamCost(); cost.slowdown > 0) {
+  if (const StreamCost cost = gpu ? stream_cost(graph, node, device.sms) : StreamCost(); cost.slowdown > 0) {
     const double waits = cost.slowdown * memory_seconds(graph, node, device);
-    return std::max(all / processors * block, waits) + cost.rounds * kStreamSeconds;
+    return std::max(all / sms * block, waits) + cost.rounds * kStreamSeconds;
   }
-  const double fit = std::max<double>(1, device.smem_per_processor) /
+  const double fit = std::max<double>(1, device.smem_per_sm) /
                      static_cast<double>(std::max<std::int64_t>(1, needs_of(graph, node).shared_bytes));
   const double together = std::clamp(std::floor(fit), 1.0, 4.0);
-  const double waits = std::ceil(all / (processors * together)) * (steps + 2) * kStepSeconds;
-  const double balance = gpu ? std::max(kIdleShare, stream_balance(blocks(*node.block), device.processors, 1)) : 1;
+  const double waits = std::ceil(all / (sms * together)) * (steps + 2) * kStepSeconds;
+  const double balance = gpu ? std::max(kIdleShare, stream_balance(blocks(*node.block), device.sms, 1)) : 1;
   const double reads = memory_seconds(graph, node, device) / balance;
-  return std::max(std::ceil(all / processors) * block + waits, gpu && steps == 1 ? kNoOverlap * reads : reads);
+  return std::max(std::ceil(all / sms) * block + waits, gpu && steps == 1 ? kNoOverlap * reads : reads);
 }
 
 // A product as the general kernel has it: square tiles, a loop along the inner dimension, nothing split.
@@ -133,11 +133,11 @@ double product_seconds(const KernelGraph& graph, const KernelNode& node, const D
   const std::int64_t rows = round_up(from_end(result, 1), kPlainTile) / kPlainTile;
   const std::int64_t columns = round_up(from_end(result, 0), kPlainTile) / kPlainTile;
   const std::int64_t inner = from_end(a, node.attributes.transpose_a ? 1 : 0);
-  const double processors = std::max(1, device.processors);
-  const double rounds = std::ceil(static_cast<double>(rows * columns * batch_of(result)) / processors);
+  const double sms = std::max(1, device.sms);
+  const double rounds = std::ceil(static_cast<double>(rows * columns * batch_of(result)) / sms);
   const double reads = static_cast<double>(2 * kPlainTile * inner * element_bytes(graph.spec(node.inputs[0]).type));
   const double steps = std::ceil(static_cast<double>(inner) / kPlainTile) + 2;
-  return rounds * reads * processors / (kSharedBandwidth * device.memory_bandwidth) +
+  return rounds * reads * sms / (kSharedBandwidth * device.memory_bandwidth) +
          std::ceil(rounds / 4) * steps * kStepSeconds;
 }
 
@@ -156,7 +156,7 @@ std::optional<Reason> misfit(const KernelGraph& graph, const KernelNode& node, c
   }
   const BlockNeeds needs = needs_of(graph, node);
   if (needs.shared_bytes > device.smem_per_block) return Reason::kSharedMemory;
-  const double registers = kRegisterShare * static_cast<double>(kRegisterBytes * device.registers_per_processor);
+  const double registers = kRegisterShare * static_cast<double>(kRegisterBytes * device.registers_per_sm);
   if (static_cast<double>(needs.register_bytes) > registers) return Reason::kRegisters;
   return std::nullopt;
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Where each dimension goes: a grid dimension, the loop, both, or neither.
 struct Layout {
-  Layout(const Section& section, const Fragment& fragment, const Cuts& cuts) : loop(fragment.loop), cuts_(cuts) {
+  Layout(const Section& section, const LoopPlacement& placement, const Cuts& cuts) : loop(placement.loop), cuts_(cuts) {
     grid_dim.assign(section.dimensions.size(), -1);
     for (const DimensionRole role : {DimensionRole::kRow, DimensionRole::kColumn, DimensionRole::kBatch}) {
       for (std::size_t at = 0; at < cuts.tiles.size(); ++at) {
@@ -69,8 +69,8 @@ struct Layout {
 
 class Lowering {
  public:
-  Lowering(const Section& section, const Fragment& fragment, const Layout& layout)
-      : section_(section), fragment_(fragment), layout_(layout), editor_(section.graph) {}
+  Lowering(const Section& section, const LoopPlacement& placement, const Layout& layout)
+      : section_(section), loop_placement_(placement), layout_(layout), editor_(section.graph) {}
 
   std::optional<KernelGraph> run(Reason* reason) {
     *reason = Reason::kMalformed;
@@ -111,7 +111,7 @@ class Lowering {
 
   const KernelNode& node(std::size_t at) const { return section_.node(at); }
   std::size_t count() const { return section_.graph.nodes().size(); }
-  const Placement& placement(std::size_t at) const { return fragment_.nodes[at]; }
+  const Placement& placement(std::size_t at) const { return loop_placement_.nodes[at]; }
   std::size_t maker(int tensor) const { return static_cast<std::size_t>(section_.graph.tensor(tensor).node); }
   bool cut(const DimensionIds& ids) const { return std::count(ids.begin(), ids.end(), layout_.loop) > 0; }
   const std::string& name_of(int tensor) const { return section_.graph.tensor(tensor).name; }
@@ -348,7 +348,7 @@ class Lowering {
   }
 
   const Section& section_;
-  const Fragment& fragment_;
+  const LoopPlacement& loop_placement_;
   const Layout& layout_;
   GraphEditor editor_;
   std::vector<int> partials_;
@@ -357,9 +357,10 @@ class Lowering {
 
 }  // namespace
 
-std::optional<KernelGraph> lower(const Section& section, const Fragment& fragment, const Cuts& cuts, Reason* reason) {
-  const Layout layout(section, fragment, cuts);
-  return Lowering(section, fragment, layout).run(reason);
+std::optional<KernelGraph> lower(const Section& section, const LoopPlacement& placement, const Cuts& cuts,
+                                 Reason* reason) {
+  const Layout layout(section, placement, cuts);
+  return Lowering(section, placement, layout).run(reason);
 }
 
 }  // namespace gqa

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "search/graph/enumerate/fragment.h"
+#include "search/graph/enumerate/loop_placement.h"
 #include "search/graph/enumerate/search_report.h"
 
 namespace gqa {
@@ -19,6 +19,7 @@ struct Cuts {
 };
 
 // The section's graph as custom operators. Nothing, and why, where no block graph says it.
-std::optional<KernelGraph> lower(const Section& section, const Fragment& fragment, const Cuts& cuts, Reason* reason);
+std::optional<KernelGraph> lower(const Section& section, const LoopPlacement& placement, const Cuts& cuts,
+                                 Reason* reason);
 
 }  // namespace gqa

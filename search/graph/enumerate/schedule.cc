@@ -8,7 +8,7 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kVariants = 3;     // tile sizes kept of a structure
-constexpr std::int64_t kFullDevice = 4;  // blocks a processor beyond which splitting gives nothing
+constexpr std::int64_t kFullDevice = 4;  // blocks an SM beyond which splitting gives nothing
 
 using Sizes = std::vector<std::int64_t>;
 
@@ -20,8 +20,8 @@ class Scheduler {
     for (const KernelNode& node : section.graph.nodes()) multiplies_ = multiplies_ || node.op == Op::kMatmul;
   }
 
-  void add(const Fragment& fragment, const std::string& structure) {
-    fragment_ = &fragment;
+  void add(const LoopPlacement& placement, const std::string& structure) {
+    loop_placement_ = &placement;
     structure_ = structure;
     cuts_ = {};
     choose_tile(0);
@@ -64,13 +64,13 @@ class Scheduler {
 
   void choose_loop() {
     cuts_.splits = 1;
-    if (fragment_->loop == kNoDimension) return try_cuts();
-    const std::int64_t size = dimension(static_cast<std::size_t>(fragment_->loop)).size;
+    if (loop_placement_->loop == kNoDimension) return try_cuts();
+    const std::int64_t size = dimension(static_cast<std::size_t>(loop_placement_->loop)).size;
     for (const std::int64_t tile : config_.steps) {
       if (tile >= size) break;
       cuts_.loop_tile = tile;
       for (const std::int64_t splits : config_.splits) {
-        if (splits > 1 && (splits * tile > size || blocks() * splits > kFullDevice * device_.processors)) break;
+        if (splits > 1 && (splits * tile > size || blocks() * splits > kFullDevice * device_.sms)) break;
         cuts_.splits = splits;
         try_cuts();
       }
@@ -93,9 +93,9 @@ class Scheduler {
   }
 
   std::string kind() const {
-    std::string text = fragment_->loop == kNoDimension ? "tiles" : "loop";
+    std::string text = loop_placement_->loop == kNoDimension ? "tiles" : "loop";
     const auto carried = [](const Placement& placement) { return placement.carry == Carry::kRunningMaximum; };
-    if (std::any_of(fragment_->nodes.begin(), fragment_->nodes.end(), carried)) text += "+running_maximum";
+    if (std::any_of(loop_placement_->nodes.begin(), loop_placement_->nodes.end(), carried)) text += "+running_maximum";
     if (cuts_.splits > 1) text += "+splits";
     return text + (packs() ? "+packs" : "");
   }
@@ -119,7 +119,7 @@ class Scheduler {
     for (const int id : ids) {
       if (id == kNoDimension) continue;
       const auto at = static_cast<std::size_t>(id);
-      const bool loop = id == fragment_->loop;
+      const bool loop = id == loop_placement_->loop;
       bytes *= loop ? cuts_.loop_tile : cuts_.tiles[at] > 0 ? cuts_.tiles[at] : dimension(at).size;
     }
     return bytes;
@@ -130,7 +130,7 @@ class Scheduler {
     if (cuts_.splits == 1 && shared_bytes() > device_.smem_per_block)
       return report_.kernels.prune(Reason::kSharedMemory);
     Reason reason = Reason::kMalformed;
-    std::optional<KernelGraph> graph = lower(section_, *fragment_, cuts_, &reason);
+    std::optional<KernelGraph> graph = lower(section_, *loop_placement_, cuts_, &reason);
     if (graph && misfit(*graph, device_)) reason = *misfit(*graph, device_), graph.reset();
     if (!graph) return report_.kernels.prune(reason);
     report_.kernels.keep();
@@ -154,7 +154,7 @@ class Scheduler {
   SearchReport& report_;
   const Stop& stop_;
   bool multiplies_ = false;
-  const Fragment* fragment_ = nullptr;
+  const LoopPlacement* loop_placement_ = nullptr;
   std::string structure_;
   Cuts cuts_;
   std::map<std::string, std::vector<Choice>> best_;
@@ -172,9 +172,9 @@ std::vector<Choice> schedules_of(const Section& section, const std::vector<Abstr
       const Dimension& along = section.dimensions[static_cast<std::size_t>(loop)];
       if (!along.may_loop() || along.size <= config.steps.front()) continue;
     }
-    const std::vector<Fragment> fragments = find_fragments(section, loop, inputs, abstract, report);
-    for (std::size_t at = 0; at < fragments.size(); ++at)
-      scheduler.add(fragments[at], std::to_string(loop) + "." + std::to_string(at) + " ");
+    const std::vector<LoopPlacement> placements = find_loop_placements(section, loop, inputs, abstract, report);
+    for (std::size_t at = 0; at < placements.size(); ++at)
+      scheduler.add(placements[at], std::to_string(loop) + "." + std::to_string(at) + " ");
   }
   if (stop && stop()) report->exhausted = false;
   return scheduler.take();

@@ -50,10 +50,10 @@ struct StageCount {
 };
 
 // X(field, text): the stages of a search, in their order.
-#define GQA_SEARCH_STAGES(X)                       \
-  X(rewrites, "rewritten graphs")                  \
-  X(fragments, "ways to carry values over a loop") \
-  X(kernels, "block graphs")                       \
+#define GQA_SEARCH_STAGES(X)                             \
+  X(rewrites, "rewritten graphs")                        \
+  X(loop_placements, "ways to carry values over a loop") \
+  X(kernels, "block graphs")                             \
   X(programs, "programs")
 
 struct SearchReport {

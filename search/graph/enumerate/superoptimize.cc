@@ -107,7 +107,7 @@ std::string thread_text(const KernelGraph& program) {
   std::string text;
   for (const KernelNode& node : program.nodes()) {
     if (!text.empty()) text += "; ";
-    text += node.block && !node.block->threads.skeleton.empty() ? to_text(node.block->threads) : name(node.op);
+    text += node.block && !node.block->threads.family.empty() ? to_text(node.block->threads) : name(node.op);
   }
   return text;
 }

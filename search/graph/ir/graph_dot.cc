@@ -44,7 +44,7 @@ std::string phase_text(std::size_t node, const BlockGraph& block, Phase phase) {
 std::string custom_text(std::size_t at, const KernelNode& node) {
   const BlockGraph& block = *node.block;
   std::string text = "  subgraph cluster_" + node_id(at) + " {\n  style=rounded; label=\"custom, grid " +
-                     to_text(block.grid) + (block.threads.skeleton.empty() ? "" : "\\n" + to_text(block.threads)) +
+                     to_text(block.grid) + (block.threads.family.empty() ? "" : "\\n" + to_text(block.threads)) +
                      "\";\n";
   for (const Phase phase : kPhases) text += phase_text(at, block, phase);
   text += "  }\n";

@@ -44,7 +44,7 @@ std::string block_node_text(const BlockGraph& block, const BlockNode& node) {
 
 std::string block_text(const BlockGraph& block) {
   std::string text = " grid=" + to_text(block.grid) + " steps=" + std::to_string(block.steps);
-  if (!block.threads.skeleton.empty()) text += " threads=" + to_text(block.threads);
+  if (!block.threads.family.empty()) text += " threads=" + to_text(block.threads);
   text += "\n";
   std::optional<Phase> phase;
   for (const BlockNode& node : block.nodes) {

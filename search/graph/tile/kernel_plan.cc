@@ -129,7 +129,7 @@ Status plan_tile(const KernelGraph& program, std::size_t at, PlannedKernel* kern
 }
 
 bool is_family(const KernelNode& node) {
-  return node.block && !node.block->threads.skeleton.empty() && node.block->threads.skeleton != kTileSkeleton;
+  return node.block && !node.block->threads.family.empty() && node.block->threads.family != kTileFamily;
 }
 
 // Ways to run a part of the program, best first: graphs with thread plans, of the part's inputs and outputs.
@@ -177,10 +177,9 @@ std::vector<Candidate> promising(const Problem& problem, bool split, const Devic
   for (const Ranked& ranked : enumerate(problem, device).ranked) {
     if (split == (ranked.candidate.splits > 1)) all.push_back(ranked.candidate);
   }
-  std::set<Skeleton> seen;
+  std::set<Family> seen;
   std::vector<std::size_t> chosen, others;
-  for (std::size_t at = 0; at < all.size(); ++at)
-    (seen.insert(all[at].skeleton).second ? chosen : others).push_back(at);
+  for (std::size_t at = 0; at < all.size(); ++at) (seen.insert(all[at].family).second ? chosen : others).push_back(at);
   chosen.insert(chosen.end(), others.begin(), others.end());
   chosen.resize(std::min(chosen.size(), most));
   std::sort(chosen.begin(), chosen.end());
@@ -286,7 +285,7 @@ Status plan_kernels(const KernelGraph& program, KernelPlan* plan) {
   made.program = program;
   for (std::size_t at = 0; at < program.nodes().size();) {
     const KernelNode& node = node_at(program, at);
-    if (node.block && node.block->threads.skeleton.empty())
+    if (node.block && node.block->threads.family.empty())
       return Status(Code::kOption, "a custom operator without a thread plan: expected one of thread_plans()");
     std::size_t last = at + 1;
     PlannedKernel kernel;

@@ -36,7 +36,7 @@ struct KernelPlan {
   std::vector<PlannedKernel> kernels;  // in launch order
 };
 
-// Error: a thread plan that names no skeleton, or a family that cannot run its operator.
+// Error: a thread plan that names no family, or a family that cannot run its operator.
 Status plan_kernels(const KernelGraph& program, KernelPlan* plan);
 
 // The program with thread plans, most promising first, at most `most`: families where attention_form() knows it, and

@@ -27,7 +27,7 @@ std::int64_t ThreadPlan::get(std::string_view key, std::int64_t otherwise) const
 }
 
 std::string to_text(const ThreadPlan& plan) {
-  std::string text = plan.skeleton;
+  std::string text = plan.family;
   for (const auto& [key, value] : plan.parameters) text += " " + key + "=" + std::to_string(value);
   return text;
 }
@@ -37,10 +37,10 @@ Status parse(std::string_view text, ThreadPlan* plan) {
   for (const std::string_view word : split_text(trim(text), ' ')) {
     const auto equals = word.find('=');
     const std::string_view key = word.substr(0, equals);
-    if (!is_word(key) || (equals == std::string_view::npos) != read.skeleton.empty())
-      return text_error("thread plan " + quote(text) + ": expected a skeleton, then key=number, one space between");
-    if (read.skeleton.empty()) {
-      read.skeleton = key;
+    if (!is_word(key) || (equals == std::string_view::npos) != read.family.empty())
+      return text_error("thread plan " + quote(text) + ": expected a family, then key=number, one space between");
+    if (read.family.empty()) {
+      read.family = key;
       continue;
     }
     auto& [name, value] = read.parameters.emplace_back(key, 0);

@@ -1,6 +1,6 @@
 // thread_plan.h: the thread level of a µGraph: how a block's operators meet warps, stages and instructions.
-// Owns: ThreadPlan, a skeleton's name and its named whole-number parameters, with its text form.
-// Never: knows what a skeleton makes of them; that is code generation's.
+// Owns: ThreadPlan, a family's name and its named whole-number parameters, with its text form.
+// Never: knows what a family makes of them; that is code generation's.
 // Threads: a value.
 #pragma once
 
@@ -16,14 +16,14 @@
 namespace gqa {
 
 struct ThreadPlan {
-  std::string skeleton;  // empty: not chosen yet
+  std::string family;  // empty: not chosen yet
   std::vector<std::pair<std::string, std::int64_t>> parameters;
 
   std::int64_t get(std::string_view key, std::int64_t otherwise) const;
   friend bool operator==(const ThreadPlan&, const ThreadPlan&) = default;
 };
 
-// "flash m=128 n=64 warps=4": a candidate's text is a plan's text, and back where its skeleton is a candidate's.
+// "flash m=128 n=64 warps=4": a candidate's text is a plan's text, and back where its family is a candidate's.
 std::string to_text(const ThreadPlan& plan);
 Status parse(std::string_view text, ThreadPlan* plan);
 ThreadPlan thread_plan(const Candidate& candidate);

@@ -18,7 +18,7 @@
 
 namespace gqa {
 
-inline constexpr std::string_view kTileSkeleton = "tile";
+inline constexpr std::string_view kTileFamily = "tile";
 
 enum class TilePlace : std::uint8_t {
   kInline,     // computed where it is read

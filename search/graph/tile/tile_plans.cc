@@ -8,31 +8,31 @@ namespace gqa {
 namespace {
 
 constexpr std::int64_t kReserved = 1024;                      // shared memory that each block costs beside its own
-constexpr std::int64_t kInFlight[] = {32768, 65536, 131072};  // bytes on their way to a processor that keep memory busy
+constexpr std::int64_t kInFlight[] = {32768, 65536, 131072};  // bytes on their way to an SM that keep memory busy
 constexpr int kMostStages = 8, kWarps[] = {4, 8, 16}, kFewWarps[] = {2, 1};
 constexpr std::size_t kMostPlans = 6, kMostStreams = 4;
 constexpr int kStreamedWarps[] = {8, 16};  // of a thread block
 
 ThreadPlan thread_plan(int warps, int stages) {
-  return {std::string(kTileSkeleton), {{"warps", warps}, {"stages", stages}}};
+  return {std::string(kTileFamily), {{"warps", warps}, {"stages", stages}}};
 }
 
 ThreadPlan stream_plan(int warps, int ahead, int splits) {
-  ThreadPlan plan = {std::string(kTileSkeleton), {{"warps", warps}, {"stream", ahead}}};
+  ThreadPlan plan = {std::string(kTileFamily), {{"warps", warps}, {"stream", ahead}}};
   if (splits > 1) plan.parameters.emplace_back("splits", splits);
   return plan;
 }
 
 std::int64_t blocks_together(const TilePlan& plan, const DeviceSpec& device) {
-  const std::int64_t processors = std::max(1, device.processors);
+  const std::int64_t sms = std::max(1, device.sms);
   const std::int64_t by_memory =
-      std::max<std::int64_t>(device.smem_per_processor, device.smem_per_block) / (plan.shared_memory + kReserved);
-  const std::int64_t by_threads = std::max(device.threads_per_processor, plan.threads()) / plan.threads();
-  const std::int64_t there = (plan.blocks() + processors - 1) / processors;
+      std::max<std::int64_t>(device.smem_per_sm, device.smem_per_block) / (plan.shared_memory + kReserved);
+  const std::int64_t by_threads = std::max(device.threads_per_sm, plan.threads()) / plan.threads();
+  const std::int64_t there = (plan.blocks() + sms - 1) / sms;
   return std::max<std::int64_t>(1, std::min({by_memory, by_threads, there}));
 }
 
-// Bytes of the loop's loads that a processor waits for at a time.
+// Bytes of the loop's loads that an SM waits for at a time.
 std::int64_t bytes_in_flight(const TilePlan& plan, const DeviceSpec& device) {
   std::int64_t bytes = 0;
   for (const int load : plan.ring)
@@ -53,7 +53,7 @@ class Choice {
     for (const int warps : kStreamedWarps) {
       TilePlan plan;
       if (!try_plan(stream_plan(warps, 1, 1), &plan)) continue;
-      const std::vector<int> splits = stream_splits(plan, device_.processors, kStreamWarps / warps);
+      const std::vector<int> splits = stream_splits(plan, device_.sms, kStreamWarps / warps);
       for (std::size_t at = 0; at < splits.size() && at < 2; ++at)
         (at == 0 ? first : second).push_back(stream_plan(warps, 1, splits[at]));
       if (try_plan(stream_plan(warps, 2, splits[0]), &plan)) second.push_back(stream_plan(warps, 2, splits[0]));
@@ -111,8 +111,8 @@ std::vector<ThreadPlan> tile_plans(const KernelGraph& graph, const KernelNode& n
   Choice choice(graph, node, device);
   const bool gpu = device.kind == DeviceKind::kCuda;
   if (gpu) choice.add_streams();
-  // Blocks that share a processor bring their warps along; few blocks need more of their own.
-  const bool few = blocks(*node.block) <= 2 * std::int64_t{std::max(1, device.processors)};
+  // Blocks that share an SM bring their warps along; few blocks need more of their own.
+  const bool few = blocks(*node.block) <= 2 * std::int64_t{std::max(1, device.sms)};
   if (few) choice.add(8);
   for (const int warps : kWarps) {
     if (!few || warps != 8) choice.add(warps);

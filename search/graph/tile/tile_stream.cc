@@ -184,8 +184,8 @@ void add_loads(const BlockGraph& block, int at, std::vector<int>* loads) {
   for (const int input : own.inputs) add_loads(block, input, loads);
 }
 
-double rounds(std::int64_t blocks, std::int64_t processors, int together) {
-  return static_cast<double>(ceil_div(blocks, std::max<std::int64_t>(1, processors) * together));
+double rounds(std::int64_t blocks, std::int64_t sms, int together) {
+  return static_cast<double>(ceil_div(blocks, std::max<std::int64_t>(1, sms) * together));
 }
 
 }  // namespace
@@ -236,19 +236,19 @@ std::int64_t streamed_width(const BlockNode& product) {
   return std::min(kMostWidth, std::max<std::int64_t>(1, product.axes.back().tile / kColumns));
 }
 
-double stream_balance(std::int64_t blocks, std::int64_t processors, int together) {
-  const std::int64_t places = std::max<std::int64_t>(1, processors) * together;
+double stream_balance(std::int64_t blocks, std::int64_t sms, int together) {
+  const std::int64_t places = std::max<std::int64_t>(1, sms) * together;
   return static_cast<double>(blocks) / static_cast<double>(ceil_div(blocks, places) * places);
 }
 
-std::vector<int> stream_splits(const TilePlan& plan, std::int64_t processors, int together) {
+std::vector<int> stream_splits(const TilePlan& plan, std::int64_t sms, int together) {
   std::vector<std::pair<double, int>> ranked;
   for (int splits = 1; splits <= kMostStreamSplits; ++splits) {
     if (splits > 1 && plan.block.steps < kLeastTurns * splits * plan.copies()) break;
     const std::int64_t blocks = plan.blocks() * splits;
-    ranked.emplace_back(kSplitCost * splits + kRoundCost * rounds(blocks, processors, together) -
-                            stream_balance(blocks, processors, together),
-                        splits);
+    ranked.emplace_back(
+        kSplitCost * splits + kRoundCost * rounds(blocks, sms, together) - stream_balance(blocks, sms, together),
+        splits);
   }
   std::stable_sort(ranked.begin(), ranked.end());
   std::vector<int> found;
@@ -256,7 +256,7 @@ std::vector<int> stream_splits(const TilePlan& plan, std::int64_t processors, in
   return found;
 }
 
-StreamCost stream_cost(const KernelGraph& graph, const KernelNode& node, std::int64_t processors) {
+StreamCost stream_cost(const KernelGraph& graph, const KernelNode& node, std::int64_t sms) {
   TilePlan plan;
   plan.block = *node.block;
   plan.warps = kStreamWarps / 2;
@@ -266,10 +266,10 @@ StreamCost stream_cost(const KernelGraph& graph, const KernelNode& node, std::in
   for (const BlockNode& product : plan.block.nodes) {
     if (product.op == Op::kMatmul && product.phase == Phase::kLoop) width = std::max(width, streamed_width(product));
   }
-  const std::int64_t blocks = plan.blocks() * stream_splits(plan, processors, 2)[0];
+  const std::int64_t blocks = plan.blocks() * stream_splits(plan, sms, 2)[0];
   // Lanes that read less than a line leave some of it to others, which come at another time.
   const double lines = 1 + kNarrowCost * static_cast<double>(kMostWidth / width - 1);
-  return {lines / stream_balance(blocks, processors, 2), rounds(blocks, processors, 2)};
+  return {lines / stream_balance(blocks, sms, 2), rounds(blocks, sms, 2)};
 }
 
 }  // namespace gqa

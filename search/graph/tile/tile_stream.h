@@ -2,7 +2,7 @@
 // loop's dimension in turn and loads its operands into the registers that multiply them. No shared memory and no
 // barrier, so that products of few rows, which only wait for memory, never stop asking for more.
 // Owns: plan_stream(), whether a block's loop can run so and how its accumulators are dealt out to groups of warps;
-// stream_balance(), how evenly thread blocks fill the processors.
+// stream_balance(), how evenly thread blocks fill the SMs.
 // Never: knows the passes before and after the loop; tile_plan.h does.
 // Threads: pure functions.
 //
@@ -17,7 +17,7 @@
 
 namespace gqa {
 
-// Warps that a processor has: as many as leave each the registers it needs.
+// Warps that an SM has: as many as leave each the registers it needs.
 inline constexpr int kStreamWarps = 16;
 
 // Fills in the groups. Error: what cannot be streamed.
@@ -43,18 +43,18 @@ std::vector<int> streamed_rows(const BlockGraph& block, const std::vector<Stream
 // Columns that a lane holds of a product's right operand, or of what a warp has of it: an eighth.
 std::int64_t streamed_width(const BlockNode& product);
 
-// The share of its time that a processor works where so many thread blocks of equal length are dealt out, `together` at
+// The share of its time that an SM works where so many thread blocks of equal length are dealt out, `together` at
 // a time each.
-double stream_balance(std::int64_t blocks, std::int64_t processors, int together);
+double stream_balance(std::int64_t blocks, std::int64_t sms, int together);
 
 // How many thread blocks might share each of a plan's loops, the best first; each warp has some pieces still.
-std::vector<int> stream_splits(const TilePlan& plan, std::int64_t processors, int together);
+std::vector<int> stream_splits(const TilePlan& plan, std::int64_t sms, int together);
 
 // About how long a loop that can be streamed takes.
 struct StreamCost {
   double slowdown = 0;  // against a memory that is never kept waiting; 0: it cannot be streamed
   double rounds = 0;    // of thread blocks, one after another
 };
-StreamCost stream_cost(const KernelGraph& graph, const KernelNode& node, std::int64_t processors);
+StreamCost stream_cost(const KernelGraph& graph, const KernelNode& node, std::int64_t sms);
 
 }  // namespace gqa

@@ -70,14 +70,14 @@ class CudaGpu : public ::testing::Test {
     driver_->cuDevicePrimaryCtxRelease(0);
   }
 
-  // The best `kernels` kernels of each skeleton for the problem.
+  // The best `kernels` kernels of each family for the problem.
   std::vector<Candidate> best(const Problem& problem, std::size_t kernels) {
     std::vector<Candidate> chosen;
     std::set<std::string> seen;
-    for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit, Skeleton::kWarpgroup}) {
+    for (const Family family : {Family::kFlash, Family::kSplit, Family::kWarpgroup}) {
       std::size_t taken = 0;
       for (const Ranked& ranked : enumerate(problem, device_->spec()).ranked) {
-        if (ranked.candidate.skeleton != skeleton || taken == kernels) continue;
+        if (ranked.candidate.family != family || taken == kernels) continue;
         if (!seen.insert(kernel_text(ranked.candidate)).second) continue;
         chosen.push_back(ranked.candidate);
         ++taken;

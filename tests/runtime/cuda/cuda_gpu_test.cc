@@ -91,7 +91,7 @@ TEST_F(CudaGpu, EveryTileOfTheSpace) {
 TEST_F(CudaGpu, EverySplitCountAndOrder) {
   const Problem problem = problem_of("b=1,hq=8,hk=2,sq=2,sk=3000,d=128,causal");
   Candidate split;
-  ASSERT_TRUE(parse("split m=16 n=16 warps=4 stages=3 pack=4 splits=1 order=0", &split).ok());
+  ASSERT_TRUE(parse("split m=16 n=16 warps=4 stages=3 pack=4 splits=1 head_swizzle=0", &split).ok());
   std::vector<Candidate> all;
   for (const int splits : {1, 2, 3, 7, 16, 46, 64}) {
     split.splits = splits;
@@ -99,7 +99,7 @@ TEST_F(CudaGpu, EverySplitCountAndOrder) {
   }
   const Problem prefill = problem_of("b=2,hq=8,hk=2,sq=300,sk=300,d=128,causal");
   Candidate flash;
-  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=2 splits=1 order=1", &flash).ok());
+  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=2 splits=1 head_swizzle=1", &flash).ok());
   EXPECT_TRUE(verified(problem, all));
   EXPECT_TRUE(verified(prefill, {flash}));
 }
@@ -133,8 +133,8 @@ TEST_F(CudaGpu, VerificationCatchesAMissingMask) {
 
 TEST_F(CudaGpu, VerificationCatchesUnwrittenRows) {
   Candidate small, large;
-  ASSERT_TRUE(parse("flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 order=0", &small).ok());
-  ASSERT_TRUE(parse("flash m=128 n=32 warps=4 stages=1 pack=1 splits=1 order=0", &large).ok());
+  ASSERT_TRUE(parse("flash m=64 n=32 warps=4 stages=1 pack=1 splits=1 head_swizzle=0", &small).ok());
+  ASSERT_TRUE(parse("flash m=128 n=32 warps=4 stages=1 pack=1 splits=1 head_swizzle=0", &large).ok());
   std::int64_t unwritten[2] = {};
   for (const int lse : {0, 1}) {
     const Problem problem = problem_of("b=1,hq=4,hk=2,sq=256,sk=256,d=64,lse=" + std::to_string(lse));
@@ -152,8 +152,8 @@ TEST_F(CudaGpu, VerificationCatchesUnwrittenRows) {
 TEST_F(CudaGpu, VerificationCatchesWritingPastTheWorkspace) {
   const Problem problem = problem_of("b=1,hq=4,hk=1,sq=1,sk=600,d=32");
   Candidate wide, narrow;
-  ASSERT_TRUE(parse("split m=32 n=16 warps=4 stages=3 pack=4 splits=2 order=0", &wide).ok());
-  ASSERT_TRUE(parse("split m=16 n=16 warps=4 stages=3 pack=4 splits=2 order=0", &narrow).ok());
+  ASSERT_TRUE(parse("split m=32 n=16 warps=4 stages=3 pack=4 splits=2 head_swizzle=0", &wide).ok());
+  ASSERT_TRUE(parse("split m=16 n=16 warps=4 stages=3 pack=4 splits=2 head_swizzle=0", &narrow).ok());
   std::unique_ptr<Trial> trial;
   ASSERT_TRUE(compile_and_try(*device_, {problem}, Effort(60), &trial).ok());
   // Code that leaves partials of 32 rows in a workspace planned for 16, given the shared memory it needs: what it
@@ -353,7 +353,7 @@ TEST_F(CudaSession, CaptureWithNothingLoadedFailsAndLeavesTheCaptureValid) {
   driver_->cuStreamDestroy(s);
 }
 
-// Split kernels meet in partials and counters; warpgroup ones may draw their tiles from a counter.
+// Split kernels meet in partials and counters; warpgroup ones may take their tiles from a counter.
 TEST_F(CudaSession, CallsOnSeveralStreamsAndThreadsKeepTheirWorkspacesApart) {
   for (const char* text :
        {"b=2,hq=8,hk=1,sq=1,sk=6000,d=128,lse=0", "b=2,hq=8,hk=8,sq=1500,sk=1500,d=128,causal,lse=0"}) {

@@ -1,5 +1,5 @@
 // cuda_kernel_test.cc: what a launch hands to the driver, seen by a driver that only writes it down.
-// Owns: the recording driver; grid, arguments and workspace of each skeleton; what is refused at load.
+// Owns: the recording driver; grid, arguments and workspace of each family; what is refused at load.
 // Needs no GPU and no CUDA driver.
 #include "runtime/cuda/cuda_kernel.h"
 
@@ -72,13 +72,13 @@ class CudaKernelTest : public ::testing::Test {
     encoded = 0;
     ASSERT_TRUE(Context::retain(driver_, 0, &shared_->context).ok());
     shared_->workspaces = std::make_unique<WorkspacePool>(driver_);
-    shared_->processors = 132;
+    shared_->sms = 132;
   }
 
   Status load(const char* problem, const char* candidate) {
     EXPECT_TRUE(parse(problem, &call_.problem).ok());
     EXPECT_TRUE(parse(candidate, &candidate_).ok());
-    with_maps = candidate_.skeleton == Skeleton::kWarpgroup;
+    with_maps = candidate_.family == Family::kWarpgroup;
     Binary binary;
     binary.cubin = "not looked at";
     return CudaKernel::load(shared_, call_.problem, candidate_, binary, &kernel_);
@@ -106,63 +106,67 @@ class CudaKernelTest : public ::testing::Test {
 #define GQA_SMALL_TILE "warpgroup m=64 n=64 warps=4 stages=2 out=0 "
 
 TEST_F(CudaKernelTest, AWarpgroupGridFillsTheDeviceOnce) {
-  for (const char* draw : {"draw=0", "draw=1"}) {
-    launch("b=2,hq=32,hk=8,sq=4096,d=128", (std::string(GQA_TILE "pack=1 ") + draw).c_str());
-    EXPECT_EQ(launched.grid, 132U) << draw;
+  for (const char* scheduler : {"dynamic=0", "dynamic=1"}) {
+    launch("b=2,hq=32,hk=8,sq=4096,d=128", (std::string(GQA_TILE "pack=1 ") + scheduler).c_str());
+    EXPECT_EQ(launched.grid, 132U) << scheduler;
     EXPECT_EQ(launched.threads, 384U);
     EXPECT_EQ(launched.shared_memory, plan(call_.problem, candidate_).shared_memory);
     EXPECT_EQ(launched.params.tiles, 2 * 32 * 32);
-    launch("b=1,hq=4,hk=4,sq=1000,d=128", (std::string(GQA_TILE "pack=1 ") + draw).c_str());
-    EXPECT_EQ(launched.grid, 4U * 8) << draw;  // fewer tiles than processors: none is left without one
+    launch("b=1,hq=4,hk=4,sq=1000,d=128", (std::string(GQA_TILE "pack=1 ") + scheduler).c_str());
+    EXPECT_EQ(launched.grid, 4U * 8) << scheduler;  // fewer tiles than SMs: none is left without one
   }
 }
 
-// Processors are filled in pairs of CTAs, and an odd tile takes a pair as well.
+// SMs are filled in pairs of CTAs, and an odd tile takes a pair as well.
 TEST_F(CudaKernelTest, SmallTilesShareAProcessorByTwo) {
-  launch("b=2,hq=32,hk=8,sq=4096,d=64", GQA_SMALL_TILE "pack=1 draw=0");
+  launch("b=2,hq=32,hk=8,sq=4096,d=64", GQA_SMALL_TILE "pack=1 dynamic=0");
   EXPECT_EQ(launched.grid, 2U * 132);
   EXPECT_EQ(launched.threads, 256U);
   const std::pair<const char*, unsigned> few[] = {{"hq=1,sq=20,d=64", 2},     {"hq=3,sq=128,d=64", 6},
                                                   {"hq=3,sq=700,d=64", 34},   {"hq=263,sq=64,d=64", 264},
                                                   {"hq=264,sq=64,d=64", 264}, {"hq=265,sq=64,d=64", 264}};
   for (const auto& [problem, grid] : few) {
-    launch(problem, GQA_SMALL_TILE "pack=1 draw=1");
+    launch(problem, GQA_SMALL_TILE "pack=1 dynamic=1");
     EXPECT_EQ(launched.grid, grid) << problem;
   }
 }
 
-TEST_F(CudaKernelTest, OnlyDrawsGetACounterAndItIsZero) {
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+TEST_F(CudaKernelTest, OnlyTheDynamicSchedulerGetsACounterAndItIsZero) {
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 dynamic=0");
   EXPECT_EQ(launched.params.counters, nullptr);
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=1");
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 dynamic=1");
   ASSERT_NE(launched.params.counters, nullptr);
   EXPECT_EQ(*launched.params.counters, 0U);
 }
 
-// Head groups are walked in equal sections: the largest divisor of their number that the order does not exceed.
-TEST_F(CudaKernelTest, SectionsDivideTheHeadGroups) {
-  const std::pair<int, int> sections[] = {{0, 12}, {1, 1}, {2, 2},  {3, 3},   {4, 4},   {5, 4},
+// Swizzled groups of heads are equal: the largest divisor of their number that head_swizzle does not exceed.
+TEST_F(CudaKernelTest, TheSwizzleDividesTheHeadGroups) {
+  const std::pair<int, int> swizzles[] = {{0, 12}, {1, 1}, {2, 2},  {3, 3},   {4, 4},   {5, 4},
                                           {6, 6},  {7, 6}, {11, 6}, {12, 12}, {13, 12}, {1 << 20, 12}};
-  for (const auto& [order, section] : sections) {
-    launch("b=2,hq=12,hk=3,sq=1000,d=128", (GQA_TILE "pack=2 draw=1 order=" + std::to_string(order)).c_str());
+  for (const auto& [wanted, swizzle] : swizzles) {
+    launch("b=2,hq=12,hk=3,sq=1000,d=128",
+           (GQA_TILE "pack=2 dynamic=1 head_swizzle=" + std::to_string(wanted)).c_str());
     EXPECT_EQ(launched.params.head_groups, 6);
-    EXPECT_EQ(launched.params.section, section) << order;
+    EXPECT_EQ(launched.params.head_swizzle, swizzle) << wanted;
   }
-  launch("b=7,hq=1,sq=1000,d=128", "flash m=128 n=64 warps=4 stages=2 pack=1 order=6");
-  EXPECT_EQ(launched.params.section, 1);  // a prime number of them
+  launch("b=7,hq=1,sq=1000,d=128", "flash m=128 n=64 warps=4 stages=2 pack=1 head_swizzle=6");
+  EXPECT_EQ(launched.params.head_swizzle, 1);  // a prime number of them
 }
 
 TEST_F(CudaKernelTest, DivisorsAreOfTheNumbersBesideThem) {
   const std::pair<const char*, const char*> launches[] = {
-      {"b=2,hq=12,hk=3,sq=1000,d=128", GQA_TILE "pack=2 draw=1 order=4"},
+      {"b=2,hq=12,hk=3,sq=1000,d=128", GQA_TILE "pack=2 dynamic=1 head_swizzle=4"},
       {"b=3,hq=10,hk=2,sq=999,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1"},
       {"b=5,hq=28,hk=4,sq=3,sk=4096,d=128", "split m=16 n=32 warps=4 stages=3 pack=7 splits=6"}};
   for (const auto& [problem, candidate] : launches) {
     launch(problem, candidate);
     const AttentionParams& p = launched.params;
-    const std::pair<Divisor, int> divisors[] = {
-        {p.by_splits, p.splits},   {p.by_row_tiles, p.row_tiles},     {p.by_section_tiles, p.section * p.row_tiles},
-        {p.by_section, p.section}, {p.by_head_groups, p.head_groups}, {p.by_group, call_.problem.group()}};
+    const std::pair<Divisor, int> divisors[] = {{p.by_splits, p.splits},
+                                                {p.by_row_tiles, p.row_tiles},
+                                                {p.by_swizzle_tiles, p.head_swizzle * p.row_tiles},
+                                                {p.by_swizzle, p.head_swizzle},
+                                                {p.by_head_groups, p.head_groups},
+                                                {p.by_group, call_.problem.group()}};
     EXPECT_EQ(p.row_tiles, row_tiles(call_.problem, candidate_));
     EXPECT_EQ(p.rows_before, rows_before(call_.problem, candidate_));
     EXPECT_EQ(p.tiles, p.row_tiles * p.head_groups * p.batch);
@@ -180,13 +184,13 @@ TEST_F(CudaKernelTest, MoreBlocksThanAGridHoldsAreRefused) {
 }
 
 TEST_F(CudaKernelTest, GridsBeginEarlyWhereDeviceAndDriverCan) {
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 dynamic=0");
   EXPECT_FALSE(launched.early);
   shared_->early_start = true;  // a driver without the call launches as before
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 dynamic=0");
   EXPECT_FALSE(launched.early);
   driver_.cuLaunchKernelEx = record_extended_launch;
-  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=0");
+  launch("hq=4,sq=1000,d=128", GQA_TILE "pack=1 dynamic=0");
   EXPECT_TRUE(launched.early);
   EXPECT_EQ(launched.grid, 4U * 8);
   EXPECT_EQ(launched.threads, 384U);
@@ -194,7 +198,7 @@ TEST_F(CudaKernelTest, GridsBeginEarlyWhereDeviceAndDriverCan) {
 }
 
 TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
-  launch("b=3,hq=8,hk=2,sq=300,d=64", GQA_TILE "pack=4 draw=1");
+  launch("b=3,hq=8,hk=2,sq=300,d=64", GQA_TILE "pack=4 dynamic=1");
   EXPECT_EQ(launched.params.q, call_.q);
   const TensorMap* maps[] = {&launched.maps.q, &launched.maps.k, &launched.maps.v, &launched.maps.out};
   const unsigned long long expected[][2] = {{0x1000, 128 / 4}, {0x2000, 80}, {0x3000, 80}, {0x4000, 64 / 4}};
@@ -207,7 +211,7 @@ TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
   EXPECT_EQ(encoded, before);  // kept
 }
 
-TEST_F(CudaKernelTest, OtherSkeletonsNeedNoMaps) {
+TEST_F(CudaKernelTest, OtherFamiliesNeedNoMaps) {
   driver_.cuTensorMapEncodeTiled = nullptr;
   launch("b=2,hq=32,hk=8,sq=4096,d=128", "flash m=128 n=64 warps=4 stages=2 pack=1");
   EXPECT_EQ(launched.grid, 2U * 32 * 32);
@@ -221,7 +225,7 @@ TEST_F(CudaKernelTest, OtherSkeletonsNeedNoMaps) {
 
 TEST_F(CudaKernelTest, ADriverTooOldForTensorMapsIsRefusedAtLoad) {
   driver_.cuTensorMapEncodeTiled = nullptr;
-  const Status status = load("hq=4,sq=1000,d=128", GQA_TILE "pack=1 draw=1");
+  const Status status = load("hq=4,sq=1000,d=128", GQA_TILE "pack=1 dynamic=1");
   EXPECT_EQ(status.code(), Code::kNoDevice);
   EXPECT_NE(status.message().find("cuTensorMapEncodeTiled"), std::string::npos) << status.message();
   EXPECT_EQ(kernel_, nullptr);

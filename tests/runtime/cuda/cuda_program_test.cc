@@ -57,7 +57,7 @@ class CudaProgramTest : public ::testing::Test {
     ASSERT_TRUE(Context::retain(driver_, 0, &shared_->context).ok());
     shared_->workspaces = std::make_unique<WorkspacePool>(driver_);
     shared_->intermediates = std::make_unique<WorkspacePool>(driver_);
-    shared_->processors = 132;
+    shared_->sms = 132;
   }
 
   void load(const KernelGraph& program) {

@@ -24,7 +24,7 @@ std::vector<Case> numbered_cases() {
   std::vector<Case> cases;
   const char* const candidates[] = {"split m=16 n=32 warps=4 stages=3 pack=4 splits=6",
                                     "flash m=128 n=64 warps=4 stages=2 pack=1",
-                                    "warpgroup m=128 n=80 warps=8 stages=2 out=1 pack=4 draw=1 order=6"};
+                                    "warpgroup m=128 n=80 warps=8 stages=2 out=1 pack=4 dynamic=1 head_swizzle=6"};
   std::uint64_t kernel = 1000;
   for (const char* text : candidates) {
     Candidate candidate;

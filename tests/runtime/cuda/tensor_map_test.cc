@@ -82,7 +82,7 @@ Call call_of(const char* text) {
 
 Candidate tile(int m, int n, int pack) {
   Candidate c;
-  c.skeleton = Skeleton::kWarpgroup;
+  c.family = Family::kWarpgroup;
   c.tile_m = m;
   c.tile_n = n;
   c.pack = pack;

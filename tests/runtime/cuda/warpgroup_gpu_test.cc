@@ -1,5 +1,5 @@
-// The warpgroup skeleton on a Hopper GPU: every tile of the space over ragged lengths, layouts, packed heads and inputs
-// made to break it, against float64; calls that the copy engine can and cannot serve; the same bits twice; many
+// The warpgroup family on a Hopper GPU: every tile of the space over ragged lengths, layouts, packed heads and inputs
+// made to break it, against float64; calls that TMA can and cannot serve; the same bits twice; many
 // launches in a row. Skipped by name where there is no such GPU.
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class WarpgroupGpu : public test::CudaGpu {
     std::vector<Candidate> chosen;
     std::set<std::string> seen;
     for (const Ranked& ranked : enumerate(problem, device_->spec()).ranked) {
-      if (ranked.candidate.skeleton != Skeleton::kWarpgroup) continue;
+      if (ranked.candidate.family != Family::kWarpgroup) continue;
       if (seen.insert(kernel_text(ranked.candidate)).second) chosen.push_back(ranked.candidate);
     }
     EXPECT_FALSE(chosen.empty()) << to_text(problem);
@@ -64,7 +64,7 @@ class WarpgroupGpu : public test::CudaGpu {
     const bool causal = features.find("causal") != std::string::npos;
     const Problem problem = problem_of((causal ? "hq=64,hk=64,sq=16384," : "hq=2,hk=2,sq=2048,") + features);
     std::vector<Candidate> wanted = tiles(problem);
-    if (!problem.lse) std::erase_if(wanted, [](const Candidate& c) { return c.sums == 0; });
+    if (!problem.lse) std::erase_if(wanted, [](const Candidate& c) { return c.ones_column == 0; });
     return load_all(problem, wanted);
   }
 
@@ -171,7 +171,7 @@ TEST_F(WarpgroupGpu, EveryOrder) {
     std::vector<Candidate> ordered;
     std::set<int> rows;  // the order does not shape code: a tile of each height will do
     for (Candidate c : tiles(problem)) {
-      c.order = order;
+      c.head_swizzle = order;
       if (rows.insert(c.tile_m).second) ordered.push_back(c);
     }
     AttentionCase attention(problem);
@@ -179,7 +179,7 @@ TEST_F(WarpgroupGpu, EveryOrder) {
   }
 }
 
-// In rounds, drawn, by clusters and alone: the longest tiles are not the first that a CTA has.
+// Under both schedulers, by clusters and alone: the longest tiles are not the first that a CTA has.
 TEST_F(WarpgroupGpu, MoreTilesThanProcessors) {
   for (const char* features : {"d=128,causal", "d=256,causal", "d=64,causal,lse=0", "d=128"}) {
     AttentionCase attention(problem_of(std::string("b=2,hq=20,hk=20,sq=900,sk=100,") + features));
@@ -284,7 +284,7 @@ void set_climb(AttentionCase* attention, Grows grows) {
   attention->slack += 1e-3;  // float32's error in scores of some hundreds
 }
 
-// The softmax that takes a block's exponentials unseen must be taken again, in every block and by every row.
+// The speculative softmax must fall back to the exact one, in every block and by every row.
 TEST_F(WarpgroupGpu, EveryBlockOutgrowsTheMaxima) {
   for (const char* features : {"d=128,causal", "d=64,dtype=f16", "d=64,lse=0", "d=64,dtype=f16,lse=0"}) {
     AttentionCase attention(problem_of(std::string("b=1,hq=1,sq=140,sk=900,") + features));
@@ -333,7 +333,7 @@ TEST_F(WarpgroupGpu, TheSameInputsGiveTheSameBits) {
   }
 }
 
-// ---- what the copy engine can and cannot serve
+// ---- what TMA can and cannot serve
 
 class CopyEngineGpu : public WarpgroupGpu {
  protected:
@@ -361,14 +361,14 @@ class CopyEngineGpu : public WarpgroupGpu {
     return made;
   }
 
-  // Another skeleton serves the call, and rightly.
+  // Another family serves the call, and rightly.
   ::testing::AssertionResult falls_back(AttentionCase* attention) {
     test::GpuCopy copy(*driver_, attention);
     const Call call = described(copy.call());
     const Problem wanted = signature(call.problem);
     if (wanted.tma) return ::testing::AssertionFailure() << to_text(wanted) << " claims tensor maps";
     for (const Ranked& ranked : enumerate(wanted, device_->spec()).ranked)
-      if (ranked.candidate.skeleton == Skeleton::kWarpgroup)
+      if (ranked.candidate.family == Family::kWarpgroup)
         return ::testing::AssertionFailure() << to_text(ranked.candidate);
     const Candidate chosen = best(wanted, 1).front();
     const Status status = kernel_for(call.problem, call.problem, chosen, chosen)->run(call);

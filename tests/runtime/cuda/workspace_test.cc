@@ -29,28 +29,28 @@ LaunchPlan plan_of(std::int64_t partials, std::int64_t counters) {
 
 CUstream stream(std::uintptr_t number) { return reinterpret_cast<CUstream>(16 * number); }
 
-TEST(LaunchPlans, DrawsNeedACounterAndNoPartials) {
+TEST(LaunchPlans, TheDynamicSchedulerNeedsACounterAndNoPartials) {
   Problem p;
   Candidate c;
   ASSERT_TRUE(parse("hq=8,sq=1000,d=64", &p).ok());
-  c.skeleton = Skeleton::kWarpgroup;
-  for (const int draw : {0, 1}) {
-    c.draw = draw;
+  c.family = Family::kWarpgroup;
+  for (const int dynamic : {0, 1}) {
+    c.dynamic = dynamic;
     const LaunchPlan launch = plan(p, c);
     EXPECT_EQ(launch.partial_floats, 0);
-    EXPECT_EQ(launch.counters, draw);
-    EXPECT_EQ(launch.needs_workspace(), draw == 1);
+    EXPECT_EQ(launch.counters, dynamic);
+    EXPECT_EQ(launch.needs_workspace(), dynamic == 1);
     EXPECT_TRUE(launch.persistent);
   }
   c = Candidate();
   EXPECT_FALSE(plan(p, c).needs_workspace());
 }
 
-TEST(LaunchPlans, ASharedTailNeedsTwoPartsAWarpgroup) {
+TEST(LaunchPlans, StreamKNeedsTwoPartsAWarpgroup) {
   Problem p;
   Candidate c;
   ASSERT_TRUE(parse("hq=8,sq=1000,d=64,dv=128", &p).ok());
-  ASSERT_TRUE(parse("warpgroup m=192 n=64 warps=12 stages=2 pack=1 draw=0 out=1 cluster=2 tail=5", &c).ok());
+  ASSERT_TRUE(parse("warpgroup m=192 n=64 warps=12 stages=2 pack=1 dynamic=0 out=1 cluster=2 stream_k=5", &c).ok());
   const LaunchPlan launch = plan(p, c);
   EXPECT_EQ(launch.partial_floats, 5 * 2 * 3 * 2 * (64 * 128 + 4 * 128));
   EXPECT_EQ(launch.counters, 5 * 2 * 3);

@@ -45,9 +45,9 @@ std::unique_ptr<LoadedProgram> kernel_of(Device& device, const Problem& problem,
 ::testing::AssertionResult runs_right(const Problem& problem, bool heads_first = false, float magnitude = 1) {
   const auto device = host();
   const Problem wanted = signature(problem);
-  for (const Skeleton skeleton : {Skeleton::kFlash, Skeleton::kSplit})
+  for (const Family family : {Family::kFlash, Family::kSplit})
     for (const Ranked& ranked : enumerate(wanted, device->spec()).ranked) {
-      if (ranked.candidate.skeleton != skeleton) continue;
+      if (ranked.candidate.family != family) continue;
       AttentionCase tensors(problem, heads_first, magnitude);
       if (Status s = kernel_of(*device, wanted, ranked.candidate)->run(tensors.call); !s.ok())
         return ::testing::AssertionFailure() << s.message();

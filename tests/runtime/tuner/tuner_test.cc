@@ -312,7 +312,7 @@ TEST(Keys, HoldWhatAWinnerDependsOn) {
   const std::string kernel = key_of(candidate);
   EXPECT_EQ(kernel.size(), 48u);
   Candidate launch_only = candidate;
-  launch_only.order = 1 - candidate.order;
+  launch_only.head_swizzle = 1 - candidate.head_swizzle;
   EXPECT_EQ(key_of(launch_only), kernel);
   Candidate other = candidate;
   other.stages += 1;

@@ -18,7 +18,7 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(Candidate, Text) {
-  EXPECT_EQ(to_text(Candidate()), "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0");
+  EXPECT_EQ(to_text(Candidate()), "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0");
   EXPECT_EQ(kernel_text(Candidate()), "flash m=64 n=64 warps=4 stages=2 pack=1");
 }
 
@@ -27,8 +27,8 @@ TEST(Candidate, TextRoundTrips) {
   const auto any = [&] { return static_cast<std::int32_t>(random() % 1000); };
   for (int i = 0; i < 5000; ++i) {
     Candidate c;
-    c.skeleton = static_cast<Skeleton>(random() % 3);
-    const bool warpgroup = c.skeleton == Skeleton::kWarpgroup;
+    c.family = static_cast<Family>(random() % 3);
+    const bool warpgroup = c.family == Family::kWarpgroup;
 #define GQA_FIELD(field, key, initial, use) \
   if (warpgroup || FieldUse::use == FieldUse::kCode || FieldUse::use == FieldUse::kLaunch) c.field = any();
     GQA_CANDIDATE_FIELDS(GQA_FIELD)
@@ -42,7 +42,7 @@ TEST(Candidate, TextRoundTrips) {
 TEST(Candidate, LaunchParametersDoNotMakeAKernel) {
   Candidate a, b;
   b.splits = 7;
-  b.order = 1;
+  b.head_swizzle = 1;
   EXPECT_NE(a, b);
   EXPECT_EQ(kernel_text(a), kernel_text(b));
   Candidate read;
@@ -53,43 +53,44 @@ TEST(Candidate, LaunchParametersDoNotMakeAKernel) {
 }
 
 TEST(Candidate, AMechanismThatIsNotUsedIsNotInTheText) {
-  const std::string without = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=0 out=1";
+  const std::string without = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=0 out=1";
   Candidate plain, summing;
   ASSERT_TRUE(parse(without, &plain).ok());
   EXPECT_EQ(kernel_text(plain), without);
-  ASSERT_TRUE(parse(without + " sums=1", &summing).ok());
-  EXPECT_EQ(kernel_text(summing), without + " sums=1");
+  ASSERT_TRUE(parse(without + " ones_column=1", &summing).ok());
+  EXPECT_EQ(kernel_text(summing), without + " ones_column=1");
   EXPECT_NE(plain, summing);
   Candidate spelt_out;
-  ASSERT_TRUE(parse(without + " sums=0", &spelt_out).ok());
+  ASSERT_TRUE(parse(without + " ones_column=0", &spelt_out).ok());
   EXPECT_EQ(spelt_out, plain);
 }
 
 TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
-  EXPECT_EQ(error_of(""), "unknown skeleton '': expected 'flash', 'split' or 'warpgroup' first");
-  EXPECT_EQ(error_of("dense m=1"), "unknown skeleton 'dense': expected 'flash', 'split' or 'warpgroup' first");
+  EXPECT_EQ(error_of(""), "unknown family '': expected 'flash', 'split' or 'warpgroup' first");
+  EXPECT_EQ(error_of("dense m=1"), "unknown family 'dense': expected 'flash', 'split' or 'warpgroup' first");
   EXPECT_EQ(error_of("flash m=64 n=64 warps=4 stages=2"),
             "key 'pack' is missing: expected all that shape the code, as in 'flash m=64 n=64 warps=4 stages=2 pack=1'");
   EXPECT_EQ(error_of("flash m=x"), "m='x': expected a whole number from 0 to 1048576");
   EXPECT_EQ(error_of("flash m=1048577"), "m='1048577': expected a whole number from 0 to 1048576");
   EXPECT_EQ(error_of("flash m=1 m=1"), "key 'm' is given twice: expected once");
   EXPECT_EQ(error_of("flash m"), "'m' has no value: expected m=NUMBER");
-  EXPECT_EQ(error_of("flash k=1"), "unknown key 'k': expected m, n, warps, stages, pack, splits, order");
-  EXPECT_EQ(error_of("flash draw=1"), "unknown key 'draw': expected m, n, warps, stages, pack, splits, order");
+  EXPECT_EQ(error_of("flash k=1"), "unknown key 'k': expected m, n, warps, stages, pack, splits, head_swizzle");
+  EXPECT_EQ(error_of("flash dynamic=1"),
+            "unknown key 'dynamic': expected m, n, warps, stages, pack, splits, head_swizzle");
   EXPECT_EQ(error_of("warpgroup k=1"),
-            "unknown key 'k': expected m, n, warps, stages, pack, draw, out, sums, shift, queries, poly, held, "
-            "cluster, tail, "
-            "splits, order");
-  EXPECT_EQ(error_of("warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=1"),
+            "unknown key 'k': expected m, n, warps, stages, pack, dynamic, out, ones_column, folded_scale, queries, "
+            "exp2_fma, q_regs, cluster, stream_k, "
+            "splits, head_swizzle");
+  EXPECT_EQ(error_of("warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1"),
             "key 'out' is missing: expected all that shape the code, as in "
-            "'warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0'");
+            "'warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0'");
 }
 
 TEST(Candidate, HashIsTheSameInEveryProcessAndSeesEveryField) {
   EXPECT_EQ(hash(Candidate()), 11136318408781825972u);
   std::set<std::uint64_t> hashes = {hash(Candidate())};
   Candidate split;
-  split.skeleton = Skeleton::kSplit;
+  split.family = Family::kSplit;
   EXPECT_TRUE(hashes.insert(hash(split)).second);
   int fields = 0;
 #define GQA_FIELD(field, key, initial, use)            \
@@ -108,9 +109,9 @@ TEST(Candidate, OrderIsTotal) {
   Candidate a, b;
   b.tile_n = 128;
   EXPECT_LT(a, b);
-  b.skeleton = Skeleton::kSplit;
+  b.family = Family::kSplit;
   b.tile_n = 16;
-  EXPECT_LT(a, b);  // by skeleton first
+  EXPECT_LT(a, b);  // by family first
 }
 
 }  // namespace

@@ -24,16 +24,16 @@ TEST(Rank, DecodePrefersSplitAndPrefillWarpgroupOrFlash) {
   for (const char* shape : {"hq=32,hk=8,sq=1,sk=8192,d=128", "b=4,hq=32,hk=8,sq=1,sk=4096,d=128",
                             "hq=8,sq=1,sk=32768,d=64", "hq=16,hk=2,sq=4,sk=8192,d=256"}) {
     const Candidate best = enumerate(problem_of(shape), h200()).ranked[0].candidate;
-    EXPECT_EQ(best.skeleton, Skeleton::kSplit) << shape;
+    EXPECT_EQ(best.family, Family::kSplit) << shape;
     EXPECT_GT(best.splits, 1) << shape;
   }
   for (const char* shape :
        {"hq=32,hk=8,sq=4096,d=128,causal", "hq=8,sq=2048,d=256", "b=16,hq=32,hk=8,sq=64,sk=4096,d=64"}) {
-    EXPECT_EQ(enumerate(problem_of(shape), h200()).ranked[0].candidate.skeleton, Skeleton::kWarpgroup) << shape;
+    EXPECT_EQ(enumerate(problem_of(shape), h200()).ranked[0].candidate.family, Family::kWarpgroup) << shape;
     const Problem without_tma = problem_of(std::string(shape) + ",notma");
-    EXPECT_EQ(enumerate(without_tma, h200()).ranked[0].candidate.skeleton, Skeleton::kFlash) << shape;
+    EXPECT_EQ(enumerate(without_tma, h200()).ranked[0].candidate.family, Family::kFlash) << shape;
     const DeviceSpec a100 = *DeviceSpec::for_arch("sm_80");
-    EXPECT_EQ(enumerate(problem_of(shape), a100).ranked[0].candidate.skeleton, Skeleton::kFlash) << shape;
+    EXPECT_EQ(enumerate(problem_of(shape), a100).ranked[0].candidate.family, Family::kFlash) << shape;
   }
 }
 
@@ -42,18 +42,20 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
   const auto among_first_dozen = [](const char* shape, const std::string& tile) { return place_of(shape, tile) <= 12; };
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal,notma", "flash m=128 n=64 warps=4 stages=2 pack=1"));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal,notma", "flash m=128 n=64 warps=4 stages=2 pack=1"));
-  const char* wide = "warpgroup m=192 n=64 warps=12 stages=4 pack=1 draw=0 out=1 held=5";
+  const char* wide = "warpgroup m=192 n=64 warps=12 stages=4 pack=1 dynamic=0 out=1 q_regs=5";
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
-  const std::string summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 queries=2 poly=4";
-  const std::string long_walk = "warpgroup m=192 n=128 warps=12 stages=3 pack=1 draw=0 out=1 sums=1 queries=2 poly=4";
+  const std::string summing =
+      "warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2 exp2_fma=4";
+  const std::string long_walk =
+      "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4";
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal", summing));
   EXPECT_FALSE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal,lse", summing));
   EXPECT_TRUE(among_first_dozen("hq=32,sq=2048,d=64", summing));
   EXPECT_TRUE(among_first_dozen("hq=32,sq=4096,d=64", long_walk));
-  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", long_walk + " tail=132"));
-  const char* together = "warpgroup m=128 n=80 warps=8 stages=2 pack=1 draw=0 out=0 held=12 cluster=2";
+  EXPECT_TRUE(among_first_dozen("hq=32,sq=16384,d=64", long_walk + " stream_k=132"));
+  const char* together = "warpgroup m=128 n=80 warps=8 stages=2 pack=1 dynamic=0 out=0 q_regs=12 cluster=2";
   EXPECT_TRUE(among_first_dozen("hq=8,sq=16384,d=192", together));
 }
 
@@ -63,7 +65,7 @@ TEST(Rank, TheModelNeverBeatsTheDevice) {
       const Problem p = problem_of(shape);
       const double memory = 1e6 * bytes(p) / device.memory_bandwidth;
       for (const Ranked& r : enumerate(p, device).ranked) {
-        const bool warpgroup = r.candidate.skeleton == Skeleton::kWarpgroup;
+        const bool warpgroup = r.candidate.family == Family::kWarpgroup;
         const double compute = 1e6 * flops(p) / (warpgroup ? device.wgmma_flops : device.tensor_flops);
         EXPECT_GE(r.predicted_us, 0.999 * std::max(memory, compute)) << shape << " " << to_text(r.candidate);
       }
@@ -85,74 +87,78 @@ TEST(Rank, HeadByHeadPaysWhereKeysDoNotFitL2) {
   const Problem p = problem_of("b=64,hq=32,sq=2048,d=128,causal");
   Candidate c = candidate_of("flash m=64 n=16 warps=4 stages=3 pack=1");
   const double across = predict_us(p, c, h200());
-  c.order = 1;
+  c.head_swizzle = 1;
   EXPECT_LE(predict_us(p, c, h200()), across * 1.01);
 }
 
 // Of 512 tokens; the tuner compiles a dozen.
 TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
-  const char* fastest = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1";
+  const char* fastest = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 dynamic=0 out=1";
   EXPECT_LE(place_of("hq=32,hk=8,sq=512,d=128,causal,lse=0", fastest), 12U);
 }
 
-// Of the fastest kernels that were timed for each, rested; a guess compiles three.
+// Of the fastest kernels that were timed for each, idle-gapped; a guess compiles three.
 TEST(Rank, TheFirstFourKernelsHoldOneOfTheFastest) {
   const auto place = [](const char* shape, const std::string& tile) { return place_of(shape, "warpgroup " + tile); };
-  const std::string halves = "m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 queries=2 poly=4";
-  const std::string long_halves = "m=192 n=128 warps=12 stages=3 pack=1 draw=0 out=1 sums=1 queries=2 poly=4 tail=132";
+  const std::string halves = "m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2 exp2_fma=4";
+  const std::string long_halves =
+      "m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4 stream_k=132";
   const std::string wide = "m=192 n=64 warps=12 stages=4 pack=";
   EXPECT_LE(place("hq=32,sq=16384,d=64,causal", halves), 2U);
   EXPECT_LE(place("hq=32,sq=16384,d=64", long_halves), 2U);
-  const std::string shifted = "m=192 n=128 warps=12 stages=4 pack=1 draw=1 out=1 sums=1 shift=1 queries=2 poly=8";
-  EXPECT_LE(place("hq=32,sq=16384,d=64,causal,dtype=f16", shifted), 2U);
-  EXPECT_LE(place("hq=32,hk=8,sq=4096,d=128,causal", wide + "1 draw=1 out=1 held=5"), 2U);
-  EXPECT_LE(place("hq=16,sq=16384,d=128,causal", wide + "1 draw=1 out=1 held=5"), 4U);
-  EXPECT_LE(place("hq=16,sq=16384,d=128", wide + "1 draw=0 out=1 held=5 cluster=2 tail=66"), 4U);
-  EXPECT_LE(place("b=4,hq=32,hk=8,sq=2048,d=128,causal", wide + "4 draw=0 out=1 held=5"), 4U);
-  EXPECT_LE(place("b=16,hq=32,hk=8,sq=1024,d=128,causal", wide + "2 draw=0 out=1 held=5"), 4U);
-  EXPECT_LE(place("hq=8,sq=16384,d=256,causal", "m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=2 held=7 cluster=2"),
-            4U);
-  EXPECT_LE(place("hq=8,sq=16384,d=256", "m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=2 held=7 cluster=2 tail=66"),
-            4U);
-  EXPECT_LE(place("hq=32,hk=8,sq=512,d=128,causal", "m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1"), 2U);
-  EXPECT_LE(place("hq=32,hk=8,sq=512,sk=16384,d=128,causal", "m=128 n=160 warps=8 stages=2 pack=1 draw=0 out=1 held=7"),
-            2U);
+  const std::string folded =
+      "m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 folded_scale=1 queries=2 exp2_fma=8";
+  EXPECT_LE(place("hq=32,sq=16384,d=64,causal,dtype=f16", folded), 2U);
+  EXPECT_LE(place("hq=32,hk=8,sq=4096,d=128,causal", wide + "1 dynamic=1 out=1 q_regs=5"), 2U);
+  EXPECT_LE(place("hq=16,sq=16384,d=128,causal", wide + "1 dynamic=1 out=1 q_regs=5"), 4U);
+  EXPECT_LE(place("hq=16,sq=16384,d=128", wide + "1 dynamic=0 out=1 q_regs=5 cluster=2 stream_k=66"), 4U);
+  EXPECT_LE(place("b=4,hq=32,hk=8,sq=2048,d=128,causal", wide + "4 dynamic=0 out=1 q_regs=5"), 4U);
+  EXPECT_LE(place("b=16,hq=32,hk=8,sq=1024,d=128,causal", wide + "2 dynamic=0 out=1 q_regs=5"), 4U);
+  EXPECT_LE(
+      place("hq=8,sq=16384,d=256,causal", "m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=2 q_regs=7 cluster=2"), 4U);
+  EXPECT_LE(
+      place("hq=8,sq=16384,d=256", "m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2 q_regs=7 cluster=2 stream_k=66"),
+      4U);
+  EXPECT_LE(place("hq=32,hk=8,sq=512,d=128,causal", "m=64 n=64 warps=8 stages=4 pack=1 dynamic=0 out=1"), 2U);
+  EXPECT_LE(
+      place("hq=32,hk=8,sq=512,sk=16384,d=128,causal", "m=128 n=160 warps=8 stages=2 pack=1 dynamic=0 out=1 q_regs=7"),
+      2U);
 }
 
-// In rounds each section's end leaves processors idle where tiles differ (measured: 1.07 to 1.4 times as long). Those
-// of few queries on many keys hardly do.
-TEST(Rank, SectionsInRoundsPayForTheirEndsUnderAMask) {
+// Under the static scheduler the end of each swizzled group of heads leaves SMs idle where tiles differ (measured: 1.07
+// to 1.4 times as long). Those of few queries on many keys hardly do.
+TEST(Rank, SwizzledHeadsPayForTheirEndsUnderAMask) {
   const auto slower = [](const std::string& shape, const std::string& walk, const std::string& than) {
     const std::string tile = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 out=1 ";
     return predict_us(problem_of(shape), candidate_of(tile + walk), h200()) /
            predict_us(problem_of(shape), candidate_of(tile + than), h200());
   };
   const std::string many = "b=16,hq=8,sq=1024,d=192";
-  EXPECT_GT(slower(many + ",causal", "draw=0 order=40", "draw=1 order=40"), 1.04);
-  EXPECT_LT(slower(many, "draw=0 order=40", "draw=1 order=40"), 1.01);
+  EXPECT_GT(slower(many + ",causal", "dynamic=0 head_swizzle=40", "dynamic=1 head_swizzle=40"), 1.04);
+  EXPECT_LT(slower(many, "dynamic=0 head_swizzle=40", "dynamic=1 head_swizzle=40"), 1.01);
   const std::string few = "hq=32,hk=8,sq=512,sk=16384,d=128,causal";
-  EXPECT_LT(slower(few, "draw=0 order=12", "draw=0 order=0"), 1.03);
+  EXPECT_LT(slower(few, "dynamic=0 head_swizzle=12", "dynamic=0 head_swizzle=0"), 1.03);
 }
 
 // Where products hide memory's time they do not hide all of it.
-TEST(Rank, SectionsThatFitL2PayWhereProductsRule) {
+TEST(Rank, HeadsThatFitL2PayWhereProductsRule) {
   const Problem p = problem_of("b=8,hq=8,sq=2048,d=256");
-  const std::string tile = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=2 cluster=2 order=";
+  const std::string tile = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2 cluster=2 head_swizzle=";
   const auto seconds = [&](const char* order) { return predict_us(p, candidate_of(tile + order), h200()); };
   EXPECT_GT(seconds("0"), 1.04 * seconds("15"));
   EXPECT_EQ(seconds("15"), seconds("8"));  // 64 heads: the largest number up to 15 that divides them
 }
 
-TEST(Rank, ATailIsSharedWhereMuchOfARoundIsIdle) {
+TEST(Rank, StreamKPaysWhereMuchOfAWaveIsIdle) {
   const auto gain = [](const std::string& shape, const std::string& tile) {
     const Problem p = problem_of(shape);
     return predict_us(p, candidate_of("warpgroup " + tile), h200()) /
-           predict_us(p, candidate_of("warpgroup " + tile + " tail=132"), h200());
+           predict_us(p, candidate_of("warpgroup " + tile + " stream_k=132"), h200());
   };
-  const std::string wide = "m=192 n=64 warps=12 stages=4 pack=1 draw=0 out=1";
+  const std::string wide = "m=192 n=64 warps=12 stages=4 pack=1 dynamic=0 out=1";
   EXPECT_GT(gain("hq=16,sq=16384,d=128", wide), 1.03);     // 10.3 rounds of 0.25 ms
   EXPECT_LT(gain("b=16,hq=16,sq=1024,d=128", wide), 1.0);  // 11.6 rounds of 20 us
-  EXPECT_GT(gain("hq=8,sq=16384,d=256", "m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=2"), 1.01);
+  EXPECT_GT(gain("hq=8,sq=16384,d=256", "m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2"), 1.01);
 }
 
 // 1,152 rows fill six tiles of 192, 1,024 leave two of the first tile's three warpgroups nothing to do.
@@ -160,7 +166,7 @@ TEST(Rank, WarpgroupsWithoutRowsCostNothingWhereNoMaskHidesKeys) {
   const auto seconds = [](const char* rows, const char* tile) {
     return predict_us(problem_of("b=16,hq=16,sk=1024,d=128,sq=" + std::string(rows)), candidate_of(tile), h200());
   };
-  constexpr const char* kThree = "warpgroup m=192 n=64 warps=12 stages=4 pack=1 draw=1 out=1";
+  constexpr const char* kThree = "warpgroup m=192 n=64 warps=12 stages=4 pack=1 dynamic=1 out=1";
   EXPECT_LT(seconds("1024", kThree), 0.95 * seconds("1152", kThree));
   EXPECT_GT(seconds("1151", kThree), 0.99 * seconds("1152", kThree));
 }
@@ -168,14 +174,15 @@ TEST(Rank, WarpgroupsWithoutRowsCostNothingWhereNoMaskHidesKeys) {
 TEST(Rank, WhatMovesLessIsKnown) {
   const Problem p = problem_of("hq=8,sq=16384,d=256");
   const auto moved = [&](const std::string& fields, const DeviceSpec& device = h200()) {
-    return moved_bytes(p, candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0 " + fields), device);
+    return moved_bytes(p, candidate_of("warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=0 " + fields),
+                       device);
   };
   // 1024 tiles read a head's 16 MiB each, or two of them together; in 8 rounds all heads' keys come from memory.
-  EXPECT_NEAR(moved("cluster=1 order=1"), 1024 * 16.0 * (1 << 20), 0.05 * moved("cluster=1 order=1"));
-  EXPECT_NEAR(moved("cluster=2 order=1"), 512 * 16.0 * (1 << 20), 0.1 * moved("cluster=2 order=1"));
-  EXPECT_GT(moved("cluster=1 order=0"), 1.1 * moved("cluster=1 order=1"));
-  EXPECT_GT(moved("cluster=2 order=0"), 1.1 * moved("cluster=2 order=1"));
-  EXPECT_EQ(moved("cluster=2 order=1", host()), 0);
+  EXPECT_NEAR(moved("cluster=1 head_swizzle=1"), 1024 * 16.0 * (1 << 20), 0.05 * moved("cluster=1 head_swizzle=1"));
+  EXPECT_NEAR(moved("cluster=2 head_swizzle=1"), 512 * 16.0 * (1 << 20), 0.1 * moved("cluster=2 head_swizzle=1"));
+  EXPECT_GT(moved("cluster=1 head_swizzle=0"), 1.1 * moved("cluster=1 head_swizzle=1"));
+  EXPECT_GT(moved("cluster=2 head_swizzle=0"), 1.1 * moved("cluster=2 head_swizzle=1"));
+  EXPECT_EQ(moved("cluster=2 head_swizzle=1", host()), 0);
 }
 
 }  // namespace

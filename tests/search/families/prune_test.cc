@@ -38,7 +38,7 @@ TEST(Prune, SplitReasons) {
   EXPECT_EQ(reason("b=2,hq=1,sq=256,sk=4096,d=64", "split m=32 n=32 warps=4 stages=2 pack=1 splits=16"), "");
   EXPECT_EQ(reason("b=2,hq=1,sq=600,sk=4096,d=64", "split m=32 n=32 warps=4 stages=2 pack=1 splits=16"),
             "600 query rows a head group: split takes at most 512");
-  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 order=1"), "order 1: split has no tile order");
+  EXPECT_EQ(reason(decode, "split m=16 n=32 warps=4 stages=3 pack=4 head_swizzle=1"), "head_swizzle=1: split has none");
   EXPECT_EQ(reason(decode, "split m=32 n=32 warps=4 stages=3 pack=4"), "tile of 32 rows for 4 query rows");
 }
 
@@ -49,10 +49,10 @@ TEST(Prune, MeaninglessFields) {
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=0 stages=2 pack=1"), "0 warps: expected 1 to 32");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=0"), "pack of 0: expected at least 1");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=0"), "0 splits: expected at least 1");
-  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 order=2"), "");  // two head groups together
+  EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 head_swizzle=2"), "");  // two head groups together
   Candidate backwards = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1");
-  backwards.order = -1;
-  EXPECT_EQ(reject_reason(problem_of(p), backwards, h200()), "order -1: expected at least 0");
+  backwards.head_swizzle = -1;
+  EXPECT_EQ(reject_reason(problem_of(p), backwards, h200()), "head_swizzle=-1: expected at least 0");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=1 stages=2 pack=1"), "64 rows over 1 warps: flash gives a warp 16 or 32");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=4 pack=1"), "4 stages: flash has 1 to 3");
   EXPECT_EQ(reason(p, "flash m=64 n=64 warps=4 stages=2 pack=1 splits=2"), "2 splits: flash has 1");
@@ -69,7 +69,7 @@ TEST(Prune, MeaninglessFields) {
 std::string warpgroup(std::string_view changed = "", std::string_view problem = "hq=32,hk=8,sq=4096,d=128",
                       const DeviceSpec& device = h200()) {
   std::string text = "warpgroup";
-  std::string_view fields = "m=128 n=128 warps=8 stages=2 pack=1 draw=1 out=1 ";
+  std::string_view fields = "m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1 ";
   while (!fields.empty()) {
     const std::string_view field = fields.substr(0, fields.find(' '));
     const std::string key = " " + std::string(field.substr(0, field.find('=') + 1));
@@ -82,15 +82,15 @@ std::string warpgroup(std::string_view changed = "", std::string_view problem = 
 
 TEST(Prune, WarpgroupNeedsHopperAndTensorMaps) {
   EXPECT_EQ(warpgroup(), "");
-  EXPECT_EQ(warpgroup("order=3"), "");
-  for (const char* arch : {"sm_80", "sm_90", "sm_100a"}) {
+  EXPECT_EQ(warpgroup("head_swizzle=3"), "");
+  for (const char* arch : {"sm_80", "sm_89", "sm_100a"}) {
     EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", *DeviceSpec::for_arch(arch)),
               "warpgroup needs wgmma, which only sm_90a has; the device is " + std::string(arch));
   }
   EXPECT_EQ(warpgroup("", "hq=32,hk=8,sq=4096,d=128", host()), "warpgroup: the host has no wgmma");
-  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,align=2"), "rows aligned to 2 bytes: the copy engine needs 16");
+  EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,align=2"), "rows aligned to 2 bytes: TMA needs 16");
   EXPECT_EQ(warpgroup("", "hq=32,sq=4096,d=128,notma"),
-            "strides that no tensor map can express: the copy engine needs them at least 0 and below 2^40 bytes");
+            "strides that no tensor map can express: TMA needs them at least 0 and below 2^40 bytes");
 }
 
 TEST(Prune, TransposedKeysComeInPanelsAndNotToTheHost) {
@@ -103,8 +103,8 @@ TEST(Prune, TransposedKeysComeInPanelsAndNotToTheHost) {
   for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {
     bool warpgroup = false, flash = false;
     for (const Ranked& ranked : enumerate(problem_of("hq=8,sq=4096,ktrans,d=" + std::to_string(d)), h200()).ranked) {
-      warpgroup = warpgroup || ranked.candidate.skeleton == Skeleton::kWarpgroup;
-      flash = flash || ranked.candidate.skeleton == Skeleton::kFlash;
+      warpgroup = warpgroup || ranked.candidate.family == Family::kWarpgroup;
+      flash = flash || ranked.candidate.family == Family::kFlash;
     }
     EXPECT_TRUE(warpgroup && flash) << d;
   }
@@ -118,8 +118,8 @@ TEST(Prune, WarpgroupFields) {
   EXPECT_EQ(warpgroup("warps=4"), "4 warps for 128 rows: warpgroup gives a warp 16, or two warpgroups the same 64");
   EXPECT_EQ(warpgroup("stages=0"), "stages=0: warpgroup has 1 to 4");
   EXPECT_EQ(warpgroup("stages=5"), "stages=5: warpgroup has 1 to 4");
-  EXPECT_EQ(warpgroup("draw=0"), "");
-  EXPECT_EQ(warpgroup("draw=2"), "draw=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup("dynamic=0"), "");
+  EXPECT_EQ(warpgroup("dynamic=2"), "dynamic=2: warpgroup has 0 to 1");
   EXPECT_EQ(warpgroup("out=0"), "");
   EXPECT_EQ(warpgroup("out=5"), "out=5: warpgroup has 0 to 4");
   EXPECT_EQ(warpgroup("splits=2"), "2 splits: warpgroup has 1");
@@ -133,66 +133,68 @@ TEST(Prune, WarpgroupsThatShareKeys) {
             "3 stages for two warpgroups on the same rows: expected as many for each");
 }
 
-TEST(Prune, SumsByProducts) {
-  const std::string sums = "m=192 warps=12 stages=4 sums=1", problem = "hq=32,hk=8,sq=4096,d=64";
-  EXPECT_EQ(warpgroup(sums, problem), "");
-  EXPECT_EQ(warpgroup(sums, problem + ",dtype=f16,causal"), "");
-  EXPECT_EQ(warpgroup(sums, problem + ",lse"),
-            "sums of rounded weights: too coarse for the log-sum-exp that is asked for");
-  EXPECT_EQ(warpgroup(sums, "hq=32,hk=8,sq=4096,d=64,dv=128"), "sums beside values of head_dim_v 128: expected 64");
-  EXPECT_EQ(warpgroup(sums, problem + ",ktrans"), "sums of halves of transposed keys: halves are rows");
-  EXPECT_EQ(
-      warpgroup(sums + " n=80", problem),
-      "sums of halves of 80 keys, 4 stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows");
-  EXPECT_NE(warpgroup(sums + " out=0", problem), "");
-  EXPECT_NE(warpgroup("m=192 warps=12 stages=1 sums=1", problem), "");
-  EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 sums=1", problem), "");
-  EXPECT_EQ(warpgroup("sums=2", problem), "sums=2: warpgroup has 0 to 1");
-  EXPECT_EQ(warpgroup(sums + " shift=1", problem + ",dtype=f16"), "");
-  EXPECT_EQ(warpgroup(sums + " shift=1", problem),
-            "shift=1 of bf16 queries: expected f16, whose error in scores is an eighth");
-  EXPECT_EQ(warpgroup("shift=1", problem), "shift=1: expected sums=1, whose ones it takes");
-  EXPECT_EQ(warpgroup(sums + " poly=4", problem), "");
-  EXPECT_EQ(warpgroup(sums + " poly=4", problem + ",dtype=f16"), "");
-  const std::string alone = ": expected sums=1, since weights are then summed as rounded, and at least 2";
-  EXPECT_EQ(warpgroup("poly=4", problem), "poly=4" + alone);
-  EXPECT_EQ(warpgroup(sums + " poly=1", problem), "poly=1" + alone);
+TEST(Prune, OnesColumn) {
+  const std::string ones = "m=192 warps=12 stages=4 ones_column=1", problem = "hq=32,hk=8,sq=4096,d=64";
+  EXPECT_EQ(warpgroup(ones, problem), "");
+  EXPECT_EQ(warpgroup(ones, problem + ",dtype=f16,causal"), "");
+  EXPECT_EQ(warpgroup(ones, problem + ",lse"),
+            "ones_column=1 sums rounded weights: too coarse for the log-sum-exp that is asked for");
+  EXPECT_EQ(warpgroup(ones, "hq=32,hk=8,sq=4096,d=64,dv=128"),
+            "ones_column=1 beside values of head_dim_v 128: expected 64");
+  EXPECT_EQ(warpgroup(ones, problem + ",ktrans"), "ones_column=1 with halves of transposed keys: halves are rows");
+  EXPECT_EQ(warpgroup(ones + " n=80", problem),
+            "a ones column beside halves of 80 keys, 4 stages: expected a multiple of 32, 2 stages or more, out=1 and "
+            "no shared rows");
+  EXPECT_NE(warpgroup(ones + " out=0", problem), "");
+  EXPECT_NE(warpgroup("m=192 warps=12 stages=1 ones_column=1", problem), "");
+  EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 ones_column=1", problem), "");
+  EXPECT_EQ(warpgroup("ones_column=2", problem), "ones_column=2: warpgroup has 0 to 1");
+  EXPECT_EQ(warpgroup(ones + " folded_scale=1", problem + ",dtype=f16"), "");
+  EXPECT_EQ(warpgroup(ones + " folded_scale=1", problem),
+            "folded_scale=1 of bf16 queries: expected f16, whose error in scores is an eighth");
+  EXPECT_EQ(warpgroup("folded_scale=1", problem), "folded_scale=1: expected ones_column=1, whose ones it takes");
+  EXPECT_EQ(warpgroup(ones + " exp2_fma=4", problem), "");
+  EXPECT_EQ(warpgroup(ones + " exp2_fma=4", problem + ",dtype=f16"), "");
+  const std::string alone = ": expected ones_column=1, since weights are then summed as rounded, and at least 2";
+  EXPECT_EQ(warpgroup("exp2_fma=4", problem), "exp2_fma=4" + alone);
+  EXPECT_EQ(warpgroup(ones + " exp2_fma=1", problem), "exp2_fma=1" + alone);
 }
 
-TEST(Prune, WhatAClusterOrHeldQueriesLack) {
-  EXPECT_EQ(warpgroup("cluster=2 draw=0"), "");
-  EXPECT_EQ(warpgroup("cluster=2 draw=0 order=3 out=0 held=8"), "");
+TEST(Prune, WhatAClusterOrQInRegistersLacks) {
+  EXPECT_EQ(warpgroup("cluster=2 dynamic=0"), "");
+  EXPECT_EQ(warpgroup("cluster=2 dynamic=0 head_swizzle=3 out=0 q_regs=8"), "");
   EXPECT_EQ(warpgroup("cluster=3"), "cluster=3: warpgroup has 1 to 2");
-  EXPECT_EQ(warpgroup("cluster=2 draw=1"), "");
+  EXPECT_EQ(warpgroup("cluster=2 dynamic=1"), "");
   EXPECT_EQ(warpgroup("cluster=2 m=64 n=64 warps=4 out=0"),
-            "cluster=2: expected a CTA a processor, and so 128 rows or more");
-  EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=128,sk=4096,d=128"), "cluster of 2 tiles for 128 query rows");
+            "cluster=2: expected one CTA an SM, and so 128 rows or more");
+  EXPECT_EQ(warpgroup("cluster=2 dynamic=0", "hq=32,hk=8,sq=128,sk=4096,d=128"),
+            "cluster of 2 tiles for 128 query rows");
   DeviceSpec one = h200();
-  one.processors = 1;
-  EXPECT_EQ(warpgroup("cluster=2 draw=0", "hq=32,hk=8,sq=4096,d=128", one), "cluster of 2 on 1 processors");
-  EXPECT_EQ(warpgroup("held=8"), "");
-  EXPECT_EQ(warpgroup("held=9"), "held=9 times 16 columns of queries: head_dim is 128");
-  EXPECT_EQ(warpgroup("held=17"), "held=17: warpgroup has 0 to 16");
-  EXPECT_EQ(warpgroup("held=16 n=64 out=0", "hq=32,sq=4096,d=256"),
+  one.sms = 1;
+  EXPECT_EQ(warpgroup("cluster=2 dynamic=0", "hq=32,hk=8,sq=4096,d=128", one), "cluster of 2 on 1 SMs");
+  EXPECT_EQ(warpgroup("q_regs=8"), "");
+  EXPECT_EQ(warpgroup("q_regs=9"), "q_regs=9 times 16 columns of Q: head_dim is 128");
+  EXPECT_EQ(warpgroup("q_regs=17"), "q_regs=17: warpgroup has 0 to 16");
+  EXPECT_EQ(warpgroup("q_regs=16 n=64 out=0", "hq=32,sq=4096,d=256"),
             "needs about 268 registers a consumer thread, 2 consumer warpgroups leave it 232");
   EXPECT_EQ(warpgroup("queries=2 n=64"), "");
   EXPECT_EQ(warpgroup("queries=3"), "queries=3: warpgroup has 1 to 2");
   EXPECT_EQ(warpgroup("queries=2 out=0"), "");
 }
 
-TEST(Prune, WhatASharedTailLacks) {
+TEST(Prune, WhatStreamKLacks) {
   const char* full = "hq=16,sq=16384,d=128";  // 2,048 tiles of 128 rows: 15.5 rounds
-  EXPECT_EQ(warpgroup("tail=132 draw=0", full), "");
-  EXPECT_EQ(warpgroup("tail=66 draw=0 cluster=2", full), "");
-  EXPECT_EQ(warpgroup("tail=132", full),
-            "tail=132: expected draw=0, since CTAs in rounds share it, and 128 rows or more");
-  EXPECT_EQ(warpgroup("tail=132 draw=0 m=64 n=64 warps=4", full), warpgroup("tail=132", full));
-  EXPECT_EQ(warpgroup("tail=132 draw=0", "hq=16,sq=16384,d=128,causal"),
-            "tail=132 under a causal mask: its last tiles are the shortest ones");
-  EXPECT_EQ(warpgroup("tail=128 draw=0", full), "tail=128: 2,048 tiles nearly fill 16 rounds");
-  EXPECT_EQ(warpgroup("tail=132 draw=0 out=0 n=80", "hq=8,sq=16384,d=256"),
-            "tail=132 with steps of 80 keys: beside 256 columns of out they leave too few registers for it");
-  EXPECT_EQ(warpgroup("tail=70000 draw=0", full), "tail=70,000: warpgroup has 0 to 65,536");
+  EXPECT_EQ(warpgroup("stream_k=132 dynamic=0", full), "");
+  EXPECT_EQ(warpgroup("stream_k=66 dynamic=0 cluster=2", full), "");
+  EXPECT_EQ(warpgroup("stream_k=132", full),
+            "stream_k=132: expected dynamic=0, whose last wave it shares, and 128 rows or more");
+  EXPECT_EQ(warpgroup("stream_k=132 dynamic=0 m=64 n=64 warps=4", full), warpgroup("stream_k=132", full));
+  EXPECT_EQ(warpgroup("stream_k=132 dynamic=0", "hq=16,sq=16384,d=128,causal"),
+            "stream_k=132 under a causal mask: its last tiles are the shortest ones");
+  EXPECT_EQ(warpgroup("stream_k=128 dynamic=0", full), "stream_k=128: 2,048 tiles nearly fill 16 waves");
+  EXPECT_EQ(warpgroup("stream_k=132 dynamic=0 out=0 n=80", "hq=8,sq=16384,d=256"),
+            "stream_k=132 with steps of 80 keys: beside 256 columns of out they leave too few registers for it");
+  EXPECT_EQ(warpgroup("stream_k=70000 dynamic=0", full), "stream_k=70,000: warpgroup has 0 to 65,536");
 }
 
 TEST(Prune, WarpgroupPacksAndSizes) {
@@ -213,16 +215,15 @@ TEST(Prune, WarpgroupPacksAndSizes) {
             "needs about 188 registers a consumer thread, 3 consumer warpgroups leave it 160");
 }
 
-// Tiles of 64 rows share a processor by two: both must fit its shared memory, and its registers before the producers
+// Tiles of 64 rows share an SM by two: both must fit its shared memory, and its registers before the producers
 // give theirs up.
 TEST(Prune, WarpgroupsThatShareAProcessor) {
   EXPECT_EQ(warpgroup("m=64 warps=4 out=0 n=64"), "");
   EXPECT_EQ(warpgroup("m=64 warps=4 out=0 stages=1"), "");
-  EXPECT_EQ(warpgroup("m=64 warps=4 out=0"),
-            "2 blocks a processor need 299,008 bytes of shared memory, it has 233,472");
+  EXPECT_EQ(warpgroup("m=64 warps=4 out=0"), "2 blocks an SM need 299,008 bytes of shared memory, it has 233,472");
   EXPECT_EQ(warpgroup("m=64 warps=4 out=0 stages=3 n=64"), "");
   EXPECT_EQ(warpgroup("m=64 warps=4 stages=3 n=64"),
-            "2 blocks a processor need 266,240 bytes of shared memory, it has 233,472");
+            "2 blocks an SM need 266,240 bytes of shared memory, it has 233,472");
   EXPECT_EQ(warpgroup("out=0"), "");  // as much a row, but alone
   EXPECT_EQ(warpgroup("m=64 warps=4 stages=1 out=0 n=64", "hq=8,sq=4096,d=256"),
             "a wgmma needs about 158 registers, a thread is launched with 128");

@@ -16,7 +16,7 @@ inline DeviceSpec host() {
   DeviceSpec spec;
   spec.kind = DeviceKind::kHost;
   spec.arch = "x86-64-avx512";
-  spec.processors = 16;
+  spec.sms = 16;
   spec.smem_per_block = 2 << 20;
   spec.l2_bytes = 64 << 20;
   spec.tensor_flops = 1.5e12;

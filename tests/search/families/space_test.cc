@@ -104,10 +104,10 @@ std::set<Candidate> warpgroup_candidates(const char* shape, const DeviceSpec& de
   std::set<Candidate> found;
   const Space space = enumerate(problem_of(shape), device);
   for (const Ranked& r : space.ranked) {
-    if (r.candidate.skeleton == Skeleton::kWarpgroup) found.insert(r.candidate);
+    if (r.candidate.family == Family::kWarpgroup) found.insert(r.candidate);
   }
   for (const Rejected& r : space.rejected) {
-    if (r.candidate.skeleton == Skeleton::kWarpgroup) found.insert(r.candidate);
+    if (r.candidate.family == Family::kWarpgroup) found.insert(r.candidate);
   }
   return found;
 }
@@ -129,11 +129,11 @@ TEST(Space, WarpgroupPacksDivisorsOfTheGroupThatDivideItsRows) {
   EXPECT_EQ(packs("hq=6,hk=2,sq=100,sk=4096,d=128"), (std::set<int>{1}));  // 3 does not divide 64
 }
 
-// A section's keys and values fill at most half of L2, in whole key/value heads.
-TEST(Space, WarpgroupWalksSectionsWhereKeysDoNotFitL2) {
+// The keys and values of heads walked together fill at most half of L2, in whole key/value heads.
+TEST(Space, WarpgroupSwizzlesHeadsWhereKeysDoNotFitL2) {
   const auto orders = [](const char* shape) {
     std::set<int> found;
-    for (const Candidate& c : warpgroup_candidates(shape)) found.insert(c.order);
+    for (const Candidate& c : warpgroup_candidates(shape)) found.insert(c.head_swizzle);
     return found;
   };
   EXPECT_EQ(orders("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{0}));
@@ -142,23 +142,24 @@ TEST(Space, WarpgroupWalksSectionsWhereKeysDoNotFitL2) {
   EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1, 4}));  // 64 MiB
 }
 
-TEST(Space, ClustersDrawSectionsThatAMaskMakesUneven) {
-  const auto drawn = [](const char* shape) {
+TEST(Space, ClustersAreDynamicWhereAMaskMakesHeadsUneven) {
+  const auto dynamic = [](const char* shape) {
     const std::set<Candidate> all = warpgroup_candidates(shape);
-    return std::any_of(all.begin(), all.end(), [](const Candidate& c) { return c.draw == 1 && c.cluster == 2; });
+    return std::any_of(all.begin(), all.end(), [](const Candidate& c) { return c.dynamic == 1 && c.cluster == 2; });
   };
-  EXPECT_TRUE(drawn("b=8,hq=8,sq=2048,d=256,causal"));
-  EXPECT_FALSE(drawn("b=8,hq=8,sq=2048,d=256"));                 // all tiles alike
-  EXPECT_FALSE(drawn("b=1,hq=8,sq=2048,d=256,causal"));          // keys fit L2
-  EXPECT_FALSE(drawn("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
+  EXPECT_TRUE(dynamic("b=8,hq=8,sq=2048,d=256,causal"));
+  EXPECT_FALSE(dynamic("b=8,hq=8,sq=2048,d=256"));                 // all tiles alike
+  EXPECT_FALSE(dynamic("b=1,hq=8,sq=2048,d=256,causal"));          // keys fit L2
+  EXPECT_FALSE(dynamic("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
 }
 
-// What was timed: scores of float16 are shifted in a long walk; without a mask that has three buffers of keys.
+// What was timed: float16 folds the scale in a long walk; without a mask that has three buffers of keys.
 TEST(Space, WhereProductsSum) {
   const auto summing = [](const std::string& problem) {
-    std::set<std::tuple<int, int, int>> found;  // polynomials, shift, stages
+    std::set<std::tuple<int, int, int>> found;  // exp2_fma, folded_scale, stages
     for (const Ranked& r : enumerate(problem_of("hq=32,d=64,lse=0," + problem), h200()).ranked)
-      if (r.candidate.sums != 0) found.insert({r.candidate.poly, r.candidate.shift, r.candidate.stages});
+      if (r.candidate.ones_column != 0)
+        found.insert({r.candidate.exp2_fma, r.candidate.folded_scale, r.candidate.stages});
     return found;
   };
   using Found = std::set<std::tuple<int, int, int>>;
@@ -174,10 +175,10 @@ TEST(Space, WhereProductsSum) {
 }
 
 // 16k and 32 heads are 20.85 rounds of 192 rows.
-TEST(Space, KernelsWhoseProductsSumShareTails) {
+TEST(Space, KernelsWithAOnesColumnHaveStreamK) {
   const std::vector<Ranked> ranked = enumerate(problem_of("hq=32,sq=16384,d=64,lse=0"), h200()).ranked;
   EXPECT_TRUE(std::any_of(ranked.begin(), ranked.end(),
-                          [](const Ranked& r) { return r.candidate.sums == 1 && r.candidate.tail == 132; }));
+                          [](const Ranked& r) { return r.candidate.ones_column == 1 && r.candidate.stream_k == 132; }));
 }
 
 // Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
@@ -187,7 +188,7 @@ TEST(Space, OutHasTheFewestPartsThatFit) {
     std::set<int> found;
     for (const Ranked& r : enumerate(problem_of("hq=8,sq=4096,d=" + std::to_string(head_dim)), h200()).ranked) {
       const Candidate& c = r.candidate;
-      if (c.skeleton == Skeleton::kWarpgroup && c.tile_m == m && c.tile_n == n) found.insert(c.out_parts);
+      if (c.family == Family::kWarpgroup && c.tile_m == m && c.tile_n == n) found.insert(c.out_parts);
     }
     return found;
   };

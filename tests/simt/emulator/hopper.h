@@ -1,5 +1,5 @@
 // hopper.h: what a cluster of blocks has on Hopper besides its threads: barriers that count bytes, a barrier of the
-// cluster, a copy engine, and tensor cores that run behind the warps.
+// cluster, a TMA unit, and tensor cores that run behind the warps.
 // Owns: that state for one cluster, by thread, by CTA or by shared address, which tells CTAs apart; which shared memory
 // is being read or written behind the threads' backs, so that a second use of it is seen as the race it is; what
 // happens where no thread can go on. Never: knows the instructions (ptx_barrier.cc, ptx_bulk.cc, ptx_cluster.cc,
@@ -32,7 +32,7 @@ struct ByteBarrier {
   unsigned phase = 0;
   int initialised_by = 0;
   unsigned initialised_after = 0;  // arrivals of that thread at the cluster's barrier
-  bool shown = false;              // to the copy engine, by fence.mbarrier_init
+  bool shown = false;              // to TMA, by fence.mbarrier_init
   std::vector<int> waiters;
   Gate gate;
 };
@@ -68,7 +68,7 @@ struct Range {
   bool meets(const Range& other) const { return begin < other.end && other.begin < end; }
 };
 
-// A box that the copy engine was asked to move and has not moved.
+// A box that TMA was asked to move and has not moved.
 struct BoxCopy {
   TensorBox box;
   std::uint64_t address = 0, barrier = 0;
@@ -148,9 +148,9 @@ struct Hopper {
   // Empty, or what a cluster left unfinished as it ended.
   std::string unfinished() const;
 
-  // Of bytes that a thread, the copy engine or the tensor cores are about to use: empty, or who still uses them.
+  // Of bytes that a thread, TMA or the tensor cores are about to use: empty, or who still uses them.
   std::string conflict(const Range& range, bool write) const;
-  // Empty, or which ordinary store the copy engine or the tensor cores would not see.
+  // Empty, or which ordinary store TMA or the tensor cores would not see.
   std::string unfenced(const Range& range) const;
   void plain_store(Emulator& emulator, const Range& range);
 

@@ -1,16 +1,17 @@
 // kernel_store.cc: see kernel_store.h.
 #include "tests/simt/emulator/kernel_store.h"
 
-#include <stdlib.h>
 #include <xxhash.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 
+#include "tests/runtime/temporary_folder.h"
 #include "tests/simt/emulator/rewrite.h"
 
 namespace gqa::simt {
@@ -31,28 +32,10 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::filesystem::path& parent) {
-    std::string name = (parent / "compiling-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(file(name)) << text;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+void write(const test::TemporaryFolder& folder, const std::string& name, const std::string& text) {
+  std::filesystem::create_directories(std::filesystem::path(folder.file(name)).parent_path());
+  std::ofstream(folder.file(name)) << text;
+}
 
 // A text and all that it includes by quoted names, out of the device headers and the emulator's.
 class Closure {
@@ -88,7 +71,7 @@ class Closure {
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-bool compile(const TemporaryFolder& folder, std::string* why) {
+bool compile(const test::TemporaryFolder& folder, std::string* why) {
   const std::string compiler = quoted(GQA_SIMT_COMPILER) + " ", log = folder.file("log");
   const std::string object = compiler + kOptions + " -I " + quoted(folder.file("")) + " -I " + quoted(GQA_SIMT_DIR) +
                              " -include " + kFirstHeader + " -o " + quoted(folder.file("kernel.o")) + " " +
@@ -127,9 +110,9 @@ std::string library_of(const std::string& text, const std::vector<EmbeddedHeader
   std::error_code error;
   if (std::filesystem::exists(library, error)) return library;
   std::filesystem::create_directories(store, error);
-  const TemporaryFolder folder(store);
-  for (const EmbeddedHeader& header : headers) folder.write(header.name, rewrite(header.text));
-  folder.write("kernel.cc", text);
+  const test::TemporaryFolder folder(store);
+  for (const EmbeddedHeader& header : headers) write(folder, header.name, rewrite(header.text));
+  write(folder, "kernel.cc", text);
   if (!compile(folder, why)) return {};
   std::filesystem::rename(folder.file("kernel.so"), library, error);
   if (!error) return library;

@@ -8,7 +8,7 @@
 
 namespace gqa::simt {
 
-// "tail.cuh:57"; of line 0 the name alone, which may be words.
+// "stream_k.cuh:57"; of line 0 the name alone, which may be words.
 inline std::string to_text(Place place) {
   const std::string file = place.file;
   return file.substr(file.rfind('/') + 1) + (place.line > 0 ? ":" + std::to_string(place.line) : "");

@@ -1,4 +1,4 @@
-// ptx_bulk.cc: boxes of tensors moved by the copy engine: a load lands when nothing else can go on and a thread waits
+// ptx_bulk.cc: boxes of tensors moved by TMA: a load lands when nothing else can go on and a thread waits
 // for it (a multicast's in each CTA apart), a store reads its source as its thread waits for it; or all at once, as the
 // schedule says.
 #include <algorithm>
@@ -42,7 +42,7 @@ void issue(Emulator& emulator, const BoxCopy& load) {
   place_of(emulator, load);
   if (!cluster_byte_barrier(emulator, load.barrier, "cp.async.bulk.tensor").shown)
     emulator.fail("a load on an mbarrier of CTA " + std::to_string(rank_of(load.barrier)) +
-                  " that no fence.mbarrier_init showed to the copy engine");
+                  " that no fence.mbarrier_init showed to TMA");
   if (const std::string who = emulator.hopper().conflict(load.range(), true); !who.empty())
     emulator.fail("a load into shared memory: " + who);
   if (emulator.schedule().copies == Copies::kEarly)

@@ -1,6 +1,6 @@
 // race.h: accesses to shared memory that no barrier orders.
 // Owns: for every two bytes of it the last write and the reads since, each with its thread and its step.
-// Never: sees registers, global memory, the copy engine or the tensor cores (hopper.h); knows what orders threads.
+// Never: sees registers, global memory, TMA or the tensor cores (hopper.h); knows what orders threads.
 // Threads: one launch at a time.
 //
 // Two accesses of different threads, one of them a write, are ordered where the second thread knew of the first one's

@@ -1,4 +1,4 @@
-// The attention kernels of the flash and split skeletons, run on the CPU against float64: head dims, masks, ragged
+// The attention kernels of the flash and split families, run on the CPU against float64: head dims, masks, ragged
 // lengths, packed groups, splits, unaligned rows, strides, dtypes, pipelines.
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=2,hq=4,hk=2,sq=70,sk=70,d=64,causal", "flash m=64 n=32 warps=4 stages=2 pack=1"},
         Case{"b=1,hq=2,hk=1,sq=33,sk=90,d=128,dtype=f16,causal", "flash m=32 n=32 warps=2 stages=3 pack=1", true},
         Case{"b=1,hq=4,hk=1,sq=19,sk=61,d=80,align=2", "flash m=64 n=16 warps=2 stages=1 pack=4"},
-        Case{"b=1,hq=2,hk=2,sq=40,sk=17,d=192,dv=128,causal", "flash m=32 n=16 warps=1 stages=2 pack=1 order=1"},
+        Case{"b=1,hq=2,hk=2,sq=40,sk=17,d=192,dv=128,causal", "flash m=32 n=16 warps=1 stages=2 pack=1 head_swizzle=1"},
         Case{"b=1,hq=2,hk=2,sq=20,sk=40,d=64,dv=128", "flash m=32 n=32 warps=2 stages=1 pack=1"},
         Case{"b=1,hq=2,hk=2,sq=20,sk=40,d=64,dv=128,lse=0", "flash m=32 n=32 warps=2 stages=1 pack=1"}));
 

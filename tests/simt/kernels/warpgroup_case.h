@@ -47,14 +47,14 @@ inline void set_weights(int first, int count, float powers, test::AttentionCase*
   }
 }
 
-inline ::testing::AssertionResult right(const char* candidate_text, int processors, test::AttentionCase* attention,
+inline ::testing::AssertionResult right(const char* candidate_text, int sms, test::AttentionCase* attention,
                                         const std::vector<Schedule>& wanted = schedules()) {
   Candidate candidate;
   if (Status s = parse(candidate_text, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
   std::string why;
   const Kernel* kernel = kernel_for(attention->call.problem, candidate, &why);
   if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  if (Status s = run_warpgroup(*kernel, candidate, processors, attention, wanted); !s.ok())
+  if (Status s = run_warpgroup(*kernel, candidate, sms, attention, wanted); !s.ok())
     return ::testing::AssertionFailure() << s.message();
   return test::matches_float64(*attention, test::weights_error(candidate, attention->call.problem.dtype));
 }
@@ -62,7 +62,7 @@ inline ::testing::AssertionResult right(const char* candidate_text, int processo
 struct WarpgroupCase {
   const char* problem;
   const char* candidate;
-  int processors = 1;
+  int sms = 1;
   float growth = 0;  // of the scores, from each 64 keys to the 64 before
   bool heads_first = false;
 };
@@ -84,7 +84,7 @@ class WarpgroupTest : public ::testing::TestWithParam<WarpgroupCase> {
       make_scores_climb(c.growth, &attention);
       attention.slack += 1e-2;
     }
-    return right(c.candidate, c.processors, &attention, wanted);
+    return right(c.candidate, c.sms, &attention, wanted);
   }
 };
 

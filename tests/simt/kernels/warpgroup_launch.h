@@ -1,4 +1,4 @@
-// warpgroup_launch.h: kernels of the warpgroup skeleton under the emulator, launched as runtime/cuda/cuda_kernel.cc
+// warpgroup_launch.h: kernels of the warpgroup family under the emulator, launched as runtime/cuda/cuda_kernel.cc
 // launches them: persistent CTAs, tensor maps as the second argument.
 // Owns: the call's buffers with guards, its tensor maps by the emulated driver, launches of a case's kernel.
 // Never: compiles or judges numbers.
@@ -11,9 +11,9 @@
 
 namespace gqa::simt {
 
-// On a device of so many processors. Counters must be left zero, every element of out and lse written.
+// On a device of so many SMs. Counters must be left zero, every element of out and lse written.
 inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
-                               int processors, const Schedule& schedule, Outputs* outputs) {
+                               int sms, const Schedule& schedule, Outputs* outputs) {
   Call call = attention.call;
   const LaunchPlan needed = plan(call.problem, candidate);
   const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
@@ -32,7 +32,7 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   TensorMaps maps;
   if (Status s = tensor_maps(emulated_driver(), call, candidate, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
-  const unsigned grid = grid_of(needed, processors);
+  const unsigned grid = grid_of(needed, sms);
   const auto threads = static_cast<unsigned>(needed.threads);
   Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
   launch.cluster = static_cast<unsigned>(needed.cluster);
@@ -44,13 +44,13 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
 }
 
 // Under each of the schedules: the same bits; they are left in the case.
-inline Status run_warpgroup(const Kernel& kernel, const Candidate& candidate, int processors,
-                            test::AttentionCase* attention, const std::vector<Schedule>& wanted) {
+inline Status run_warpgroup(const Kernel& kernel, const Candidate& candidate, int sms, test::AttentionCase* attention,
+                            const std::vector<Schedule>& wanted) {
   Outputs first, outputs;
   for (const Schedule& schedule : wanted) {
     const bool is_first = &schedule == &wanted.front();
     Outputs* const now = is_first ? &first : &outputs;
-    if (Status s = launch_warpgroup(kernel, candidate, *attention, processors, schedule, now); !s.ok()) return s;
+    if (Status s = launch_warpgroup(kernel, candidate, *attention, sms, schedule, now); !s.ok()) return s;
     if (first.out != now->out || std::memcmp(first.lse.data(), now->lse.data(), first.lse.size() * sizeof(float)) != 0)
       return {Code::kDeviceFailed, "the answer depends on the schedule: a race, seen in " + to_text(schedule)};
   }

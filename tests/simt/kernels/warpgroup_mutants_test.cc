@@ -1,4 +1,4 @@
-// Faults planted in the warpgroup skeleton: the emulator must see each of them, or it judges nothing.
+// Faults planted in the warpgroup family's kernel: the emulator must see each of them, or it judges nothing.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
@@ -14,27 +14,29 @@
 namespace gqa::simt {
 namespace {
 
-constexpr const char* kFromRegisters = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0";
-constexpr const char* kTwoFromRegisters = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=0";
-constexpr const char* kOwnOut = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1";
-constexpr const char* kSums = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1";
-constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
+constexpr const char* kFromRegisters = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0";
+constexpr const char* kTwoFromRegisters = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=0";
+constexpr const char* kOwnOut = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1";
+constexpr const char* kOnesColumn = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1";
+constexpr const char* kTwoGroups = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1";
 // Tiles of 300 keys, three a CTA; the same under a mask, whose edge gives a tile's warpgroups different numbers of
 // keys.
 constexpr const char* kFull = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16";
-constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 held=2 cluster=2";
-constexpr const char* kShared = "warpgroup m=64 n=64 warps=8 stages=2 pack=1 draw=0 out=1";
-constexpr const char* kTail = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 tail=2";
-constexpr const char* kDrawnCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=0 cluster=2";
+constexpr const char* kCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 q_regs=2 cluster=2";
+constexpr const char* kShared = "warpgroup m=64 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1";
+constexpr const char* kStreamK = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=2";
+constexpr const char* kDynamicCluster = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=0 cluster=2";
 constexpr const char* kOneBlockTiles = "b=1,hq=3,hk=1,sq=1500,sk=60,d=64,causal,dtype=f16";
 constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  // one block
 constexpr const char* kFewRows = "b=1,hq=3,hk=1,sq=60,sk=300,d=64,dtype=f16";  // one warpgroup's of two
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
-constexpr const char* kPoly = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=1 sums=1 poly=2";
-constexpr const char* kShiftPoly = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 shift=1 poly=2";
-constexpr const char* kShift = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1 shift=1";
-constexpr const char* kInParts = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=2";
+constexpr const char* kExp2Fma = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=2";
+constexpr const char* kFoldedScaleFma =
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1 exp2_fma=2";
+constexpr const char* kFoldedScale =
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1";
+constexpr const char* kInParts = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=2";
 constexpr const char* kWide = "b=1,hq=2,hk=1,sq=100,sk=70,d=64,dv=192,dtype=f16";
 constexpr const char* kInBF16 = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,lse=0";
 constexpr const char* kWithoutLse = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,dtype=f16,lse=0";
@@ -58,13 +60,15 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
   }
 
   // Scores of so many keys of the last block, high or low by the sign of a row's query, make it be computed twice. Of
-  // half blocks it is the second one's second half; of polynomials none but theirs.
+  // half blocks it is the second one's second half; under emulation none but the emulated ones.
   static void set_keys(const Candidate& candidate, const Mutant& mutant, test::AttentionCase* attention) {
     const Problem& p = attention->call.problem;
-    const int first = candidate.sums != 0 ? 224 : 0, count = candidate.poly != 0 ? 16 : candidate.sums != 0 ? 32 : 64;
+    const int first = candidate.ones_column != 0 ? 224 : 0, count = candidate.exp2_fma != 0      ? 16
+                                                                    : candidate.ones_column != 0 ? 32
+                                                                                                 : 64;
     if (mutant.first_key != 0) return set_weights(mutant.first_key, p.kv_len, mutant.powers, attention);
     if (mutant.powers != 0) return set_weights(first, count, mutant.powers, attention);
-    const float high = candidate.poly != 0 ? 3000.F : 100.F;
+    const float high = candidate.exp2_fma != 0 ? 3000.F : 100.F;
     for (int j = 0; j < p.kv_len; ++j) {
       const bool set = j >= first && j < first + count;
       attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, set ? high : 0.F);
@@ -84,8 +88,8 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     set_keys(candidate, mutant, &attention);
     attention.slack += 1e-2;
     const std::vector<Schedule>& wanted = candidate.cluster > 1 ? cluster_schedules() : schedules();
-    const int processors = std::max(candidate.cluster, candidate.tail);
-    const Status status = run_warpgroup(*kernel, candidate, processors, &attention, wanted);
+    const int sms = std::max(candidate.cluster, candidate.stream_k);
+    const Status status = run_warpgroup(*kernel, candidate, sms, &attention, wanted);
     if (!status.ok()) return status.message();
     const auto result = test::matches_float64(attention);
     return result ? "" : result.message();
@@ -107,16 +111,16 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", ""}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kOwnOut}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kCausal}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kSums, kWithoutLse}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kOnesColumn, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kDrawnCluster, kOneBlockTiles}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kShift, kWithoutLse}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kShift, kWithoutLse, 1000, 60}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kInBF16}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kPoly, kWithoutLse}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kDynamicCluster, kOneBlockTiles}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kFoldedScale, kWithoutLse}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kFoldedScale, kWithoutLse, 1000, 60}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kExp2Fma, kInBF16}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kExp2Fma, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kTail}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kTail, kFewRows}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kStreamK}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kStreamK, kFewRows}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kFewRows}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kShared}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kShared, kFewKeys}));
@@ -124,43 +128,44 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
-// Keys that weigh far more than a tile's first ones are looked at a second time; those that weigh more, but leave their
-// type and its polynomials room (warpgroup_weights.cuh), are not, nor those far below, 2^-60 of their weight, whose
-// exponents float16's polynomials do not answer for.
-TEST_F(WarpgroupMutants, NoSecondLookWhereThereIsRoom) {
+// Keys that weigh far more than a tile's first ones make their block fall back; those that weigh more, but leave their
+// type and its emulation room (warpgroup_weights.cuh), do not, nor those far below, 2^-60 of their weight, whose
+// exponents float16's emulation does not have.
+TEST_F(WarpgroupMutants, NoFallbackWhereThereIsRoom) {
   const char* const in_bf16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,lse=0";
   const char* const in_f16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,dtype=f16,lse=0";
-  const char* const look = "last = max(";
+  const char* const fallback = "last = max(";
   const char* const fatal = "__trap();\n      last = max(";
-  const auto looks = [&](const char* candidate, const char* problem, float powers, int first_key = 0) {
-    return !verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", look, fatal, "", candidate, problem, powers,
+  const auto falls_back = [&](const char* candidate, const char* problem, float powers, int first_key = 0) {
+    return !verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", fallback, fatal, "", candidate, problem, powers,
                      first_key})
                 .empty();
   };
-  for (const char* candidate : {kPoly, kShiftPoly}) {
-    EXPECT_FALSE(looks(candidate, in_f16, 60, 290));
-    EXPECT_FALSE(looks(candidate, in_f16, 11));
-    EXPECT_TRUE(looks(candidate, in_f16, 12.5));
-    EXPECT_TRUE(looks(candidate, in_f16, 60));
+  for (const char* candidate : {kExp2Fma, kFoldedScaleFma}) {
+    EXPECT_FALSE(falls_back(candidate, in_f16, 60, 290));
+    EXPECT_FALSE(falls_back(candidate, in_f16, 11));
+    EXPECT_TRUE(falls_back(candidate, in_f16, 12.5));
+    EXPECT_TRUE(falls_back(candidate, in_f16, 60));
   }
-  for (const char* candidate : {kSums, kShift}) {
-    EXPECT_FALSE(looks(candidate, in_f16, 20));
-    EXPECT_TRUE(looks(candidate, in_f16, 22));
+  for (const char* candidate : {kOnesColumn, kFoldedScale}) {
+    EXPECT_FALSE(falls_back(candidate, in_f16, 20));
+    EXPECT_TRUE(falls_back(candidate, in_f16, 22));
   }
-  EXPECT_FALSE(looks(kPoly, in_bf16, 16));
-  EXPECT_TRUE(looks(kPoly, in_bf16, 18));
+  EXPECT_FALSE(falls_back(kExp2Fma, in_bf16, 16));
+  EXPECT_TRUE(falls_back(kExp2Fma, in_bf16, 18));
 }
 
-// Keys far below that bfloat16's polynomials do not answer for: after each look so many more blocks are looked at whole
-// that 6 looks do for 17 blocks.
-TEST_F(WarpgroupMutants, LooksTwiceAsFarEachTime) {
+// Keys far below that bfloat16's emulation has no exponents for: after each fallback so many more blocks are exact
+// that 6 fallbacks do for 17 blocks.
+TEST_F(WarpgroupMutants, FallsBackTwiceAsFarEachTime) {
   const char* const problem = "b=1,hq=1,hk=1,sq=60,sk=1085,d=64,lse=0";
-  const char* const looks = "for (int looks = 0;;) {";
-  const char* const few = "for (int looks = 0, left = 6;;) {\n      if (left-- == 0) __trap();";
-  const char* const fewer = "for (int looks = 0, left = 5;;) {\n      if (left-- == 0) __trap();";
-  EXPECT_EQ("", verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", looks, few, "", kPoly, problem, 200, 1080}));
+  const char* const loop = "for (int fallbacks = 0;;) {";
+  const char* const few = "for (int fallbacks = 0, left = 6;;) {\n      if (left-- == 0) __trap();";
+  const char* const fewer = "for (int fallbacks = 0, left = 5;;) {\n      if (left-- == 0) __trap();";
+  EXPECT_EQ("",
+            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, few, "", kExp2Fma, problem, 200, 1080}));
   EXPECT_NE("",
-            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", looks, fewer, "", kPoly, problem, 200, 1080}));
+            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, fewer, "", kExp2Fma, problem, 200, 1080}));
 }
 
 const Mutant kMutants[] = {
@@ -174,8 +179,8 @@ const Mutant kMutants[] = {
     {"ValuesReleasedTooEarly", "attention/wgmma_flash/warpgroup_consumer.cuh",
      "core.template wait_values<0>();\n    release_values();", "release_values();\n    core.template wait_values<0>();",
      "still reads"},
-    {"QueriesReleasedTooEarly", "attention/wgmma_flash/warpgroup_consumer.cuh", "core.hold_queries(query_rows());",
-     "core.hold_queries(query_rows());\n    release(smem.q_ring, q.at());"},
+    {"QueriesReleasedTooEarly", "attention/wgmma_flash/warpgroup_consumer.cuh", "core.load_q_regs(query_rows());",
+     "core.load_q_regs(query_rows());\n    release(smem.q_ring, q.at());"},
     {"QueriesNeverReleased", "attention/wgmma_flash/warpgroup_consumer.cuh", "release_queries();\n    begin_values();",
      "begin_values();", "deadlock"},
     {"RowsOfOthersStored", "attention/wgmma_flash/epilogue.cuh", "row >= 0 && row_exists<Config>(p, row)", "row >= 0"},
@@ -211,8 +216,8 @@ const Mutant kMutants[] = {
      "full(smem.q_ring), Smem::kQueryBytes - 128"},
     {"WrongSwizzleOfOut", "attention/wgmma_flash/epilogue.cuh", "^ (lane % 8)", "^ (lane % 4)", "", kOwnOut},
     {"WrongStrideOfGroups", "ptx/wgmma.cuh", "kSwizzleBytes >> 4", "kSwizzleBytes >> 5"},
-    {"NoSecondLook", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(fine)", "all_agree(true)"},
-    {"ASecondLookByOneWarp", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(fine)",
+    {"NoFallback", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(fine)", "all_agree(true)"},
+    {"AFallbackOfOneWarp", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(fine)",
      "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)"},
     {"PassedKeysNotReleased", "attention/wgmma_flash/warpgroup_consumer.cuh", "k.next();\n      release_keys();",
      "k.next();", "deadlock", kTwoGroups, kCausal},
@@ -235,7 +240,7 @@ const Mutant kMutants[] = {
     {"QueriesThatDoNotExistNotReleased", "attention/wgmma_flash/warpgroup_consumer.cuh",
      "pass(blocks);\n    release_queries();", "pass(blocks);", "deadlock", kTwoGroups, kFewRows},
     {"PassesFromTheTilesBegin", "attention/wgmma_flash/warpgroup_consumer.cuh", "walk_past(blocks - first)",
-     "walk_past(blocks)", "deadlock", kTail, kFewRows},
+     "walk_past(blocks)", "deadlock", kStreamK, kFewRows},
     {"StoresOfRowsThatDoNotExist", "attention/wgmma_flash/warpgroup_consumer.cuh",
      "if (leader && first_of_rows(place.first_row) >= 0)", "if (leader)", "below 0", kTwoGroups, kMoreKeysThanBuffers},
     {"LogsOfRowsThatDoNotExist", "attention/wgmma_flash/epilogue.cuh", "if (row >= 0 && ", "if (", "", kTwoGroups,
@@ -262,35 +267,35 @@ const Mutant kMutants[] = {
      "place.first_row + Config::kTileM * kCluster;", "place.first_row + Config::kTileM;", "", kCluster, kTwoTiles},
     {"RowsOfOneTile", "attention/wgmma_flash/warpgroup_smem.cuh", "kGroupStep = 64 * kCluster;", "kGroupStep = 64;", "",
      kCluster, kTwoTiles},
-    {"OneNumberOnItsWay", "attention/wgmma_flash/schedule.cuh", "kDraws = 4;", "kDraws = 1;", "", kDrawnCluster,
-     kOneBlockTiles},
-    {"EachDraws", "attention/wgmma_flash/schedule.cuh", "else if (cluster_rank<Config>() == 0)\n      reserved",
-     "else\n      reserved", "", kDrawnCluster, kOneBlockTiles},
+    {"OneNumberOnItsWay", "attention/wgmma_flash/schedule.cuh", "kBroadcasts = 4;", "kBroadcasts = 1;", "",
+     kDynamicCluster, kOneBlockTiles},
+    {"EachCountsUp", "attention/wgmma_flash/schedule.cuh", "else if (cluster_rank<Config>() == 0)\n      reserved",
+     "else\n      reserved", "", kDynamicCluster, kOneBlockTiles},
     {"NumbersPastCtas", "attention/wgmma_flash/schedule.cuh", "reserved += gridDim.x / cluster_size<Config>();",
-     "reserved += gridDim.x;", "", kDrawnCluster, kOneBlockTiles},
+     "reserved += gridDim.x;", "", kDynamicCluster, kOneBlockTiles},
     {"FirstTilesOfCtas", "attention/wgmma_flash/schedule.cuh", "? blockIdx.x / cluster_size<Config>()", "? blockIdx.x",
-     "", kDrawnCluster, kOneBlockTiles},
-    {"DrawNotAwaited", "attention/wgmma_flash/schedule.cuh", "barrier_wait(full, parity);\n    return *", "return *",
-     "", kDrawnCluster, kOneBlockTiles},
-    {"DrawNotExpected", "attention/wgmma_flash/schedule.cuh", "barrier_arrive_expect(full, sizeof(u32));", "", "",
-     kDrawnCluster, kOneBlockTiles},
-    {"DrawNotSent", "attention/wgmma_flash/schedule.cuh", "      store_there(", "      if (passed > 2) store_there(",
-     "", kDrawnCluster, kOneBlockTiles},
-    {"NotHeld", "attention/wgmma_flash/warpgroup_consumer.cuh", "core.hold_queries(query_rows());", "", "", kCluster,
-     kTwoTiles},
-    {"NobodyIsTheLast", "attention/common/arrival.cuh", "== parts - 1", "== parts", "", kTail},
-    {"OneCounterForAll", "attention/wgmma_flash/tail.cuh",
-     "p.counters + part.tile * cluster_size<Config>() * kGroups + place()", "p.counters", "", kTail},
-    {"EveryoneIsTheLast", "attention/common/arrival.cuh", "== parts - 1", ">= 0", "nobody has written", kTail},
-    {"TheFirstIsTheLast", "attention/common/arrival.cuh", "== parts - 1", "== 0", "nobody has written", kTail},
-    {"PartNotReleased", "attention/common/arrival.cuh", "acq_rel", "acquire", "of the workspace are read", kTail},
-    {"CountedBeforeAllHaveWritten", "attention/wgmma_flash/tail.cuh",
-     "named_sync(1 + group, kWarpgroup);\n    bool last", "bool last", "of the workspace are read", kTail},
-    {"PartsNotAcquired", "attention/common/arrival.cuh", "acq_rel", "release", "of the workspace are read", kTail},
-    {"CounterNotPutBack", "attention/common/arrival.cuh", "if (last) *arrived = 0;", "", "not left zero", kTail},
-    {"OthersPartsTwice", "attention/wgmma_flash/tail.cuh", "take(core, part.first_slot + i);", "take(core, part.slot);",
-     "", kTail},
-    {"PartsOnTopOfOut", "attention/wgmma_flash/tail.cuh", "core.clear();", "", "", kTail},
+     "", kDynamicCluster, kOneBlockTiles},
+    {"TileNumberNotAwaited", "attention/wgmma_flash/schedule.cuh", "barrier_wait(full, parity);\n    return *",
+     "return *", "", kDynamicCluster, kOneBlockTiles},
+    {"TileNumberNotExpected", "attention/wgmma_flash/schedule.cuh", "barrier_arrive_expect(full, sizeof(u32));", "", "",
+     kDynamicCluster, kOneBlockTiles},
+    {"TileNumberNotSent", "attention/wgmma_flash/schedule.cuh", "      store_there(",
+     "      if (passed > 2) store_there(", "", kDynamicCluster, kOneBlockTiles},
+    {"QNotLoadedToRegisters", "attention/wgmma_flash/warpgroup_consumer.cuh", "core.load_q_regs(query_rows());", "", "",
+     kCluster, kTwoTiles},
+    {"NobodyIsTheLast", "attention/common/arrival.cuh", "== parts - 1", "== parts", "", kStreamK},
+    {"OneCounterForAll", "attention/wgmma_flash/stream_k.cuh",
+     "p.counters + part.tile * cluster_size<Config>() * kGroups + place()", "p.counters", "", kStreamK},
+    {"EveryoneIsTheLast", "attention/common/arrival.cuh", "== parts - 1", ">= 0", "nobody has written", kStreamK},
+    {"TheFirstIsTheLast", "attention/common/arrival.cuh", "== parts - 1", "== 0", "nobody has written", kStreamK},
+    {"PartNotReleased", "attention/common/arrival.cuh", "acq_rel", "acquire", "of the workspace are read", kStreamK},
+    {"CountedBeforeAllHaveWritten", "attention/wgmma_flash/stream_k.cuh",
+     "named_sync(1 + group, kWarpgroup);\n    bool last", "bool last", "of the workspace are read", kStreamK},
+    {"PartsNotAcquired", "attention/common/arrival.cuh", "acq_rel", "release", "of the workspace are read", kStreamK},
+    {"CounterNotPutBack", "attention/common/arrival.cuh", "if (last) *arrived = 0;", "", "not left zero", kStreamK},
+    {"OthersPartsTwice", "attention/wgmma_flash/stream_k.cuh", "add_part(core, part.first_slot + i);",
+     "add_part(core, part.slot);", "", kStreamK},
+    {"PartsOnTopOfOut", "attention/wgmma_flash/stream_k.cuh", "core.clear();", "", "", kStreamK},
     {"TakenOverBeforeItIsThere", "attention/wgmma_flash/warpgroup_share.cuh", "cursor.wait_full(ring);", "", "",
      kShared},
     {"HandedOverOntoTheTileBefore", "attention/wgmma_flash/warpgroup_share.cuh", "{ cursor.wait_empty(ring); }", "{}",
@@ -299,7 +304,7 @@ const Mutant kMutants[] = {
      "leave_part<Config>(core, part);\n    barrier_arrive(cursor.full(ring));",
      "barrier_arrive(cursor.full(ring));\n    leave_part<Config>(core, part);", "race", kShared},
     {"TicketGivenBackByOneLane", "attention/wgmma_flash/schedule.cuh",
-     "__syncwarp();  // tells the assembler that lanes are together: it would spill in kernels with tails\n    ",
+     "__syncwarp();  // tells the assembler that lanes are together: it would spill in kernels with stream-K\n    ",
      "for (int i = 0; i < 32 && thread_index() % 32 == 0; ++i) barrier_arrive(cursor.empty(tickets.ring));\n    if "
      "(false) ",
      "race", kFromRegisters, kFewKeys},
@@ -310,70 +315,72 @@ const Mutant kMutants[] = {
     {"TicketGivenBackByOneWarp", "attention/wgmma_flash/schedule.cuh", "barrier_arrive(cursor.empty(tickets.ring));",
      "if (threadIdx.x % 128 < 32) barrier_arrive(cursor.empty(tickets.ring));", "deadlock", kShared},
     {"SharesFromTheTilesBegin", "attention/wgmma_flash/warpgroup_consumer.cuh", "block -= first;", ";", "deadlock",
-     kTail},
-    {"WholeRoundsOnly", "attention/wgmma_flash/warpgroup_flash.cuh",
-     "if constexpr (shares_tail<Config>()) producer.load_tail(walk);", "", "", kTail},
-    {"HeldUnswizzled", "attention/wgmma_flash/warpgroup_attention.cuh", "(d % 4 * 2 + lane / 16) ^ (lane % 8);",
+     kStreamK},
+    {"WholeWavesOnly", "attention/wgmma_flash/warpgroup_flash.cuh",
+     "if constexpr (stream_k<Config>()) producer.load_stream_k(walk);", "", "", kStreamK},
+    {"QFragmentsUnswizzled", "attention/wgmma_flash/warpgroup_attention.cuh", "(d % 4 * 2 + lane / 16) ^ (lane % 8);",
      "d % 4 * 2 + lane / 16;", "", kCluster, kTwoTiles},
-    {"NoOnes", "attention/wgmma_flash/warpgroup_flash.cuh", "if constexpr (Smem::kSums) write_ones();", "", "", kSums,
-     kWithoutLse},
+    {"NoOnes", "attention/wgmma_flash/warpgroup_flash.cuh", "if constexpr (Smem::kOnesColumn) write_ones();", "", "",
+     kOnesColumn, kWithoutLse},
     {"OnesNotShown", "attention/wgmma_flash/warpgroup_flash.cuh", "(1.f, 1.f);\n    fence_async();", "(1.f, 1.f);",
-     "fence.proxy.async", kSums, kWithoutLse},
+     "fence.proxy.async", kOnesColumn, kWithoutLse},
     {"OnesMoveWithTheValues", "attention/wgmma_flash/warpgroup_attention.cuh", "advance_first_panel(values, bytes)",
-     "advance(values, bytes)", "", kSums, kWithoutLse},
-    {"NoSecondLookAtAHalf", "attention/wgmma_flash/warpgroup_halves.cuh", "this->all_agree(fine)",
-     "this->all_agree(true)", "", kSums, kWithoutLse},
-    {"ASecondLookByOneWarpAtAHalf", "attention/wgmma_flash/warpgroup_halves.cuh", "this->all_agree(fine)",
-     "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)", "", kSums, kWithoutLse},
-    {"ASecondLookAtTheNextKeys", "attention/wgmma_flash/warpgroup_halves.cuh", "k.passed = v.passed;", "", "", kSums,
-     kWithoutLse},
+     "advance(values, bytes)", "", kOnesColumn, kWithoutLse},
+    {"NoFallbackInHalves", "attention/wgmma_flash/warpgroup_halves.cuh", "this->all_agree(fine)",
+     "this->all_agree(true)", "", kOnesColumn, kWithoutLse},
+    {"AFallbackOfOneWarpInHalves", "attention/wgmma_flash/warpgroup_halves.cuh", "this->all_agree(fine)",
+     "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)", "", kOnesColumn, kWithoutLse},
+    {"AFallbackToTheNextKeys", "attention/wgmma_flash/warpgroup_halves.cuh", "k.passed = v.passed;", "", "",
+     kOnesColumn, kWithoutLse},
     {"HalvesReleasedTooEarly", "attention/wgmma_flash/warpgroup_halves.cuh",
      "    wait<kOther, kScores>();\n    if constexpr (kMine == 0) this->release_values();",
-     "    if constexpr (kMine == 0) this->release_values();\n    wait<kOther, kScores>();", "still reads", kSums,
+     "    if constexpr (kMine == 0) this->release_values();\n    wait<kOther, kScores>();", "still reads", kOnesColumn,
      kWithoutLse},
-    {"KeysReleasedBeforeTheSecondLook", "attention/wgmma_flash/warpgroup_halves.cuh",
-     "if (!half_step<1, true>() && refused<1>()) return;\n      this->release_keys();",
-     "this->release_keys();\n      if (!half_step<1, true>() && refused<1>()) return;", "", kSums, kWithoutLse},
-    {"NoCorrectionOfTheChord", "attention/wgmma_flash/packed_exp.cuh", "multiply(chord, ", "multiply(chord, 0 * ", "",
-     kPoly, kInBF16},
-    {"NoCorrectionOfTheChordInF16", "attention/wgmma_flash/packed_exp.cuh", "multiply(chord, Pair<F16>",
-     "multiply(chord, 0 * Pair<F16>", "", kPoly, kWithoutLse},
-    {"NotClamped", "attention/wgmma_flash/packed_exp.cuh", "max_nan(line, 2 + 32 * kSteps)", "line", "", kPoly,
+    {"KeysReleasedBeforeTheFallback", "attention/wgmma_flash/warpgroup_halves.cuh",
+     "if (!half_step<1, true>() && falls_back<1>()) return;\n      this->release_keys();",
+     "this->release_keys();\n      if (!half_step<1, true>() && falls_back<1>()) return;", "", kOnesColumn,
+     kWithoutLse},
+    {"NoCorrectionOfTheLinearPart", "attention/wgmma_flash/exp2_fma.cuh", "multiply(linear, ", "multiply(linear, 0 * ",
+     "", kExp2Fma, kInBF16},
+    {"NoCorrectionOfTheLinearPartInF16", "attention/wgmma_flash/exp2_fma.cuh", "multiply(linear, Pair<F16>",
+     "multiply(linear, 0 * Pair<F16>", "", kExp2Fma, kWithoutLse},
+    {"NotClamped", "attention/wgmma_flash/exp2_fma.cuh", "max_nan(biased, 2 + 32 * kSteps)", "biased", "", kExp2Fma,
      kWithoutLse, -27},
-    {"PolynomialsNotLookedAt", "attention/wgmma_flash/packed_exp.cuh", "(seen_ & Line::kAbove) == kTwo", "true", "",
-     kPoly, kInBF16},
-    {"PolynomialsNotLookedAtInF16", "attention/wgmma_flash/packed_exp.cuh", "(seen_ & Line::kAbove) == kTwo", "true",
-     "", kPoly, kWithoutLse, 60},
-    {"LargeWeightsNotLookedAt", "attention/wgmma_flash/warpgroup_weights.cuh", "if constexpr (!Packed::kSeesTwo)",
-     "if constexpr (false)", "", kPoly, kWithoutLse, 12.5},
-    {"InfiniteWeightsNotLookedAt", "attention/wgmma_flash/warpgroup_weights.cuh", "0x08000800", "0", "", kSums,
+    {"EmulationNotChecked", "attention/wgmma_flash/exp2_fma.cuh", "(seen_ & Approximation::kAbove) == kTwo", "true", "",
+     kExp2Fma, kInBF16},
+    {"EmulationNotCheckedInF16", "attention/wgmma_flash/exp2_fma.cuh", "(seen_ & Approximation::kAbove) == kTwo",
+     "true", "", kExp2Fma, kWithoutLse, 60},
+    {"LargeWeightsNotChecked", "attention/wgmma_flash/warpgroup_weights.cuh", "if constexpr (!Packed::kSeesTwo)",
+     "if constexpr (false)", "", kExp2Fma, kWithoutLse, 12.5},
+    {"InfiniteWeightsNotChecked", "attention/wgmma_flash/warpgroup_weights.cuh", "0x08000800", "0", "", kOnesColumn,
      kWithoutLse, 23},
-    {"FirstHalfCountedTwice", "attention/wgmma_flash/warpgroup_halves.cuh", "k.passed != v.passed", "false", "", kSums,
-     kWithoutLse},
-    {"ValuesOfARefusedHalfKept", "attention/wgmma_flash/warpgroup_halves.cuh",
+    {"FirstHalfCountedTwice", "attention/wgmma_flash/warpgroup_halves.cuh", "k.passed != v.passed", "false", "",
+     kOnesColumn, kWithoutLse},
+    {"ValuesOfAHalfThatFallsBackKept", "attention/wgmma_flash/warpgroup_halves.cuh",
      "if constexpr (kMine == 0) this->release_values();", "if (kMine == 0 && all_fine) this->release_values();", "",
-     kSums, kWithoutLse, -20, 160},
+     kOnesColumn, kWithoutLse, -20, 160},
     {"OffsetsOfTheMaximaBefore", "attention/wgmma_flash/warpgroup_halves.cuh", "    take_maxima();\n",
-     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kSums, kWithoutLse},
-    {"ShiftedByTheMaximaBefore", "attention/wgmma_flash/warpgroup_halves.cuh", "    take_maxima();\n",
-     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kShift, kWithoutLse},
-    {"ScaledQueriesKeptForFarScores", "attention/wgmma_flash/warpgroup_shift.cuh",
-     "exists ? *reinterpret_cast<const uint4*>(from)", "true ? *at", "", kShift, kWithoutLse, 66, 299},
-    {"OffsetsNotShown", "attention/wgmma_flash/warpgroup_shift.cuh", "high / 2);\n    }\n    fence_async();",
-     "high / 2);\n    }", "fence.proxy.async", kShift, kWithoutLse},
-    {"OffsetsTwice", "attention/wgmma_flash/warpgroup_shift.cuh", "write_row(row, low / 2)", "write_row(row, low)", "",
-     kShift, kWithoutLse},
-    {"OffsetsOfOtherRows", "attention/wgmma_flash/warpgroup_shift.cuh", "shared_address(first), 0, 8 * kRowBytes",
-     "shared_address(first), 0, 0", "", kShift, kWithoutLse},
-    {"QueriesNotScaled", "attention/wgmma_flash/warpgroup_shift.cuh", "*at = scaled(*at);", ";", "", kShift,
+     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kOnesColumn, kWithoutLse},
+    {"FoldedWithTheMaximaBefore", "attention/wgmma_flash/warpgroup_halves.cuh", "    take_maxima();\n",
+     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kFoldedScale, kWithoutLse},
+    {"ScaledQueriesKeptForFarScores", "attention/wgmma_flash/folded_scale.cuh",
+     "exists ? *reinterpret_cast<const uint4*>(from)", "true ? *at", "", kFoldedScale, kWithoutLse, 66, 299},
+    {"OffsetsNotShown", "attention/wgmma_flash/folded_scale.cuh", "high / 2);\n    }\n    fence_async();",
+     "high / 2);\n    }", "fence.proxy.async", kFoldedScale, kWithoutLse},
+    {"OffsetsTwice", "attention/wgmma_flash/folded_scale.cuh", "write_row(row, low / 2)", "write_row(row, low)", "",
+     kFoldedScale, kWithoutLse},
+    {"OffsetsOfOtherRows", "attention/wgmma_flash/folded_scale.cuh", "shared_address(first), 0, 8 * kRowBytes",
+     "shared_address(first), 0, 0", "", kFoldedScale, kWithoutLse},
+    {"QueriesNotScaled", "attention/wgmma_flash/folded_scale.cuh", "*at = scaled(*at);", ";", "", kFoldedScale,
      kWithoutLse},
-    {"ScaledQueriesNotShown", "attention/wgmma_flash/warpgroup_shift.cuh", "fence_async();\n    named_sync(barrier",
-     "named_sync(barrier", "fence.proxy.async", kShift, kWithoutLse},
-    {"ScaledQueriesNotAwaited", "attention/wgmma_flash/warpgroup_shift.cuh", "named_sync(barrier_, kWarpgroup);\n  }",
-     "}", "", kShift, kWithoutLse},
-    {"ScaledTwice", "attention/wgmma_flash/warpgroup_shift.cuh", "shifts_scores<Config>() ? 1.f : p.scale_log2",
-     "p.scale_log2", "", kShift, kWithoutLse},
-    {"NoWaitForHalves", "attention/wgmma_flash/warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kSums, kWithoutLse},
+    {"ScaledQueriesNotShown", "attention/wgmma_flash/folded_scale.cuh", "fence_async();\n    named_sync(barrier",
+     "named_sync(barrier", "fence.proxy.async", kFoldedScale, kWithoutLse},
+    {"ScaledQueriesNotAwaited", "attention/wgmma_flash/folded_scale.cuh", "named_sync(barrier_, kWarpgroup);\n  }", "}",
+     "", kFoldedScale, kWithoutLse},
+    {"ScaledTwice", "attention/wgmma_flash/folded_scale.cuh", "folded_scale<Config>() ? 1.f : p.scale_log2",
+     "p.scale_log2", "", kFoldedScale, kWithoutLse},
+    {"NoWaitForHalves", "attention/wgmma_flash/warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kOnesColumn,
+     kWithoutLse},
 };
 
 bool first_of_its_mechanism(const Mutant& mutant) {

@@ -109,13 +109,13 @@ TEST_P(WarpgroupPrograms, AgreeWithTheFormulaUnderEverySchedule) {
 INSTANTIATE_TEST_SUITE_P(
     Features, WarpgroupPrograms,
     ::testing::Values(Case{"b=1,hq=2,hk=1,sq=70,sk=200,d=64,causal,dtype=f16",
-                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 draw=0 out=0", false, true},
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0", false, true},
                       Case{"b=2,hq=2,hk=1,sq=50,sk=150,d=64,dtype=f16",
-                           "warpgroup m=64 n=64 warps=4 stages=3 pack=2 draw=1 out=0", true, false},
+                           "warpgroup m=64 n=64 warps=4 stages=3 pack=2 dynamic=1 out=0", true, false},
                       Case{"b=1,hq=2,hk=1,sq=100,sk=300,d=64,causal,dtype=f16,lse=0",
-                           "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=0 out=1 sums=1", false, true},
+                           "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1", false, true},
                       Case{"b=1,hq=1,hk=1,sq=100,sk=300,d=80,causal,dtype=f16",
-                           "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=1", true, true}));
+                           "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1", true, true}));
 
 }  // namespace
 }  // namespace gqa::simt

@@ -13,8 +13,8 @@ class WarpgroupShare : public WarpgroupTest {};
 
 TEST_P(WarpgroupShare, AgreesWithFloat64UnderEverySchedule) { EXPECT_TRUE(right_under(schedules())); }
 
-constexpr const char* kFour = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 draw=0 out=1";
-constexpr const char* kTwo = "warpgroup m=64 n=128 warps=8 stages=2 pack=1 draw=1 out=1";
+constexpr const char* kFour = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 dynamic=0 out=1";
+constexpr const char* kTwo = "warpgroup m=64 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1";
 
 INSTANTIATE_TEST_SUITE_P(Blocks, WarpgroupShare,
                          ::testing::Values(Case{"b=1,hq=3,hk=1,sq=60,sk=250,d=64,dtype=f16", kFour},

@@ -29,6 +29,7 @@ _REST_MS = 200
 _GRIDS = ("prefill", "decode", "all", "hopper", "sweep", "graph")
 
 Case = Union[Shape, GraphCase]
+Rival = Tuple[str, Callable[..., Any]]  # a name, and what prepares its call
 
 
 class DeviceLost(RuntimeError):
@@ -137,7 +138,8 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     handle = gqa.Handle(
         name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
     )
-    attention = [peers.gqa_peer(handle)] + [peer for peer in others if peer.name not in options.without]
+    here = [peers.gqa_peer(handle)] + [peer for peer in others if peer.name not in options.without]
+    attention: List[Rival] = [(peer.name, peer.prepare) for peer in here]
     machine = _machine(device, options)
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
     if absent and any(isinstance(case, Shape) for case in cases):
@@ -147,9 +149,9 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     with torch.no_grad():
         for case in cases:
             if isinstance(case, GraphCase):
-                rivals = graph_peers.contestants(case, device, handle, not options.no_compile)
+                rivals: List[Rival] = [*graph_peers.contestants(case, device, handle, not options.no_compile)]
             else:
-                rivals = [(peer.name, peer.prepare) for peer in attention]
+                rivals = attention
             try:
                 results.append(_measure(case, device, rivals, options))
             except DeviceLost as error:
@@ -194,7 +196,7 @@ def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _measure(
-    case: Any, device: str, contestants: List[Tuple[str, Callable[..., Any]]], options: argparse.Namespace
+    case: Any, device: str, contestants: List[Rival], options: argparse.Namespace
 ) -> report.Result:
     is_graph = isinstance(case, GraphCase)
     make_inputs, error_of = (

@@ -1,9 +1,9 @@
 // features.cuh: what a Config may say beyond what every one does.
-// Owns: keys_transposed() (keys lie as head_dim rows of all keys), sums_by_products() (warpgroup_halves.cuh),
-// shifts_scores() (warpgroup_shift.cuh), cluster_size() (CTAs that share keys: cluster.cuh), held_queries()
-// (warpgroup_attention.cuh), query_buffers(), packed_exponentials(), shares_tail() (tail.cuh), apply_chain() (Chain:
-// what becomes of each score before the mask and the softmax) and halves_tiles() (HalfScores: the product with half a
-// tile's keys). A Config without them has none. Of every warpgroup's: key_shares() (warpgroup_share.cuh).
+// Owns: keys_transposed() (keys lie as head_dim rows of all keys), ones_column() (warpgroup_halves.cuh), folded_scale()
+// (folded_scale.cuh), cluster_size() (CTAs that share keys: cluster.cuh), q_regs() (warpgroup_attention.cuh),
+// query_buffers(), exp2_fma() (exp2_fma.cuh), stream_k() (stream_k.cuh), apply_chain() (Chain: what becomes of each
+// score before the mask and the softmax) and halves_tiles() (HalfScores: the MMA with half a tile's keys). A Config
+// without them has none. Of every warpgroup's: key_shares() (warpgroup_share.cuh).
 // Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
@@ -32,13 +32,13 @@ struct AsVoid {
   }
 
 GQA_FEATURE(bool, keys_transposed, kKeysTransposed, false)
-GQA_FEATURE(bool, sums_by_products, kSums, false)
-GQA_FEATURE(bool, shifts_scores, kShift, false)
+GQA_FEATURE(bool, ones_column, kOnesColumn, false)
+GQA_FEATURE(bool, folded_scale, kFoldedScale, false)
 GQA_FEATURE(int, cluster_size, kCluster, 1)
-GQA_FEATURE(int, held_queries, kHeld, 0)
+GQA_FEATURE(int, q_regs, kQRegs, 0)
 GQA_FEATURE(int, query_buffers, kQueries, 1)
-GQA_FEATURE(int, packed_exponentials, kPackedExp, 0)
-GQA_FEATURE(bool, shares_tail, kSharesTail, false)
+GQA_FEATURE(int, exp2_fma, kExp2Fma, 0)
+GQA_FEATURE(bool, stream_k, kStreamK, false)
 #undef GQA_FEATURE
 
 // Warpgroups that share the keys of the same 64 rows; key_shares() of search/families/resources.cc.

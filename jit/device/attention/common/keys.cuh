@@ -1,7 +1,7 @@
 // keys.cuh: a step's keys in shared memory, as they lie in global memory: a row a key, or, transposed, a row an element
 // of head_dim.
 // Owns: KeyTile: the tile's pitch and size, its copy, and its fragments as B of the first product.
-// Never: waits; the skeleton owns the pipeline.
+// Never: waits; the family's kernel owns the pipeline.
 // Threads: as tile.cuh's copies and mma.cuh's fragments.
 #pragma once
 

@@ -27,10 +27,10 @@ struct AttentionParams {
   int tiles;         // row tiles * head groups * batch
   int row_tiles;     // ceil(q_len * pack / tile_m)
   int head_groups;   // q_heads / pack
-  int section;       // head groups (of any batch) that are walked together; divides head_groups * batch
+  int head_swizzle;  // head groups (of any batch) that are walked together; divides head_groups * batch
   float scale_log2;  // scale * log2(e): softmax runs on exp2
   int rows_before;   // warpgroup: rows of each head's first tile, whole warpgroups', that do not exist
-  Divisor by_splits, by_row_tiles, by_section_tiles, by_section, by_head_groups, by_group;
+  Divisor by_splits, by_row_tiles, by_swizzle_tiles, by_swizzle, by_head_groups, by_group;
 };
 
 static_assert(sizeof(AttentionParams) == 272, "host and device must agree on AttentionParams");

@@ -29,14 +29,14 @@ __device__ inline Place place_of(const AttentionParams& p, int tile, int other) 
   return place;
 }
 
-// Longest tiles first (causal). Head groups are walked in sections, whose keys stay in L2 while every row tile of the
-// section passes.
+// Longest tiles first (causal). The swizzle of heads: so many head groups are walked together, and their keys stay in
+// L2 while every row tile of theirs passes.
 template <typename Config>
 __device__ inline Place tile_place(const AttentionParams& p, int number) {
-  const int section = quotient(number, p.by_section_tiles);
-  const int inside = number - section * p.section * p.row_tiles;
-  const int round = quotient(inside, p.by_section);
-  return place_of<Config>(p, p.row_tiles - 1 - round, section * p.section + inside - round * p.section);
+  const int swizzle = quotient(number, p.by_swizzle_tiles);
+  const int inside = number - swizzle * p.head_swizzle * p.row_tiles;
+  const int round = quotient(inside, p.by_swizzle);
+  return place_of<Config>(p, p.row_tiles - 1 - round, swizzle * p.head_swizzle + inside - round * p.head_swizzle);
 }
 
 // Keys that packed row `row` may see: those below the limit. Causal masks are aligned bottom-right.

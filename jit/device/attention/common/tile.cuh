@@ -1,7 +1,7 @@
 // tile.cuh: moving tiles between global and shared memory.
 // Owns: the row pitch, the copy of a tile's rows in 16-byte pieces (or element by element where alignment rules vectors
 // out), zero-filled past the tensor's end, and the store of finished rows.
-// Never: waits; the skeleton owns the pipeline.
+// Never: waits; the family's kernel owns the pipeline.
 // Threads: `kThreads` threads, numbered by `thread`, share a copy.
 #pragma once
 

@@ -1,6 +1,6 @@
 // warp_attention.cuh: the attention core of one warp: scores, softmax, second product, all in registers.
 // Owns: the accumulators of kFragments x 16 query rows, and one step over kTileN keys that lie in shared memory.
-// Never: loads from global memory or waits; the skeletons (flash.cuh, split.cuh) bring the tiles.
+// Never: loads from global memory or waits; the families' kernels (flash.cuh, split.cuh) bring the tiles.
 // Threads: one warp; nothing is shared between warps.
 #pragma once
 

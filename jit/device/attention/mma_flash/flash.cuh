@@ -1,7 +1,7 @@
-// flash.cuh: the flash skeleton: a CTA owns kTileM query rows and walks all their keys, last block first; its warps
-// split the rows. Dao et al., "FlashAttention-2", 2023, for the order of loops. Owns: the shared-memory plan, the KV
-// pipeline of kStages buffers, the tile schedule and the epilogue. Never: shares a tile between CTAs (split.cuh does).
-// Threads: kWarps warps; barriers only where a buffer changes hands.
+// flash.cuh: the flash family's kernel: a CTA owns kTileM query rows and walks all their keys, last block first; its
+// warps split the rows. Dao et al., "FlashAttention-2", 2023, for the order of loops. Owns: the shared-memory plan, the
+// KV pipeline of kStages buffers, the tile schedule and the epilogue. Never: shares a tile between CTAs (split.cuh
+// does). Threads: kWarps warps; barriers only where a buffer changes hands.
 #pragma once
 
 #include "attention/common/warp_attention.cuh"

@@ -1,5 +1,5 @@
-// split.cuh: the split skeleton, for few query rows: a CTA owns one row tile and a share of its keys; its warps walk
-// blocks of keys of their own, each with a private pipeline; the last CTA of a tile to arrive merges. Dao et al.,
+// split.cuh: the split family's kernel, for few query rows: a CTA owns one row tile and a share of its keys; its warps
+// walk blocks of keys of their own, each with a private pipeline; the last CTA of a tile to arrive merges. Dao et al.,
 // "Flash-Decoding", 2023, with the merge inside the kernel.
 // Owns: the private pipelines, the merge across warps (shared memory) and across CTAs (workspace and arrival counter).
 // Never: waits on another CTA: whoever arrives last does the merging.

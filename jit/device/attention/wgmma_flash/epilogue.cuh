@@ -24,7 +24,7 @@ __device__ inline void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
 // Whether sums are inverted by one instruction: a tile ends sooner, but loops of other kernels the assembler then
 // orders worse (docs/performance.md).
 template <typename Config>
-constexpr bool kInvertsApprox = sums_by_products<Config>() || key_shares<Config>() > 1;
+constexpr bool kInvertsApprox = ones_column<Config>() || key_shares<Config>() > 1;
 
 // What a lane's two rows are to be multiplied by. Rows that saw no key become zero, whatever their values were.
 template <typename Config, int kOuts>

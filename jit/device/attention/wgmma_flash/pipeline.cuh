@@ -1,7 +1,7 @@
 // pipeline.cuh: a ring of shared-memory buffers between producers and consumers.
 // Owns: Ring (a full and an empty barrier a buffer) and RingCursor, each side's place in it.
 // Never: knows what the buffers hold.
-// Threads: a producer waits on empty and arrives on full, if it is the copy engine with bytes; consumers wait on full
+// Threads: a producer waits on empty and arrives on full, if it is TMA with bytes; consumers wait on full
 // and arrive on empty: one lane of each warp for what its instructions have read as one, every lane for what lanes
 // have.
 #pragma once

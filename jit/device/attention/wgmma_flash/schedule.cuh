@@ -1,7 +1,7 @@
 // schedule.cuh: which tiles a CTA works on, one after the other.
-// Owns: the two ways to hand out tile numbers: rounds over the grid, or (kDraw) the next one free, drawn from a counter
-// in the workspace. Never: touches tensors. Threads: one producer thread draws, a cluster's first for all of its CTAs;
-// consumers read what it drew from a ring of tickets.
+// Owns: the two tile schedulers of a persistent grid: static, in rounds over it, and dynamic (kDynamic), where a
+// counter in the workspace gives the next tile. Never: touches tensors. Threads: one producer thread counts up, a
+// cluster's first for all of its CTAs; consumers read the tiles from a ring of tickets.
 #pragma once
 
 #include "attention/common/rows.cuh"
@@ -9,35 +9,35 @@
 
 namespace gqa {
 
-// Round by round over the processors, every other round backwards, so that who began with a long tile ends
-// with a short one. The kResident CTAs of a processor, which start one grid's share apart, take its rounds in turn. A
+// The static scheduler: round by round over the SMs, every other round backwards, so that who began with a long tile
+// ends with a short one. The kResident CTAs of an SM, which start one grid's share apart, take its rounds by turns. A
 // cluster is as one CTA.
 template <typename Config>
-__device__ inline int round_tile(int turn) {
+__device__ inline int round_tile(int index) {
   const int cluster = blockIdx.x / cluster_size<Config>();
-  const int processors = gridDim.x / (Config::kResident * cluster_size<Config>());
+  const int sms = gridDim.x / (Config::kResident * cluster_size<Config>());
   int first = cluster;
-  int round = turn * Config::kResident;
+  int round = index * Config::kResident;
 #pragma unroll
   for (int i = 1; Config::kResident > 1 && i <= Config::kResident; ++i) {  // a division would take longer
-    if (first < processors) break;
-    first -= processors;
+    if (first < sms) break;
+    first -= sms;
     ++round;
   }
-  return round * processors + (round % 2 == 0 ? first : processors - 1 - first);
+  return round * sms + (round % 2 == 0 ? first : sms - 1 - first);
 }
 
 template <typename Config>
 __device__ inline int first_tile() {
-  return Config::kDraw ? blockIdx.x / cluster_size<Config>() : round_tile<Config>(0);
+  return Config::kDynamic ? blockIdx.x / cluster_size<Config>() : round_tile<Config>(0);
 }
 
-// Which of a tile's parts a ticket is, where they are shared: tail.cuh.
+// Which of a tile's parts a ticket is under stream-K: stream_k.cuh.
 struct KeyPart {
   int slot;        // of the workspace
   int parts;       // 0 or 1: it is all of the tile
   int first_slot;  // of the tile's parts
-  int tile;        // of those that are shared
+  int tile;        // of the last partial wave
 };
 
 // A tile on its way from the producer to the consumers, who have no time for the arithmetic.
@@ -54,28 +54,28 @@ struct Tickets {
   Ticket ticket[kTickets];
 };
 
-// What a cluster's first CTA drew, on its way to another. That CTA's values of a tile must have been asked for before
-// the first CTA's consumers are done with it and its producer can announce the next but one: so three numbers are
-// unread at most.
-constexpr int kDraws = 4;
-struct Draws {
-  Barrier full[kDraws];
-  u32 number[kDraws];
+// The dynamic scheduler's tile numbers, on their way from a cluster's first CTA to another. That CTA's values of a tile
+// must have been asked for before the first CTA's consumers are done with it and its producer can announce the next but
+// one: so three numbers are unread at most.
+constexpr int kBroadcasts = 4;
+struct TileBroadcast {
+  Barrier full[kBroadcasts];
+  u32 number[kBroadcasts];
 
   __device__ void init() {
-    for (int i = 0; i < kDraws; ++i) barrier_init(full[i], 1);
+    for (int i = 0; i < kBroadcasts; ++i) barrier_init(full[i], 1);
   }
 };
 
 // Each producer's side of it: all take the number that the first has.
 template <typename Config>
-struct DrawsTogether {
-  Draws& draws;
+struct TileBroadcaster {
+  TileBroadcast& broadcast;
   u32 passed = 0;
 
   __device__ u32 share(u32 mine) {
-    const u32 slot = passed % kDraws, parity = passed / kDraws & 1;
-    const u32 full = shared_address(draws.full) + 8 * slot, number = shared_address(draws.number) + 4 * slot;
+    const u32 slot = passed % kBroadcasts, parity = passed / kBroadcasts & 1;
+    const u32 full = shared_address(broadcast.full) + 8 * slot, number = shared_address(broadcast.number) + 4 * slot;
     ++passed;
     if (cluster_rank<Config>() == 0) {
 #pragma unroll
@@ -85,47 +85,47 @@ struct DrawsTogether {
     }
     barrier_arrive_expect(full, sizeof(u32));
     barrier_wait(full, parity);
-    return *static_cast<const volatile u32*>(draws.number + slot);
+    return *static_cast<const volatile u32*>(broadcast.number + slot);
   }
 };
 
-// Tiles that no whole round is left for.
+// Tiles of the last partial wave, which stream-K divides.
 template <typename Config>
-__device__ inline int left_over(const AttentionParams& p) {
-  return shares_tail<Config>() ? p.tiles % static_cast<int>(gridDim.x / cluster_size<Config>()) : 0;
+__device__ inline int partial_wave_tiles(const AttentionParams& p) {
+  return stream_k<Config>() ? p.tiles % static_cast<int>(gridDim.x / cluster_size<Config>()) : 0;
 }
 
-// The producer's walk over its CTA's tiles. The next number is reserved under the current tile's last loads: a draw
-// takes as long as a load, and who draws earlier than it must takes a tile that another would begin first.
+// The producer's walk over its CTA's tiles. The next number is reserved under the current tile's last loads: the
+// counter takes as long to answer as a load, and who asks earlier than it must gets a tile that another would begin
+// first.
 template <typename Config>
 struct ProducerWalk {
   const AttentionParams& p;
   Tickets& tickets;
-  DrawsTogether<Config> together;
+  TileBroadcaster<Config> broadcaster;
   RingCursor<kTickets> cursor;
   int number = first_tile<Config>();
-  int turn = 0;
+  int index = 0;
   int reserved = 0;
 
-  __device__ ProducerWalk(const AttentionParams& params, Tickets& shared, Draws& draws)
-      : p(params), tickets(shared), together{draws} {}
+  __device__ ProducerWalk(const AttentionParams& params, Tickets& shared, TileBroadcast& broadcast)
+      : p(params), tickets(shared), broadcaster{broadcast} {}
 
-  __device__ bool more() const { return number < p.tiles - left_over<Config>(p); }
+  __device__ bool more() const { return number < p.tiles - partial_wave_tiles<Config>(p); }
 
   __device__ void reserve() {
-    if constexpr (!Config::kDraw)
-      reserved = round_tile<Config>(++turn);
+    if constexpr (!Config::kDynamic)
+      reserved = round_tile<Config>(++index);
     else if (cluster_rank<Config>() == 0)
       reserved = atomicAdd(p.counters, 1u);
   }
 
-  // Every CTA, or cluster, draws until it draws past the end, once: the last of those draws puts the counter back to
-  // zero.
+  // Every CTA, or cluster, counts up until it is past the end, once: the last to do so puts the counter back to zero.
   __device__ void next() {
-    if constexpr (Config::kDraw) {
+    if constexpr (Config::kDynamic) {
       if (cluster_rank<Config>() == 0 && reserved == p.tiles - 1) *p.counters = 0;
       reserved += gridDim.x / cluster_size<Config>();
-      if constexpr (cluster_size<Config>() > 1) reserved = together.share(reserved);
+      if constexpr (cluster_size<Config>() > 1) reserved = broadcaster.share(reserved);
     }
     number = reserved;
   }
@@ -152,7 +152,7 @@ struct ConsumerWalk {
     return ticket().blocks;
   }
   __device__ void next() {
-    __syncwarp();  // tells the assembler that lanes are together: it would spill in kernels with tails
+    __syncwarp();  // tells the assembler that lanes are together: it would spill in kernels with stream-K
     barrier_arrive(cursor.empty(tickets.ring));
     cursor.next();
   }

@@ -1,7 +1,7 @@
 // warpgroup_attention.cuh: the attention core of one warpgroup: the two products of its 64 query rows with kTileN keys
 // a step, by wgmma, around their softmax: scores = q k^T, out += weights v. Rabe & Staats 2021; Shah et al.,
 // "FlashAttention-3", 2024.
-// Owns: the operands' order, and the columns of the queries that registers hold. The products run asynchronously; who
+// Owns: the operands' order, and the columns of Q in registers. The products run asynchronously; who
 // calls decides what runs under what.
 // Never: waits for memory; warpgroup_consumer.cuh does.
 // Threads: the 128 threads of a warpgroup; a quad of lanes holds a row, as in warp_attention.cuh.
@@ -17,22 +17,22 @@ template <typename Config>
 struct WarpgroupAttention : WarpgroupSoftmax<Config> {
   using Smem = WarpgroupSmem<Config>;
   using Softmax = WarpgroupSoftmax<Config>;
-  using Softmax::kSums;
+  using Softmax::kOnesColumn;
   using Softmax::out;
   static constexpr int kDepth = Config::kHeadDim / 16;  // products that make scores
-  static constexpr int kHeld = held_queries<Config>();
-  static_assert(kHeld <= kDepth, "there are not as many columns to hold");
+  static constexpr int kQRegs = q_regs<Config>();
+  static_assert(kQRegs <= kDepth, "Q has no more columns");
 
-  Fragment held[kHeld == 0 ? 1 : kHeld];  // the queries' first columns: what shared memory need not deliver
+  Fragment q_fragments[kQRegs == 0 ? 1 : kQRegs];  // Q's first columns, which shared memory need not deliver
 
   // A tile's queries have come; `queries`: as for begin_scores().
-  __device__ void hold_queries(u32 queries) {
+  __device__ void load_q_regs(u32 queries) {
     const int lane = lane_index(), warp = thread_index() % kWarpgroup / 32;
     const u32 row = queries + (warp * 16 + lane % 16) * kPanelRowBytes;
 #pragma unroll
-    for (int d = 0; d < kHeld; ++d) {
+    for (int d = 0; d < kQRegs; ++d) {
       const int piece = (d % 4 * 2 + lane / 16) ^ (lane % 8);  // the 128-byte swizzle, as in epilogue.cuh
-      held[d] = ldmatrix(row + d / 4 * Smem::kQueryPanel + piece * 16);
+      q_fragments[d] = ldmatrix(row + d / 4 * Smem::kQueryPanel + piece * 16);
     }
   }
 
@@ -48,20 +48,20 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
   // the assembler then keeps less (docs/performance.md).
   __device__ static u64 query_columns(u64 q, int d) {
     const u32 bytes = d / 4 * Smem::kQueryPanel + d % 4 * 32;
-    return kSums ? advance_low(q, bytes) : advance(q, bytes);
+    return kOnesColumn ? advance_low(q, bytes) : advance(q, bytes);
   }
 
   // The d-th product that makes the scores; `more`: of what they hold.
   template <int kFragments>
   __device__ void multiply_scores(float (&scores)[kFragments][4], u64 q, u64 k, int d, bool more) const {
     using Product = ScoresOf<Config, kFragments * 8>;
-    if constexpr (kHeld > 0)
-      if (d < kHeld) return Product::multiply(scores, held[d].r, key_columns(k, d), more);
+    if constexpr (kQRegs > 0)
+      if (d < kQRegs) return Product::multiply(scores, q_fragments[d].r, key_columns(k, d), more);
     Product::multiply(scores, query_columns(q, d), key_columns(k, d), more);
   }
 
   // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'; `start`: what is added to them.
-  template <int kFragments, typename Start = NoShift>
+  template <int kFragments, typename Start = NoOffsets>
   __device__ void begin_scores(float (&scores)[kFragments][4], u64 q, u64 k, const Start& start = {}) {
     pin(scores);
     wgmma_fence();
@@ -74,7 +74,7 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
   // 16 keys further in the values; the ones are the same for all.
   __device__ static u64 value_rows(u64 values, int k) {
     const u32 bytes = k * 16 * kPanelRowBytes;
-    return kSums ? advance_first_panel(values, bytes) : advance(values, bytes);
+    return kOnesColumn ? advance_first_panel(values, bytes) : advance(values, bytes);
   }
 
   // out += weights v, begun; `values`: the operand.
@@ -89,7 +89,7 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
 
   // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows. Scores that begin
   // with offsets come after the values: 1 % (docs/performance.md).
-  template <int kFragments, int kProducts, typename Start = NoShift>
+  template <int kFragments, int kProducts, typename Start = NoOffsets>
   __device__ void begin_both(float (&scores)[kFragments][4], u64 q, u64 k, const u32 (&weights)[kProducts][4],
                              u64 values, const Start& start = {}) {
     pin(scores);

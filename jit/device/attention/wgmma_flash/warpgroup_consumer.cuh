@@ -6,7 +6,7 @@
 #pragma once
 
 #include "attention/wgmma_flash/epilogue.cuh"
-#include "attention/wgmma_flash/tail.cuh"
+#include "attention/wgmma_flash/stream_k.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/warpgroup_hints.cuh"
 
@@ -25,7 +25,8 @@ struct WarpgroupConsumer {
   Smem& smem;
   const int group;  // this warpgroup's number
   RingCursor<Smem::kQueries> q;
-  RingCursor<Config::kStages, kShare> k, v;  // what is read next; of the keys, the buffer before may still be held
+  RingCursor<Config::kStages, kShare> k,
+      v;  // what is read next; of the keys, the buffer before may not be released yet
   WarpgroupAttention<Config> core;
   u32 weights[Config::kTileN / 16][4];
 
@@ -44,7 +45,7 @@ struct WarpgroupConsumer {
   // The ones stand as the panel beside the values.
   __device__ u64 values(int buffer, int first_key = 0) const {
     const u32 first = shared_address(smem.v), bytes = buffer * Smem::kValueBytes + first_key * kPanelRowBytes;
-    if constexpr (Smem::kSums) return advance_first_panel_low(operand(first, smem.ones() - first), bytes);
+    if constexpr (Smem::kOnesColumn) return advance_first_panel_low(operand(first, smem.ones() - first), bytes);
     if constexpr (kMovesOperands<Config>) return advance_low(operand(first, Smem::kValuePanel), bytes);
     return operand(first + bytes, Smem::kValuePanel);
   }
@@ -81,13 +82,13 @@ struct WarpgroupConsumer {
   // Whether `mine` holds in the whole warpgroup.
   __device__ bool all_agree(bool mine) const { return told_agreed<Config>(named_all(1 + group, kWarpgroup, mine)); }
 
-  // The softmax of a block seen whole, at first without a look at its maxima. Where that does not do, its scores are
-  // computed again; the keys are kept until then.
-  __device__ void softmax_unseen(BlockScores& scores) {
+  // The softmax of a block that no mask touches: speculative, under the stale maxima. Where a row sum overflowed, the
+  // exact fallback computes the scores again; the keys are not released until then.
+  __device__ void softmax_speculative(BlockScores& scores) {
     float sum[2];
-    const bool fine = core.exponentiate_unseen(scores, p.scale_log2, sum);
+    const bool fine = core.exponentiate_speculatively(scores, p.scale_log2, sum);
     if (all_agree(fine)) {
-      core.accept_unseen(sum);
+      core.accept_speculation(sum);
     } else {
       core.begin_scores(scores, queries(), keys(k.before()));
       core.template wait_scores<0>(scores);
@@ -108,7 +109,7 @@ struct WarpgroupConsumer {
       release_keys();
       softmax_masked(scores, first_row, block);
     } else {
-      softmax_unseen(scores);
+      softmax_speculative(scores);
     }
     core.template wait_values<0>();
     release_values();
@@ -116,7 +117,7 @@ struct WarpgroupConsumer {
     pack_weights<Config>(scores, weights);
   }
 
-  // A tile's first step, with no block before it; kKeys: of the block's, the first that are looked at.
+  // A tile's first step, with no block before it; kKeys: of the block's, the first that may be seen.
   template <int kKeys = Config::kTileN>
   __device__ void first_step(int first_row, int block) {
     float scores[kKeys / 8][4];
@@ -200,15 +201,15 @@ struct WarpgroupConsumer {
     core.clear();
     q.wait_full(smem.q_ring);
     if (has_no_rows(first_row)) return walk_past(blocks - first);
-    core.hold_queries(query_rows());
+    core.load_q_regs(query_rows());
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();
     if constexpr (kSkips) {
       // Of the tile's blocks the last may be past what is seen.
       const int seen = seen_by_rows(first_row);
-      const int unseen = block - (seen - 1) / Config::kTileN;
-      pass(unseen);
-      block -= unseen;
+      const int hidden = block - (seen - 1) / Config::kTileN;
+      pass(hidden);
+      block -= hidden;
       begin_walk(first_row, block, seen);
     } else {
       first_step(first_row, block);
@@ -225,9 +226,9 @@ struct WarpgroupConsumer {
 
   // One warpgroup's rows of out from all parts of the keys. False: they are another's to store.
   __device__ bool join(const volatile KeyPart& at) {
-    if constexpr (shares_tail<Config>()) {
+    if constexpr (stream_k<Config>()) {
       const KeyPart part = {at.slot, at.parts, at.first_slot, at.tile};
-      return part.parts < 2 || TailMeeting<Config>{p, group}.meet(core, part);
+      return part.parts < 2 || StreamKFixup<Config>{p, group}.fix_up(core, part);
     }
     if constexpr (kShare > 1) {
       const KeyShare<Config> share(smem, q.passed - 1);
@@ -257,7 +258,7 @@ struct WarpgroupConsumer {
     write_out<Config, kFirst, kPanels>(core.out, inverse, finished);
     fence_async();
     named_sync(1 + group, kWarpgroup);
-    // Of rows below 0 none exist; the copy engine refuses to store at such a place.
+    // Of rows below 0 none exist; TMA refuses to store at such a place.
     if (leader && first_of_rows(place.first_row) >= 0)
       send_out<Config, kFirst, kPanels>(finished, maps.out, place, first_of_rows(place.first_row));
     if constexpr (kFirst + kPanels < panels(Config::kHeadDimV)) send_panels<kFirst + kPanels>(place, inverse);
@@ -267,7 +268,7 @@ struct WarpgroupConsumer {
   __device__ void store(const volatile Place& at) {
     const Place place = {at.batch, at.head, at.kv_head, at.first_row};
     core.finish();
-    if constexpr (!Smem::kSums) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
+    if constexpr (!Smem::kOnesColumn) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
     float inverse[2];
     invert<Config>(core.out, core.state, inverse);
     if constexpr (Smem::kOutParts > 0)

@@ -1,8 +1,8 @@
-// warpgroup_flash.cuh: the warpgroup skeleton (Hopper): a producer feeds kWarps / 4 consumer warpgroups by TMA; each
-// walks the keys of its 64 query rows, or every other block of them, last block first. Shah et al., "FlashAttention-3",
-// 2024, for the two roles. Owns: who does what, and the registers each has. Never: knows how a tile is numbered
-// (schedule.cuh), loaded (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh). Threads: consumers first, then
-// a producer warpgroup of which one thread works; roles meet at the rings' barriers.
+// warpgroup_flash.cuh: the warpgroup family's kernel (Hopper): a producer feeds kWarps / 4 consumer warpgroups by TMA;
+// each walks the keys of its 64 query rows, or every other block of them, last block first. Shah et al.,
+// "FlashAttention-3", 2024, for the two roles. Owns: who does what, and the registers each has. Never: knows how a tile
+// is numbered (schedule.cuh), loaded (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh). Threads: consumers
+// first, then a producer warpgroup of which one thread works; roles meet at the rings' barriers.
 #pragma once
 
 #include "attention/wgmma_flash/warpgroup_halves.cuh"
@@ -16,10 +16,10 @@ struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kWarps / 4;
   // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
-  // than 32 a producer that does more than walk in rounds spills.
-  static constexpr bool kSimpleWalk = !Config::kDraw && !shares_tail<Config>();
-  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : kSimpleWalk ? 24 : 40;
-  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : kSimpleWalk ? 240 : 232;
+  // than 32 a producer that does more than static rounds spills.
+  static constexpr bool kStaticRounds = !Config::kDynamic && !stream_k<Config>();
+  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : kStaticRounds ? 24 : 40;
+  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : kStaticRounds ? 240 : 232;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
   static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
   static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
@@ -45,7 +45,7 @@ struct WarpgroupFlash {
     smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.tickets.ring.init(kConsumers * kWarpgroup);
-    if constexpr (Config::kDraw && Smem::kCluster > 1) smem.draws.init();
+    if constexpr (Config::kDynamic && Smem::kCluster > 1) smem.tile_broadcast.init();
     if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
     fence_barrier_init();
   }
@@ -68,21 +68,21 @@ struct WarpgroupFlash {
 
   __device__ void produce() {
     WarpgroupProducer<Config> producer{p, maps, smem};
-    ProducerWalk<Config> walk(p, smem.tickets, smem.draws);
+    ProducerWalk<Config> walk(p, smem.tickets, smem.tile_broadcast);
     while (walk.more()) producer.load_tile(walk);
-    if constexpr (shares_tail<Config>()) producer.load_tail(walk);
+    if constexpr (stream_k<Config>()) producer.load_stream_k(walk);
     walk.announce({Place{}, 0});
     let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
   }
 
   __device__ static int first_block(const volatile Ticket& ticket) {
-    if constexpr (shares_tail<Config>()) return told_same<Config>(ticket.first);
+    if constexpr (stream_k<Config>()) return told_same<Config>(ticket.first);
     return 0;
   }
 
   // Where it calls a function, the assembler puts all products in a row.
   __device__ __forceinline__ void consume(int group) {
-    if constexpr (Smem::kSums)
+    if constexpr (Smem::kOnesColumn)
       consume_by(WarpgroupHalves<Config>{{p, maps, smem, group}});
     else
       consume_by(WarpgroupConsumer<Config>{p, maps, smem, group});
@@ -93,7 +93,7 @@ struct WarpgroupFlash {
     consumer.begin();
     ConsumerWalk walk(smem.tickets);
     for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
-      if constexpr (shifts_scores<Config>()) consumer.ticket = &walk.ticket();
+      if constexpr (folded_scale<Config>()) consumer.ticket = &walk.ticket();
       consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
       if (consumer.join(walk.ticket().part)) consumer.store(walk.ticket().place);
@@ -111,7 +111,7 @@ struct WarpgroupFlash {
       give_up_registers<kProducerRegisters>();
       if (works) produce();
     } else {
-      if constexpr (Smem::kSums) write_ones();
+      if constexpr (Smem::kOnesColumn) write_ones();
       named_sync(kRingsAreThere, kThreads);
       begin_together();
       take_registers<kConsumerRegisters>();

@@ -1,8 +1,8 @@
 // warpgroup_halves.cuh: a warpgroup's walk over the keys of its 64 query rows, half a block at a time: the softmax of
-// one half runs beside the values and the next scores of the other, in the registers of one block. A column of ones
-// beside the values makes the products sum the weights. Owns: that order of work; which blocks are looked at whole
-// instead, for the sake of a mask or since their weights were refused under the maxima before; and which of two
-// blocks' keys are held until their scores are accepted. Never: masks beside products.
+// one half runs beside PV and the next QK of the other, in the registers of one block. A column of ones beside the
+// values makes PV sum the weights. Owns: that order of work; the exact fallback to whole blocks, under a mask or where
+// a half overflowed the speculative softmax; and which of two blocks' keys are not released until their scores stand.
+// Never: masks beside MMAs.
 // Threads: the 128 threads of a warpgroup.
 #pragma once
 
@@ -15,7 +15,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer = WarpgroupConsumer<Config>;
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kKeys = Config::kTileN / 2;
-  static constexpr bool kShift = shifts_scores<Config>();
+  static constexpr bool kFoldedScale = folded_scale<Config>();
   static_assert(!Smem::kKeysTransposed && Smem::kShare == 1, "halves are rows of a block");
 
   using Consumer::core;
@@ -27,10 +27,10 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 
   float scores[2][kKeys / 8][4];
   int block = 0;                            // comes next; below it, what is still to come
-  const volatile Ticket* ticket = nullptr;  // of kShift: the tile's
-  bool scaled = false;                      // of kShift: the queries are, else scores that are looked at, and all are
-  static constexpr float kFar = 64;         // powers of two: weights are then off by 0.2 % as a rule
-  UnseenWeights<Config> unseen;             // kept, since the loop is held by its instructions
+  const volatile Ticket* ticket = nullptr;  // of kFoldedScale: the tile's
+  bool scaled = false;               // of kFoldedScale: Q is, else the scores of exact blocks, and all blocks are exact
+  static constexpr float kFar = 64;  // powers of two: weights are then off by 0.2 % as a rule
+  SpeculativeWeights<Config> speculative;  // kept, since the loop's instructions are its limit
 
   // Both halves as one block's, and a half of the block's weights.
   using BlockScores = typename Consumer::BlockScores;
@@ -48,20 +48,20 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // Weights are taken under the maxima that there are now.
   __device__ void take_maxima() {
     const float scale = score_scale<Config>(p), offset[2] = {core.offset(0, scale), core.offset(1, scale)};
-    if constexpr (kShift) {
+    if constexpr (kFoldedScale) {
       offsets().write(offset[0], offset[1]);
       named_sync(1 + group, kWarpgroup);
     } else {
-      unseen = {scale, offset};
+      speculative = {scale, offset};
     }
   }
 
-  // What scores begin with that no look at their maxima comes before.
+  // What the scores of a speculative half begin with.
   __device__ auto start() const {
-    if constexpr (kShift)
-      return offsets().shift(smem.ones());
+    if constexpr (kFoldedScale)
+      return offsets().product(smem.ones());
     else
-      return NoShift{};
+      return NoOffsets{};
   }
 
   // Until all products have ended, those of so many halves' scores among them.
@@ -73,7 +73,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     pin(core.out);
   }
 
-  // ---- Scores of queries times the scale, which are rounded: kShift
+  // ---- Scores of Q times the scale, which is rounded: kFoldedScale
 
   template <int kHalves, typename Do>
   __device__ void each_score(Do with) {
@@ -88,7 +88,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // Whether they are so far from zero that it would show.
   template <int kHalves>
   __device__ bool are_far() {
-    if (!kShift || !scaled) return false;
+    if (!kFoldedScale || !scaled) return false;
     float farthest = 0;
     each_score<kHalves>([&](float score) { farthest = fmaxf(farthest, fabsf(score)); });
     return !this->all_agree(farthest <= kFar);
@@ -98,11 +98,11 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // still read the queries.
   template <int kHalves>
   __device__ bool leaves_scale() {
-    if constexpr (kShift) {
+    if constexpr (kFoldedScale) {
       if (are_far<kHalves>()) {
         const volatile Place& at = ticket->place;
         query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
-        core.hold_queries(this->query_rows());
+        core.load_q_regs(this->query_rows());
         scaled = false;
         return true;
       }
@@ -113,15 +113,15 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // Queries that are not scaled leave it to their scores.
   template <int kHalves>
   __device__ void scale_scores() {
-    if (kShift && !scaled) each_score<kHalves>([&](float& score) { score *= p.scale_log2; });
+    if (kFoldedScale && !scaled) each_score<kHalves>([&](float& score) { score *= p.scale_log2; });
   }
 
   __device__ QueryRows<Config> query_block() const {
     return {smem.q[this->q.at()] + this->rows() * 64 * kPanelRowBytes, 1 + group};
   }
 
-  // ---- Blocks looked at whole: their halves have their maxima in common, since what one of them raised the other's
-  // weights would not know of. After a block its weights are there, its values are not begun.
+  // ---- Exact blocks: their halves have their maxima in common, since what one of them raised the other's weights
+  // would not know of. After a block its weights are there, its PV is not begun.
 
   // The block's scores; beside them the values of the block before, where there is one.
   template <bool kValues, int kHalves>
@@ -151,7 +151,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   }
 
   // Of a tile's first block, where no row sees more of it.
-  __device__ void look_at_half(int first_row) {
+  __device__ void exact_half(int first_row) {
     do multiply_block<false, 1>();
     while (leaves_scale<1>());
     release_block();
@@ -161,7 +161,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   }
 
   // A block with none before it whose values are not counted. If its keys had been passed, its first half is.
-  __device__ void look_at_block(int first_row) {
+  __device__ void exact_block(int first_row) {
     const bool half_counted = k.passed != v.passed;
     k.passed = v.passed;
     do multiply_block<false, 2>();
@@ -171,8 +171,8 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     weigh_block(first_row);
   }
 
-  // False where it is to be looked at again, by itself.
-  __device__ bool look_beside_values(int first_row) {
+  // False where it is to be computed again, by itself.
+  __device__ bool exact_beside_values(int first_row) {
     multiply_block<true, 2>();
     if (are_far<2>()) {
       this->release_values();
@@ -184,17 +184,17 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     return true;
   }
 
-  // Down to that block, or to one that is to be looked at by itself: false.
-  __device__ bool look_on(int first_row, int last) {
+  // Down to that block, or to one that is to be computed by itself: false.
+  __device__ bool exact_down_to(int first_row, int last) {
     while (block >= last)
-      if (!look_beside_values(first_row)) return false;
+      if (!exact_beside_values(first_row)) return false;
     return true;
   }
 
-  // ---- Blocks seen whole, by halves
+  // ---- Speculative blocks, by halves
 
   // The softmax of half kMine beside the values of the other half and, where there are any, its next scores. False
-  // where the maxima so far do not do, at a glance. Step 0 ends with values of half 1, the last of their block.
+  // where the stale maxima do not do, by one test. Step 0 ends with values of half 1, the last of their block.
   template <int kMine, bool kScores>
   __device__ bool half_step() {
     constexpr int kOther = 1 - kMine;
@@ -202,22 +202,23 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther), start());
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
-    const bool fine = unseen.weigh(scores[kMine], weights_of(kMine));
+    const bool fine = speculative.weigh(scores[kMine], weights_of(kMine));
     const bool all_fine = this->all_agree(fine);
     wait<kOther, kScores>();
     if constexpr (kMine == 0) this->release_values();
     return all_fine;
   }
 
-  // Then: whether they do not. A question of its own, since a loop that keeps an answer through a branch is longer.
+  // Then: whether the block falls back to exact. A question of its own, since a loop that keeps an answer through a
+  // branch is longer.
   template <int kMine>
-  __device__ bool refused() {
+  __device__ bool falls_back() {
     if constexpr (!Room<typename Config::Element>::kAbove) return true;
-    return !this->all_agree(unseen.have_room(weights_of(kMine)));
+    return !this->all_agree(speculative.have_room(weights_of(kMine)));
   }
 
   // From a block whose weights are there and whose values are not begun to `first`, of which the weights of half 1 are
-  // there then; or to one on the way that is to be looked at by itself.
+  // there then; or to one on the way that falls back.
   __device__ void walk_halves(int first) {
     take_maxima();
     k.wait_full(smem.k_ring);
@@ -225,48 +226,48 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0), start());
     wait<0, 1>();
     for (; block > first; --block) {
-      if (!half_step<0, true>() && refused<0>()) return;
+      if (!half_step<0, true>() && falls_back<0>()) return;
       k.next();
       k.wait_full(smem.k_ring);
       v.wait_full(smem.v_ring);
-      if (!half_step<1, true>() && refused<1>()) return;
+      if (!half_step<1, true>() && falls_back<1>()) return;
       this->release_keys();
     }
-    if (!half_step<0, true>() && refused<0>()) return;
+    if (!half_step<0, true>() && falls_back<0>()) return;
     k.next();
     v.wait_full(smem.v_ring);
-    if (!half_step<1, false>() && refused<1>()) return;
+    if (!half_step<1, false>() && falls_back<1>()) return;
     this->release_keys();
     --block;
   }
 
   // A tile's out and state, not yet normalised, of the blocks before `blocks`, from the last to `first`. Where a half
-  // is refused, so many blocks are looked at: one, or where fewer than the last time went by halves since then, twice
-  // as many as then.
+  // falls back, so many blocks are exact: one, or where fewer than the last time went by halves since then, twice as
+  // many as then.
   __device__ void walk(int first_row, int blocks, int first) {
     const int seen = this->seen_by_rows(first_row);
     block = Config::kCausal ? (seen - 1) / Config::kTileN : blocks - 1;
     core.clear();
     this->q.wait_full(smem.q_ring);
     if (this->has_no_rows(first_row)) return this->walk_past(blocks - first);
-    if constexpr (kShift) scaled = query_block().scale(p.scale_log2);
-    core.hold_queries(this->query_rows());
+    if constexpr (kFoldedScale) scaled = query_block().scale(p.scale_log2);
+    core.load_q_regs(this->query_rows());
     this->pass(blocks - 1 - block);
     bool half = this->half_is_seen(block, seen), halved = false;
-    int last = this->first_masked(first_row);  // of the blocks that are looked at whole
-    for (int looks = 0;;) {
+    int last = this->first_masked(first_row);  // of the exact blocks
+    for (int fallbacks = 0;;) {
       if (half)
-        look_at_half(first_row);
+        exact_half(first_row);
       else
-        look_at_block(first_row);
+        exact_block(first_row);
       half = false;
-      const bool fine = look_on(first_row, kShift && !scaled ? first : last);
+      const bool fine = exact_down_to(first_row, kFoldedScale && !scaled ? first : last);
       const int from = block;
       halved = fine && block >= first;
       if (halved) walk_halves(first);
       if (fine && block < first) break;
-      looks = from - block >= looks ? 1 : 2 * looks;
-      last = max(first, block + 1 - looks);
+      fallbacks = from - block >= fallbacks ? 1 : 2 * fallbacks;
+      last = max(first, block + 1 - fallbacks);
     }
     this->release_queries();
     v.wait_full(smem.v_ring);

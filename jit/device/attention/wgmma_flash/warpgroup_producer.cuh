@@ -1,11 +1,11 @@
-// warpgroup_producer.cuh: the thread that keeps the copy engine busy.
+// warpgroup_producer.cuh: the thread that keeps TMA busy.
 // Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. Of a cluster's
 // producers one asks for all CTAs' keys, another for their values.
 // Never: touches what it loads.
 // Threads: one.
 #pragma once
 
-#include "attention/wgmma_flash/tail.cuh"
+#include "attention/wgmma_flash/stream_k.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -119,10 +119,10 @@ struct WarpgroupProducer {
     walk.next();
   }
 
-  // This CTA's share of the tiles that are left over, whose keys are all as many.
-  __device__ void load_tail(ProducerWalk<Config>& walk) {
-    const Tail<Config> tail{p, block_count(place_of_tile(0))};
-    tail.each_piece([&](int number, int first, int end, const KeyPart& part) {
+  // This CTA's share of the last partial wave's tiles, whose keys are all as many.
+  __device__ void load_stream_k(ProducerWalk<Config>& walk) {
+    const StreamK<Config> shared{p, block_count(place_of_tile(0))};
+    shared.each_piece([&](int number, int first, int end, const KeyPart& part) {
       Place place = place_of_tile(number);
       place.first_row += cluster_rank<Config>() * 64;
       load(walk, {place, end, first, part});

@@ -1,7 +1,7 @@
-// warpgroup_smem.cuh: the shared-memory plan of the warpgroup skeleton; search/families/resources.cc counts the same
-// bytes. Owns: WarpgroupSmem: swizzled panels of 64 columns for queries, keys, values and finished rows (of transposed
-// keys: of 64 keys), and the rings that hand them over. Never: moves anything. Threads: shared by a CTA; who may touch
-// what is the rings' business.
+// warpgroup_smem.cuh: the shared-memory plan of the warpgroup family's kernel; search/families/resources.cc counts the
+// same bytes. Owns: WarpgroupSmem: swizzled panels of 64 columns for queries, keys, values and finished rows (of
+// transposed keys: of 64 keys), and the rings that hand them over. Never: moves anything. Threads: shared by a CTA; who
+// may touch what is the rings' business.
 #pragma once
 
 #include "attention/common/features.cuh"
@@ -21,11 +21,11 @@ struct WarpgroupSmem {
   static constexpr int kShare = key_shares<Config>();
   static constexpr int kHandoverBytes = kShare == 1 ? 0 : Config::kHeadDimV * 256 + 2048;
   // 16 rows of a panel of ones, which sums what is multiplied by it.
-  static constexpr bool kSums = sums_by_products<Config>();
-  static constexpr int kOnesBytes = kSums ? 16 * kPanelRowBytes : 0;
-  // And a warpgroup's rows' offsets: warpgroup_shift.cuh.
-  static constexpr int kOffsetBytes = shifts_scores<Config>() ? Config::kTileM * 16 : 0;
-  static_assert(!kSums || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOutParts == 1),
+  static constexpr bool kOnesColumn = ones_column<Config>();
+  static constexpr int kOnesBytes = kOnesColumn ? 16 * kPanelRowBytes : 0;
+  // And the rows' offsets, -max: folded_scale.cuh.
+  static constexpr int kOffsetBytes = folded_scale<Config>() ? Config::kTileM * 16 : 0;
+  static_assert(!kOnesColumn || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOutParts == 1),
                 "ones: a second panel");
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOutParts == 1), "two share 64 rows");
   static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
@@ -33,7 +33,7 @@ struct WarpgroupSmem {
   // Of a cluster's rows the CTAs take 64 by turns, so that a mask leaves each as much.
   static constexpr int kCluster = cluster_size<Config>();
   static constexpr int kGroupStep = 64 * kCluster;  // rows from one warpgroup's to the next one's
-  static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1), "a cluster's CTA has a processor");
+  static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1), "a cluster's CTA has an SM");
 
   static constexpr int kQueryBytes = panels(Config::kHeadDim) * kQueryPanel;
   // Rows leave through a buffer of so many of out's panels, all at once or one by one, or (0) straight from registers.
@@ -58,10 +58,10 @@ struct WarpgroupSmem {
   Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
-  Draws draws;
+  TileBroadcast tile_broadcast;
   Ring<1> handover;  // warpgroup_share.cuh
 
-  // Of kSums.
+  // Of kOnesColumn.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }
   __device__ char* offsets() { return out + kOutBytes + kOnesBytes; }
 };

@@ -1,5 +1,5 @@
 // warpgroup_softmax.cuh: the softmax of a warpgroup's 64 query rows, between their two products.
-// Owns: out and the rows' state, when old maxima still serve, and what out is rescaled by.
+// Owns: out and the rows' state, when stale maxima still serve, and what out is rescaled by.
 // Never: multiplies (warpgroup_attention.cuh does).
 // Threads: the 128 threads of a warpgroup; a quad of lanes holds a row, as in warp_attention.cuh.
 #pragma once
@@ -12,14 +12,14 @@
 namespace gqa {
 
 // Above this sum of a lane's exponentials one of them may be past what float16 holds.
-constexpr float kMostUnseen = 32768;
+constexpr float kMostSpeculativeSum = 32768;
 
 template <typename Config>
 struct WarpgroupSoftmax {
   static constexpr int kOuts = Config::kHeadDimV / 8;
-  static constexpr bool kSums = sums_by_products<Config>();
+  static constexpr bool kOnesColumn = ones_column<Config>();
   static constexpr float kBelow = Room<typename Config::Element>::kBelow;
-  static constexpr int kAllOuts = kOuts + kSums;  // the rows' sums last, eight times
+  static constexpr int kAllOuts = kOuts + kOnesColumn;  // the rows' sums last, eight times
 
   float out[kAllOuts][4];
   RowState state;
@@ -27,7 +27,7 @@ struct WarpgroupSoftmax {
   bool rescaling;   // whether it is, the same in all lanes of a warp
 
   // What exponents are taken relative to, from a row's shift.
-  __device__ static float biased(float shift) { return kSums ? shift + kBelow : shift; }
+  __device__ static float biased(float shift) { return kOnesColumn ? shift + kBelow : shift; }
 
   // As after no key at all.
   __device__ void clear() {
@@ -39,7 +39,7 @@ struct WarpgroupSoftmax {
   }
 
   // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on. Only the
-  // fragments that the causal edge crosses are looked at one by one.
+  // fragments that the causal edge crosses are masked one by one.
   template <int kFragments>
   __device__ void mask(float (&scores)[kFragments][4], const AttentionParams& p, int row, int first_key) {
     const int lane_row = row + lane_index() / 4;
@@ -54,11 +54,11 @@ struct WarpgroupSoftmax {
   }
 
   // The softmax of a block under its own maxima. Where no maximum of the warp's grew by much, the old ones serve and
-  // out needs no rescaling. With kSums most blocks go unseen, and maxima that lag would take their room.
+  // out needs no rescaling. With kOnesColumn most blocks are speculative, and maxima that lag would take their room.
   template <int kFragments>
   __device__ void softmax(float (&scores)[kFragments][4], float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
-    const float limit = (kSums ? 1 : kSlack) / scale_log2;
+    const float limit = (kOnesColumn ? 1 : kSlack) / scale_log2;
     rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
     factor[0] = factor[1] = 1;
     if (rescaling) {
@@ -72,27 +72,27 @@ struct WarpgroupSoftmax {
     for (int h = 0; h < 2; ++h) state.sum[h] = state.sum[h] * factor[h] + sum[h];
   }
 
-  // The same under the maxima of the blocks before, without a look at the scores. In a lane where that does not do (a
+  // The speculative softmax: the same under the stale maxima of the blocks before. In a lane where that does not do (a
   // weight near float16's end, or a row that has seen no key: its shift is -inf) the answer is false: the scores are
-  // lost and must be computed again, by the whole warpgroup.
+  // lost, and the whole warpgroup must fall back to computing them again.
   template <int kFragments>
-  __device__ bool exponentiate_unseen(float (&scores)[kFragments][4], float scale_log2, float (&sum)[2]) {
+  __device__ bool exponentiate_speculatively(float (&scores)[kFragments][4], float scale_log2, float (&sum)[2]) {
     const float shift[2] = {biased(state.maximum[0] * scale_log2), biased(state.maximum[1] * scale_log2)};
     exponentiate(scores, shift, scale_log2, sum);
-    return sum[0] <= kMostUnseen && sum[1] <= kMostUnseen;
+    return sum[0] <= kMostSpeculativeSum && sum[1] <= kMostSpeculativeSum;
   }
 
   // What is added to row half h's scores, times the scale, to make exponents of them.
   __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kBelow); }
 
-  __device__ void accept_unseen(const float (&sum)[2]) {
+  __device__ void accept_speculation(const float (&sum)[2]) {
     state.sum[0] += sum[0];
     state.sum[1] += sum[1];
     rescaling = false;
   }
 
   // Scores to exponentials relative to the shifts; their sums, each in two chains, since one would wait for itself.
-  // With kSums the products sum.
+  // With kOnesColumn the products sum.
   template <int kFragments>
   __device__ void exponentiate(float (&scores)[kFragments][4], const float (&shift)[2], float scale_log2,
                                float (&sum)[2]) {
@@ -105,12 +105,12 @@ struct WarpgroupSoftmax {
         for (int c = 0; c < 2; ++c) {
           float& score = scores[n][2 * h + c];
           score = exp2_approx(fmaf(score, scale_log2, -shift[h]));
-          if constexpr (!kSums) part[c] += score;
+          if constexpr (!kOnesColumn) part[c] += score;
         }
       }
       sum[h] = part[0] + part[1];
     }
-    if constexpr (!kSums) finish_before_waiting(sum[0] + sum[1]);
+    if constexpr (!kOnesColumn) finish_before_waiting(sum[0] + sum[1]);
   }
 
   __device__ void rescale() {
@@ -123,7 +123,7 @@ struct WarpgroupSoftmax {
 
   // The state then belongs to whole rows.
   __device__ void finish() {
-    if constexpr (kSums) {
+    if constexpr (kOnesColumn) {
       state.sum[0] = out[kOuts][0];
       state.sum[1] = out[kOuts][2];
     } else {

@@ -1,11 +1,11 @@
 // warpgroup_weights.cuh: a warpgroup's scores or exponentials to the 16-bit weights that its second product takes.
-// Owns: their layout, the A operand's as well as the accumulators', and which are polynomials (packed_exp.cuh).
+// Owns: their layout, the A operand's as well as the accumulators', and which exponentials are emulated (exp2_fma.cuh).
 // Never: looks at maxima; those are given, as offsets.
 // Threads: values of one thread.
 #pragma once
 
-#include "attention/wgmma_flash/packed_exp.cuh"
-#include "attention/wgmma_flash/warpgroup_shift.cuh"
+#include "attention/wgmma_flash/exp2_fma.cuh"
+#include "attention/wgmma_flash/folded_scale.cuh"
 #include "ptx/warpgroup_hints.cuh"
 
 namespace gqa {
@@ -15,13 +15,13 @@ namespace gqa {
 constexpr float kSlack = 8;
 
 // Summed as products, weights are 2^-kBelow of what they would be, so that those under old maxima stay below 2, from
-// where on both 16-bit types set their highest exponent bit: many are looked at at a glance. kAbove: whether there is
+// where on both 16-bit types set their highest exponent bit: many are checked by one test. kAbove: whether there is
 // room beyond that.
 constexpr u32 kFromTwoOn = 0x40004000;
 template <typename Element>
 struct Room;
 
-// Its polynomials end at 2.
+// Its emulated exponentials end at 2.
 template <>
 struct Room<BF16> {
   static constexpr float kBelow = 16;
@@ -35,8 +35,8 @@ struct Room<F16> {
   static constexpr bool kAbove = true;
 };
 
-// Whether all are below 2^15, as whole numbers. float16's polynomials are no numbers from 2^6 on, or negative, which is
-// more.
+// Whether all are below 2^15, as whole numbers. float16's emulated exponentials are no numbers from 2^6 on, or
+// negative, which is more.
 template <int kProducts>
 __device__ inline bool are_finite(const u32 (&weights)[kProducts][4]) {
   u32 highest = weights[0][0];
@@ -63,9 +63,9 @@ __device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&
 
 // How a score of row half h becomes a power of two under the maximum that there is. Offsets are +inf in a row that has
 // seen no key: no weight of its passes.
-template <typename Config, bool kShift = shifts_scores<Config>()>
+template <typename Config, bool kFoldedScale = folded_scale<Config>()>
 struct Exponents {
-  using Packed = PackedExp<typename Config::Element>;
+  using Packed = Exp2Fma<typename Config::Element>;
 
   float scale_log2, offset[2];
   Packed packed;
@@ -75,34 +75,34 @@ struct Exponents {
       : scale_log2(scale), offset{offsets[0], offsets[1]}, packed(scale, offsets) {}
 
   __device__ float operator()(float score, int h) const { return fmaf(score, scale_log2, offset[h]); }
-  __device__ Packed polynomials() const { return kKeepsPacked<Config> ? packed : Packed(scale_log2, offset); }
+  __device__ Packed emulation() const { return kKeepsExp2Fma<Config> ? packed : Packed(scale_log2, offset); }
 };
 
 // The products have seen to it.
 template <typename Config>
 struct Exponents<Config, true> {
-  using Packed = PackedExp<typename Config::Element>;
+  using Packed = Exp2Fma<typename Config::Element>;
 
   __device__ float operator()(float score, int) const { return score; }
-  __device__ Packed polynomials() const { return Packed(1, {0, 0}); }
+  __device__ Packed emulation() const { return Packed(1, {0, 0}); }
 };
 
-// The weights of scores under the maxima that there are, without a look at the scores; for products that sum them.
+// The weights of a speculative softmax, under the stale maxima; for a PV that sums them.
 template <typename Config>
-struct UnseenWeights {
+struct SpeculativeWeights {
   using Element = typename Config::Element;
-  using Packed = PackedExp<Element>;
+  using Packed = Exp2Fma<Element>;
 
   Exponents<Config> exponents;
-  bool answered = true;  // all exponents were polynomials', of the last weights
+  bool answered = true;  // all exponents were in the emulation's range, of the last weights
 
-  UnseenWeights() = default;
-  __device__ UnseenWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
+  SpeculativeWeights() = default;
+  __device__ SpeculativeWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
 
-  // False where one is 2 or more, or its exponent none of a polynomial's.
+  // False where one is 2 or more, or its exponent out of the emulation's range.
   template <int kFragments, int kProducts>
   __device__ bool weigh(const float (&scores)[kFragments][4], u32 (&weights)[kProducts][4]) {
-    Packed by_polynomial = exponents.polynomials();
+    Packed emulated = exponents.emulation();
     u32 bits = 0;
 #pragma unroll
     for (int k = 0; k < kProducts; ++k)
@@ -110,14 +110,14 @@ struct UnseenWeights {
       for (int i = 0; i < 4; ++i) {
         const float* s = &scores[2 * k + i / 2][i % 2 * 2];
         if (is_packed<4 * kProducts>(4 * k + i)) {
-          weights[k][i] = by_polynomial(s[0], s[1], i % 2);
+          weights[k][i] = emulated(s[0], s[1], i % 2);
           if constexpr (!Packed::kSeesTwo) bits |= weights[k][i];
         } else {
           weights[k][i] = Element::pack(exp2_approx(exponents(s[0], i % 2)), exp2_approx(exponents(s[1], i % 2)));
           bits |= weights[k][i];
         }
       }
-    answered = kPackedExp == 0 || by_polynomial.all_fit();
+    answered = kExp2Fma == 0 || emulated.all_fit();
     return (bits & kFromTwoOn) == 0 && answered;
   }
 
@@ -127,13 +127,13 @@ struct UnseenWeights {
     return answered && are_finite(weights);
   }
 
-  // Which of so many pairs of weights are polynomials: the first, so that their arithmetic runs under the exponentials
+  // Which of so many pairs of weights are emulated: the first, so that their arithmetic runs under the exponentials
   // of the others.
-  static constexpr int kPackedExp = packed_exponentials<Config>();
+  static constexpr int kExp2Fma = exp2_fma<Config>();
   template <int kPairs>
   __device__ static constexpr bool is_packed(int pair) {
-    if constexpr (kPackedExp == 0) return false;
-    return pair * kPackedExp < kPairs;
+    if constexpr (kExp2Fma == 0) return false;
+    return pair * kExp2Fma < kPairs;
   }
 };
 

@@ -1,4 +1,4 @@
-// enumerate_test.cc: what the search is made of: abstract expressions, dimensions, fragments, lowering, estimates, and
+// enumerate_test.cc: what the search is made of: abstract expressions, dimensions, placements, lowering, estimates, and
 // graphs that nobody thought of.
 #include "search/graph/enumerate/enumerate.h"
 
@@ -61,7 +61,7 @@ TEST(Section, RowsAndKeysOfOneTensorAreTwoDimensions) {
   EXPECT_EQ(keys, 1);
 }
 
-std::vector<Fragment> fragments_along(const std::string& text, std::int64_t size, SearchReport* report) {
+std::vector<LoopPlacement> placements_along(const std::string& text, std::int64_t size, SearchReport* report) {
   const KernelGraph graph = graph_of(text);
   const Section section = section_of(graph);
   AbstractSpace space;
@@ -72,37 +72,37 @@ std::vector<Fragment> fragments_along(const std::string& text, std::int64_t size
   space.set_goal(outputs);
   for (std::size_t at = 0; at < section.dimensions.size(); ++at) {
     if (section.dimensions[at].size == size && section.dimensions[at].may_loop())
-      return find_fragments(section, static_cast<int>(at), inputs, &space, report);
+      return find_loop_placements(section, static_cast<int>(at), inputs, &space, report);
   }
   ADD_FAILURE() << "no dimension of " << size << " to loop along in\n" << text;
   return {};
 }
 
-std::int64_t carried(const Fragment& fragment, Carry carry) {
-  return std::count_if(fragment.nodes.begin(), fragment.nodes.end(),
-                       [&](const Placement& placement) { return placement.carry == carry; });
+std::int64_t carried(const LoopPlacement& placement, Carry carry) {
+  return std::count_if(placement.nodes.begin(), placement.nodes.end(),
+                       [&](const Placement& node) { return node.carry == carry; });
 }
 
 const std::string kRunning = programs::kInputs +
                              "a = matmul(q, k)\nm = max(a) dim=2\nz = sub_max(a, m)\ne = exp(z)\ns = sum(e) dim=2\n"
                              "w = matmul(e, v)\no = div(w, s)\n";
 
-TEST(Fragment, AMaximumOverTheLoopBecomesARunningOne) {
+TEST(LoopPlacement, AMaximumOverTheLoopBecomesARunningOne) {
   SearchReport report;
-  const std::vector<Fragment> found = fragments_along(kRunning, 4096, &report);
+  const std::vector<LoopPlacement> found = placements_along(kRunning, 4096, &report);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(carried(found[0], Carry::kRunningMaximum), 1);
   EXPECT_EQ(carried(found[0], Carry::kRescaledSum), 2);
-  EXPECT_GT(report.fragments.pruned_for(Reason::kWholeInLoop), 0);  // the maximum as it is
-  EXPECT_GT(report.fragments.pruned_for(Reason::kAbstract), 0);     // parts of sums divided by parts of sums
+  EXPECT_GT(report.loop_placements.pruned_for(Reason::kWholeInLoop), 0);  // the maximum as it is
+  EXPECT_GT(report.loop_placements.pruned_for(Reason::kAbstract), 0);     // parts of sums divided by parts of sums
 }
 
-TEST(Fragment, NothingButAQuotientHidesARunningMaximum) {
+TEST(LoopPlacement, NothingButAQuotientHidesARunningMaximum) {
   SearchReport report;
   std::string text = kRunning;
   text.replace(text.find("o = div(w, s)\n"), 14, "");
-  EXPECT_TRUE(fragments_along(text, 4096, &report).empty());
-  EXPECT_GT(report.fragments.pruned_for(Reason::kMaximum), 0);
+  EXPECT_TRUE(placements_along(text, 4096, &report).empty());
+  EXPECT_GT(report.loop_placements.pruned_for(Reason::kMaximum), 0);
 }
 
 // Of operators between the scores a, with g added to them in b, and the result.
@@ -110,13 +110,13 @@ std::int64_t running_maxima(const std::string& operators) {
   SearchReport report;
   std::string text = programs::kInputs + "g = input f16[4096]\na = matmul(q, k)\nb = add(a, g)\n" + operators;
   std::int64_t maxima = 0;
-  for (const Fragment& fragment : fragments_along(text, 4096, &report))
-    maxima += carried(fragment, Carry::kRunningMaximum);
+  for (const LoopPlacement& placement : placements_along(text, 4096, &report))
+    maxima += carried(placement, Carry::kRunningMaximum);
   return maxima;
 }
 
 // -inf while no key is seen: what it is taken from must be -inf then too, or exp of it infinite.
-TEST(Fragment, ARunningMaximumIsTakenFromWhatItBounds) {
+TEST(LoopPlacement, ARunningMaximumIsTakenFromWhatItBounds) {
   const std::string sums = "s = sum(e) dim=2\nw = matmul(e, v)\no = div(w, s)\n";
   EXPECT_EQ(running_maxima("m = max(b) dim=2\nz = sub(b, m)\ne = exp(z)\n" + sums), 1);
   EXPECT_EQ(running_maxima("m = max(a) dim=2\nz = sub(b, m)\ne = exp(z)\n" + sums), 1);
@@ -127,30 +127,30 @@ TEST(Fragment, ARunningMaximumIsTakenFromWhatItBounds) {
   EXPECT_EQ(running_maxima("m = max(b) dim=2\nz = sub(m, b)\ny = exp(z)\ne = div(a, y)\n" + sums), 0);
 }
 
-TEST(Fragment, PartsOfASumMayBeAddedUpBehindALinearOperator) {
+TEST(LoopPlacement, PartsOfASumMayBeAddedUpBehindALinearOperator) {
   SearchReport report;
-  const std::vector<Fragment> found = fragments_along(programs::kLora, 4096, &report);
+  const std::vector<LoopPlacement> found = placements_along(programs::kLora, 4096, &report);
   std::set<std::int64_t> sums;
-  for (const Fragment& fragment : found) sums.insert(carried(fragment, Carry::kSum));
+  for (const LoopPlacement& placement : found) sums.insert(carried(placement, Carry::kSum));
   EXPECT_TRUE(sums.count(1)) << "x W and x A B in one accumulator";
   EXPECT_TRUE(sums.count(2)) << "x W and x A in one each";
 }
 
-TEST(Fragment, ButNotBehindOneThatIsNot) {
+TEST(LoopPlacement, ButNotBehindOneThatIsNot) {
   SearchReport report;
-  const std::vector<Fragment> found = fragments_along(programs::kGated, 4096, &report);
+  const std::vector<LoopPlacement> found = placements_along(programs::kGated, 4096, &report);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(carried(found[0], Carry::kSum), 2);
-  EXPECT_EQ(report.fragments.explored, 4);  // a wrong way ends where it goes wrong: silu of a part of a sum
+  EXPECT_EQ(report.loop_placements.explored, 4);  // a wrong way ends where it goes wrong: silu of a part of a sum
 }
 
 TEST(Lower, RefusesPartialResultsThatManyBlocksWouldWrite) {
   SearchReport report;
   const Section section = section_of(graph_of(programs::kLora));
   Cuts cuts;
-  Fragment two;
-  for (const Fragment& fragment : fragments_along(programs::kLora, 4096, &report)) {
-    if (fragment.nodes[1].carry == Carry::kSum) two = fragment;  // x A, which has no columns of w
+  LoopPlacement two;
+  for (const LoopPlacement& placement : placements_along(programs::kLora, 4096, &report)) {
+    if (placement.nodes[1].carry == Carry::kSum) two = placement;  // x A, which has no columns of w
   }
   ASSERT_FALSE(two.nodes.empty());
   for (const Dimension& dimension : section.dimensions)
@@ -174,7 +174,7 @@ TEST(Estimate, CountsSharedMemoryAndRegisters) {
   device.smem_per_block = static_cast<int>(needs.shared_bytes) - 1;
   EXPECT_EQ(misfit(flash, device), Reason::kSharedMemory);
   device = hopper();
-  device.registers_per_processor = 4096;
+  device.registers_per_sm = 4096;
   EXPECT_EQ(misfit(flash, device), Reason::kRegisters);
 }
 

@@ -195,11 +195,11 @@ TEST(Superoptimize, CountsAreConsistent) {
   for (const std::string& text : {programs::kNaive, programs::kNormLinear, programs::kLora}) {
     const SearchResult result = search(graph_of(text));
     const SearchReport& report = result.report;
-    for (const StageCount* stage : {&report.rewrites, &report.fragments, &report.kernels, &report.programs})
+    for (const StageCount* stage : {&report.rewrites, &report.loop_placements, &report.kernels, &report.programs})
       EXPECT_EQ(stage->explored, stage->kept + pruned(*stage)) << to_text(report);
     EXPECT_EQ(report.programs.kept, report.proved);
     EXPECT_EQ(report.ranked, static_cast<std::int64_t>(result.programs.size()));
-    EXPECT_GT(report.fragments.pruned_for(Reason::kAbstract), 0);
+    EXPECT_GT(report.loop_placements.pruned_for(Reason::kAbstract), 0);
     EXPECT_GT(report.kernels.pruned_for(Reason::kSharedMemory), 0);
     EXPECT_EQ(report.programs.pruned_for(Reason::kUnproved), 0) << to_text(report);
     EXPECT_TRUE(report.exhausted);

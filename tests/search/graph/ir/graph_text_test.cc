@@ -49,8 +49,8 @@ outputs y, z
 std::vector<KernelGraph> samples() {
   std::vector<KernelGraph> graphs = {graph_of(kAttention), graph_of(kFused)};
   for (const char* candidate :
-       {"flash m=64 n=32 warps=4 stages=2 pack=1 order=1", "split m=16 n=32 warps=4 stages=3 pack=4 splits=8",
-        "warpgroup m=128 n=64 warps=8 stages=2 pack=1 draw=1 out=1"})
+       {"flash m=64 n=32 warps=4 stages=2 pack=1 head_swizzle=1", "split m=16 n=32 warps=4 stages=3 pack=4 splits=8",
+        "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1"})
     graphs.push_back(
         attention_program(problem_of("b=2,hq=32,hk=8,sq=100,sk=4000,d=128,causal"), candidate_of(candidate)));
   return graphs;

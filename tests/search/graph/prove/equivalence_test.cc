@@ -156,11 +156,11 @@ TEST(Equivalence, TheDocumentedProgramIsAttention) {
 // Every candidate of the attention search is the user's graph, or is not tried.
 TEST(Equivalence, AttentionProgramsAreAttention) {
   const std::pair<const char*, const char*> cases[] = {
-      {"hq=32,hk=8,sq=4000,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1 order=1"},
+      {"hq=32,hk=8,sq=4000,d=128,causal", "flash m=128 n=64 warps=4 stages=2 pack=1 head_swizzle=1"},
       {"b=3,hq=32,hk=8,sq=7,sk=100,d=128,dv=64,causal", "flash m=64 n=48 warps=4 stages=2 pack=4"},
       {"b=2,hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=16"},
       {"b=2,hq=32,hk=8,sq=1,sk=5000,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=7"},
-      {"hq=16,hk=16,sq=1024,d=64", "warpgroup m=128 n=128 warps=8 stages=2 pack=1 draw=0 out=0"},
+      {"hq=16,hk=16,sq=1024,d=64", "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=0"},
       {"hq=4,hk=2,sq=300,sk=20,d=64,causal", "flash m=64 n=32 warps=4 stages=2 pack=1"},
   };
   for (const auto& [problem, candidate] : cases) {

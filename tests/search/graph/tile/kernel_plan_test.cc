@@ -53,7 +53,7 @@ std::string plan_of(const KernelGraph& graph, std::size_t node = 0) {
   return to_text(graph.nodes()[node].block->threads);
 }
 
-std::string skeleton_of(const KernelGraph& graph) { return graph.nodes()[0].block->threads.skeleton; }
+std::string family_of(const KernelGraph& graph) { return graph.nodes()[0].block->threads.family; }
 
 KernelPlan planned(const KernelGraph& graph) {
   KernelPlan plan;
@@ -92,24 +92,24 @@ class ThreadPlans : public testing::TestWithParam<std::string> {};
 
 TEST_P(ThreadPlans, AreEqualToTheUsersGraphAndCanBeLaunched) {
   const KernelGraph user = graph_of(GetParam());
-  std::set<std::string> skeletons;
+  std::set<std::string> families;
   for (const KernelGraph& graph : all_plans(GetParam(), 6)) {
     const Status equal = prove_equal(user, graph, 11, nullptr);
     EXPECT_TRUE(equal.ok()) << equal.message() << "\n" << to_text(graph);
     for (const PlannedKernel& kernel : planned(graph).kernels)
-      skeletons.insert(kernel.family ? std::string(name(kernel.family->candidate.skeleton)) : "tile");
+      families.insert(kernel.family ? std::string(name(kernel.family->candidate.family)) : "tile");
   }
-  EXPECT_TRUE(skeletons.count("tile"));
-  EXPECT_TRUE(skeletons.count("flash") || skeletons.count("warpgroup") || skeletons.count("split"));
+  EXPECT_TRUE(families.count("tile"));
+  EXPECT_TRUE(families.count("flash") || families.count("warpgroup") || families.count("split"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, ThreadPlans, testing::Values(programs::kNaive, programs::kSoftcap, kDecode));
 
 TEST(KernelPlan, TheIssuesGraphRunsOnEveryFamily) {
-  std::set<std::string> skeletons;
+  std::set<std::string> families;
   for (const KernelGraph& graph : thread_plans(graph_of(programs::kFlash), hopper(), 8))
-    skeletons.insert(skeleton_of(graph));
-  EXPECT_EQ(skeletons, (std::set<std::string>{"flash", "split", "tile", "warpgroup"}));
+    families.insert(family_of(graph));
+  EXPECT_EQ(families, (std::set<std::string>{"flash", "split", "tile", "warpgroup"}));
 }
 
 TEST(KernelPlan, DecodeRunsOnSplitWithAllHeadsOfAGroupInATile) {
@@ -128,12 +128,12 @@ TEST(KernelPlan, TheHostRunsBlockGraphsItself) {
   DeviceSpec host;
   host.kind = DeviceKind::kHost;
   host.arch = "x86-64";
-  host.processors = 2;
+  host.sms = 2;
   host.smem_per_block = 1 << 20;
   host.memory_bandwidth = host.tensor_flops = 1e10;
   const auto plans = thread_plans(graph_of(programs::kFlash), host, 8);
   ASSERT_FALSE(plans.empty());
-  for (const KernelGraph& graph : plans) EXPECT_EQ(skeleton_of(graph), "tile");
+  for (const KernelGraph& graph : plans) EXPECT_EQ(family_of(graph), "tile");
 }
 
 TEST(KernelPlan, RetiledBlocksHaveTheCandidatesTiles) {
@@ -219,11 +219,11 @@ TEST(KernelPlan, EveryPlanOfAProgramIsAnother) {
 }
 
 TEST(KernelPlan, SaysWhichThreadPlanCannotBeLaunched) {
-  const std::string flash = "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=0";
+  const std::string flash = "flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0";
   EXPECT_NE(error_of(programs::kFlash).find("without a thread plan"), std::string::npos);
-  EXPECT_NE(error_of(with_threads(programs::kFlash, "flush m=64")).find("unknown skeleton 'flush'"), std::string::npos);
+  EXPECT_NE(error_of(with_threads(programs::kFlash, "flush m=64")).find("unknown family 'flush'"), std::string::npos);
   EXPECT_NE(error_of(with_threads(programs::kGatedFused, flash)).find("no attention a family runs"), std::string::npos);
-  const std::string other = "flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 order=0";
+  const std::string other = "flash m=128 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=0";
   EXPECT_NE(error_of(with_threads(programs::kFlash, other)).find("other tiles"), std::string::npos);
   EXPECT_EQ(planned(graph_of(with_threads(programs::kFlash, flash))).kernels.size(), 1U);
 }

@@ -156,7 +156,7 @@ TEST(TilePlan, DecodeKeepsThirtyTwoKilobytesOnTheirWayToAProcessor) {
   std::int64_t bytes = 0;
   for (const int load : plan.ring)
     bytes += buffer(plan, plan.values[static_cast<std::size_t>(load)].buffer).copy_bytes();
-  EXPECT_GE(bytes * plan.ahead(), 32768);  // one block a processor here
+  EXPECT_GE(bytes * plan.ahead(), 32768);  // one block an SM here
 }
 
 TEST(TilePlan, WhatDoesNotFitSaysWhy) {

@@ -1,8 +1,7 @@
-// fragment.h: how the values of a section meet the loop of its kernel.
-// Owns: Fragment: for each node, whether it is computed before the loop, in it or after it, and what carries its value
-// over the steps; find_fragments(), all of them for a loop along one dimension that may be equal to the goal.
-// Never: chooses a tile; the same fragment serves all.
-// Threads: pure but for the space and the report.
+// loop_placement.h: how the values of a section meet the loop of its kernel.
+// Owns: LoopPlacement: for each node, whether it is computed before the loop, in it or after it, and what carries its
+// value over the steps; find_loop_placements(), all of them for a loop along one dimension that may be equal to the
+// goal. Never: chooses a tile; the same placement serves all. Threads: pure but for the space and the report.
 //
 // A node that sums over the loop's dimension gives a part of its sum in each step. It may be added up at once, or the
 // part goes on to the next operator and what comes of it is added up; abstract expressions tell where that cannot be
@@ -26,13 +25,14 @@ struct Placement {
   int maximum = -1;  // of a rescaled sum: the node whose running maximum it goes by
 };
 
-struct Fragment {
+struct LoopPlacement {
   int loop = kNoDimension;  // the dimension it walks along; none: there is no loop
   std::vector<Placement> nodes;
 };
 
 // inputs: abstract expressions of the section's inputs.
-std::vector<Fragment> find_fragments(const Section& section, int loop, const std::vector<AbstractSpace::Id>& inputs,
-                                     AbstractSpace* abstract, SearchReport* report);
+std::vector<LoopPlacement> find_loop_placements(const Section& section, int loop,
+                                                const std::vector<AbstractSpace::Id>& inputs, AbstractSpace* abstract,
+                                                SearchReport* report);
 
 }  // namespace gqa

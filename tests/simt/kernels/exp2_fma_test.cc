@@ -1,4 +1,4 @@
-// PackedExp (jit/device/attention/wgmma_flash/packed_exp.cuh), run on the CPU: how far its weights are off, which
+// Exp2Fma (jit/device/attention/wgmma_flash/exp2_fma.cuh), run on the CPU: how far its weights are off, which
 // exponents it answers for, and that it sees the others.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using namespace gqa;
 extern "C" __global__ void kernel(const float* exponents, u32* out) {
   const float offset[2] = {-1.f, 3.f}, exponent = exponents[blockIdx.x];
   for (int half = 0; half < 2; ++half) {
-    PackedExp<Element> packed(0.5f, offset);
+    Exp2Fma<Element> packed(0.5f, offset);
     const float score = 2 * (exponent - offset[half]), other = 2 * (-2.f - offset[half]);
     const u32 weights = half == 0 ? packed(score, other, half) : packed(other, score, half);
     const u32 all[1][4] = {{weights, 0, 0, 0}};

@@ -1,5 +1,5 @@
-// fragment.cc: see fragment.h: depth first over the nodes, each choice tried, most of them dropped at once.
-#include "search/graph/enumerate/fragment.h"
+// loop_placement.cc: see loop_placement.h: depth first over the nodes, each choice tried, most of them dropped at once.
+#include "search/graph/enumerate/loop_placement.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::size_t kMostFragments = 16;
+constexpr std::size_t kMostLoopPlacements = 16;
 
 enum class Seen : std::uint8_t { kBefore, kLoop, kAfter, kLoopAndAfter };
 
@@ -24,14 +24,14 @@ class Finder {
   Finder(const Section& section, int loop, const std::vector<AbstractSpace::Id>& inputs, AbstractSpace* abstract,
          SearchReport* report)
       : section_(section), abstract_(*abstract), report_(*report), values_(section.graph.tensors().size()) {
-    fragment_.loop = loop;
-    fragment_.nodes.resize(section.graph.nodes().size());
+    loop_placement_.loop = loop;
+    loop_placement_.nodes.resize(section.graph.nodes().size());
     for (std::size_t at = 0; at < inputs.size(); ++at) value(section.graph.inputs()[at]).abstract = inputs[at];
     wholes_ = values_;
     for (const KernelNode& node : section.graph.nodes()) whole_of(node);
   }
 
-  std::vector<Fragment> run() {
+  std::vector<LoopPlacement> run() {
     visit(0);
     return std::move(found_);
   }
@@ -46,7 +46,7 @@ class Finder {
     wholes_[static_cast<std::size_t>(node.outputs[0])].abstract = abstract_.node(section_.graph, node, operands);
   }
 
-  bool cut(const DimensionIds& ids) const { return std::count(ids.begin(), ids.end(), fragment_.loop) > 0; }
+  bool cut(const DimensionIds& ids) const { return std::count(ids.begin(), ids.end(), loop_placement_.loop) > 0; }
 
   // As node `at` sees its operand.
   Value operand(std::size_t at, std::size_t which) {
@@ -57,18 +57,18 @@ class Finder {
   }
 
   void visit(std::size_t at) {
-    if (found_.size() >= kMostFragments) return;
+    if (found_.size() >= kMostLoopPlacements) return;
     if (at == section_.graph.nodes().size()) return finish();
     std::vector<Value> operands;
     for (std::size_t which = 0; which < section_.node(at).inputs.size(); ++which)
       operands.push_back(operand(at, which));
     Phase phase = Phase::kBefore;
-    if (!phase_of(operands, &phase)) return report_.fragments.prune(Reason::kWholeInLoop);
-    if (!stays_finite(at, operands)) return report_.fragments.prune(Reason::kMaximum);
+    if (!phase_of(operands, &phase)) return report_.loop_placements.prune(Reason::kWholeInLoop);
+    if (!stays_finite(at, operands)) return report_.loop_placements.prune(Reason::kMaximum);
     Value made;
-    if (const Reason* wrong = compute(at, phase, operands, &made)) return report_.fragments.prune(*wrong);
+    if (const Reason* wrong = compute(at, phase, operands, &made)) return report_.loop_placements.prune(*wrong);
     if (phase != Phase::kLoop) return place(at, {phase, Carry::kNone, -1}, made);
-    if (section_.node(at).op == Op::kMax && section_.reduces(at, fragment_.loop)) return branch_maximum(at, made);
+    if (section_.node(at).op == Op::kMax && section_.reduces(at, loop_placement_.loop)) return branch_maximum(at, made);
     if (made.partial) branch_sum(at, made);
     place(at, {phase, Carry::kNone, -1}, made);
   }
@@ -111,7 +111,7 @@ class Finder {
       shifts.push_back(operand.shift);
     }
     if (made->partial && node.op == Op::kMax) return &kAbstract;
-    const bool part = phase == Phase::kLoop && section_.reduces(at, fragment_.loop) && node.op != Op::kMax;
+    const bool part = phase == Phase::kLoop && section_.reduces(at, loop_placement_.loop) && node.op != Op::kMax;
     made->partial = made->partial || part;
     made->seen = phase == Phase::kLoop ? Seen::kLoop : phase == Phase::kAfter ? Seen::kAfter : Seen::kBefore;
     made->abstract = abstract_.node(section_.graph, node, ids);
@@ -125,7 +125,7 @@ class Finder {
 
   void place(std::size_t at, const Placement& placement, const Value& made) {
     const Value before = value(section_.node(at).outputs[0]);
-    fragment_.nodes[at] = placement;
+    loop_placement_.nodes[at] = placement;
     value(section_.node(at).outputs[0]) = made;
     visit(at + 1);
     value(section_.node(at).outputs[0]) = before;
@@ -145,9 +145,9 @@ class Finder {
     made.seen = Seen::kAfter;
     made.partial = false;
     made.abstract = abstract_.sum(made.abstract, 1, 1);
-    if (!abstract_.part_of_goal(made.abstract)) return report_.fragments.prune(Reason::kAbstract);
+    if (!abstract_.part_of_goal(made.abstract)) return report_.loop_placements.prune(Reason::kAbstract);
     if (made.shift.added != 0 || made.shift.degree < -1 || made.shift.degree > 0)
-      return report_.fragments.prune(Reason::kMaximum);
+      return report_.loop_placements.prune(Reason::kMaximum);
     const bool rescaled = made.shift.degree == -1;
     place(at, {Phase::kLoop, rescaled ? Carry::kRescaledSum : Carry::kSum, rescaled ? made.shift.maximum : -1}, made);
   }
@@ -155,26 +155,27 @@ class Finder {
   void finish() {
     for (const int output : section_.graph.outputs()) {
       const Value &made = value(output), &whole = wholes_[static_cast<std::size_t>(output)];
-      if (!made.shift.free()) return report_.fragments.prune(Reason::kMaximum);
+      if (!made.shift.free()) return report_.loop_placements.prune(Reason::kMaximum);
       const bool unlike = made.abstract >= 0 && whole.abstract >= 0 && made.abstract != whole.abstract;
-      if (made.partial || unlike) return report_.fragments.prune(Reason::kAbstract);
+      if (made.partial || unlike) return report_.loop_placements.prune(Reason::kAbstract);
     }
-    report_.fragments.keep();
-    found_.push_back(fragment_);
+    report_.loop_placements.keep();
+    found_.push_back(loop_placement_);
   }
 
   const Section& section_;
   AbstractSpace& abstract_;
   SearchReport& report_;
   std::vector<Value> values_, wholes_;
-  Fragment fragment_;
-  std::vector<Fragment> found_;
+  LoopPlacement loop_placement_;
+  std::vector<LoopPlacement> found_;
 };
 
 }  // namespace
 
-std::vector<Fragment> find_fragments(const Section& section, int loop, const std::vector<AbstractSpace::Id>& inputs,
-                                     AbstractSpace* abstract, SearchReport* report) {
+std::vector<LoopPlacement> find_loop_placements(const Section& section, int loop,
+                                                const std::vector<AbstractSpace::Id>& inputs, AbstractSpace* abstract,
+                                                SearchReport* report) {
   return Finder(section, loop, inputs, abstract, report).run();
 }
 

@@ -1,8 +1,8 @@
-// tail.cuh: the tiles that whole rounds over the processors leave over, shared by all of them: each takes as many
-// blocks of keys, and where a tile's parts meet, the last to arrive puts them together, in the order of their keys, so
-// that it does not matter who it is.
-// Owns: who takes which blocks (Tail), and the meeting in the workspace (TailMeeting). Never: waits for another CTA.
-// Threads: Tail: one producer thread; TailMeeting: the 128 threads of a warpgroup, each for its own fragments.
+// stream_k.cuh: stream-K for the tiles of the last partial wave: each CTA or cluster takes as many blocks of keys, and
+// where a tile's parts meet, the last to arrive adds them up, in the order of their keys, so that it does not matter
+// who it is. Osama et al., "Stream-K", 2023. Owns: who takes which blocks (StreamK), and the fix-up in the workspace
+// (StreamKFixup). Never: waits for another CTA. Threads: StreamK: one producer thread; StreamKFixup: the 128 threads of
+// a warpgroup, each for its own fragments.
 #pragma once
 
 #include "attention/common/arrival.cuh"
@@ -11,9 +11,9 @@
 
 namespace gqa {
 
-// The keys of the tiles left over, end to end, in shares of as many blocks, one for each walker (a CTA, or a cluster).
+// The keys of those tiles, end to end, in shares of as many blocks, one for each walker (a CTA, or a cluster).
 template <typename Config>
-struct Tail {
+struct StreamK {
   const AttentionParams& p;
   int blocks;  // of each tile's keys
 
@@ -21,7 +21,7 @@ struct Tail {
   template <typename Load>
   __device__ void each_piece(Load load) const {
     const int walkers = gridDim.x / cluster_size<Config>(), walker = blockIdx.x / cluster_size<Config>();
-    const int left = left_over<Config>(p), share = (left * blocks + walkers - 1) / walkers;
+    const int left = partial_wave_tiles<Config>(p), share = (left * blocks + walkers - 1) / walkers;
     const int end = min((walker + 1) * share, left * blocks);
 #pragma unroll 1
     for (int at = walker * share; at < end;) {
@@ -36,7 +36,7 @@ struct Tail {
 };
 
 template <typename Config>
-struct TailMeeting {
+struct StreamKFixup {
   using Core = WarpgroupAttention<Config>;
   static constexpr int kGroups = Config::kWarps / 4;
   static constexpr int kPart = (Core::kAllOuts + 1) * kWarpgroup;  // float4: out, and the rows' maxima and sums
@@ -61,18 +61,18 @@ struct TailMeeting {
     return named_all(1 + group, kWarpgroup, last);
   }
 
-  __device__ void take(Core& core, int slot) const {
+  __device__ void add_part(Core& core, int slot) const {
     const float4* const from = at(slot);
     merge_part<Config>(core, score_scale<Config>(p), [&](int n) { return __ldcg(from + n * kWarpgroup); });
   }
 
   // Whether core now has all of the tile's keys; else another warpgroup will have.
-  __device__ bool meet(Core& core, const KeyPart& part) const {
+  __device__ bool fix_up(Core& core, const KeyPart& part) const {
     leave_part<Config>(core, at(part.slot));
     if (!arrive_last(part)) return false;
     core.clear();
 #pragma unroll 1
-    for (int i = 0; i < part.parts; ++i) take(core, part.first_slot + i);
+    for (int i = 0; i < part.parts; ++i) add_part(core, part.first_slot + i);
     return true;
   }
 };

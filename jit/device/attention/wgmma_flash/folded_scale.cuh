@@ -1,13 +1,11 @@
-// warpgroup_shift.cuh: scores that leave the tensor cores as the powers of two that exponentials are taken of: a tile's
-// queries are multiplied by the scale, and one more product adds what a row's exponents are relative to. That saves an
-// FMA a score.
-// Owns: the queries' scaling and its undoing, and that product's operands: a row's offset as the sum of float16, and
-// ones.
-// Never: knows maxima; warpgroup_softmax.cuh does.
+// folded_scale.cuh: the scale folded into Q, and -max as a rank-1 MMA, so that scores leave the tensor cores as
+// exponents to the base two: a tile's Q is multiplied by the scale, and one more MMA, of the rows' offsets with ones,
+// subtracts what exponents are relative to. That saves an FMA a score. Owns: Q's scaling and its undoing, and that
+// MMA's operands: a row's offset as the sum of float16, and ones. Never: knows maxima; warpgroup_softmax.cuh does.
 // Threads: the 128 threads of a warpgroup.
 #pragma once
 
-#include "attention/wgmma_flash/packed_exp.cuh"
+#include "attention/wgmma_flash/exp2_fma.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/warpgroup_hints.cuh"
@@ -17,18 +15,18 @@ namespace gqa {
 // What scores are to be multiplied with to be powers of two.
 template <typename Config>
 __device__ inline float score_scale(const AttentionParams& p) {
-  return shifts_scores<Config>() ? 1.f : p.scale_log2;
+  return folded_scale<Config>() ? 1.f : p.scale_log2;
 }
 
 // What scores begin with: nothing.
-struct NoShift {
+struct NoOffsets {
   static constexpr bool kBegins = false;
   template <typename Product, int kFragments>
   __device__ void begin(float (&)[kFragments][4]) const {}
 };
 
-// Or their rows' offsets; operands.
-struct Shift {
+// Or their rows' offsets, by a rank-1 MMA; its operands.
+struct OffsetProduct {
   static constexpr bool kBegins = true;
   u64 offsets, ones;
 
@@ -45,7 +43,7 @@ struct RowOffsets {
   char* first;  // row's
 
   // The ones' first 8 rows stand for those of any number of keys.
-  __device__ Shift shift(u32 ones) const {
+  __device__ OffsetProduct product(u32 ones) const {
     return {plain_operand(shared_address(first), 0, 8 * kRowBytes), plain_operand(ones, 0, 0)};
   }
 
@@ -68,7 +66,7 @@ struct RowOffsets {
   }
 };
 
-// Two queries times the scale, which is the sum of two numbers, so that they are rounded about once.
+// Two elements of Q times the scale, which is the sum of two numbers, so that they are rounded about once.
 class QueryScale {
  public:
   __device__ explicit QueryScale(float scale) : high_(F16::pack(scale, scale)) {

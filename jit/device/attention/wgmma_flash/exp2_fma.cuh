@@ -1,6 +1,6 @@
-// packed_exp.cuh: two exponentials at once as 16-bit elements, without the special-function unit.
+// exp2_fma.cuh: exp2 emulation on the FMA units: two exponentials at once as 16-bit elements, after Schraudolph.
 // Owns: the arithmetic: an exponent's integer part and the first bits of its fraction are the bits of an element, which
-// a polynomial in its significand then corrects (after Schraudolph, "A fast, compact approximation of the exponential
+// a polynomial in its significand then corrects (Schraudolph, "A fast, compact approximation of the exponential
 // function", 1999). bfloat16 is off by 0.4 % as a rule and 1.4 % at most, where rounding alone is off by 0.2 and 0.4 %;
 // float16 by 0.07 and 0.2 %, where it is 0.02 and 0.05 %; whole powers of two are exact. Shifts beyond 2^15 (bfloat16)
 // and 2^12 (float16) are rounded, as their float32 is.
@@ -62,77 +62,77 @@ __device__ inline float max_nan(float a, float b) {
 }
 
 // Of a float32 from 2 to 4 the last bit is worth 2^-22; an element has kSteps^-1 of them from one power of two to the
-// next: 2 and (exponent + kBias) kSteps hold the exponent's element in their low half, a chord of the curve: 2^integer
-// (1 + fraction). Of all float32 those whose element will do have the same bits in kAbove, kTwo's; others have one more
-// there, but for 0, whose element is 0. clamp(): raises those below to one whose element is 0, where there is any, and
-// keeps what is no number. correct(): 2^f / (1 + f) times the chord, as a polynomial of y = 1 + f.
+// next: 2 and (exponent + kBias) kSteps hold the exponent's element in their low half, linear between powers of two:
+// 2^integer (1 + fraction). Of all float32 those whose element will do have the same bits in kAbove, kTwo's; others
+// have one more there, but for 0, whose element is 0. clamp(): raises those below to one whose element is 0, where
+// there is any, and keeps what is no number. correct(): 2^f / (1 + f) times that, as a polynomial of y = 1 + f.
 template <typename Element>
-struct Chord;
+struct Schraudolph;
 
 // All 127 powers below 2: whatever is smaller, negative, larger or no number is seen, and nothing clamped.
 template <>
-struct Chord<BF16> {
+struct Schraudolph<BF16> {
   static constexpr float kSteps = 1.f / 32768, kBias = 127;
   static constexpr u32 kAbove = ~0x3fffu;
   static constexpr bool kSeesTwo = true;  // else what is 2 or more is, as any other weight
 
-  static __device__ float clamp(float line) { return line; }
+  static __device__ float clamp(float biased) { return biased; }
 
   // 0.2373 y^2 - 0.707 y + 1.469, twice; 1 at y = 1 by bfloat16's own arithmetic.
-  static __device__ u32 correct(u32 chord) {
+  static __device__ u32 correct(u32 linear) {
     constexpr u32 kSquare = 0x3e733e73, kLinear = 0xbf35bf35, kConstant = 0x3fbc3fbc;
-    const u32 y = chord | 0x3f803f80;  // below 2 the two bits that are not set here are 0
-    return Pair<BF16>::multiply(chord, Pair<BF16>::fma(y, Pair<BF16>::fma(y, kSquare, kLinear), kConstant));
+    const u32 y = linear | 0x3f803f80;  // below 2 the two bits that are not set here are 0
+    return Pair<BF16>::multiply(linear, Pair<BF16>::fma(y, Pair<BF16>::fma(y, kSquare, kLinear), kConstant));
   }
 };
 
 // Negative, and 2^10 times too large: the 32 powers of two that have a sign are then those from 2^-25 to 2^6, and what
 // is below becomes the least of them, which is 0. Above, infinities come out, and then the bits in kAbove tell.
 template <>
-struct Chord<F16> {
+struct Schraudolph<F16> {
   static constexpr float kSteps = 1.f / 4096, kBias = 57;
   static constexpr u32 kAbove = ~0xffffu;
   static constexpr bool kSeesTwo = false;
 
-  static __device__ float clamp(float line) { return max_nan(line, 2 + 32 * kSteps); }
+  static __device__ float clamp(float biased) { return max_nan(biased, 2 + 32 * kSteps); }
 
   // -2^-10 (-0.1028 y^3 + 0.6914 y^2 - 1.3555 y + 1.7666), twice; -2^-10 at y = 1 by float16's own arithmetic.
-  static __device__ u32 correct(u32 chord) {
+  static __device__ u32 correct(u32 linear) {
     constexpr u32 kCube = 0x06940694, kSquare = 0x91889188, kLinear = 0x156c156c, kConstant = 0x97119711;
-    const u32 y = and_or(chord, 0x03ff03ff, 0x3c003c00);
+    const u32 y = and_or(linear, 0x03ff03ff, 0x3c003c00);
     const u32 slope = Pair<F16>::fma(y, Pair<F16>::fma(y, kCube, kSquare), kLinear);
-    return Pair<F16>::multiply(chord, Pair<F16>::fma(y, slope, kConstant));
+    return Pair<F16>::multiply(linear, Pair<F16>::fma(y, slope, kConstant));
   }
 };
 
 // 2^(scale * score + offset[half]) of many scores; sees whether all of them could be had.
 template <typename Element>
-class PackedExp {
+class Exp2Fma {
  public:
-  using Line = Chord<Element>;
-  static constexpr bool kSeesTwo = Line::kSeesTwo;
+  using Approximation = Schraudolph<Element>;
+  static constexpr bool kSeesTwo = Approximation::kSeesTwo;
 
-  PackedExp() = default;
-  __device__ PackedExp(float scale, const float (&offset)[2])
-      : scale_(scale * Line::kSteps),
-        offset_{fmaf(offset[0], Line::kSteps, kBiased), fmaf(offset[1], Line::kSteps, kBiased)} {}
+  Exp2Fma() = default;
+  __device__ Exp2Fma(float scale, const float (&offset)[2])
+      : scale_(scale * Approximation::kSteps),
+        offset_{fmaf(offset[0], Approximation::kSteps, kBiased), fmaf(offset[1], Approximation::kSteps, kBiased)} {}
 
   __device__ u32 operator()(float low, float high, int half) {
     const u32 a = bits_of(low, half), b = bits_of(high, half);
     seen_ |= a;
     seen_ |= b;
-    return Line::correct(__byte_perm(a, b, 0x5410));
+    return Approximation::correct(__byte_perm(a, b, 0x5410));
   }
 
   // With kSeesTwo, also that they were below 2. Also false of zeros alone.
-  __device__ bool all_fit() const { return (seen_ & Line::kAbove) == kTwo; }
+  __device__ bool all_fit() const { return (seen_ & Approximation::kAbove) == kTwo; }
 
  private:
-  static constexpr float kBiased = 2 + Line::kBias * Line::kSteps;
+  static constexpr float kBiased = 2 + Approximation::kBias * Approximation::kSteps;
   static constexpr u32 kTwo = 0x40000000;
 
   __device__ u32 bits_of(float score, int half) const {
-    return __float_as_uint(Line::clamp(fmaf(score, scale_, offset_[half])));
+    return __float_as_uint(Approximation::clamp(fmaf(score, scale_, offset_[half])));
   }
 
   float scale_, offset_[2];
