@@ -76,8 +76,7 @@ class FileStore : public Store {
     return put("keep a winner", dated);
   }
 
-  std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits,
-                                 const std::function<bool()>& stop) override {
+  std::unique_ptr<Lease> acquire(const WinnerKey& key, const Suits& suits, const std::function<bool()>& stop) override {
     return acquire_lease(file_, key, suits, lease_seconds_, stop);
   }
 

@@ -1,8 +1,7 @@
 // program.h: whatever a device compiles, loads, times or runs, as data.
-// Owns: Source (a kernel's text), Step (one launch: which kernel, how, with which arguments), Program (its steps and the
-// memory between them), and the number that says how arguments are laid out.
-// Never: compiles or launches; devices do. Never holds a candidate that was not proved or a problem that was not checked.
-// Threads: values.
+// Owns: Source (a kernel's text), Step (one launch: which kernel, how, with which arguments), Program (its steps and
+// the memory between them), and the number that says how arguments are laid out. Never: compiles or launches; devices
+// do. Never holds a candidate that was not proved or a problem that was not checked. Threads: values.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct Strides {
 // A kernel's source: CUDA for a GPU, the µGraph's text for the host.
 struct Source {
   std::string text;
-  std::string family;              // that of search/version.h which it is made by
+  std::string family;  // that of search/version.h which it is made by
   // How it is launched: grid rule, threads, cluster, shared memory, workspace, tensor maps. A cached CUBIN is loaded
   // only where its row's text and number (kLaunchAbi) are those that this library would launch it with.
   std::string launch;

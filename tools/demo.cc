@@ -19,9 +19,9 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/session/session.h"
+#include "runtime/tuner/workshop.h"
 #include "runtime/workload/attention_workload.h"
 #include "runtime/workload/keys.h"
-#include "runtime/tuner/workshop.h"
 
 namespace gqa {
 namespace {
@@ -278,7 +278,8 @@ bool answer_one(const Arguments& arguments, const Problem& problem) {
   row("first answer", seconds_since(start), "from the call to its result");
   row("next answers", usual_answer(session, tensors), "the median");
   char rate[64];
-  std::snprintf(rate, sizeof rate, "%.2f TFLOP/s in its timing", flops(problem) / readied.ready->winner.median_us * 1e-6);
+  std::snprintf(rate, sizeof rate, "%.2f TFLOP/s in its timing",
+                flops(problem) / readied.ready->winner.median_us * 1e-6);
   row("kernel", 1e-6 * readied.ready->winner.median_us, rate + (": " + readied.ready->winner.candidate));
   return show_error(verify_kept(session, problem));
 }

@@ -87,7 +87,7 @@ Status make_program(const gqa_graph_s& graph, gqa_handle handle, const gqa_searc
   ProgramArguments arguments(graph.graph, answer.canonical);
   std::string explanation = explain(graph.graph, answer);
   *program = new gqa_program_s{handle->session.device(), std::move(answer), std::move(arguments),
-                               std::move(explanation),  to_text(shown),    to_dot(shown)};
+                               std::move(explanation),   to_text(shown),    to_dot(shown)};
   return {};
 }
 

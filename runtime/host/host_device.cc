@@ -76,8 +76,7 @@ class HostDevice final : public Device {
   Status load(const Program& program, const std::vector<Binary>& binaries,
               std::unique_ptr<LoadedProgram>* loaded) override {
     bool same = program.sources.size() == binaries.size();
-    for (std::size_t at = 0; same && at < binaries.size(); ++at)
-      same = binaries[at].source == program.sources[at].text;
+    for (std::size_t at = 0; same && at < binaries.size(); ++at) same = binaries[at].source == program.sources[at].text;
     if (!same)
       return {Code::kInternal, "the " + std::to_string(binaries.size()) + " stored µGraphs of a program are not its " +
                                    std::to_string(program.sources.size()) + " kernels: expected the text of each"};

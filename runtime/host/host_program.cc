@@ -123,16 +123,17 @@ bool HostProgram::run_stage(const Stage& stage, const ProgramCall& call, Memory*
   for (std::size_t at = 0; at < stage.operands.size(); ++at) {
     const auto [place, constant] = stage.operands[at];
     const auto index = static_cast<std::size_t>(place.index);
-    memory->operands[at] = constant >= 0 ? reinterpret_cast<const std::byte*>(&constants_[static_cast<std::size_t>(constant)])
-                           : place.kind == TensorPlace::Kind::kInput  ? static_cast<const std::byte*>(call.inputs[index])
-                           : place.kind == TensorPlace::Kind::kOutput ? static_cast<const std::byte*>(call.outputs[index])
-                                                                : memory->bytes.data() + index;
+    memory->operands[at] =
+        constant >= 0 ? reinterpret_cast<const std::byte*>(&constants_[static_cast<std::size_t>(constant)])
+        : place.kind == TensorPlace::Kind::kInput  ? static_cast<const std::byte*>(call.inputs[index])
+        : place.kind == TensorPlace::Kind::kOutput ? static_cast<const std::byte*>(call.outputs[index])
+                                                   : memory->bytes.data() + index;
   }
   for (std::size_t at = 0; at < stage.results.size(); ++at) {
     const TensorPlace& place = stage.results[at];
     const auto index = static_cast<std::size_t>(place.index);
     memory->results[at] = place.kind == TensorPlace::Kind::kOutput ? static_cast<std::byte*>(call.outputs[index])
-                                                             : memory->bytes.data() + index;
+                                                                   : memory->bytes.data() + index;
   }
   const TileTensors tensors = {memory->operands.data(), memory->results.data()};
   std::atomic<bool> fits = true;

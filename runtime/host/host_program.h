@@ -8,8 +8,8 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/host/tile_runner.h"
 #include "runtime/device.h"
+#include "runtime/host/tile_runner.h"
 
 namespace gqa {
 

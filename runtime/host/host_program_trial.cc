@@ -16,8 +16,7 @@ constexpr std::uint64_t kSeed = 1;
 Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
   std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
-  if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok())
-    return status;
+  if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok()) return status;
   made->rotate_inputs(rotated_sets(graph, spec.l2_bytes));
   made->allocate_outputs();
   *trial = std::move(made);

@@ -17,8 +17,8 @@ struct Attempt {
   std::string name;  // Option::name
   double predicted_us = 0;
   // "winner", "slower", "untimed", "spilled", "compile failed", "load failed", "verify failed", "launch failed",
-  // "out of memory", "not tried" (ranked too low, or no budget left), "pruned", "not proved"; of precompile: "compiled",
-  // "in the cache already"
+  // "out of memory", "not tried" (ranked too low, or no budget left), "pruned", "not proved"; of precompile:
+  // "compiled", "in the cache already"
   std::string outcome;
   std::string detail;  // the reason, the worst element, the compiler's first error line
   double median_us = 0, spread_us = 0;

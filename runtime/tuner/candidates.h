@@ -38,8 +38,8 @@ class Candidates {
   std::vector<Source> sources() const;
 
   void finish(Made made);  // one of sources()
-  // True once all kernels of a candidate are there and none is to be set aside: it may be verified. A failure or a heavy
-  // spill judges it.
+  // True once all kernels of a candidate are there and none is to be set aside: it may be verified. A failure or a
+  // heavy spill judges it.
   bool settle(TrialCandidate* candidate) const;
   static void fail(TrialCandidate* candidate, const char* outcome, const Status& status);
 

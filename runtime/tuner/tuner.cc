@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t kMostAttempts = 32;  // verified at most
 constexpr std::size_t kGuesses = 3;        // options that a guess compiles at most
-// Shares of the budget after which no further option is chosen, none further compiled or verified: timing gets the rest.
+// Shares of the budget after which no further option is chosen, none further compiled or verified: timing gets the
+// rest.
 constexpr double kChooseShare = 0.4, kCompileShare = 0.6, kVerifyShare = 0.8;
 
 class Miss {
@@ -71,7 +72,8 @@ class Miss {
   }
 
   void choose(const std::vector<Option>& ranked) {
-    const std::size_t kernels = policy_.guess ? kGuesses : static_cast<std::size_t>(std::max(1, policy_.max_candidates));
+    const std::size_t kernels =
+        policy_.guess ? kGuesses : static_cast<std::size_t>(std::max(1, policy_.max_candidates));
     std::vector<Program> programs(ranked.size());
     bool any = false;
     const auto usable = [&](std::size_t at) {
@@ -84,7 +86,8 @@ class Miss {
       any = any || status.ok();
       return status.ok();
     };
-    const Shortlist list = shortlist(ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts), usable);
+    const Shortlist list =
+        shortlist(ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts), usable);
     candidates_.begin_round();
     for (const std::size_t at : list.own) candidates_.add(ranked[at], std::move(programs[at]), false);
     for (const std::size_t at : list.sharing) candidates_.add(ranked[at], std::move(programs[at]), true);

@@ -11,9 +11,7 @@
 #include "runtime/workload/keys.h"
 
 namespace gqa {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 Status binary_of(cache::KernelRow row, const Source& source, Binary* binary) {
   if (row.abi != kLaunchAbi || row.launch != source.launch)

@@ -22,7 +22,7 @@ namespace gqa {
 
 struct Made {
   std::size_t index = 0;  // into the sources given
-  std::string key;  // of the row that has it: another compiler's, perhaps
+  std::string key;        // of the row that has it: another compiler's, perhaps
   Status status;
   Binary binary;
   bool from_store = false;

@@ -78,14 +78,17 @@ Option GraphWorkload::option(const Contender& contender, DeviceKind kind, const 
   made.name = describe(program) + " | " + thread_text(program);
   made.predicted_us = contender.predicted_us;
   made.safe = contender.safe;
-  made.notes = {{"program", describe(program)}, {"threads", thread_text(program)}, {"safe", contender.safe},
+  made.notes = {{"program", describe(program)},
+                {"threads", thread_text(program)},
+                {"safe", contender.safe},
                 {"rules", contender.rules}};
   auto ready = std::make_shared<Program>();
   const Status status = program_of(contender.plan, kind, ready.get());
   for (const Source& source : ready->sources) made.kernels.push_back(source.text);
   made.make = [this, status, ready, graph = program, stop = effort.stop()](Program* given) -> Status {
     if (!status.ok()) return status;
-    if (!proves(this->graph(), graph, seed_, stop)) return {Code::kNoCandidate, "its thread plan does not compute the graph"};
+    if (!proves(this->graph(), graph, seed_, stop))
+      return {Code::kNoCandidate, "its thread plan does not compute the graph"};
     *given = *ready;
     return {};
   };

@@ -124,16 +124,16 @@ class Planner {
     for (const AttentionView* view : {&form.q, &form.k, &form.v, &form.out})
       step->arguments.push_back(places_[index(program_tensor(kernel, view->tensor))]);
     step->attention = AttentionStep{form.problem, candidate, fixed(form)};
-    *source = {family_source(*kernel.family), std::string(name(candidate.family)),
-               launch_text(form.problem, candidate), to_text(form.problem), thread_text(kernel.graph)};
+    *source = {family_source(*kernel.family), std::string(name(candidate.family)), launch_text(form.problem, candidate),
+               to_text(form.problem), thread_text(kernel.graph)};
   }
 
   Status add_block(const PlannedKernel& kernel, Step* step, Source* source) const {
     if (Status status = check_tile(kernel.graph); !status.ok()) return status;
     add_arguments(kernel, step);
     step->block = tile_launch(kernel.graph);
-    *source = {tile_source(kernel.graph), std::string(kBlockFamily), launch_text(step->block), "graph: " + describe(kernel.graph),
-               thread_text(kernel.graph)};
+    *source = {tile_source(kernel.graph), std::string(kBlockFamily), launch_text(step->block),
+               "graph: " + describe(kernel.graph), thread_text(kernel.graph)};
     return {};
   }
 

@@ -1,8 +1,7 @@
 // workload.h: what may be asked of a device, as the tuner and the session see it.
-// Owns: Workload (an attention problem or a user's graph on its way through a miss), Option (one way to compute it), and
-// Reference (what its numbers are held against).
-// Never: compiles, runs or remembers.
-// Threads: a Workload belongs to one thread; programs are made on it.
+// Owns: Workload (an attention problem or a user's graph on its way through a miss), Option (one way to compute it),
+// and Reference (what its numbers are held against). Never: compiles, runs or remembers. Threads: a Workload belongs to
+// one thread; programs are made on it.
 #pragma once
 
 #include <functional>
@@ -28,10 +27,10 @@ struct Reference {
 
 // One way to compute a workload.
 struct Option {
-  std::string name;         // in evidence and messages
-  double predicted_us = 0;  // the cost model's
-  double moved_bytes = 0;   // of two that take equally long the one that moves less wins
-  bool safe = true;         // no exponential can overflow
+  std::string name;                  // in evidence and messages
+  double predicted_us = 0;           // the cost model's
+  double moved_bytes = 0;            // of two that take equally long the one that moves less wins
+  bool safe = true;                  // no exponential can overflow
   std::vector<std::string> kernels;  // options that name the same share it
   Json notes = Json::object();       // told in its evidence
   std::function<Status(Program*)> make;

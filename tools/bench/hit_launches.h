@@ -20,8 +20,8 @@
 #include "jit/device/attention/wgmma_flash/tensor_maps.h"
 #include "runtime/api/args.h"
 #include "runtime/cuda/cuda_program.h"
-#include "runtime/workload/programs.h"
 #include "runtime/session/session.h"
+#include "runtime/workload/programs.h"
 
 namespace gqa::bench {
 
@@ -185,7 +185,9 @@ class FamilyLaunches {
     if (Status s = parse(family.candidate, &candidate); !s.ok()) return s;
     binary.cubin = "not looked at";
     if (compiler != nullptr)
-      if (Status s = compiler->compile(program_of(problem, candidate, DeviceKind::kCuda).sources.front(), &binary); !s.ok()) return s;
+      if (Status s = compiler->compile(program_of(problem, candidate, DeviceKind::kCuda).sources.front(), &binary);
+          !s.ok())
+        return s;
     if (Status s = open(compiler, candidate, std::move(binary)); !s.ok()) return s;
     if (Status s = session_->ready(problem); !s.ok()) return s;
     if (Status s = place(problem); !s.ok()) return s;

@@ -110,8 +110,8 @@ class CudaGpu : public ::testing::Test {
     return device_->load(program_of(problem, candidate, DeviceKind::kCuda), {binary}, kernel);
   }
 
-  std::unique_ptr<LoadedProgram> kernel_for(const Problem& compiled_for, const Problem& loaded_for, const Candidate& compiled,
-                                     const Candidate& launched) {
+  std::unique_ptr<LoadedProgram> kernel_for(const Problem& compiled_for, const Problem& loaded_for,
+                                            const Candidate& compiled, const Candidate& launched) {
     const Compiled made = compile_all(*device_, compiled_for, {compiled})[0];
     std::unique_ptr<LoadedProgram> kernel;
     EXPECT_TRUE(made.status.ok()) << made.status.message();

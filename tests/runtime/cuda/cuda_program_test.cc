@@ -8,8 +8,8 @@
 #include <set>
 
 #include "runtime/workload/programs.h"
-#include "search/graph/tile/kernel_plan.h"
 #include "search/graph/enumerate/superoptimize.h"
+#include "search/graph/tile/kernel_plan.h"
 #include "tests/runtime/cuda/quiet_driver.h"
 #include "tests/search/graph/graphs.h"
 
