@@ -173,7 +173,7 @@ Status GraphSession::search_here(const Miss& miss, Found* found) {
   TunedGraph tuned;
   Status status = tune_graph(device(), session_.store(), miss.question, policy, miss.request.progress, &tuned);
   if (!status.ok()) {
-    session_.log(true, status.message());
+    if (status.code() != Code::kCancelled) session_.log(true, status.message());  // who cancels knows
     return status;
   }
   tuned.winner.key = miss.key;

@@ -247,7 +247,7 @@ Status Session::tune_here(const Problem& wanted, const Effort& effort, std::uniq
   policy.background = &background_;
   Tuned tuned;
   if (Status status = tune(*device_, *store_, wanted, policy, options_.progress, &tuned); !status.ok()) {
-    log(true, status.message());
+    if (status.code() != Code::kCancelled) log(true, status.message());  // who cancels knows
     return status;
   }
   if (!policy.guess) keep(&tuned);
