@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "runtime/host/parallel.h"
+#include "runtime/host/rotation.h"
 
 namespace gqa {
 namespace {
@@ -16,8 +17,9 @@ constexpr std::uint64_t kSeed = 1;
 Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
   std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
-  if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok()) return status;
-  made->rotate_inputs(rotated_sets(graph, spec.l2_bytes));
+  if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok())
+    return status;
+  made->rotate_inputs(rotated_sets(graph, std::min(spec.l2_bytes, rotated_bytes(effort) / 2)));
   made->allocate_outputs();
   *trial = std::move(made);
   return {};

@@ -9,6 +9,7 @@
 
 #include "runtime/half.h"
 #include "runtime/host/parallel.h"
+#include "runtime/host/rotation.h"
 #include "runtime/workload/reference.h"
 
 namespace gqa {
@@ -68,8 +69,8 @@ bool worse(double error, double worst) { return error > worst || std::isnan(erro
 
 HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort)
     : layout_(problem), threads_(spec.sms), effort_(effort) {
-  sets_ = static_cast<int>(
-      std::clamp<std::int64_t>(std::min(2 * spec.l2_bytes, kMaxInputBytes) / layout_.input_bytes() + 1, 1, kMaxSets));
+  const std::int64_t bytes = std::min({2 * spec.l2_bytes, kMaxInputBytes, rotated_bytes(effort)});
+  sets_ = static_cast<int>(std::clamp<std::int64_t>(bytes / layout_.input_bytes() + 1, 1, kMaxSets));
   q_ = fill(layout_.q, 1);
   k_ = fill(layout_.k, 2);
   v_ = fill(layout_.v, 3);

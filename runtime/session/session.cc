@@ -247,7 +247,7 @@ Status Session::tune_here(const Miss& miss, Readied* readied) {
   Tuned tuned;
   Status status = tune(*device_, workshop_, miss.workload, miss.policy, effort, progress, &tuned);
   if (!status.ok()) {
-    log(true, status.message());
+    if (status.code() != Code::kCancelled) log(true, status.message());  // who cancels knows
     return status;
   }
   if (!miss.policy.guess) {

@@ -16,8 +16,8 @@ namespace gqa {
 namespace {
 
 TEST(Versions, EverySkeletonIsAFamily) {
-  for (const Skeleton skeleton : {Family::kFlash, Family::kSplit, Family::kWarpgroup})
-    EXPECT_GT(family_version(name(skeleton)), 0) << name(skeleton);
+  for (const Family family : {Family::kFlash, Family::kSplit, Family::kWarpgroup})
+    EXPECT_GT(family_version(name(family)), 0) << name(family);
   EXPECT_GT(family_version(kBlockFamily), 0);
   EXPECT_EQ(family_version("check"), 0);
   EXPECT_EQ(family_version(""), 0);

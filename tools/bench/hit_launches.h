@@ -25,10 +25,10 @@
 
 namespace gqa::bench {
 
-struct Family {
+struct MeasuredFamily {
   const char *name, *problem, *candidate;
 };
-constexpr Family kFamilies[] = {
+constexpr MeasuredFamily kFamilies[] = {
     {"flash", "hq=8,hk=2,sq=256,d=64", "flash m=128 n=64 warps=4 stages=2 pack=1"},
     {"split", "hq=32,hk=8,sq=1,sk=512,d=128", "split m=16 n=32 warps=4 stages=3 pack=4 splits=4"},
     {"warpgroup", "hq=8,hk=2,sq=256,d=64", "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1"},
@@ -177,7 +177,7 @@ struct CallTensors {
 class FamilyLaunches {
  public:
   // On the first GPU, or on the empty driver if `compiler` is null.
-  Status prepare(const Family& family, const Device* compiler) {
+  Status prepare(const MeasuredFamily& family, const Device* compiler) {
     Problem problem;
     Candidate candidate;
     Binary binary;

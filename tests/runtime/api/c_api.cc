@@ -192,6 +192,7 @@ TEST(CApi, PreparesWithoutRunningAndRunsWithoutTuning) {
   const Handle host(host_options());
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
   HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
+  out.data[0] = 0;  // all else is as it will be
   const std::vector<std::uint16_t> before = out.data;
   EXPECT_EQ(gqa_run_ready(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_ERROR_NOT_CACHED);
   EXPECT_EQ(gqa_prepare(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();

@@ -111,6 +111,7 @@ n = rms_norm(x, g) eps=1e-05
 y = matmul(n, w) tb=1
 )",
      true},
+    {"Norm", "graph 1\nx = input f16[70,90]\ng = input f16[90]\nn = rms_norm(x, g) eps=1e-05\n", true},
     {"TwoLayers", R"(graph 1
 x = input f16[70,16]
 a = input f16[16,80]
