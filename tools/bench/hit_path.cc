@@ -203,7 +203,7 @@ std::unique_ptr<Device> gpu() {
 }
 
 // True if the family is within the bound, or not for this GPU.
-bool compare_family(const bench::Family& family, const Device* compiler) {
+bool compare_family(const bench::MeasuredFamily& family, const Device* compiler) {
   Candidate candidate;
   if (!parse(family.candidate, &candidate).ok()) return false;
   if (compiler != nullptr && candidate.family == Family::kWarpgroup && compiler->spec().arch != "sm_90a") {
@@ -231,7 +231,7 @@ int compare_families() {
   const std::unique_ptr<Device> compiler = gpu();
   std::printf("over %zu sets of tensors, medians:\n", bench::kSets);
   bool good = true;
-  for (const bench::Family& family : bench::kFamilies) good = compare_family(family, compiler.get()) && good;
+  for (const bench::MeasuredFamily& family : bench::kFamilies) good = compare_family(family, compiler.get()) && good;
   return good ? 0 : 1;
 }
 
