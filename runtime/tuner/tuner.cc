@@ -33,9 +33,9 @@ class Miss {
         report_(progress) {}
 
   Status run(Tuned* tuned) {
-    for (int round = 0; !any_verified_; ++round) {
-      if (Status status = search(round); !status.ok()) return status;
-      if (candidates_.in_round().empty()) break;
+    bool more = true;
+    for (int round = 0; more && !any_verified_; ++round) {
+      if (Status status = search(round, &more); !status.ok()) return status;
       if (Status status = make_and_verify(); !status.ok()) return status;
       if (Status status = effort_.check(); !status.ok()) return status;
     }
@@ -52,7 +52,7 @@ class Miss {
  private:
   // ---- search, and choose what to try
 
-  Status search(int round) {
+  Status search(int round, bool* more) {
     const PhaseTimer timer(&times_.search);
     Options options;
     const Status status = workload_.options(
@@ -63,6 +63,7 @@ class Miss {
       search_report_ = std::move(options.report);
       for (const Rejection& rejected : options.rejected) others_.push_back(rejection(rejected));
     }
+    *more = options.more;
     show(options.counts);
     choose(options.ranked);
     shown_.selected += static_cast<std::int64_t>(candidates_.in_round().size());
@@ -106,6 +107,7 @@ class Miss {
   // ---- compile and verify, side by side
 
   Status make_and_verify() {
+    if (candidates_.in_round().empty()) return {};
     const std::unique_ptr<Workshop::Batch> batch = workshop_.make(candidates_.sources(), [this] {
       return !effort_.cancelled() && (!any_verified_.load() || !effort_.spent(kCompileShare));
     });

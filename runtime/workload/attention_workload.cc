@@ -6,9 +6,8 @@
 
 namespace gqa {
 
-Status AttentionWorkload::options(int round, const DeviceSpec& device, const Effort&,
+Status AttentionWorkload::options(int, const DeviceSpec& device, const Effort&,
                                   const std::function<void(const SearchCounts&)>&, Options* options) {
-  if (round > 0) return {};
   const Space space = enumerate(problem(), device);
   for (const Ranked& ranked : space.ranked) {
     Option& option = options->ranked.emplace_back();

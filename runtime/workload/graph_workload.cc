@@ -59,10 +59,10 @@ Status GraphWorkload::search(const DeviceSpec& device, const Effort& effort,
 
 Status GraphWorkload::options(int round, const DeviceSpec& device, const Effort& effort,
                               const std::function<void(const SearchCounts&)>& told, Options* options) {
-  if (round > 1) return {};
   if (round == 0) {
     if (Status status = search(device, effort, told); !status.ok()) return status;
   }
+  options->more = round == 0;
   options->counts = counts_of(found_.report);
   options->evidence = search_evidence(found_.report);
   options->report = "\n" + to_text(found_.report);

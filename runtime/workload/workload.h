@@ -47,6 +47,7 @@ struct SearchCounts {
 
 struct Options {
   std::vector<Option> ranked;  // best first
+  bool more = false;           // a further round has others
   std::vector<Rejection> rejected;
   SearchCounts counts;
   Json evidence = Json::object();  // of the search, told with the winner
@@ -61,8 +62,8 @@ class Workload {
   // In messages: "b=1,hq=32,...", "this graph".
   virtual std::string name() const = 0;
   virtual const Reference& reference() const = 0;
-  // The options of a round; none in a round after the last. Further rounds are asked for only where nothing of those
-  // before was right. `told`: after each step of a long search.
+  // The options of a round, from 0 on. Further rounds are asked for only where nothing of those before was right.
+  // `told`: after each step of a long search.
   virtual Status options(int round, const DeviceSpec& device, const Effort& effort,
                          const std::function<void(const SearchCounts&)>& told, Options* options) = 0;
   // The program that a cached winner's text stands for. Refuses what does not compute this workload or cannot run here.
