@@ -4,6 +4,7 @@
 // Threads: a value.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -35,18 +36,37 @@ enum class Code : int {
   kCancelled = 28,
 };
 
+// A pointer: success, which a hot path returns dozens of times, costs nothing but a null.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(Code code, std::string message)
+      : failure_(code == Code::kOk ? nullptr : std::make_unique<Failure>(Failure{code, std::move(message)})) {}
+  Status(const Status& other) : failure_(copy(other)) {}
+  Status& operator=(const Status& other) {
+    if (this != &other) failure_ = copy(other);
+    return *this;
+  }
+  Status(Status&&) = default;
+  Status& operator=(Status&&) = default;
+  ~Status() = default;
 
-  bool ok() const { return code_ == Code::kOk; }
-  Code code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return failure_ == nullptr; }
+  Code code() const { return ok() ? Code::kOk : failure_->code; }
+  const std::string& message() const {
+    static const std::string none;
+    return ok() ? none : failure_->message;
+  }
 
  private:
-  Code code_ = Code::kOk;
-  std::string message_;
+  struct Failure {
+    Code code;
+    std::string message;
+  };
+  static std::unique_ptr<Failure> copy(const Status& other) {
+    return other.ok() ? nullptr : std::make_unique<Failure>(*other.failure_);
+  }
+  std::unique_ptr<Failure> failure_;
 };
 
 }  // namespace gqa

@@ -28,4 +28,11 @@ Status number_of(const Driver& driver, CUstream stream, std::uint64_t* number) {
   return {};
 }
 
+std::uint64_t number_in_capture(CUstream stream) {
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  if (stream != CU_STREAM_PER_THREAD) return handle;
+  thread_local const char here = 0;
+  return reinterpret_cast<std::uintptr_t>(&here);  // no handle's: those are the driver's
+}
+
 }  // namespace gqa

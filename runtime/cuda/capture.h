@@ -34,4 +34,8 @@ Status graph_of(const Driver& driver, CUstream stream, CUgraph* graph);
 // used again, and CU_STREAM_PER_THREAD is one handle for a stream of each thread.
 Status number_of(const Driver& driver, CUstream stream, std::uint64_t* number);
 
+// A number that no other stream of the same capture has. The driver tells no ids of streams that are being captured;
+// while a capture lasts, a handle is one, but for CU_STREAM_PER_THREAD, which is the thread's.
+std::uint64_t number_in_capture(CUstream stream);
+
 }  // namespace gqa

@@ -57,7 +57,11 @@ Status candidate_of(const std::string& program, Candidate* candidate) {
   if (Status status = parse(program, &graph); !status.ok()) return status;
   const BlockGraph* block = graph.nodes().empty() ? nullptr : graph.nodes().front().block.get();
   if (block == nullptr) return {Code::kInternal, "the stored µGraph has no kernel, expected one of attention"};
-  return parse(to_text(block->threads), candidate);
+  if (!block->threads.candidate)
+    return {Code::kInternal,
+            "the stored µGraph's kernel has the plan '" + to_text(block->threads) + "', expected a candidate's"};
+  *candidate = *block->threads.candidate;
+  return {};
 }
 
 class HostDevice final : public Device {

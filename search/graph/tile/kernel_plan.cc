@@ -103,9 +103,11 @@ Status plan_error(const KernelNode& node, const std::string& what) {
 // A kernel of a family runs what the block graph says only if that has the candidate's tiles.
 Status plan_family(const KernelGraph& program, std::size_t first, std::size_t* last, PlannedKernel* kernel) {
   const KernelNode& node = node_at(program, first);
-  Candidate candidate;
-  if (Status status = parse(to_text(node.block->threads), &candidate); !status.ok())
-    return plan_error(node, status.message());
+  if (!node.block->threads.candidate) {
+    Candidate named;  // what is wrong with the text
+    return plan_error(node, parse(to_text(node.block->threads), &named).message());
+  }
+  const Candidate& candidate = *node.block->threads.candidate;
   Part part;
   if (!cut_attention(program, first, last, &part))
     return plan_error(node, "on operators that are no attention a family runs: expected 'tile ...'");

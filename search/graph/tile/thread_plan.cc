@@ -27,6 +27,7 @@ std::int64_t ThreadPlan::get(std::string_view key, std::int64_t otherwise) const
 }
 
 std::string to_text(const ThreadPlan& plan) {
+  if (plan.candidate) return to_text(*plan.candidate);
   std::string text = plan.family;
   for (const auto& [key, value] : plan.parameters) text += " " + key + "=" + std::to_string(value);
   return text;
@@ -47,15 +48,11 @@ Status parse(std::string_view text, ThreadPlan* plan) {
     Status status = parse_number(name, word.substr(equals + 1), -kMostOfAParameter, kMostOfAParameter, &value);
     if (!status.ok()) return status;
   }
+  if (Candidate candidate; parse(text, &candidate).ok()) read = thread_plan(candidate);
   *plan = std::move(read);
   return {};
 }
 
-ThreadPlan thread_plan(const Candidate& candidate) {
-  ThreadPlan plan;
-  Status status = parse(to_text(candidate), &plan);
-  (void)status;  // a candidate's text is always a plan's
-  return plan;
-}
+ThreadPlan thread_plan(const Candidate& candidate) { return {std::string(name(candidate.family)), candidate, {}}; }
 
 }  // namespace gqa

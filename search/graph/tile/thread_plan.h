@@ -1,10 +1,12 @@
 // thread_plan.h: the thread level of a µGraph: how a block's operators meet warps, stages and instructions.
-// Owns: ThreadPlan, a family's name and its named whole-number parameters, with its text form.
+// Owns: ThreadPlan, a candidate of the attention families or another family's name and its named whole-number
+// parameters, with its text form.
 // Never: knows what a family makes of them; that is code generation's.
 // Threads: a value.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +18,8 @@
 namespace gqa {
 
 struct ThreadPlan {
-  std::string family;  // empty: not chosen yet
+  std::string family;                  // empty: not chosen yet
+  std::optional<Candidate> candidate;  // of a family of search/families/candidate.h; there are no parameters then
   std::vector<std::pair<std::string, std::int64_t>> parameters;
 
   std::int64_t get(std::string_view key, std::int64_t otherwise) const;

@@ -112,7 +112,9 @@ struct ProductTiles {
     tile_inner = std::min<std::int64_t>(inner, few ? 128 : 64);
   }
   // Few rows wait for the other operand alone: more of it is kept under way.
-  ThreadPlan threads() const { return {std::string(kTileFamily), {{"warps", few ? 8 : 4}, {"stages", few ? 6 : 3}}}; }
+  ThreadPlan threads() const {
+    return {std::string(kTileFamily), std::nullopt, {{"warps", few ? 8 : 4}, {"stages", few ? 6 : 3}}};
+  }
 
   std::int64_t rows, columns, inner, tile_rows, tile_columns, tile_inner;
   bool few;

@@ -14,11 +14,11 @@ constexpr std::size_t kMostPlans = 6, kMostStreams = 4;
 constexpr int kStreamedWarps[] = {8, 16};  // of a thread block
 
 ThreadPlan thread_plan(int warps, int stages) {
-  return {std::string(kTileFamily), {{"warps", warps}, {"stages", stages}}};
+  return {std::string(kTileFamily), std::nullopt, {{"warps", warps}, {"stages", stages}}};
 }
 
 ThreadPlan stream_plan(int warps, int ahead, int splits) {
-  ThreadPlan plan = {std::string(kTileFamily), {{"warps", warps}, {"stream", ahead}}};
+  ThreadPlan plan = {std::string(kTileFamily), std::nullopt, {{"warps", warps}, {"stream", ahead}}};
   if (splits > 1) plan.parameters.emplace_back("splits", splits);
   return plan;
 }

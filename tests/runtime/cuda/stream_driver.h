@@ -144,6 +144,7 @@ inline void StreamDriver::add_streams(Driver* driver) {
   };
   d.cuStreamGetId = [](CUstream stream, unsigned long long* id) {
     ++now->calls;
+    if (now->captures.count(stream) > 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as the real one
     const auto found = now->numbers.find(stream);
     *id = stream == CU_STREAM_PER_THREAD ? thread_stream
           : found != now->numbers.end()  ? found->second

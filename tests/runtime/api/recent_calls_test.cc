@@ -1,0 +1,110 @@
+// recent_calls_test.cc: a call that is like one before in all but its addresses is taken without a second look, and
+// what depends on addresses is looked at all the same.
+#include "runtime/api/recent_calls.h"
+
+#include <dlpack/dlpack.h>
+#include <gtest/gtest.h>
+
+#include "runtime/api/args.h"
+#include "tests/runtime/fake_device.h"
+
+namespace gqa::test {
+namespace {
+
+// Tensors of (2, 16, heads, 64) at addresses that nothing reads.
+struct Tensors {
+  struct One {
+    std::int64_t shape[4], strides[4];
+    DLTensor tensor;
+    void set(std::uintptr_t address, std::int64_t heads) {
+      const std::int64_t sizes[] = {2, 16, heads, 64}, steps[] = {16 * heads * 64, heads * 64, 64, 1};
+      std::copy(sizes, sizes + 4, shape);
+      std::copy(steps, steps + 4, strides);
+      tensor = {reinterpret_cast<void*>(address), {kDLCUDA, 0}, 4, {kDLBfloat, 16, 1}, shape, strides, 0};
+    }
+  };
+  explicit Tensors(std::uintptr_t base) {
+    q.set(base, 8), k.set(base + (1 << 20), 2), v.set(base + (2 << 20), 2), out.set(base + (3 << 20), 8);
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+  GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
+  One q, k, v, out;
+  gqa_call options = {sizeof(gqa_call), 0, 1, nullptr, nullptr};
+};
+
+class RecentCallsTest : public ::testing::Test {
+ protected:
+  Status check(const Tensors& t, Call* call) {
+    return make_call(device_, &t.q.tensor, &t.k.tensor, &t.v.tensor, &t.out.tensor, &t.options, call);
+  }
+  void SetUp() override {
+    Call call;
+    ASSERT_TRUE(check(first_, &call).ok());
+  }
+  bool found(const Tensors& t) {
+    Call call;
+    return find_recent_call(device_, t.given(), &call);
+  }
+
+  FakeWorld world_;
+  FakeDevice device_{&world_};
+  Tensors first_{std::uintptr_t{1} << 30};
+};
+
+TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGives) {
+  Tensors other(std::uintptr_t{1} << 31);
+  int stream = 0;
+  other.options.stream = &stream;
+  Call call;
+  ASSERT_TRUE(find_recent_call(device_, other.given(), &call));
+  EXPECT_EQ(call.q, other.q.tensor.data);
+  EXPECT_EQ(call.out, other.out.tensor.data);
+  EXPECT_EQ(call.stream, &stream);
+  EXPECT_EQ(call.lse, nullptr);
+  EXPECT_EQ(call.scale, 0.125F);
+  EXPECT_TRUE(call.problem.causal() && call.problem.align == 16 && call.problem.tma);
+  EXPECT_EQ(call.k_strides.row, 128);
+}
+
+TEST_F(RecentCallsTest, AnythingElseIsLookedAtAgain) {
+  const auto changed = [&](auto change) {
+    Tensors other(std::uintptr_t{1} << 31);
+    change(&other);
+    return found(other);
+  };
+  EXPECT_TRUE(changed([](Tensors*) {}));
+  EXPECT_FALSE(changed([](Tensors* t) { t->q.shape[1] = 17; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->k.strides[1] += 8; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->v.tensor.dtype.code = kDLFloat; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->out.tensor.device.device_id = 1; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->out.tensor.strides = nullptr; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->options.causal = 0; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->options.scale = 2; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->options.size = 8; }));
+  EXPECT_FALSE(changed([](Tensors* t) { t->options.lse = &t->q.tensor; }));
+}
+
+TEST_F(RecentCallsTest, AddressesAreCheckedEachTime) {
+  const auto refused = [&](auto change, Code code) {
+    Tensors other(std::uintptr_t{1} << 31);
+    change(&other);
+    Call call;
+    EXPECT_FALSE(found(other));
+    EXPECT_EQ(check(other, &call).code(), code);
+  };
+  refused([](Tensors* t) { t->q.tensor.data = nullptr; }, Code::kNullArgument);
+  refused([](Tensors* t) { t->k.tensor.byte_offset = 1; }, Code::kAlignment);
+  refused([](Tensors* t) { t->out.tensor.data = t->q.tensor.data; }, Code::kAlias);
+  refused([](Tensors* t) { t->v.tensor.data = t->out.tensor.data; }, Code::kAlias);
+  refused([](Tensors* t) { t->out.tensor.data = reinterpret_cast<void*>(~std::uintptr_t{15}); }, Code::kSize);
+  Tensors unaligned(std::uintptr_t{1} << 31);
+  unaligned.q.tensor.byte_offset = 2;
+  Call call;
+  EXPECT_FALSE(found(unaligned));
+  ASSERT_TRUE(check(unaligned, &call).ok());
+  EXPECT_EQ(call.problem.align, 2) << "another kernel's call";
+}
+
+}  // namespace
+}  // namespace gqa::test
