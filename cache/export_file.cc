@@ -11,10 +11,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cache/guard.h"
-#include "cache/kind.h"
+#include "cache/file/guard.h"
+#include "cache/file/kind.h"
+#include "cache/file/sidecars.h"
 #include "cache/schema.h"
-#include "cache/sidecars.h"
 
 namespace gqa::cache {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "cache/folder.h"
+#include "cache/file/folder.h"
 
 namespace gqa::cache {
 

@@ -13,7 +13,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "cache/process.h"
+#include "cache/file/process.h"
 #include "cache/rows.h"
 
 namespace gqa::cache {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "cache/file.h"
+#include "cache/file/file.h"
 #include "cache/store.h"
 
 namespace gqa::cache {

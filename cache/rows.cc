@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "cache/blob.h"
+#include "cache/file/blob.h"
 
 namespace gqa::cache {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/store.h"
 
 namespace gqa::cache {

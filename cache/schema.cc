@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cache/kind.h"
-#include "cache/origin.h"
+#include "cache/file/kind.h"
+#include "cache/file/origin.h"
 
 namespace gqa::cache {
 namespace {

@@ -10,8 +10,8 @@
 #include <ctime>
 #include <utility>
 
-#include "cache/file.h"
-#include "cache/guard.h"
+#include "cache/file/file.h"
+#include "cache/file/guard.h"
 #include "cache/lease.h"
 #include "cache/rows.h"
 #include "cache/schema.h"

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cache/export_file.h"
-#include "cache/folder.h"
-#include "cache/guard.h"
+#include "cache/file/folder.h"
+#include "cache/file/guard.h"
 #include "cache/rows.h"
 #include "cache/schema.h"
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 
 namespace gqa::cache {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/rows.h"
 #include "cache/store.h"
 

@@ -6,7 +6,7 @@
 
 #include "runtime/api/args.h"
 #include "runtime/api/dtype.h"
-#include "runtime/workload/program_reference.h"
+#include "runtime/verify/program_reference.h"
 
 namespace gqa {
 namespace {

@@ -1,7 +1,7 @@
 // cuda_program_trial.cc: see cuda_program_trial.h.
 #include "runtime/cuda/cuda_program_trial.h"
 
-#include "runtime/host/parallel.h"
+#include "runtime/parallel.h"
 #include "search/graph/enumerate/estimate.h"
 
 namespace gqa {

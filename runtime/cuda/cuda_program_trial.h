@@ -9,7 +9,7 @@
 #include "runtime/cuda/checker.h"
 #include "runtime/cuda/cuda_program.h"
 #include "runtime/cuda/trial_stream.h"
-#include "runtime/workload/program_reference.h"
+#include "runtime/verify/program_reference.h"
 
 namespace gqa {
 

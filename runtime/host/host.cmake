@@ -4,7 +4,7 @@ find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 # The flag only where it is used: all else is compiled as the other layers are, and may share their header.
 target_link_libraries(gqa_runtime PRIVATE ${OpenMP_CXX_LIBRARIES})
-set_source_files_properties(host/parallel.cc PROPERTIES COMPILE_OPTIONS "${OpenMP_CXX_FLAGS}"
+set_source_files_properties(parallel.cc PROPERTIES COMPILE_OPTIONS "${OpenMP_CXX_FLAGS}"
   SKIP_PRECOMPILE_HEADERS ON)
 get_target_property(eigen_include Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
 
@@ -27,7 +27,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 foreach(variant avx2 avx512 amx)
   if(NOT variant IN_LIST tile_variants)
-    set_source_files_properties(host/tile_${variant}.cc host/ops_${variant}.cc PROPERTIES HEADER_FILE_ONLY ON)
+    set_source_files_properties(host/attention/tile_${variant}.cc host/program/ops_${variant}.cc PROPERTIES HEADER_FILE_ONLY ON)
   endif()
 endforeach()
 set(flags_baseline "")
@@ -35,11 +35,11 @@ set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
 set(flags_amx ${flags_avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
 foreach(variant IN LISTS tile_variants)
-  set_source_files_properties(host/tile_${variant}.cc PROPERTIES
+  set_source_files_properties(host/attention/tile_${variant}.cc PROPERTIES
     COMPILE_OPTIONS "${tile_flags};${flags_${variant}}" SKIP_PRECOMPILE_HEADERS ON
-    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/tile_kernel.inc;${CMAKE_CURRENT_SOURCE_DIR}/host/tile_amx.inc")
+    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/attention/tile_kernel.inc;${CMAKE_CURRENT_SOURCE_DIR}/host/attention/tile_amx.inc")
   # The operators of programs: the same sets but for AMX, whose products tile.h's kernels alone use.
-  set_source_files_properties(host/ops_${variant}.cc PROPERTIES
+  set_source_files_properties(host/program/ops_${variant}.cc PROPERTIES
     COMPILE_OPTIONS "${tile_flags};${flags_${variant}}" SKIP_PRECOMPILE_HEADERS ON
-    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/ops.inc")
+    OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/host/program/ops.inc")
 endforeach()

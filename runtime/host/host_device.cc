@@ -7,11 +7,11 @@
 #include <string>
 
 #include "runtime/device.h"
-#include "runtime/host/host_kernel.h"
-#include "runtime/host/host_program.h"
-#include "runtime/host/host_program_trial.h"
-#include "runtime/host/host_trial.h"
-#include "runtime/host/parallel.h"
+#include "runtime/host/attention/host_kernel.h"
+#include "runtime/host/attention/host_trial.h"
+#include "runtime/host/program/host_program.h"
+#include "runtime/host/program/host_program_trial.h"
+#include "runtime/parallel.h"
 #include "runtime/workload/workload.h"
 #include "search/graph/ir/graph_text.h"
 

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string>
 
+#include "runtime/verify/program_reference.h"
 #include "runtime/verify/sampled_places.h"
-#include "runtime/workload/program_reference.h"
 #include "search/graph/prove/evaluate.h"
 
 namespace gqa {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/workload/workload.h"
-#include "search/graph/enumerate/search_report.h"
+#include "search/graph/search_report.h"
 
 namespace gqa {
 

@@ -1,5 +1,5 @@
 // blob_test.cc: packing and its checksum.
-#include "cache/blob.h"
+#include "cache/file/blob.h"
 
 #include "support.h"
 

@@ -2,7 +2,7 @@
 // After any damage an open does not crash, a look-up gives the right row or none, and a put works again.
 #include <random>
 
-#include "cache/database.h"
+#include "cache/file/database.h"
 #include "cache/rows.h"
 #include "support.h"
 

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "cache/sidecars.h"
+#include "cache/file/sidecars.h"
 #include "foreign_support.h"
 
 namespace gqa::cache {

@@ -1,7 +1,7 @@
 // guard_test.cc: a file that somebody else could have written is refused, in every way it can be.
-#include "cache/guard.h"
+#include "cache/file/guard.h"
 
-#include "cache/sidecars.h"
+#include "cache/file/sidecars.h"
 #include "support.h"
 
 namespace gqa::cache {

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/host/host_program.h"
+#include "runtime/host/program/host_program.h"
 #include "runtime/verify/tensor_bytes.h"
 #include "runtime/workload/programs.h"
 #include "runtime/workload/workload.h"

@@ -1,5 +1,5 @@
 // spec_test.cc: what `gqa-cache help spec` says is what the parsers do.
-#include "tools/cache/spec.h"
+#include "tools/cache/commands/spec.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/host/host_program.h"
-#include "runtime/workload/program_reference.h"
+#include "runtime/host/program/host_program.h"
+#include "runtime/verify/program_reference.h"
 #include "runtime/workload/programs.h"
 #include "runtime/workload/workload.h"
 #include "search/graph/enumerate/superoptimize.h"

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "search/device_spec.h"
-#include "search/graph/enumerate/search_report.h"
 #include "search/graph/ir/kernel_graph.h"
+#include "search/graph/search_report.h"
 
 namespace gqa {
 

@@ -11,9 +11,9 @@
 
 #include <vector>
 
-#include "search/graph/enumerate/search_report.h"
 #include "search/graph/enumerate/section.h"
 #include "search/graph/rewrite/abstract.h"
+#include "search/graph/search_report.h"
 
 namespace gqa {
 

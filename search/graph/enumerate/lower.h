@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "search/graph/enumerate/loop_placement.h"
-#include "search/graph/enumerate/search_report.h"
+#include "search/graph/search_report.h"
 
 namespace gqa {
 

@@ -12,7 +12,7 @@
 #include "search/graph/ir/axis.h"
 #include "search/graph/ir/op.h"
 #include "search/graph/ir/tensor.h"
-#include "search/graph/tile/thread_plan.h"
+#include "search/graph/ir/thread_plan.h"
 
 namespace gqa {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "search/graph/enumerate/search_report.h"
 #include "search/graph/ir/graph_editor.h"
 #include "search/graph/rewrite/abstract.h"
+#include "search/graph/search_report.h"
 #include "search/graph/workers.h"
 
 namespace gqa {

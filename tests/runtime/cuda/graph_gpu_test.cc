@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/session/graph_answer.h"
-#include "runtime/workload/program_reference.h"
+#include "runtime/verify/program_reference.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 #include "tests/runtime/temporary_folder.h"

@@ -12,10 +12,10 @@
 
 #include "runtime/device.h"
 #include "runtime/half.h"
-#include "runtime/host/tile.h"
+#include "runtime/host/attention/tile.h"
 #include "runtime/session/session.h"
+#include "runtime/verify/reference.h"
 #include "runtime/workload/programs.h"
-#include "runtime/workload/reference.h"
 #include "runtime/workload/workload.h"
 #include "search/families/space.h"
 #include "tests/runtime/attention_case.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/host/parallel.h"
+#include "runtime/parallel.h"
 
 namespace gqa {
 namespace {

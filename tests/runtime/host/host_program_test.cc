@@ -1,5 +1,5 @@
 // host_program_test.cc: programs on the host give what evaluate() gives: every operator, every program of the search.
-#include "runtime/host/host_program.h"
+#include "runtime/host/program/host_program.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/host/host_program_trial.h"
+#include "runtime/host/program/host_program_trial.h"
 #include "search/graph/attention/attention_program.h"
 #include "tests/runtime/program_case.h"
 #include "tests/search/graph/enumerate/search_support.h"

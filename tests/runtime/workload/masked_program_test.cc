@@ -2,8 +2,8 @@
 // NaN is refused.
 #include <set>
 
-#include "runtime/host/host_program_trial.h"
-#include "runtime/workload/program_reference.h"
+#include "runtime/host/program/host_program_trial.h"
+#include "runtime/verify/program_reference.h"
 #include "tests/runtime/program_case.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/masked_graphs.h"

@@ -9,7 +9,7 @@
 
 #include "tests/simt/emulator/fault.h"
 #include "tests/simt/emulator/place.h"
-#include "tests/simt/emulator/ptx.h"
+#include "tests/simt/emulator/ptx/ptx.h"
 
 namespace gqa::simt {
 namespace {

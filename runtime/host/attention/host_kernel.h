@@ -1,0 +1,29 @@
+// host_kernel.h: a candidate run on the CPU.
+// Owns: the walk over row tiles (flash) or over row tiles and shares of their keys (split, then the merge), longest
+// tiles first.
+// Never: allocates once warm: scratch and partials are a thread's own and only grow.
+// Threads: run() from many threads at once; each call returns when its work is done.
+#pragma once
+
+#include "runtime/device.h"
+#include "runtime/host/attention/tile.h"
+
+namespace gqa {
+
+class HostKernel final : public LoadedProgram {
+ public:
+  HostKernel(const Candidate& candidate, int threads) : candidate_(candidate), threads_(threads) {}
+  using LoadedProgram::run;
+  Status run(const ProgramCall& call) const override;
+
+ private:
+  Tile tile_at(const Call& call, std::int64_t index) const;
+  // False where memory for scratch ran out.
+  bool run_flash(const Call& call, std::int64_t tiles) const;
+  bool run_split(const Call& call, std::int64_t tiles) const;
+
+  const Candidate candidate_;
+  const int threads_;
+};
+
+}  // namespace gqa

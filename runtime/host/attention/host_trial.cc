@@ -1,0 +1,240 @@
+// host_trial.cc: see host_trial.h.
+#include "runtime/host/attention/host_trial.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/half.h"
+#include "runtime/host/rotation.h"
+#include "runtime/parallel.h"
+#include "runtime/verify/reference.h"
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t kGuard = TrialLayout::kGuard;
+constexpr std::int64_t kMaxInputBytes = 1LL << 30;
+constexpr std::int64_t kPeriod = 1048573;   // of the inputs: a prime
+constexpr std::int64_t kFillPiece = 65536;  // elements, a turn of a thread
+// What a variant's reference may cost a thread, in multiply-adds: a share of the budget at the speed of an ordinary
+// core. So many rows are checked whatever that costs.
+constexpr double kRowsBudgetShare = 0.1, kRowWorkASecond = 1e9, kMostRowWork = 2e8;
+constexpr std::int64_t kFewestRows = 4;
+constexpr int kMaxSets = 16;
+constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
+
+std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check/check.cuh
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+float near_normal(std::uint64_t index) {
+  const std::uint64_t bits = mix(index);
+  float sum = 0;
+  for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 65536.0F;
+  return (sum - 2.0F) * 1.7320508F;
+}
+
+bool is_poison(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits == 0xffffffffU;
+}
+
+// Elements that are no longer poison.
+std::int64_t strays(const std::uint16_t* elements, std::int64_t count) {
+  return count - std::count(elements, elements + count, kPoisonElement);
+}
+
+// NaNs and infinities other than the poison.
+std::int64_t nonfinites(const std::uint16_t* elements, std::int64_t count, DType dtype) {
+  const std::uint16_t exponent = dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
+  return std::count_if(elements, elements + count,
+                       [=](std::uint16_t bits) { return bits != kPoisonElement && (bits & exponent) == exponent; });
+}
+
+RowPlace place_of(const Problem& p, std::int64_t row) {
+  return {static_cast<int>(row / p.q_len / p.q_heads), static_cast<int>(row / p.q_len % p.q_heads),
+          static_cast<int>(row % p.q_len)};
+}
+
+bool worse(double error, double worst) { return error > worst || std::isnan(error); }
+
+}  // namespace
+
+HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort)
+    : layout_(problem), threads_(spec.sms), effort_(effort) {
+  const std::int64_t bytes = std::min({2 * spec.l2_bytes, kMaxInputBytes, rotated_bytes(effort)});
+  sets_ = static_cast<int>(std::clamp<std::int64_t>(bytes / layout_.input_bytes() + 1, 1, kMaxSets));
+  q_ = fill(layout_.q, 1);
+  k_ = fill(layout_.k, 2);
+  v_ = fill(layout_.v, 3);
+  out_.resize(static_cast<std::size_t>(layout_.out_slab()));
+  lse_.resize(static_cast<std::size_t>(layout_.lse_slab()));
+  variants_.resize(ragged(problem) == problem ? 1 : 2);
+}
+
+Status HostTrial::make(const Problem& problem, const DeviceSpec& spec, const Effort& effort,
+                       std::unique_ptr<Trial>* trial) {
+  std::unique_ptr<HostTrial> made(new HostTrial(problem, spec, effort));
+  made->prepare(problem, &made->variants_.front());
+  if (made->variants_.size() > 1) made->prepare(ragged(problem), &made->variants_.back());
+  if (Status status = effort.check(); !status.ok()) return status;
+  *trial = std::move(made);
+  return {};
+}
+
+// A period of random numbers again and again: it is odd, so that no two rows of one tensor and no two tiles are alike.
+HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) const {
+  std::vector<std::uint16_t> period(kPeriod);
+  parallel_for((kPeriod + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
+    for (std::int64_t i = piece * kFillPiece; i < std::min(kPeriod, (piece + 1) * kFillPiece); ++i)
+      period[static_cast<std::size_t>(i)] =
+          store(layout_.problem.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
+  });
+  const std::int64_t total = layout_.input_slab(count, sets_);
+  Elements data(new std::uint16_t[static_cast<std::size_t>(total)]);
+  parallel_for((total + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
+    if (effort_.cancelled()) return;
+    for (std::int64_t i = piece * kFillPiece, end = std::min(total, i + kFillPiece); i < end;) {
+      const std::int64_t run = std::min(end - i, kPeriod - i % kPeriod);
+      std::copy_n(period.data() + i % kPeriod, run, data.get() + i);
+      i += run;
+    }
+  });
+  return data;
+}
+
+Call HostTrial::call(const Problem& problem, int set) {
+  return layout_.call({q_.get(), k_.get(), v_.get(), out_.data(), lse_.data()}, problem, set);
+}
+
+void HostTrial::prepare(const Problem& problem, Variant* variant) {
+  variant->problem = problem;
+  const double work = std::min(kMostRowWork, kRowsBudgetShare * effort_.budget() * kRowWorkASecond) * threads_;
+  const auto most = static_cast<std::int64_t>(work / static_cast<double>(reference_work(problem)));
+  variant->rows = rows_to_check(problem, std::max(kFewestRows, most));
+  std::vector<RowPlace> places;
+  for (const std::int64_t row : variant->rows) places.push_back(place_of(problem, row));
+  variant->reference = reference_rows(call(problem, 0), places, workers_of(effort_, threads_));
+}
+
+void HostTrial::poison() {
+  std::fill(out_.begin(), out_.end(), kPoisonElement);
+  if (!lse_.empty()) std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
+}
+
+// Inside the problem every element must be written and finite, outside it must still be poison.
+void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
+  const std::uint16_t* begin = out_.data();
+  const std::uint16_t* first = begin + layout_.first_out();
+  const std::uint16_t* last = first + layout_.out;
+  const std::int64_t extent = std::int64_t{layout_.problem.q_heads} * layout_.problem.head_dim_v;
+  std::atomic<std::int64_t> unwritten = 0, nonfinite = 0;
+  std::atomic<std::int64_t> stray = strays(begin, first - begin) + strays(last, begin + out_.size() - last);
+  parallel_for(layout_.out / extent, threads_, [&](std::int64_t i) {  // all heads of a position
+    const std::uint16_t* row = first + i * extent;
+    if (i % layout_.problem.q_len >= problem.q_len) {
+      stray += strays(row, extent);
+    } else {
+      unwritten += extent - strays(row, extent);
+      nonfinite += nonfinites(row, extent, layout_.problem.dtype);
+    }
+  });
+  comparison->unwritten += unwritten;
+  comparison->nonfinite += nonfinite;
+  comparison->stray += stray;
+  scan_lse(problem, comparison);
+}
+
+void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(lse_.size()); ++i) {
+    const std::int64_t at = i - kGuard;
+    const bool inside = at >= 0 && at < layout_.lse && at % layout_.problem.q_len < problem.q_len;
+    const bool poisoned = is_poison(lse_[static_cast<std::size_t>(i)]);
+    comparison->unwritten += inside && poisoned;
+    comparison->stray += !inside && !poisoned;
+  }
+}
+
+void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
+  const Problem& p = layout_.problem;
+  const std::int64_t first = layout_.first_out(), dim = p.head_dim_v;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
+    const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
+    const std::int64_t out =
+        first + ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * dim;
+    for (std::int64_t d = 0; d < dim; ++d) {
+      const double error = std::fabs(double{load(p.dtype, out_[static_cast<std::size_t>(out + d)])} -
+                                     double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]});
+      if (worse(error, comparison->error)) {
+        comparison->error = std::isnan(error) ? 3e38 : error;
+        comparison->worst_index = i * dim + d;
+      }
+    }
+  }
+  if (p.lse) compare_lse(variant, comparison);
+}
+
+void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) const {
+  const Problem& p = layout_.problem;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
+    const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
+    const std::int64_t at = kGuard + (std::int64_t{place.batch} * p.q_heads + place.head) * p.q_len + place.position;
+    const double given = lse_[static_cast<std::size_t>(at)];
+    const double expected = variant.reference.lse[static_cast<std::size_t>(i)];
+    const double error = given == expected ? 0 : std::fabs(given - expected);
+    if (worse(error, comparison->lse_error)) {
+      comparison->lse_error = std::isnan(error) ? 3e38 : error;
+      comparison->worst_lse_index = i;
+    }
+  }
+}
+
+// Fails where it was given up on the way.
+Status HostTrial::launch(const LoadedProgram& program, const Call& with) const {
+  const GivesUp gives_up(effort_);
+  Status status = program.run(with);
+  return status.ok() ? effort_.check() : status;
+}
+
+Verdict HostTrial::verify(const LoadedProgram& program) {
+  Verdict verdict;
+  verdict.passed = true;
+  for (const Variant& variant : variants_) {
+    poison();
+    Comparison comparison;
+    comparison.naive_error = variant.reference.naive_error;
+    comparison.largest = variant.reference.largest;
+    if (Status status = launch(program, call(variant.problem, 0)); !status.ok()) {
+      verdict.passed = false;
+      verdict.reason = status.message();
+      return verdict;
+    }
+    scan(variant.problem, &comparison);
+    compare(variant, &comparison);
+    const Verdict one = judge(variant.problem, variant.rows, comparison);
+    verdict.error = std::max(verdict.error, one.error);
+    verdict.bound = std::max(verdict.bound, one.bound);
+    if (!one.passed) return one;
+  }
+  return verdict;
+}
+
+Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
+  for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
+    const Call c = call(layout_.problem, next_set_++ % sets_);
+    const auto begin = std::chrono::steady_clock::now();
+    if (Status status = launch(program, c); !status.ok()) return status;
+    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
+    microseconds->push_back(passed.count());
+  }
+  return {};
+}
+
+}  // namespace gqa

@@ -1,0 +1,56 @@
+// host_trial.h: one problem on the CPU: inputs, reference, verification and clocks.
+// Owns: rotated random inputs, a poisoned and guarded output, the reference of the rows checked.
+// Never: touches the users' tensors.
+// Threads: belongs to one thread; it fills inputs and computes references on several.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/verify/reference.h"
+#include "runtime/verify/trial_layout.h"
+#include "runtime/verify/verify.h"
+
+namespace gqa {
+
+class HostTrial final : public Trial {
+ public:
+  static Status make(const Problem& problem, const DeviceSpec& spec, const Effort& effort,
+                     std::unique_ptr<Trial>* trial);
+  Verdict verify(const LoadedProgram& program) override;
+  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
+
+ private:
+  // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
+  struct Variant {
+    Problem problem;
+    std::vector<std::int64_t> rows;
+    ReferenceRows reference;
+  };
+
+  // Memory that nobody has written yet: whoever writes it first does so on several threads.
+  using Elements = std::unique_ptr<std::uint16_t[]>;
+
+  HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort);
+  Elements fill(std::int64_t count, std::uint64_t seed) const;
+  Call call(const Problem& problem, int set);
+  void prepare(const Problem& problem, Variant* variant);
+  Status launch(const LoadedProgram& program, const Call& with) const;
+  void poison();
+  void scan(const Problem& problem, Comparison* comparison) const;
+  void scan_lse(const Problem& problem, Comparison* comparison) const;
+  void compare(const Variant& variant, Comparison* comparison) const;
+  void compare_lse(const Variant& variant, Comparison* comparison) const;
+
+  const TrialLayout layout_;
+  const int threads_;
+  const Effort effort_;
+  int sets_ = 1, next_set_ = 0;
+  Elements q_, k_, v_;
+  std::vector<std::uint16_t> out_;
+  std::vector<float> lse_;
+  std::vector<Variant> variants_;
+};
+
+}  // namespace gqa

@@ -1,0 +1,74 @@
+// host_program_trial.cc: see host_program_trial.h.
+#include "runtime/host/program/host_program_trial.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/host/rotation.h"
+#include "runtime/parallel.h"
+
+namespace gqa {
+namespace {
+
+constexpr std::uint64_t kSeed = 1;
+
+}  // namespace
+
+Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
+                              std::unique_ptr<Trial>* trial) {
+  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
+  if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok()) return status;
+  made->rotate_inputs(rotated_sets(graph, std::min(spec.l2_bytes, rotated_bytes(effort) / 2)));
+  made->allocate_outputs();
+  *trial = std::move(made);
+  return {};
+}
+
+void HostProgramTrial::rotate_inputs(int sets) {
+  for (int set = 1; set < sets && !effort_.cancelled(); ++set) rotated_.push_back(reference_.inputs);
+}
+
+void HostProgramTrial::allocate_outputs() {
+  for (const int output : graph_.outputs()) {
+    guarded_.emplace_back(static_cast<std::size_t>(guarded_bytes(graph_.spec(output))), std::byte{kPoison});
+    outputs_.push_back(guarded_.back().data() + kGuardBytes);
+  }
+}
+
+ProgramCall HostProgramTrial::call(std::size_t set) {
+  inputs_.clear();
+  for (const TensorBytes& bytes : set == 0 ? reference_.inputs : rotated_[set - 1]) inputs_.push_back(bytes.data());
+  return {inputs_.data(), outputs_.data(), nullptr, nullptr};
+}
+
+// Fails where it was given up on the way.
+Status HostProgramTrial::launch(const LoadedProgram& program, const ProgramCall& with) const {
+  const GivesUp gives_up(effort_);
+  Status status = program.run(with);
+  return status.ok() ? effort_.check() : status;
+}
+
+Verdict HostProgramTrial::verify(const LoadedProgram& program) {
+  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) -> Status {
+    for (TensorBytes& bytes : guarded_) {
+      std::fill(bytes.begin(), bytes.end(), std::byte{kPoison});
+      outputs->push_back({bytes.data()});
+    }
+    const ProgramCall run = call(0);
+    if (trial > 0) inputs_[reference_.hidden[trial - 1].input] = reference_.hidden[trial - 1].bytes.data();
+    return launch(program, run);
+  });
+}
+
+Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
+  for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
+    const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
+    const auto begin = std::chrono::steady_clock::now();
+    if (Status status = launch(program, run); !status.ok()) return status;
+    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
+    microseconds->push_back(passed.count());
+  }
+  return {};
+}
+
+}  // namespace gqa

@@ -1,0 +1,342 @@
+// program_reference_test.cc: what a graph must give, and what is refused.
+#include "runtime/verify/program_reference.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "tests/search/graph/graphs.h"
+
+namespace gqa {
+namespace {
+
+ProgramReference reference_of(const KernelGraph& graph, std::uint64_t seed = 1) {
+  ProgramReference reference;
+  const Status status = make_reference(graph, seed, Effort(8), 2, &reference);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return reference;
+}
+
+const char* const kLinear = R"(graph 1
+x = input f16[6,40]
+w = input f16[40,9]
+y = matmul(x, w)
+)";
+
+// A run that gave the reference itself, rounded; tests spoil it.
+class Outputs {
+ public:
+  Outputs(const KernelGraph& graph, const ProgramReference& reference) : graph_(graph), reference_(reference) {
+    const std::vector<int> outputs = graph.outputs();
+    for (std::size_t at = 0; at < outputs.size(); ++at) {
+      const TensorSpec& spec = graph.spec(outputs[at]);
+      bytes_.emplace_back(static_cast<std::size_t>(guarded_bytes(spec)), std::byte{kPoison});
+      write_tensor(spec, reference.outputs[at].values, data(at));
+    }
+  }
+
+  std::byte* data(std::size_t output) { return bytes_[output].data() + kGuardBytes; }
+  void put(std::int64_t index, double value, std::size_t output = 0) {
+    const TensorSpec& spec = graph_.spec(graph_.outputs()[output]);
+    store_element(spec.type, static_cast<float>(value), data(output) + index * element_bytes(spec.type));
+  }
+  Verdict judge() const {
+    std::vector<OutputBytes> outputs;
+    for (const TensorBytes& bytes : bytes_) outputs.push_back({bytes.data()});
+    return gqa::judge(graph_, reference_.outputs, outputs);
+  }
+  std::string reason() const {
+    const Verdict verdict = judge();
+    EXPECT_EQ(verdict.passed, verdict.reason.empty());
+    return verdict.reason;
+  }
+
+ private:
+  const KernelGraph& graph_;
+  const ProgramReference& reference_;
+  std::vector<TensorBytes> bytes_;
+};
+
+TEST(ProgramReference, IsTheGraphsValueOnItsInputs) {
+  const KernelGraph graph = graph_of(kLinear);
+  const ProgramReference reference = reference_of(graph);
+  std::vector<std::vector<double>> inputs;
+  for (std::size_t at = 0; at < 2; ++at)
+    inputs.push_back(read_tensor(graph.spec(graph.inputs()[at]), reference.inputs[at].data()));
+  EXPECT_EQ(reference.outputs[0].values, values_of(graph, inputs)[0]);
+  EXPECT_EQ(reference.magnitude, 1);
+  EXPECT_GT(reference.outputs[0].naive_error, 0);
+  EXPECT_LT(reference.outputs[0].naive_error, 0x1p-10 * reference.outputs[0].largest);
+}
+
+TEST(ProgramReference, InputsAreNearNormalAndExactInEveryType) {
+  for (const double magnitude : {1.0, 1.0 / 64}) {
+    std::vector<std::vector<double>> values;
+    for (const ElementType type : kElementTypes) {
+      const TensorSpec spec = {{50, 401}, type};
+      TensorBytes bytes(static_cast<std::size_t>(tensor_bytes(spec)));
+      fill_input(spec, 7, magnitude, 2, bytes.data());
+      values.push_back(read_tensor(spec, bytes.data()));
+    }
+    EXPECT_EQ(values[0], values[1]);
+    EXPECT_EQ(values[0], values[2]);
+    double sum = 0, squares = 0;
+    for (const double x : values[0]) {
+      sum += x / magnitude;
+      squares += x * x / magnitude / magnitude;
+      EXPECT_NE(x, 0);
+    }
+    const auto count = static_cast<double>(values[0].size());
+    EXPECT_NEAR(sum / count, 0, 0.03);
+    EXPECT_NEAR(squares / count, 1, 0.05);
+  }
+}
+
+TEST(ProgramReference, SeedsGiveOtherInputsAndEqualSeedsTheSame) {
+  const KernelGraph graph = graph_of(kLinear);
+  EXPECT_EQ(reference_of(graph, 1).inputs, reference_of(graph, 1).inputs);
+  EXPECT_NE(reference_of(graph, 1).inputs[0], reference_of(graph, 2).inputs[0]);
+}
+
+TEST(ProgramReference, LaysInputsOutAsTheirStridesSay) {
+  const TensorSpec spec = {{3, 4}, ElementType::kF32, {1, 5}};
+  EXPECT_EQ(tensor_bytes(spec), 4 * (2 + 15 + 1));
+  TensorBytes bytes(static_cast<std::size_t>(tensor_bytes(spec)), std::byte{0xaa});
+  fill_input(spec, 3, 1, 2, bytes.data());
+  const TensorSpec dense = {{3, 4}, ElementType::kF32};
+  TensorBytes expected(static_cast<std::size_t>(tensor_bytes(dense)));
+  fill_input(dense, 3, 1, 2, expected.data());
+  EXPECT_EQ(read_tensor(spec, bytes.data()), read_tensor(dense, expected.data()));
+  EXPECT_EQ(bytes[12], std::byte{0xaa});  // element 3: between two columns of three
+}
+
+TEST(ProgramReference, ShrinksInputsUntilTheNaiveRunIsFinite) {
+  const KernelGraph graph = softmax_attention(1, 16, 256, 64);
+  const ProgramReference reference = reference_of(graph);
+  EXPECT_LT(reference.magnitude, 1);
+  EXPECT_GT(reference.magnitude, 1.0 / 64);
+  for (const double x : reference.outputs[0].values) ASSERT_TRUE(std::isfinite(x));
+  EXPECT_LT(reference.outputs[0].naive_error, 0.01 * reference.outputs[0].largest);
+}
+
+// A sum past float16's largest number: quotients by it are 0, not infinite, and an error of 0 - x bounds nothing.
+TEST(ProgramReference, ShrinksInputsWhereAnOverflowIsHidden) {
+  const KernelGraph graph = softmax_attention(2, 64, 4096, 64);
+  const ProgramReference reference = reference_of(graph);
+  EXPECT_EQ(reference.magnitude, 1.0 / 4);
+  EXPECT_LT(reference.outputs[0].naive_error, 0.01 * reference.outputs[0].largest);
+}
+
+TEST(ProgramReference, KeepsWhatNoMagnitudeMakesFinite) {
+  const KernelGraph graph = graph_of("graph 1\nx = input f16[4,50]\ny = sqrt(x)\nz = mask(x) right=0\noutputs y, z\n");
+  const ProgramReference reference = reference_of(graph);
+  EXPECT_EQ(reference.magnitude, 1);
+  Outputs outputs(graph, reference);
+  EXPECT_EQ(outputs.reason(), "");
+  outputs.put(49, -2, 1);  // the reference has -inf at [0,49]
+  EXPECT_EQ(outputs.reason(), "output 'z': element [0,49] is -2, expected -inf");
+}
+
+TEST(ProgramReference, RotatesSetsOverTheCache) {
+  const KernelGraph graph = graph_of("graph 1\nx = input f16[1024,512]\ny = exp(x)\n");  // a mebibyte
+  EXPECT_EQ(rotated_sets(graph, 0), 1);
+  EXPECT_EQ(rotated_sets(graph, 4 << 20), 8);
+  EXPECT_EQ(rotated_sets(graph, 1 << 30), 16);
+}
+
+TEST(ProgramJudgement, PassesTheReferenceItself) {
+  const KernelGraph graph = graph_of(kLinear);
+  const ProgramReference reference = reference_of(graph);
+  const Verdict verdict = Outputs(graph, reference).judge();
+  EXPECT_TRUE(verdict.passed) << verdict.reason;
+  EXPECT_LE(verdict.error, verdict.bound);
+  EXPECT_GT(verdict.bound, 0);
+}
+
+TEST(ProgramJudgement, AllowsTwiceTheNaiveErrorAndNoMore) {
+  const KernelGraph graph = graph_of(kLinear);
+  const ProgramReference reference = reference_of(graph);
+  Outputs outputs(graph, reference);
+  const double bound = outputs.judge().bound;
+  EXPECT_GE(bound, 2 * reference.outputs[0].naive_error);
+  const double value = reference.outputs[0].values[13];
+  const double unit = 0x1p-10 * std::abs(value);  // at least the element's last place
+  outputs.put(13, value + bound + 2 * unit);
+  const std::string reason = outputs.reason();
+  EXPECT_EQ(reason.find("output 'y': element [1,4] is "), 0U) << reason;
+  EXPECT_NE(reason.find("is over the bound"), std::string::npos) << reason;
+  EXPECT_GT(outputs.judge().error, bound);
+  outputs.put(13, value + bound / 2 - unit);
+  EXPECT_EQ(outputs.reason(), "");
+}
+
+TEST(ProgramJudgement, FindsWhatWasNotWritten) {
+  const KernelGraph graph = graph_of(kLinear);
+  const ProgramReference reference = reference_of(graph);
+  Outputs outputs(graph, reference);
+  for (int i = 0; i < 4; ++i) outputs.data(0)[2 * 53 - 2 + i] = std::byte{kPoison};  // the last two of 54
+  EXPECT_EQ(outputs.reason(), "output 'y': 2 elements were not written, the first at [5,7]: expected each written");
+}
+
+TEST(ProgramJudgement, FindsNotANumberAndInfinity) {
+  const KernelGraph graph = graph_of(kLinear);
+  const ProgramReference reference = reference_of(graph);
+  for (const double value : {std::nan(""), kInfinity, -kInfinity}) {
+    Outputs outputs(graph, reference);
+    outputs.put(9, value);
+    EXPECT_EQ(outputs.reason().find("output 'y': element [1,0] is "), 0U) << outputs.reason();
+  }
+}
+
+TEST(ProgramJudgement, FindsWritesOutside) {
+  const KernelGraph graph = graph_of(kLinear);
+  const ProgramReference reference = reference_of(graph);
+  const std::int64_t end = 2 * 54;
+  for (const std::int64_t at : {-kGuardBytes, std::int64_t{-1}, end, end + kGuardBytes - 1}) {
+    Outputs outputs(graph, reference);
+    outputs.data(0)[at] = std::byte{0};
+    EXPECT_NE(outputs.reason().find("after it were written: expected none"), std::string::npos) << outputs.reason();
+  }
+}
+
+TEST(ProgramJudgement, LooksAtEveryOutput) {
+  const KernelGraph graph = graph_of("graph 1\nx = input f32[7]\na = exp(x)\nb = square(x)\noutputs b, a\n");
+  const ProgramReference reference = reference_of(graph);
+  Outputs outputs(graph, reference);
+  EXPECT_EQ(outputs.reason(), "");
+  outputs.put(3, reference.outputs[1].values[3] * 1.01 + 0.01, 1);
+  EXPECT_EQ(outputs.reason().find("output 'a': element [3] is "), 0U) << outputs.reason();
+}
+
+// ---- of a sample of rows
+
+// A budget so small that a graph of a million operations is sampled.
+ProgramReference sampled_reference(const KernelGraph& graph) {
+  ProgramReference reference;
+  const Status status = make_reference(graph, 1, Effort(1e-6), 2, &reference);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return reference;
+}
+
+// A run that gave the graph's value everywhere, on the reference's inputs.
+class WholeOutput {
+ public:
+  WholeOutput(const KernelGraph& graph, const ProgramReference& reference)
+      : spec_(graph.spec(graph.outputs()[0])),
+        bytes_(static_cast<std::size_t>(guarded_bytes(spec_)), std::byte{kPoison}) {
+    std::vector<std::vector<double>> inputs;
+    for (std::size_t at = 0; at < reference.inputs.size(); ++at)
+      inputs.push_back(read_tensor(graph.spec(graph.inputs()[at]), reference.inputs[at].data()));
+    values_ = values_of(graph, inputs)[0];
+    write_tensor(spec_, values_, bytes_.data() + kGuardBytes);
+  }
+  const std::vector<double>& values() const { return values_; }
+  void put(std::int64_t index, float value) {
+    store_element(spec_.type, value, bytes_.data() + kGuardBytes + index * element_bytes(spec_.type));
+  }
+  void poison(std::int64_t index) {
+    for (int i = 0; i < element_bytes(spec_.type); ++i)
+      bytes_[static_cast<std::size_t>(kGuardBytes + index * element_bytes(spec_.type) + i)] = std::byte{kPoison};
+  }
+  std::string reason(const KernelGraph& graph, const ProgramReference& reference) const {
+    return judge(graph, reference.outputs, {{bytes_.data()}}).reason;
+  }
+
+ private:
+  const TensorSpec spec_;
+  TensorBytes bytes_;
+  std::vector<double> values_;
+};
+
+const char* const kWide = "graph 1\nx = input f16[500,400]\nw = input f16[400,600]\ny = matmul(x, w)\nz = silu(y)\n";
+
+TEST(SampledReference, IsPassedByTheWhole) {
+  const KernelGraph graph = graph_of(kWide);
+  const ProgramReference reference = sampled_reference(graph);
+  EXPECT_LT(reference.outputs[0].values.size(), 500U * 600U / 2);
+  EXPECT_GT(reference.outputs[0].values.size(), 300U);
+  EXPECT_EQ(WholeOutput(graph, reference).reason(graph, reference), "");
+}
+
+TEST(SampledReference, SeesATileThatIsWrong) {
+  const KernelGraph graph = graph_of(kWide);
+  const ProgramReference reference = sampled_reference(graph);
+  for (const std::int64_t row : {0, 64, 192, 436}) {  // tiles of 64 rows and all columns
+    WholeOutput output(graph, reference);
+    for (std::int64_t at = row * 600; at < (row + 64) * 600; ++at)
+      output.put(at, static_cast<float>(output.values()[static_cast<std::size_t>(at)]) * 1.05F + 1);
+    EXPECT_NE(output.reason(graph, reference).find("is over the bound"), std::string::npos) << row;
+  }
+}
+
+TEST(SampledReference, SeesWhatIsNotWrittenOrNotFiniteWhereverItIs) {
+  const KernelGraph graph = graph_of(kWide);
+  const ProgramReference reference = sampled_reference(graph);
+  const Indices &rows = reference.outputs[0].at[0], &columns = reference.outputs[0].at[1];
+  ASSERT_FALSE(rows.empty());
+  for (const std::int64_t row : {1, 2, 77, 498}) {
+    if (std::count(rows.begin(), rows.end(), row) > 0) continue;
+    WholeOutput unwritten(graph, reference), infinite(graph, reference);
+    unwritten.poison(row * 600 + 5);
+    EXPECT_NE(unwritten.reason(graph, reference).find("1 elements were not written"), std::string::npos);
+    infinite.put(row * 600 + 5, INFINITY);
+    EXPECT_NE(infinite.reason(graph, reference).find("is inf, expected a finite number"), std::string::npos);
+  }
+  EXPECT_LT(columns.size(), 600U);
+}
+
+TEST(SampledReference, HidesKeysAndKnowsThem) {
+  const KernelGraph graph = graph_of(R"(graph 1
+q = input f16[4,300,16]
+k = input f16[4,16,200]
+b = input f32[300,200]
+v = input f16[4,200,16]
+a = matmul(q, k)
+s = add(a, b)
+p = softmax(s) dim=2
+o = matmul(p, v)
+)");
+  ProgramReference reference = sampled_reference(graph);
+  ASSERT_EQ(reference.hidden.size(), 1U);
+  EXPECT_LT(reference.hidden[0].outputs[0].values.size(), 4U * 300U * 16U);
+  ProgramReference hidden;  // on the trial's inputs
+  hidden.inputs = reference.inputs;
+  hidden.inputs[2] = reference.hidden[0].bytes;
+  hidden.outputs = reference.hidden[0].outputs;
+  WholeOutput output(graph, hidden);
+  EXPECT_EQ(output.reason(graph, hidden), "");
+  const std::int64_t row = hidden.outputs[0].at[1][1];
+  for (std::int64_t d = 0; d < 16; ++d) output.put(row * 16 + d, 3);
+  EXPECT_NE(output.reason(graph, hidden), "");
+}
+
+TEST(SampledReference, EndsWhenCancelled) {
+  std::atomic<std::uint64_t> cancels = 0;
+  const Effort effort(8, &cancels);
+  ++cancels;
+  ProgramReference reference;
+  EXPECT_EQ(make_reference(graph_of(kWide), 1, effort, 2, &reference).code(), Code::kCancelled);
+  EXPECT_TRUE(reference.inputs.empty());
+}
+
+// Verification must not be what a user waits for, however large the graph: layers and attentions of real models.
+TEST(SampledReference, TakesAShareOfTheBudget) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+  GTEST_SKIP() << "needs an optimised build";
+#endif
+  for (const char* text :
+       {"graph 1\nx = input bf16[512,4096]\nw1 = input bf16[4096,11008]\nw3 = input bf16[4096,11008]\n"
+        "a = matmul(x, w1)\ng = silu(a)\nb = matmul(x, w3)\ny = mul(g, b)\n",
+        "graph 1\nq = input f16[32,4096,128]\nk = input f16[32,128,4096]\nv = input f16[32,4096,128]\n"
+        "s = matmul(q, k)\nm = mask(s) right=0\np = softmax(m) dim=2\no = matmul(p, v)\n"}) {
+    ProgramReference reference;
+    const Effort effort(1);
+    ASSERT_TRUE(make_reference(graph_of(text), 1, effort, 2, &reference).ok());
+    EXPECT_LT(effort.seconds(), 2);  // 0.5 on two free cores
+    EXPECT_GT(reference.outputs[0].values.size(), 1000U);
+  }
+}
+
+}  // namespace
+}  // namespace gqa

@@ -1,0 +1,217 @@
+// The reference of verification against attention as its formula is written, row by row; and that against numbers
+// worked out by hand, float32 against float64, and the naive computation's rounding.
+
+#include "runtime/verify/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "runtime/half.h"
+#include "tests/runtime/plain_attention.h"
+
+namespace gqa {
+namespace {
+
+struct Tensors {
+  explicit Tensors(const std::string& text, float magnitude = 1) {
+    const Status status = parse(text, &call.problem);
+    EXPECT_TRUE(status.ok()) << status.message();
+    const Problem& p = call.problem;
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal(0, magnitude);
+    const auto make = [&](std::vector<std::uint16_t>* data, int length, int heads, int dim) {
+      data->resize(static_cast<std::size_t>(p.batch) * length * heads * dim);
+      for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
+      return Strides{std::int64_t{length} * heads * dim, std::int64_t{heads} * dim, dim};
+    };
+    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
+    call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+    call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
+    call.q = q.data();
+    call.k = k.data();
+    call.v = v.data();
+    call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+  }
+
+  std::vector<std::uint16_t> q, k, v;
+  Call call;
+};
+
+// Query and keys along one dimension: scores are products of their only numbers.
+TEST(PlainAttention, TwoKeysByHand) {
+  Tensors t("b=1,hq=1,hk=1,sq=1,sk=2,d=32,dtype=f16");
+  std::fill(t.q.begin(), t.q.end(), std::uint16_t{0});
+  std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
+  t.q[5] = store(DType::kF16, 2);
+  t.k[5] = store(DType::kF16, 3);
+  t.k[32 + 5] = store(DType::kF16, 1);
+  t.v[7] = store(DType::kF16, 10);
+  t.v[32 + 7] = store(DType::kF16, -20);
+  t.call.scale = 0.5F;  // scores 3 and 1
+  std::vector<double> out(32);
+  double lse = 0;
+  reference_row(t.call, 0, 0, 0, out.data(), &lse);
+  const double first = 1 / (1 + std::exp(-2.0));
+  EXPECT_NEAR(10 * first - 20 * (1 - first), out[7], 1e-12);
+  EXPECT_NEAR(std::log(std::exp(3.0) + std::exp(1.0)), lse, 1e-12);
+}
+
+TEST(PlainAttention, CausalIsAlignedBottomRight) {
+  const Tensors t("b=1,hq=1,hk=1,sq=4,sk=2,d=32,causal");
+  std::vector<double> out(32, 9), hidden(32, 0);
+  double lse = 9;
+  for (const int position : {0, 1}) {  // see no key
+    reference_row(t.call, 0, 0, position, out.data(), &lse);
+    EXPECT_EQ(hidden, out);
+    EXPECT_EQ(-INFINITY, lse);
+  }
+  reference_row(t.call, 0, 0, 2, out.data(), &lse);  // sees the first key: its value is the output
+  for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(DType::kBF16, t.v[d])}, out[d]);
+}
+
+TEST(PlainAttention, HeadsOfAGroupShareKeys) {
+  const Tensors t("b=2,hq=6,hk=2,sq=1,sk=1,d=32");
+  std::vector<double> out(32);
+  double lse = 0;
+  for (int batch = 0; batch < 2; ++batch)
+    for (int head = 0; head < 6; ++head) {
+      reference_row(t.call, batch, head, 0, out.data(), &lse);
+      const auto value = static_cast<std::size_t>((batch * 2 + head / 3) * 32);
+      for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(DType::kBF16, t.v[value + d])}, out[d]);
+    }
+}
+
+// Every row: the largest difference between the two precisions.
+double float32_error(const Tensors& t) {
+  const Problem& p = t.call.problem;
+  std::vector<double> exact(static_cast<std::size_t>(p.head_dim_v));
+  std::vector<float> single(exact.size());
+  double error = 0, exact_lse = 0;
+  float lse = 0;
+  for (int batch = 0; batch < p.batch; ++batch)
+    for (int head = 0; head < p.q_heads; ++head)
+      for (int position = 0; position < p.q_len; ++position) {
+        reference_row(t.call, batch, head, position, exact.data(), &exact_lse);
+        reference_row(t.call, batch, head, position, single.data(), &lse);
+        for (std::size_t d = 0; d < exact.size(); ++d) error = std::max(error, std::fabs(double{single[d]} - exact[d]));
+        if (exact_lse != double{lse}) error = std::max(error, std::fabs(double{lse} - exact_lse));
+      }
+  return error;
+}
+
+TEST(PlainAttention, Float32AgreesWithFloat64) {
+  for (const char* text : {"b=2,hq=4,hk=2,sq=17,sk=40,d=64,causal", "b=1,hq=3,hk=1,sq=9,sk=5,d=80,causal,dtype=f16",
+                           "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128"})
+    EXPECT_LT(float32_error(Tensors(text)), 5e-6) << text;
+  // Scores in the hundreds: one key dominates each row, and nothing overflows.
+  EXPECT_LT(float32_error(Tensors("b=1,hq=2,hk=1,sq=8,sk=60,d=64", 8)), 1e-3);
+}
+
+TEST(PlainAttention, TransposedKeysAreTheSameKeys) {
+  Tensors plain("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal"), transposed("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal,ktrans");
+  transposed.call.k_strides = {2 * 64 * 10, 10, 64 * 10};
+  const Strides &from = plain.call.k_strides, &to = transposed.call.k_strides;
+  for (int batch = 0; batch < 2; ++batch)
+    for (int head = 0; head < 2; ++head)
+      for (int key = 0; key < 10; ++key)
+        for (int d = 0; d < 64; ++d)
+          transposed.k[static_cast<std::size_t>(batch * to.batch + head * to.head + d * to.row + key)] =
+              plain.k[static_cast<std::size_t>(batch * from.batch + head * from.head + key * from.row + d)];
+  double expected[64], given[64], lse = 0, given_lse = 0;
+  for (int batch = 0; batch < 2; ++batch)
+    for (int head = 0; head < 4; ++head) {
+      reference_row(plain.call, batch, head, 1, expected, &lse);
+      reference_row(transposed.call, batch, head, 1, given, &given_lse);
+      EXPECT_EQ(lse, given_lse);
+      EXPECT_TRUE(std::equal(expected, expected + 64, given));
+    }
+}
+
+// The yardstick of verification must be a 16-bit computation's error: far over float32's, and a few units at most.
+TEST(PlainAttention, NaiveRoundsToTheDtype) {
+  for (const char* dtype : {"f16", "bf16"}) {
+    const Tensors t(std::string("b=1,hq=1,hk=1,sq=1,sk=200,d=64,dtype=") + dtype);
+    const DType type = t.call.problem.dtype;
+    float exact[64], naive[64], lse = 0, error = 0;
+    reference_row(t.call, 0, 0, 0, exact, &lse);
+    naive_row(t.call, 0, 0, 0, naive, &lse);
+    for (int d = 0; d < 64; ++d) {
+      EXPECT_EQ(naive[d], load(type, store(type, naive[d])));
+      error = std::max(error, std::fabs(naive[d] - exact[d]));
+    }
+    EXPECT_GT(error, type == DType::kBF16 ? 1e-4F : 1e-5F);
+    EXPECT_LT(error, type == DType::kBF16 ? 1e-2F : 1e-3F);
+  }
+}
+
+// ---- the rows of verification
+
+std::vector<RowPlace> all_rows(const Problem& p) {
+  std::vector<RowPlace> rows;
+  for (int batch = 0; batch < p.batch; ++batch)
+    for (int head = 0; head < p.q_heads; ++head)
+      for (int position = 0; position < p.q_len; ++position) rows.push_back({batch, head, position});
+  return rows;
+}
+
+void expect_the_plain_rows(const Tensors& t, double tolerance) {
+  const Problem& p = t.call.problem;
+  const std::vector<RowPlace> rows = all_rows(p);
+  const ReferenceRows found = reference_rows(t.call, rows, {});
+  const auto dim = static_cast<std::size_t>(p.head_dim_v);
+  std::vector<double> exact(dim);
+  std::vector<float> naive(dim);
+  double lse = 0, naive_error = 0, largest = 0;
+  float naive_lse = 0;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const RowPlace& at = rows[row];
+    reference_row(t.call, at.batch, at.head, at.position, exact.data(), &lse);
+    naive_row(t.call, at.batch, at.head, at.position, naive.data(), &naive_lse);
+    for (std::size_t d = 0; d < dim; ++d) {
+      ASSERT_NEAR(double{found.out[row * dim + d]}, exact[d], tolerance) << row << " " << d;
+      naive_error = std::max(naive_error, std::fabs(double{naive[d]} - exact[d]));
+      largest = std::max(largest, std::fabs(exact[d]));
+    }
+    if (lse != double{found.lse[row]}) {
+      ASSERT_NEAR(double{found.lse[row]}, lse, tolerance) << row;
+    }
+  }
+  EXPECT_NEAR(found.largest, largest, tolerance);
+  EXPECT_NEAR(found.naive_error, naive_error, 0.3 * naive_error);
+}
+
+TEST(ReferenceRows, AreThePlainRows) {
+  for (const char* text : {"b=2,hq=4,hk=2,sq=17,sk=40,d=64,causal", "b=1,hq=3,hk=1,sq=9,sk=5,d=80,causal,dtype=f16",
+                           "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128",
+                           "b=2,hq=4,hk=2,sq=3,sk=100,d=64,causal,ktrans", "b=1,hq=1,hk=1,sq=1,sk=1,d=32"}) {
+    Tensors t(text);
+    if (t.call.problem.keys_transposed) t.call.k_strides = {2 * 64 * 100, 100, 64 * 100};
+    SCOPED_TRACE(text);
+    expect_the_plain_rows(t, 5e-6);
+  }
+}
+
+TEST(ReferenceRows, ComeInTheOrderAskedFor) {
+  const Tensors t("b=2,hq=4,hk=2,sq=7,sk=70,d=64");
+  const ReferenceRows all = reference_rows(t.call, all_rows(t.call.problem), {});
+  const ReferenceRows few = reference_rows(t.call, {{1, 3, 6}, {0, 0, 0}, {1, 3, 5}}, {});
+  EXPECT_TRUE(std::equal(few.out.begin(), few.out.begin() + 64, all.out.begin() + (7 * 8 - 1) * 64));
+  EXPECT_TRUE(std::equal(few.out.begin() + 64, few.out.begin() + 128, all.out.begin()));
+  EXPECT_EQ(few.lse[2], all.lse[7 * 8 - 2]);
+}
+
+TEST(ReferenceRows, EndWhenToldTo) {
+  const Tensors t("b=1,hq=1,hk=1,sq=64,sk=2000,d=64");
+  int asked = 0;
+  Workers workers;
+  workers.stop = [&] { return ++asked > 3; };
+  reference_rows(t.call, all_rows(t.call.problem), workers);
+  EXPECT_LT(asked, 40);  // of 2 x 32 blocks of keys in each of 8 groups of rows
+}
+
+}  // namespace
+}  // namespace gqa

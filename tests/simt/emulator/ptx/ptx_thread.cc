@@ -1,0 +1,179 @@
+// ptx_thread.cc: instructions of one thread: conversions, functions, special registers.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/half.h"
+#include "tests/simt/emulator/ptx/ptx.h"
+
+namespace gqa::simt {
+namespace {
+
+void nothing(Emulator&, const Call&) {}
+
+// cvt.rn.f16x2.f32 d, a, b: a lands in the upper half.
+template <DType kType>
+void pack(Emulator&, const Call& call) {
+  const std::uint32_t upper = store(kType, call.read_float(1)), lower = store(kType, call.read_float(2));
+  call.write(0, upper << 16 | lower);
+}
+
+template <DType kType>
+void round(Emulator&, const Call& call) {
+  call.write(0, store(kType, call.read_float(1)));
+}
+
+template <DType kType>
+void widen(Emulator&, const Call& call) {
+  call.write_float(0, load(kType, static_cast<std::uint16_t>(call.read(1))));
+}
+
+// Of two halves of a word each; function(half): of half(i), that of argument i.
+template <typename Function>
+void each_half(const Call& call, Function function) {
+  std::uint32_t packed = 0;
+  for (const int shift : {0, 16}) {
+    const auto half = [&](std::size_t argument) { return static_cast<std::uint16_t>(call.read(argument) >> shift); };
+    packed |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(function(half))) << shift;
+  }
+  call.write(0, packed);
+}
+// Rounded once, but for ties that float32 makes.
+template <DType kType>
+void multiply_halves(Emulator&, const Call& call) {
+  each_half(call, [](auto half) { return store(kType, load(kType, half(1)) * load(kType, half(2))); });
+}
+template <DType kType>
+void multiply_add_halves(Emulator&, const Call& call) {
+  each_half(call, [](auto half) {
+    return store(kType, std::fma(load(kType, half(1)), load(kType, half(2)), load(kType, half(3))));
+  });
+}
+
+// lop3.b32 d, a, b, c, table: for each bit the table's, at the number that a's, b's and c's are.
+void look_up(Emulator&, const Call& call) {
+  std::uint32_t d = 0;
+  for (int bit = 0; bit < 32; ++bit) {
+    const auto of = [&](std::size_t argument) { return call.read(argument) >> bit & 1; };
+    d |= static_cast<std::uint32_t>(call.read(4) >> (of(1) << 2 | of(2) << 1 | of(3)) & 1) << bit;
+  }
+  call.write(0, d);
+}
+
+void move(Emulator&, const Call& call) { call.write(0, call.read(1)); }
+
+// .ftz: subnormals, given or to be returned, are zero.
+float flushed(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.F, x) : x; }
+
+template <float (*kFunction)(float)>
+void function(Emulator&, const Call& call) {
+  call.write_float(0, kFunction(call.read_float(1)));
+}
+template <float (*kFunction)(float)>
+void function_ftz(Emulator&, const Call& call) {
+  call.write_float(0, flushed(kFunction(flushed(call.read_float(1)))));
+}
+// max.NaN
+void larger_or_none(Emulator&, const Call& call) {
+  const float a = call.read_float(1), b = call.read_float(2);
+  call.write_float(0, std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b));
+}
+// max.u16x2
+void larger_halves(Emulator&, const Call& call) {
+  const auto a = static_cast<std::uint32_t>(call.read(1)), b = static_cast<std::uint32_t>(call.read(2));
+  call.write(0, std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff));
+}
+float reciprocal(float x) { return 1 / x; }
+float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
+
+void load_half(Emulator& emulator, const Call& call) {
+  const auto* from = reinterpret_cast<const std::uint16_t*>(call.read(1));
+  if (reinterpret_cast<std::uintptr_t>(from) % 2 != 0) emulator.fail("ld.global of 2 bytes from an odd address");
+  call.write(0, *from);
+}
+
+// ld.global of kWords words into as many registers.
+template <int kWords>
+void load_words(Emulator& emulator, const Call& call) {
+  const auto* from = reinterpret_cast<const char*>(call.read(kWords));
+  if (reinterpret_cast<std::uintptr_t>(from) % (4 * kWords) != 0)
+    emulator.fail("ld.global of " + std::to_string(4 * kWords) + " bytes from an address that is not aligned to them");
+  emulator.access_global(from, 4 * kWords, false);
+  for (int i = 0; i < kWords; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, from + 4 * i, 4);
+    call.write(static_cast<std::size_t>(i), word);
+  }
+}
+
+template <int kWords>
+void store_words(Emulator& emulator, const Call& call) {
+  auto* to = reinterpret_cast<char*>(call.read(0));
+  if (reinterpret_cast<std::uintptr_t>(to) % (4 * kWords) != 0)
+    emulator.fail("st.global of " + std::to_string(4 * kWords) + " bytes to an address that is not aligned to them");
+  emulator.access_global(to, 4 * kWords, true);
+  for (int i = 0; i < kWords; ++i) {
+    const auto word = static_cast<std::uint32_t>(call.read(static_cast<std::size_t>(1 + i)));
+    std::memcpy(to + 4 * i, &word, 4);
+  }
+}
+
+// atom.add.u32 d, [a], b
+template <bool kReleases, bool kAcquires>
+void add(Emulator& emulator, const Call& call) {
+  auto* at = reinterpret_cast<std::uint32_t*>(call.read(1));
+  if (reinterpret_cast<std::uintptr_t>(at) % sizeof(*at) != 0) emulator.fail("atom at an address that is not aligned");
+  if (kReleases) emulator.release(at);
+  if (kAcquires) emulator.acquire(at);
+  call.write(0, *at);
+  *at += static_cast<std::uint32_t>(call.read(2));
+}
+
+}  // namespace
+
+const std::vector<Known>& thread_instructions() {
+  static const std::vector<Known> known = {
+      {"", nothing},  // a barrier for the compiler alone
+      {"griddepcontrol.wait", nothing},
+      {"griddepcontrol.launch_dependents", nothing},
+      {"prefetch.global.L2", nothing},
+      {"st.global.v4.f32", store_words<4>},
+      {"atom.release.gpu.global.add.u32", add<true, false>},
+      {"atom.acquire.gpu.global.add.u32", add<false, true>},
+      {"atom.acq_rel.gpu.global.add.u32", add<true, true>},
+      {"mov.u32", move},
+      {"ld.global.u16", load_half},
+      {"ld.global.u32", load_words<1>},
+      {"ld.global.v4.u32", load_words<4>},
+      {"ld.global.L1::no_allocate.L2::128B.v2.u32", load_words<2>},
+      {"ld.global.L1::no_allocate.L2::128B.v4.u32", load_words<4>},
+      {"mov.b32", move},
+      {"cvt.rn.f16x2.f32", pack<DType::kF16>},
+      {"cvt.rn.bf16x2.f32", pack<DType::kBF16>},
+      {"cvt.rn.f16.f32", round<DType::kF16>},
+      {"cvt.rn.bf16.f32", round<DType::kBF16>},
+      {"cvt.f32.f16", widen<DType::kF16>},
+      {"cvt.f32.bf16", widen<DType::kBF16>},
+      {"mul.rn.f16x2", multiply_halves<DType::kF16>},
+      {"mul.rn.bf16x2", multiply_halves<DType::kBF16>},
+      {"fma.rn.f16x2", multiply_add_halves<DType::kF16>},
+      {"fma.rn.bf16x2", multiply_add_halves<DType::kBF16>},
+      {"max.NaN.f32", larger_or_none},
+      {"max.u16x2", larger_halves},
+      {"lop3.b32", look_up},
+      {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
+      {"ex2.approx.f32", function<std::exp2>},
+      {"lg2.approx.ftz.f32", function_ftz<std::log2>},
+      {"lg2.approx.f32", function<std::log2>},
+      {"tanh.approx.f32", function<std::tanh>},
+      {"sqrt.approx.f32", function<std::sqrt>},
+      {"sqrt.approx.ftz.f32", function_ftz<std::sqrt>},
+      {"rcp.approx.f32", function<reciprocal>},
+      {"rcp.approx.ftz.f32", function_ftz<reciprocal>},
+      {"rsqrt.approx.f32", function<inverse_root>},
+      {"rsqrt.approx.ftz.f32", function_ftz<inverse_root>},
+  };
+  return known;
+}
+
+}  // namespace gqa::simt

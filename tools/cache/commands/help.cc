@@ -1,0 +1,49 @@
+// help.cc: `gqa-cache help [TOPIC]`: the help of everything in one place.
+// Owns: the topics: each command, and spec. Never: words a command's help; the command does.
+// Threads: one.
+#include <CLI/App.hpp>
+#include <memory>
+
+#include "search/text.h"
+#include "tools/cache/command.h"
+#include "tools/cache/commands/spec.h"
+#include "tools/cache/errors.h"
+
+namespace gqa::tools {
+namespace {
+
+std::string topics(const CLI::App& app) {
+  std::string names = "spec";
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names += ", " + command->get_name();
+  return names;
+}
+
+// Of an app alone: app.help() would give the help of the command that was parsed, which is this one.
+std::string own_help(const CLI::App& app, const std::string& name) {
+  return app.get_formatter()->make_help(&app, name, CLI::AppFormatMode::Normal);
+}
+
+std::string help_of(const CLI::App& app, const std::string& topic) {
+  if (topic == "spec") return spec_text();
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == topic) return own_help(*command, app.get_name() + " " + topic);
+  }
+  throw Usage("help knows no topic " + quote(topic) + "; expected one of " + topics(app));
+}
+
+}  // namespace
+
+void add_help(CLI::App* app, Shared* shared) {
+  CLI::App* command = new_command(app, shared, "help", "Print this text, a command's help, or the grammar of SPEC",
+                                  "gqa-cache help spec", Lists::kNo);
+  const auto topic = std::make_shared<std::string>();
+  const CLI::Option* given = command->add_option("TOPIC", *topic, "A command, or spec: how --shape is written");
+  command->callback([app, shared, topic, given] {
+    shared->run = [app, topic, given] {
+      print(given->count() == 0 ? own_help(*app, app->get_name()) : help_of(*app, *topic));
+      return 0;
+    };
+  });
+}
+
+}  // namespace gqa::tools

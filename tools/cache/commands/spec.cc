@@ -1,0 +1,57 @@
+// spec.cc: see spec.h.
+#include "tools/cache/commands/spec.h"
+
+#include "tools/cache/models.h"
+
+namespace gqa::tools {
+namespace {
+
+constexpr const char* kShape =
+    R"(SPEC describes the shape of an attention call. It is a list of items with commas between, in any order:
+
+  b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal
+
+Sizes are whole numbers of at least 1. hq, sq and d are required.
+  hq=N      query heads
+  sq=N      query tokens of a sequence; 1 is a decode step
+  d=N       head_dim of queries and keys
+  b=N       sequences in the batch; default 1
+  hk=N      key/value heads, a divisor of hq; default hq, which is multi-head attention
+  sk=N      key/value tokens of a sequence; default sq
+  dv=N      head_dim of values and output; default d
+d and dv are each one of 32, 64, 80, 96, 112, 128, 192, 256.
+
+The element type of q, k, v and out:
+  dtype=T   bf16 or bfloat16, the default; or f16, fp16 or float16
+
+Flags stand alone, or with =1 or =0. Each is off by default.
+  causal    query i sees keys j <= i + sk - sq (aligned bottom-right)
+  lse       the call asks for log-sum-exp; it is tuned apart from a call that does not
+  ktrans    k lies as (head_dim, tokens); only kernels of graphs ask for it
+  notma     the strides suit no TMA tensor map: one steps backwards, or spans 2^40 bytes or more
+
+How rows of q, k, v and out are aligned, in bytes:
+  align=N   16, the default, or 2; 2 implies notma
+
+An item is given once. Blanks around items, keys and values are ignored. What cannot be read is refused with the item
+and what was expected; a command then ends with exit code 2.
+
+A winner serves a range of sizes: b, sq and sk are rounded up to 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, ... (sk to at
+least 16). One query needs no causal mask, so sq=1 drops it. Specs that round to the same shape are warmed once.
+
+Examples:
+  hq=32,hk=8,sq=4096,d=128,causal          prefill of 4096 tokens, bfloat16
+  b=64,hq=32,hk=8,sq=1,sk=8192,d=128       decode of 64 sequences, 8192 cached tokens each
+  hq=16,sq=2048,d=192,dv=128,dtype=f16     multi-head, values narrower than keys, no mask
+  hq=32,hk=8,sq=4096,d=128,causal,lse      the first one, for calls that ask for log-sum-exp
+
+--shapes FILE names a JSON file. It holds an array of SPEC strings, of objects with the same keys, or of both:
+  ["hq=32,hk=8,sq=4096,d=128,causal", {"hq": 32, "hk": 8, "sq": 1, "sk": 8192, "d": 128, "lse": true}]
+
+)";
+
+}  // namespace
+
+std::string spec_text() { return kShape + models_text(); }
+
+}  // namespace gqa::tools
