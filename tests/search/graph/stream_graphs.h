@@ -9,7 +9,7 @@
 namespace gqa {
 
 inline ThreadPlan stream_threads(std::int64_t warps, std::int64_t ahead, std::int64_t splits = 1) {
-  ThreadPlan plan = {"tile", {{"warps", warps}, {"stream", ahead}}};
+  ThreadPlan plan = {"tile", std::nullopt, {{"warps", warps}, {"stream", ahead}}};
   if (splits > 1) plan.parameters.emplace_back("splits", splits);
   return plan;
 }

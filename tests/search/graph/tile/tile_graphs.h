@@ -62,7 +62,7 @@ inline KernelGraph one_kernel(std::string_view text, const ThreadPlan& threads) 
 }
 
 inline ThreadPlan tile_threads(std::int64_t warps, std::int64_t stages) {
-  return {"tile", {{"warps", warps}, {"stages", stages}}};
+  return {"tile", std::nullopt, {{"warps", warps}, {"stages", stages}}};
 }
 
 namespace tiles {
