@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 
 #include "tests/runtime/cuda/quiet_driver.h"
 
@@ -76,7 +78,8 @@ class TrialStreamTest : public testing::Test {
   }
 
   const Driver driver_ = counting_driver();
-  TrialStream stream_{driver_, "kernel"};
+  std::atomic<std::uint64_t> cancels_ = 0;
+  TrialStream stream_{driver_, "kernel", Effort(60, &cancels_)};
 };
 
 TEST_F(TrialStreamTest, CapturesOnceAnIdAndDividesAReplayByItsLaunches) {
