@@ -50,6 +50,12 @@ HandleOwner::~HandleOwner() {
   gqa_destroy(handle);
 }
 
+void HandleOwner::begin() const {
+  if (!left()) return;
+  if (exiting()) { const Outside never_back; }
+  raise(GQA_ERROR_CANCELLED, "the interpreter exits: no call of the library begins any more");
+}
+
 void HandleOwner::finish(const Outcome& outcome) {
   if (outcome.status == GQA_OK && !warnings.any()) return;
   warnings.tell(outcome.message);
@@ -84,8 +90,7 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) 
 
 std::shared_ptr<HandleOwner> Handle::open() const {
   if (owner_ == nullptr) raise(GQA_ERROR_NULL_ARGUMENT, "this gqa.Handle is closed; make a new one");
-  if (owner_->abandoned)
-    raise(GQA_ERROR_CANCELLED, "the interpreter exits: no call of this gqa.Handle begins any more");
+  owner_->begin();
   return owner_;
 }
 

@@ -41,6 +41,8 @@ struct HandleOwner {
   ~HandleOwner();
   // Else nothing of it may be used or destroyed here: its threads are another process's.
   bool usable_here() const;
+  // Before one: raises where the interpreter exits; another thread than the one that ends it never comes back.
+  void begin() const;
   // After a call of the library: tells its warnings, then raises if it failed.
   void finish(const Outcome& outcome);
 };

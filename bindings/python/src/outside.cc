@@ -82,6 +82,8 @@ void enrol(HandleOwner* owner) { owners().push_back(owner); }
 
 void strike_off(HandleOwner* owner) { std::erase(owners(), owner); }
 
+bool left() { return leaving; }
+
 bool exiting() { return leaving && std::this_thread::get_id() != leaver; }
 
 void leave() {

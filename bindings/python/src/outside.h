@@ -38,7 +38,8 @@ void strike_off(HandleOwner* owner);
 // status that it was going to, before static destructors run under it.
 void leave();
 
-// Whether leave() was called: then no callback of this thread may ask for the GIL.
+// Whether leave() was called; and whether by another thread: then no callback of this thread may ask for the GIL.
+bool left();
 bool exiting();
 
 }  // namespace gqa::python

@@ -106,7 +106,7 @@ Program::~Program() {
 }
 
 gqa_program Program::get() const {
-  if (exiting()) raise(GQA_ERROR_CANCELLED, "the interpreter exits: no call of this program begins any more");
+  owner_->begin();
   if (owner_->abandoned)
     raise(GQA_ERROR_OPTION, "this program was made before the process forked; superoptimize the graph again here");
   return program_;
