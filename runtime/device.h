@@ -20,8 +20,8 @@ namespace gqa {
 
 struct Reference;  // runtime/workload/workload.h
 
-// One attention call, ready to launch: plain data, filled on the stack of the hot path. Where problem.keys_transposed, a
-// row of k is one element of every key: k_strides.row steps along head_dim, and keys are contiguous.
+// One attention call, ready to launch: plain data, filled on the stack of the hot path. Where problem.keys_transposed,
+// a row of k is one element of every key: k_strides.row steps along head_dim, and keys are contiguous.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -65,9 +65,9 @@ class LoadedProgram {
 
 struct Verdict {
   bool passed = false;
-  double error = 0;    // max |out - reference| over what was compared
-  double bound = 0;    // what it was allowed: twice the naive 16-bit computation's error
-  std::string reason;  // "" if passed; else what was wrong and where the worst element is
+  double error = 0;            // max |out - reference| over what was compared
+  double bound = 0;            // what it was allowed: twice the naive 16-bit computation's error
+  std::string reason;          // "" if passed; else what was wrong and where the worst element is
   bool out_of_memory = false;  // the program could not be run for lack of memory: nobody's fault
 };
 
@@ -83,6 +83,8 @@ class Trial {
   virtual double clock_mhz() { return 0; }
   // Fails where no program can run on the device any more, whatever it is: then what failed last is no program's fault.
   virtual Status health() { return {}; }
+  // True while a run that was given up goes on: destroying the trial, or what it ran, waits for it.
+  virtual bool unfinished() { return false; }
 };
 
 class Device {

@@ -159,8 +159,9 @@ std::string CudaDevice::driver() const {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// While a stream that waits for the legacy stream is being captured, the question for the legacy stream is answered with
-// an error, and leaves the capture whole; what is queued there would end it, so the call must not be answered then.
+// While a stream that waits for the legacy stream is being captured, the question for the legacy stream is answered
+// with an error, and leaves the capture whole; what is queued there would end it, so the call must not be answered
+// then.
 Status CudaDevice::capturing(std::optional<void*> stream, bool* captured) const {
   const BesideCaptures here(shared_->context);
   const Driver& driver = shared_->context.driver();

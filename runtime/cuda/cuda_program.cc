@@ -47,8 +47,8 @@ Status CudaProgram::load(const std::shared_ptr<CudaShared>& shared, const Progra
     LoadedStep& made = fresh->steps_.emplace_back();
     made.arguments = step.arguments;
     const Binary& binary = binaries[step.source];
-    const Status status = step.attention ? fresh->load_attention(*step.attention, binary, &made)
-                                         : fresh->load_block(step, binary, &made);
+    const Status status =
+        step.attention ? fresh->load_attention(*step.attention, binary, &made) : fresh->load_block(step, binary, &made);
     if (!status.ok()) return status;
   }
   *loaded = std::move(fresh);

@@ -25,7 +25,8 @@ Status CudaProgramTrial::make(std::shared_ptr<CudaShared> shared, std::shared_pt
                               const DeviceSpec& spec, const KernelGraph& graph, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
   const BesideCaptures here(shared->context);
-  auto fresh = std::unique_ptr<CudaProgramTrial>(new CudaProgramTrial(std::move(shared), std::move(checker), graph, effort));
+  auto fresh =
+      std::unique_ptr<CudaProgramTrial>(new CudaProgramTrial(std::move(shared), std::move(checker), graph, effort));
   if (Status s = make_reference(graph, kSeed, effort, usable_threads(), &fresh->reference_); !s.ok()) return s;
   if (Status s = fresh->set_up(spec); !s.ok()) return s;
   *trial = std::move(fresh);
@@ -153,13 +154,17 @@ Status CudaProgramTrial::time(const LoadedProgram& program, int samples, std::ve
   const BesideCaptures here(shared_->context);
   const auto& cuda_program = static_cast<const CudaProgram&>(program);
   const auto launch_turn = [&](int i) { return launch(cuda_program, i % sets_, 0); };
-  return with_memory(
-      [&] { return stream_.time(cuda_program.id(), launches_, launch_turn, samples, microseconds); });
+  return with_memory([&] { return stream_.time(cuda_program.id(), launches_, launch_turn, samples, microseconds); });
 }
 
 Status CudaProgramTrial::health() {
   const BesideCaptures here(shared_->context);
   return stream_.health();
+}
+
+bool CudaProgramTrial::unfinished() {
+  const BesideCaptures here(shared_->context);
+  return stream_.unfinished();
 }
 
 double CudaProgramTrial::clock_mhz() {

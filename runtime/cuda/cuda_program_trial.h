@@ -24,10 +24,11 @@ class CudaProgramTrial : public Trial {
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
   double clock_mhz() override;
   Status health() override;
+  bool unfinished() override;
 
  private:
-  CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
-                   const KernelGraph& graph, const Effort& effort);
+  CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const KernelGraph& graph,
+                   const Effort& effort);
   Status set_up(const DeviceSpec& spec);
   Status upload_all();
   Status allocate_outputs();

@@ -275,6 +275,11 @@ Status CudaTrial::health() {
   return stream_.health();
 }
 
+bool CudaTrial::unfinished() {
+  const BesideCaptures here(shared_->context);
+  return stream_.unfinished();
+}
+
 double CudaTrial::clock_mhz() {
   const BesideCaptures here(shared_->context);
   static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");

@@ -29,6 +29,7 @@ class CudaTrial : public Trial {
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
   double clock_mhz() override;
   Status health() override;
+  bool unfinished() override;
 
  private:
   // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
@@ -47,7 +48,8 @@ class CudaTrial : public Trial {
   Status shrink();
   Status allocate_outputs();
   Status choose_sets(const DeviceSpec& spec, int most_sets);
-  Status check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
+  Status check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                           std::int64_t* damaged);
   Status time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds);
   Status prepare(const Problem& problem, Variant* variant);
   Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
@@ -59,7 +61,7 @@ class CudaTrial : public Trial {
 
   std::shared_ptr<CudaShared> shared_;
   std::shared_ptr<const Checker> checker_;
-  GuardedWorkspace guarded_;  // of verification
+  GuardedWorkspace guarded_;                   // of verification
   std::unique_ptr<WorkspacePool> workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
   const TrialLayout layout_;
   int sets_ = 1;

@@ -33,7 +33,8 @@ class DeviceMemory {
       fresh.address_ = 0;
       const Status status = driver.error("cuMemAlloc", result);
       std::size_t free_bytes = 0, total_bytes = 0;
-      const bool known = driver.cuMemGetInfo != nullptr && driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+      const bool known =
+          driver.cuMemGetInfo != nullptr && driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
       return {status.code(), "allocating " + std::to_string(bytes) + " bytes of device memory" +
                                  (known ? ", of which " + std::to_string(free_bytes) + " are free" : "") + ": " +
                                  status.message()};

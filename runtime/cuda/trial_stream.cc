@@ -57,7 +57,8 @@ Status TrialStream::wait() {
 
 Status TrialStream::health() {
   if (hangs_)
-    return {Code::kDeviceFailed, std::string("a ") + what_ + " that was tried does not end, and nothing can be tried after it"};
+    return {Code::kDeviceFailed,
+            std::string("a ") + what_ + " that was tried does not end, and nothing can be tried after it"};
   return context_works(driver_);
 }
 
@@ -104,7 +105,8 @@ Status TrialStream::rest(double seconds) const {
   const Effort resting(seconds);
   for (double left = seconds; left > 0; left = resting.left()) {
     if (Status s = effort_.check(); !s.ok()) return s;
-    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(std::chrono::duration<double>(left), kAskEvery));
+    std::this_thread::sleep_for(
+        std::min<std::chrono::duration<double>>(std::chrono::duration<double>(left), kAskEvery));
   }
   return {};
 }

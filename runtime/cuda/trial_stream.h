@@ -29,6 +29,8 @@ class TrialStream {
   Status wait();
   // Fails where nothing can run here any more: the context is broken, or a kernel never ended.
   Status health();
+  // What is queued goes on; close() would wait for it.
+  bool unfinished() const { return driver_.cuEventQuery(end_) == CUDA_ERROR_NOT_READY; }
   // Waits first: a copy to pageable memory blocks, for ever behind a kernel that never ends.
   Status read(CUdeviceptr from, void* to, std::size_t bytes);
 

@@ -217,8 +217,8 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
   if (Status status = miss.workload.program(winner.candidate, device_->spec(), &program); !status.ok()) return status;
   const std::vector<std::string> keys = winner.kernels();
   if (keys.size() != program.sources.size())
-    return {Code::kInternal, "it needs " + std::to_string(program.sources.size()) + " kernels and names " +
-                                 std::to_string(keys.size())};
+    return {Code::kInternal,
+            "it needs " + std::to_string(program.sources.size()) + " kernels and names " + std::to_string(keys.size())};
   std::vector<Binary> binaries(keys.size());
   for (std::size_t at = 0; at < keys.size(); ++at) {
     std::optional<cache::KernelRow> row = store_->find_kernel(keys[at]);
@@ -234,8 +234,8 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
 // either, this one tunes without the lease.
 Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
-  const std::unique_ptr<cache::Lease> lease = 
-      store_->acquire(miss.key, [this](const cache::WinnerRow& row) { return suits(row); }, miss.effort.stop());
+  const std::unique_ptr<cache::Lease> lease = store_->acquire(
+      miss.key, [this](const cache::WinnerRow& row) { return suits(row); }, miss.effort.stop());
   if (Status status = miss.effort.check(); !status.ok()) return status;
   if (from_cache(miss, readied)) return {};
   return tune_here(miss, readied);

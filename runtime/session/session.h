@@ -50,8 +50,8 @@ struct Readied {
 
 // How to make a workload ready, where not as the session's options say.
 struct ReadyRequest {
-  double budget_seconds = 0;   // 0: the session's
-  ProgressFn progress;         // empty: the session's
+  double budget_seconds = 0;    // 0: the session's
+  ProgressFn progress;          // empty: the session's
   std::optional<void*> stream;  // that the call is on; none: nothing will run
   // Whether a program that another call made, of a workload with this one's signature, is this workload's too.
   std::function<bool(const ReadyProgram&)> serves;
@@ -117,13 +117,13 @@ class Session {
   SessionOptions options_;
   Workshop workshop_;
   std::atomic<std::uint64_t> cancels_ = 0;
-  std::timed_mutex tuning_mutex_;                  // one tuning at a time: timings must not disturb each other
-  std::atomic<const ProgramTable*> table_;         // read without a lock; a full one is replaced, the old ones stay
-  std::mutex mutex_;                               // guards what follows; never held while tuning
-  std::condition_variable changed_;                // a flight ended, or a visit
+  std::timed_mutex tuning_mutex_;                      // one tuning at a time: timings must not disturb each other
+  std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
+  std::mutex mutex_;                                   // guards what follows; never held while tuning
+  std::condition_variable changed_;                    // a flight ended, or a visit
   std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one
-  std::map<std::string, Flight> flights_;          // by the key's text; programs that are ready stay
-  int visits_ = 0;                                 // threads on the miss path: the destructor waits for them
+  std::map<std::string, Flight> flights_;              // by the key's text; programs that are ready stay
+  int visits_ = 0;                                     // threads on the miss path: the destructor waits for them
 };
 
 }  // namespace gqa

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t kMostAttempts = 32;  // verified at most
 constexpr std::size_t kGuesses = 3;        // options that a guess compiles at most
-// Shares of the budget after which no further option is chosen, none further compiled or verified: timing gets the rest.
+// Shares of the budget after which no further option is chosen, none further compiled or verified: timing gets the
+// rest.
 constexpr double kChooseShare = 0.4, kCompileShare = 0.6, kVerifyShare = 0.8;
 
 class Miss {
@@ -48,6 +49,8 @@ class Miss {
     keep(winner, tuned);
     return {};
   }
+
+  bool unfinished() const { return trial_ != nullptr && trial_->unfinished(); }
 
  private:
   // Cancelled, or the device works for nobody any more: no option is to blame.
@@ -82,7 +85,8 @@ class Miss {
   }
 
   void choose(const std::vector<Option>& ranked) {
-    const std::size_t kernels = policy_.guess ? kGuesses : static_cast<std::size_t>(std::max(1, policy_.max_candidates));
+    const std::size_t kernels =
+        policy_.guess ? kGuesses : static_cast<std::size_t>(std::max(1, policy_.max_candidates));
     std::vector<Program> programs(ranked.size());
     bool any = false;
     const auto usable = [&](std::size_t at) {
@@ -95,7 +99,8 @@ class Miss {
       any = any || status.ok();
       return status.ok();
     };
-    const Shortlist list = shortlist(ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts), usable);
+    const Shortlist list =
+        shortlist(ranked, kernels, policy_.guess ? kernels : std::max(kernels, kMostAttempts), usable);
     candidates_.begin_round();
     for (const std::size_t at : list.own) candidates_.add(ranked[at], std::move(programs[at]), false);
     for (const std::size_t at : list.sharing) candidates_.add(ranked[at], std::move(programs[at]), true);
@@ -319,7 +324,10 @@ class Miss {
 
 Status tune(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
             const ProgressFn& progress, Tuned* tuned) {
-  return Miss(device, workshop, workload, policy, effort, progress).run(tuned);
+  auto miss = std::make_shared<Miss>(device, workshop, workload, policy, effort, progress);
+  Status status = miss->run(tuned);
+  if (miss->unfinished()) workshop.destroy_aside(std::move(miss));
+  return status;
 }
 
 }  // namespace gqa

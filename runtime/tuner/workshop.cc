@@ -11,9 +11,7 @@
 #include "runtime/workload/keys.h"
 
 namespace gqa {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 Status binary_of(cache::KernelRow row, const Source& source, Binary* binary) {
   if (row.abi != kLaunchAbi || row.launch != source.launch)
@@ -110,6 +108,22 @@ bool Workshop::start(const std::shared_ptr<Batch::Shared>& batch) {
   } catch (const std::system_error&) {
     batch->leave();
     return false;
+  }
+}
+
+// Where the system gives no thread, it is destroyed here.
+void Workshop::destroy_aside(std::shared_ptr<void> what) {
+  const auto batch = std::make_shared<Batch::Shared>();
+  batch->working = 1;
+  const std::lock_guard lock(mutex_);
+  join_finished();
+  try {
+    workers_.push_back({std::thread([batch, what = std::move(what)]() mutable {
+                          what.reset();
+                          batch->leave();
+                        }),
+                        batch});
+  } catch (const std::system_error&) {
   }
 }
 

@@ -22,7 +22,7 @@ namespace gqa {
 
 struct Made {
   std::size_t index = 0;  // into the sources given
-  std::string key;  // of the row that has it: another compiler's, perhaps
+  std::string key;        // of the row that has it: another compiler's, perhaps
   Status status;
   Binary binary;
   bool from_store = false;
@@ -61,6 +61,9 @@ class Workshop {
   // One kernel on the caller's thread: the stored one where there is one, or made anew whatever the store holds.
   Made find_or_make(const Source& source) const;
   Made make(const Source& source) const;
+
+  // Where that waits for what no caller should wait for; the workshop's destructor does.
+  void destroy_aside(std::shared_ptr<void> what);
 
  private:
   struct Worker {

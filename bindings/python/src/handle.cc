@@ -52,7 +52,9 @@ HandleOwner::~HandleOwner() {
 
 void HandleOwner::begin() const {
   if (!left()) return;
-  if (exiting()) { const Outside never_back; }
+  if (exiting()) {
+    const Outside never_back;
+  }
   raise(GQA_ERROR_CANCELLED, "the interpreter exits: no call of the library begins any more");
 }
 

@@ -33,7 +33,7 @@ struct HandleOptions {
 struct HandleOwner {
   gqa_handle handle = nullptr;
   pybind11::object log;
-  Warnings warnings;       // where there is no log
+  Warnings warnings;           // where there is no log
   std::atomic<int> calls = 0;  // threads that are inside
   bool abandoned = false;      // by a process that forked or exits
   const pid_t process;         // that made it

@@ -89,8 +89,8 @@ Program::Program(const Graph& graph, const Handle& handle, SearchOptions options
   given.progress = Progress::tell;
   given.progress_user = &progress;
   try {
-    const Outcome outcome = interruptible(
-        *owner_, [&] { return gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_); });
+    const Outcome outcome =
+        interruptible(*owner_, [&] { return gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_); });
     if (progress.thrown) std::rethrow_exception(progress.thrown);
     owner_->finish(outcome);
   } catch (...) {

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -46,9 +46,7 @@ class CudaFaults : public test::CudaGpu {
     EXPECT_EQ(CUDA_SUCCESS, driver_->cuStreamCreate(&made, flags));
     return made;
   }
-  void begin(CUstream on) {
-    ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamBeginCapture(on, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  }
+  void begin(CUstream on) { ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamBeginCapture(on, CU_STREAM_CAPTURE_MODE_GLOBAL)); }
   void expect_whole(CUstream on) {
     CUgraph graph = nullptr;
     EXPECT_EQ(CUDA_SUCCESS, driver_->cuStreamEndCapture(on, &graph));

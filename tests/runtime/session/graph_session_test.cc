@@ -1,7 +1,5 @@
 // graph_session_test.cc: the story of a user's graph on a device whose every answer is decided here: who searches, who
 // waits, what is tried, what is remembered, what is told.
-#include "runtime/session/graph_answer.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,8 +12,9 @@
 #include <thread>
 
 #include "runtime/api/graph_explain.h"
-#include "search/graph/enumerate/superoptimize.h"
+#include "runtime/session/graph_answer.h"
 #include "search/graph/enumerate/enumerate.h"
+#include "search/graph/enumerate/superoptimize.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/search/graph/graphs.h"
