@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,10 @@ class Trial {
   virtual Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) = 0;
   // Device clock in MHz just now; 0 if it cannot be read.
   virtual double clock_mhz() { return 0; }
+  // Fails where no program can run on the device any more, whatever it is: then what failed last is no program's fault.
+  virtual Status health() { return {}; }
+  // True while a run that was given up goes on: destroying the trial, or what it ran, waits for it.
+  virtual bool unfinished() { return false; }
 };
 
 class Device {
@@ -103,10 +108,12 @@ class Device {
                             std::unique_ptr<Trial>* trial) = 0;
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
-  // True while the stream is being captured into a graph: nothing may be tuned then.
-  virtual bool capturing(void* stream) const {
+  // Asked before a miss. *captured: nothing may be queued on the stream just now but what a capture should hold, or
+  // spoil; no stream: nothing is to be queued. Fails where the device no longer works, whoever broke it.
+  virtual Status capturing(std::optional<void*> stream, bool* captured) const {
     (void)stream;
-    return false;
+    *captured = false;
+    return {};
   }
 };
 

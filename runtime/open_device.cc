@@ -21,8 +21,8 @@ int cuda_ordinal(const std::string& name) {
 Status open_device(const DeviceRequest& request, std::unique_ptr<Device>* device) {
   const std::string& name = request.name;
   if (name.empty() || name == "auto") {
-    if (open_cuda_device(0, request.nvrtc_path, device).ok()) return {};
-    return open_host_device(request.threads, device);
+    const Status status = open_cuda_device(0, request.nvrtc_path, device);
+    return status.code() == Code::kNoDevice ? open_host_device(request.threads, device) : status;
   }
   if (name == "host") return open_host_device(request.threads, device);
   if (const int ordinal = cuda_ordinal(name); ordinal >= 0)

@@ -65,7 +65,8 @@ typedef enum gqa_status {
   GQA_ERROR_NO_DEVICE = 20,     /* the device asked for is not on this machine */
   GQA_ERROR_NO_COMPILER = 21,   /* NVRTC was not found, or is too old for the device */
   GQA_ERROR_NOT_CACHED = 22,    /* policy is GQA_TUNE_CACHED_ONLY and the cache holds no kernel for this shape */
-  GQA_ERROR_CAPTURING = 23,     /* the stream is being captured and no kernel for this shape is loaded */
+  GQA_ERROR_CAPTURING = 23,     /* the stream is being captured, or is the legacy stream beside a capture that waits for
+                                   it, and no kernel for this shape is loaded */
   GQA_ERROR_NO_CANDIDATE = 24,  /* every candidate was rejected, failed to compile or failed to verify */
   GQA_ERROR_OUT_OF_MEMORY = 25, /* host or device memory ran out */
   GQA_ERROR_DEVICE_FAILED = 26, /* the driver reported an error */
@@ -149,7 +150,10 @@ typedef struct gqa_call {
 } gqa_call;
 
 /* out = softmax(q k^T * scale + mask) v. On a GPU the work is queued on the stream and the call returns; on the host it
- * is done when the call returns. */
+ * is done when the call returns.
+ * A call may be captured. Graphs of different captures, branches of one capture and live calls may run at once;
+ * executable graphs instantiated from one capture write the same out and share workspace, so their order is the
+ * caller's. The handle must outlive them. */
 GQA_API gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                            const DLTensor* out);
 

@@ -6,22 +6,38 @@
 
 #include <cstdint>
 
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/driver.h"
 
 namespace gqa {
 
-// A capture in the default mode forbids the whole process to allocate, to free or to query events; a thread in this
-// scope is exempt. None of that is queued on a stream, so no capture is the worse for it.
+// A capture in the default mode forbids the whole process to allocate, to free, to load code or to query events; a
+// thread in this scope is exempt. None of that is queued on a captured stream, so no capture is the worse for it.
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(const Driver& driver) : driver_(driver) { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+  explicit RelaxedCapture(const Driver& driver)
+      : driver_(driver), changed_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
+  ~RelaxedCapture() {
+    if (changed_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   const Driver& driver_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool changed_;
+};
+
+// What all that a miss does to the driver is done under, and all that frees: the context is current, and captures of
+// other threads stay whole. The hot path does with Current.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(const Context& context) : current_(context), relaxed_(context.driver()) {}
+
+ private:
+  Current current_;
+  RelaxedCapture relaxed_;
 };
 
 // The capture that a stream is part of, a number that no other capture of the process has; 0 if none.

@@ -25,6 +25,9 @@ class Context {
   CUcontext context_ = nullptr;
 };
 
+// Of the current context: the driver's error where a fault, anyone's, has broken it for good or the process was forked.
+Status context_works(const Driver& driver);
+
 // Makes the context current until the end of the scope; one cheap query where it already is.
 class Current {
  public:

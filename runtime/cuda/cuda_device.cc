@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "jit/codegen.h"
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/cuda_program_trial.h"
 #include "runtime/cuda/cuda_trial.h"
 #include "runtime/workload/workload.h"
@@ -114,7 +115,7 @@ Status CudaCompiler::make_trial(const Reference&, const Binary&, const Effort&, 
 bool CudaCompiler::owns(int, int) const { return false; }
 
 CudaDevice::~CudaDevice() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   checker_.reset();
 }
 
@@ -141,10 +142,11 @@ Status CudaDevice::make_trial(const Reference& reference, const Binary& checker,
     return {Code::kOption, "a trial of " + to_text(*problem) +
                                ": keys given as (head_dim, keys) come in programs only, " +
                                "which have trials of their own; expected a shape without ktrans"};
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
+  if (Status s = context_works(shared_->context.driver()); !s.ok()) return s;
   std::shared_ptr<const Checker> check;
   if (Status s = load_checker(checker, &check); !s.ok()) return s;
-  if (problem != nullptr) return CudaTrial::make(shared_, check, spec_, *problem, trial);
+  if (problem != nullptr) return CudaTrial::make(shared_, check, spec_, *problem, effort, trial);
   return CudaProgramTrial::make(shared_, check, spec_, std::get<KernelGraph>(reference.of), effort, trial);
 }
 
@@ -157,12 +159,18 @@ std::string CudaDevice::driver() const {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-bool CudaDevice::capturing(void* stream) const {
-  const Current current(shared_->context);
+// While a stream that waits for the legacy stream is being captured, the question for the legacy stream is answered
+// with an error, and leaves the capture whole; what is queued there would end it, so the call must not be answered
+// then.
+Status CudaDevice::capturing(std::optional<void*> stream, bool* captured) const {
+  const BesideCaptures here(shared_->context);
+  const Driver& driver = shared_->context.driver();
+  *captured = false;
+  if (Status s = context_works(driver); !s.ok() || !stream) return s;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = shared_->context.driver().cuStreamIsCapturing(static_cast<CUstream>(stream), &status);
-  // The legacy stream answers with an error while another stream is being captured; it must not be waited for then.
-  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver.cuStreamIsCapturing(static_cast<CUstream>(*stream), &status);
+  *captured = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return *captured ? Status() : driver.error("cuStreamIsCapturing", result);
 }
 
 Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_ptr<Device>* device) {
@@ -170,12 +178,14 @@ Status open_cuda_device(int ordinal, const std::string& nvrtc_path, std::unique_
   const Driver* driver = Driver::get(&status);
   if (driver == nullptr) return status;
   int count = 0;
-  driver->cuDeviceGetCount(&count);
+  if (const CUresult r = driver->cuDeviceGetCount(&count); r != CUDA_SUCCESS)
+    return driver->error("cuDeviceGetCount", r);
   if (ordinal < 0 || ordinal >= count)
     return {Code::kNoDevice, "cuda:" + std::to_string(ordinal) + " was asked for, but this machine has " +
                                  std::to_string(count) + " CUDA device(s)"};
   CUdevice cu_device = 0;
-  driver->cuDeviceGet(&cu_device, ordinal);
+  if (const CUresult r = driver->cuDeviceGet(&cu_device, ordinal); r != CUDA_SUCCESS)
+    return driver->error("cuDeviceGet", r);
   const DeviceSpec spec = read_spec(*driver, cu_device);
   if (spec.compute_capability < 80)
     return {Code::kNoDevice, "cuda:" + std::to_string(ordinal) + " has compute capability " +

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "jit/nvrtc.h"
@@ -61,7 +62,7 @@ class CudaDevice final : public CudaCompiler {
                     std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   std::string driver() const override;
-  bool capturing(void* stream) const override;
+  Status capturing(std::optional<void*> stream, bool* captured) const override;
 
  private:
   Status load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker);

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "jit/codegen.h"
+#include "runtime/cuda/capture.h"
 #include "runtime/cuda/launch_numbers.h"
 #include "runtime/cuda/tensor_map.h"
 
@@ -23,7 +24,7 @@ AttentionParams params_of(const Call& call, const Candidate& candidate) {
 
 CudaShared::~CudaShared() {
   if (workspaces == nullptr) return;
-  const Current current(context);
+  const BesideCaptures here(context);
   workspaces.reset();
   intermediates.reset();
 }
@@ -36,7 +37,7 @@ CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& cand
 
 Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
                         const Binary& binary, std::unique_ptr<CudaKernel>* kernel) {
-  const Current current(shared->context);
+  const BesideCaptures here(shared->context);
   if (candidate.family == Family::kWarpgroup)
     if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;
   auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
@@ -48,7 +49,7 @@ Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem
 }
 
 CudaKernel::~CudaKernel() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   module_ = Module();
 }
 

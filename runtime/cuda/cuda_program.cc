@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/cuda/capture.h"
+
 namespace gqa {
 namespace {
 
@@ -32,13 +34,13 @@ Call call_of(const FixedAttention& fixed) {
 CudaProgram::CudaProgram(std::shared_ptr<CudaShared> shared) : shared_(std::move(shared)), id_(next_id()) {}
 
 CudaProgram::~CudaProgram() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   steps_.clear();
 }
 
 Status CudaProgram::load(const std::shared_ptr<CudaShared>& shared, const Program& program,
                          const std::vector<Binary>& binaries, std::unique_ptr<LoadedProgram>* loaded) {
-  const Current current(shared->context);
+  const BesideCaptures here(shared->context);
   auto fresh = std::unique_ptr<CudaProgram>(new CudaProgram(shared));
   fresh->between_.partial_floats = program.bytes_between / 4;
   for (const Step& step : program.steps) {

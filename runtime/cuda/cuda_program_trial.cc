@@ -1,6 +1,7 @@
 // cuda_program_trial.cc: see cuda_program_trial.h.
 #include "runtime/cuda/cuda_program_trial.h"
 
+#include "runtime/cuda/capture.h"
 #include "runtime/parallel.h"
 #include "search/graph/enumerate/estimate.h"
 
@@ -12,45 +13,78 @@ constexpr std::uint64_t kSeed = 1;
 }  // namespace
 
 CudaProgramTrial::CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
-                                   const KernelGraph& graph)
+                                   const KernelGraph& graph, const Effort& effort)
     : shared_(std::move(shared)),
       checker_(std::move(checker)),
       graph_(graph),
-      intermediates_(shared_->context.driver()),
-      partials_(shared_->context.driver()),
-      stream_(shared_->context.driver(), "program") {}
+      intermediates_(std::make_unique<WorkspacePool>(driver())),
+      partials_(std::make_unique<WorkspacePool>(driver())),
+      stream_(shared_->context.driver(), "program", effort) {}
 
 Status CudaProgramTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
                               const DeviceSpec& spec, const KernelGraph& graph, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
-  const Current current(shared->context);
-  auto fresh = std::unique_ptr<CudaProgramTrial>(new CudaProgramTrial(std::move(shared), std::move(checker), graph));
+  const BesideCaptures here(shared->context);
+  auto fresh =
+      std::unique_ptr<CudaProgramTrial>(new CudaProgramTrial(std::move(shared), std::move(checker), graph, effort));
   if (Status s = make_reference(graph, kSeed, effort, usable_threads(), &fresh->reference_); !s.ok()) return s;
-  if (Status s = fresh->allocate(spec); !s.ok()) return s;
-  for (int set = 0; set < fresh->sets_; ++set)
-    if (Status s = fresh->upload(set); !s.ok()) return s;
-  for (const HiddenTrial& hidden : fresh->reference_.hidden)
-    if (Status s = fresh->upload(hidden.bytes, &fresh->hidden_.emplace_back()); !s.ok()) return s;
-  if (Status s = fresh->stream_.wait(); !s.ok()) return s;
+  if (Status s = fresh->set_up(spec); !s.ok()) return s;
   *trial = std::move(fresh);
   return {};
 }
 
+// With as many sets as rotation needs; with fewer where memory is short.
+Status CudaProgramTrial::set_up(const DeviceSpec& spec) {
+  if (Status s = stream_.open(); !s.ok()) return s;
+  sets_ = rotated_sets(graph_, spec.l2_bytes);
+  launches_ = TrialStream::launches_a_graph(1e6 * seconds(graph_, spec), sets_);
+  for (;; sets_ /= 2) {
+    Status status = upload_all();
+    if (status.code() != Code::kOutOfMemory || sets_ == 1) return status;
+    inputs_.clear();
+    hidden_.clear();
+    outputs_.clear();
+  }
+}
+
+Status CudaProgramTrial::upload_all() {
+  if (Status s = allocate_outputs(); !s.ok()) return s;
+  for (int set = 0; set < sets_; ++set)
+    if (Status s = upload(set); !s.ok()) return s;
+  for (const HiddenTrial& hidden : reference_.hidden)
+    if (Status s = upload(hidden.bytes, &hidden_.emplace_back()); !s.ok()) return s;
+  return stream_.wait();
+}
+
+// What programs before this one took.
+void CudaProgramTrial::let_go() {
+  stream_.forget_graphs();
+  for (std::unique_ptr<WorkspacePool>* pool : {&intermediates_, &partials_}) {
+    (*pool)->clear();
+    *pool = std::make_unique<WorkspacePool>(driver());
+  }
+}
+
+// Where memory is short, again with what others took given back.
+Status CudaProgramTrial::with_memory(const std::function<Status()>& work) {
+  Status status = work();
+  if (status.code() != Code::kOutOfMemory) return status;
+  let_go();
+  return work();
+}
+
 CudaProgramTrial::~CudaProgramTrial() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   stream_.close();
   inputs_.clear();
   hidden_.clear();
   outputs_.clear();
   clocks_ = {};
-  intermediates_.clear();
-  partials_.clear();
+  intermediates_->clear();
+  partials_->clear();
 }
 
-Status CudaProgramTrial::allocate(const DeviceSpec& spec) {
-  if (Status s = stream_.open(); !s.ok()) return s;
-  sets_ = rotated_sets(graph_, spec.l2_bytes);
-  launches_ = TrialStream::launches_a_graph(1e6 * seconds(graph_, spec), sets_);
+Status CudaProgramTrial::allocate_outputs() {
   for (const int output : graph_.outputs()) {
     const auto bytes = static_cast<std::size_t>(guarded_bytes(graph_.spec(output)));
     if (Status s = DeviceMemory::allocate(driver(), bytes, &outputs_.emplace_back()); !s.ok()) return s;
@@ -87,7 +121,7 @@ Status CudaProgramTrial::launch(const CudaProgram& program, int set, std::size_t
   for (const DeviceMemory& memory : inputs_[static_cast<std::size_t>(set)]) inputs.push_back(memory.as<void>());
   if (trial > 0) inputs[reference_.hidden[trial - 1].input] = hidden_[trial - 1].as<void>();
   for (const DeviceMemory& memory : outputs_) outputs.push_back(memory.as<char>() + kGuardBytes);
-  return program.launch({inputs.data(), outputs.data(), stream_.get(), nullptr}, &intermediates_, &partials_);
+  return program.launch({inputs.data(), outputs.data(), stream_.get(), nullptr}, intermediates_.get(), partials_.get());
 }
 
 Status CudaProgramTrial::run(const CudaProgram& program, std::size_t trial, std::vector<TensorBytes>* outputs) {
@@ -106,24 +140,35 @@ Status CudaProgramTrial::run(const CudaProgram& program, std::size_t trial, std:
 }
 
 Verdict CudaProgramTrial::verify(const LoadedProgram& program) {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
+  const auto& cuda_program = static_cast<const CudaProgram&>(program);
   std::vector<TensorBytes> bytes;
   return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) {
-    Status status = run(static_cast<const CudaProgram&>(program), trial, &bytes);
+    Status status = with_memory([&] { return run(cuda_program, trial, &bytes); });
     for (const TensorBytes& one : bytes) outputs->push_back({one.data()});
     return status;
   });
 }
 
 Status CudaProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   const auto& cuda_program = static_cast<const CudaProgram&>(program);
   const auto launch_turn = [&](int i) { return launch(cuda_program, i % sets_, 0); };
-  return stream_.time(cuda_program.id(), launches_, launch_turn, samples, microseconds);
+  return with_memory([&] { return stream_.time(cuda_program.id(), launches_, launch_turn, samples, microseconds); });
+}
+
+Status CudaProgramTrial::health() {
+  const BesideCaptures here(shared_->context);
+  return stream_.health();
+}
+
+bool CudaProgramTrial::unfinished() {
+  const BesideCaptures here(shared_->context);
+  return stream_.unfinished();
 }
 
 double CudaProgramTrial::clock_mhz() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   return stream_.clock_mhz(*checker_, clocks_.address());
 }
 

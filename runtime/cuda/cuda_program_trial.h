@@ -3,6 +3,7 @@
 // users' streams or memory, or judges (program_reference.h). Threads: belongs to one thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,11 +23,17 @@ class CudaProgramTrial : public Trial {
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
   double clock_mhz() override;
+  Status health() override;
+  bool unfinished() override;
 
  private:
-  CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
-                   const KernelGraph& graph);
-  Status allocate(const DeviceSpec& spec);
+  CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const KernelGraph& graph,
+                   const Effort& effort);
+  Status set_up(const DeviceSpec& spec);
+  Status upload_all();
+  Status allocate_outputs();
+  Status with_memory(const std::function<Status()>& work);
+  void let_go();
   Status upload(int set);
   Status upload(const TensorBytes& bytes, DeviceMemory* memory);
   Status run(const CudaProgram& program, std::size_t trial, std::vector<TensorBytes>* outputs);
@@ -37,7 +44,7 @@ class CudaProgramTrial : public Trial {
   std::shared_ptr<const Checker> checker_;
   const KernelGraph graph_;
   ProgramReference reference_;
-  WorkspacePool intermediates_, partials_;  // outgrown memory stays that of the graphs that use it
+  std::unique_ptr<WorkspacePool> intermediates_, partials_;  // outgrown memory stays that of the graphs that use it
   int sets_ = 1;
   std::vector<std::vector<DeviceMemory>> inputs_;  // by set
   std::vector<DeviceMemory> hidden_;               // of each hidden trial, the input that is another

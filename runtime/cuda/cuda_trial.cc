@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/cuda/capture.h"
 #include "runtime/verify/verify.h"
 
 namespace gqa {
@@ -22,29 +23,54 @@ float float_of(unsigned bits) {
 
 }  // namespace
 
-CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem)
+CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
+                     const Effort& effort)
     : shared_(std::move(shared)),
       checker_(std::move(checker)),
       guarded_(shared_->context.driver()),
-      workspaces_(shared_->context.driver()),
+      workspaces_(std::make_unique<WorkspacePool>(shared_->context.driver())),
       layout_(problem),
-      stream_(shared_->context.driver(), "kernel") {}
+      stream_(shared_->context.driver(), "kernel", effort) {}
 
 Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
-                       const DeviceSpec& spec, const Problem& problem, std::unique_ptr<Trial>* trial) {
-  const Current current(shared->context);
-  auto fresh = std::unique_ptr<CudaTrial>(new CudaTrial(std::move(shared), std::move(checker), problem));
-  if (Status s = fresh->allocate(spec); !s.ok()) return s;
-  fresh->variants_.resize(ragged(problem) == problem ? 1 : 2);
-  if (Status s = fresh->prepare(problem, &fresh->variants_[0]); !s.ok()) return s;
-  if (fresh->variants_.size() > 1)
-    if (Status s = fresh->prepare(ragged(problem), &fresh->variants_[1]); !s.ok()) return s;
-  *trial = std::move(fresh);
-  return {};
+                       const DeviceSpec& spec, const Problem& problem, const Effort& effort,
+                       std::unique_ptr<Trial>* trial) {
+  const BesideCaptures here(shared->context);
+  for (int most_sets = kMaxSets;; most_sets /= 2) {
+    auto fresh = std::unique_ptr<CudaTrial>(new CudaTrial(shared, checker, problem, effort));
+    Status status = fresh->set_up(spec, most_sets);
+    if (status.ok()) *trial = std::move(fresh);
+    if (status.code() != Code::kOutOfMemory || most_sets == 1) return status;
+  }
+}
+
+Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
+  const Problem& problem = layout_.problem;
+  if (Status s = stream_.open(); !s.ok()) return s;
+  if (Status s = choose_sets(spec, most_sets); !s.ok()) return s;
+  if (Status s = fill_inputs(); !s.ok()) return s;
+  if (Status s = allocate_outputs(); !s.ok()) return s;
+  variants_.resize(ragged(problem) == problem ? 1 : 2);
+  if (Status s = prepare(problem, &variants_[0]); !s.ok() || variants_.size() == 1) return s;
+  return prepare(ragged(problem), &variants_[1]);
+}
+
+// Gives back all that one launch on one set of inputs can do without. The first set's numbers stay what they were.
+Status CudaTrial::shrink() {
+  stream_.forget_graphs();
+  workspaces_->clear();
+  workspaces_ = std::make_unique<WorkspacePool>(driver());
+  guarded_.clear();
+  if (sets_ == 1) return {};
+  sets_ = 1;
+  q_ = {};
+  k_ = {};
+  v_ = {};
+  return fill_inputs();
 }
 
 CudaTrial::~CudaTrial() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   stream_.close();
   q_ = {};
   k_ = {};
@@ -54,24 +80,22 @@ CudaTrial::~CudaTrial() {
   result_ = {};
   variants_.clear();
   guarded_.clear();
-  workspaces_.clear();
+  workspaces_->clear();
 }
 
-Status CudaTrial::choose_sets(const DeviceSpec& spec) {
+Status CudaTrial::choose_sets(const DeviceSpec& spec, int most_sets) {
   const std::int64_t set_bytes = layout_.input_bytes();
   std::size_t free_bytes = 0, total_bytes = 0;
   if (const CUresult r = driver().cuMemGetInfo(&free_bytes, &total_bytes); r != CUDA_SUCCESS)
     return driver().error("cuMemGetInfo", r);
   const std::int64_t room = std::min(kMaxInputBytes, static_cast<std::int64_t>(free_bytes / 2));
   const std::int64_t wanted = 3 * spec.l2_bytes / set_bytes + 1;
-  sets_ = static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room / set_bytes), 1, kMaxSets));
+  sets_ = static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room / set_bytes), 1, most_sets));
   launches_ = TrialStream::launches_a_graph(flops(layout_.problem) / spec.tensor_flops * 1e6, sets_);
   return {};
 }
 
-Status CudaTrial::allocate(const DeviceSpec& spec) {
-  if (Status s = stream_.open(); !s.ok()) return s;
-  if (Status s = choose_sets(spec); !s.ok()) return s;
+Status CudaTrial::fill_inputs() {
   const struct {
     DeviceMemory* memory;
     std::int64_t count;
@@ -86,7 +110,7 @@ Status CudaTrial::allocate(const DeviceSpec& spec) {
         !s.ok())
       return s;
   }
-  return allocate_outputs();
+  return {};
 }
 
 Status CudaTrial::allocate_outputs() {
@@ -184,16 +208,26 @@ Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant
   return stream_.read(result_.address(), result, sizeof *result);
 }
 
+// Where memory is short, again with what a smaller trial leaves.
+Status CudaTrial::check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                                    std::int64_t* damaged) {
+  Status status = check_variant(kernel, variant, result, damaged);
+  if (status.code() != Code::kOutOfMemory) return status;
+  if (Status s = shrink(); !s.ok()) return s;
+  return check_variant(kernel, variant, result, damaged);
+}
+
 Verdict CudaTrial::verify(const LoadedProgram& program) {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   Verdict verdict;
   verdict.passed = true;
   for (const Variant& variant : variants_) {
     CheckResult result{};
     Comparison comparison;
     const CudaKernel& cuda_kernel = *static_cast<const CudaProgram&>(program).attention();
-    if (Status s = check_variant(cuda_kernel, variant, &result, &comparison.workspace); !s.ok()) {
+    if (Status s = check_with_memory(cuda_kernel, variant, &result, &comparison.workspace); !s.ok()) {
       verdict.passed = false;
+      verdict.out_of_memory = s.code() == Code::kOutOfMemory;
       verdict.reason = s.message();
       return verdict;
     }
@@ -215,18 +249,39 @@ Verdict CudaTrial::verify(const LoadedProgram& program) {
 }
 
 Status CudaTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
-  const Current current(shared_->context);
-  const CudaKernel& cuda_kernel = *static_cast<const CudaProgram&>(program).attention();
-  const LaunchPlan& needed = cuda_kernel.plan_of(layout_.problem);
+  const BesideCaptures here(shared_->context);
+  const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
+  guarded_.clear();
+  Status status = time_once(kernel, samples, microseconds);
+  if (status.code() != Code::kOutOfMemory) return status;
+  // Inputs stay as many as the others were timed on: fewer would be faster.
+  stream_.forget_graphs();
+  workspaces_->clear();
+  workspaces_ = std::make_unique<WorkspacePool>(driver());
+  return time_once(kernel, samples, microseconds);
+}
+
+Status CudaTrial::time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds) {
+  const LaunchPlan& needed = kernel.plan_of(layout_.problem);
   WorkspacePin pin;
   if (needed.needs_workspace())
-    if (Status s = workspaces_.take(stream_.get(), needed, &pin); !s.ok()) return s;
-  const auto launch = [&](int i) { return cuda_kernel.launch(call(layout_.problem, i % sets_), pin.workspace); };
-  return stream_.time(cuda_kernel.id(), launches_, launch, samples, microseconds);
+    if (Status s = workspaces_->take(stream_.get(), needed, &pin); !s.ok()) return s;
+  const auto launch = [&](int i) { return kernel.launch(call(layout_.problem, i % sets_), pin.workspace); };
+  return stream_.time(kernel.id(), launches_, launch, samples, microseconds);
+}
+
+Status CudaTrial::health() {
+  const BesideCaptures here(shared_->context);
+  return stream_.health();
+}
+
+bool CudaTrial::unfinished() {
+  const BesideCaptures here(shared_->context);
+  return stream_.unfinished();
 }
 
 double CudaTrial::clock_mhz() {
-  const Current current(shared_->context);
+  const BesideCaptures here(shared_->context);
   static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
   return stream_.clock_mhz(*checker_, result_.address());
 }

@@ -22,12 +22,14 @@ class CudaTrial : public Trial {
   static constexpr const char* kMethod = "graph replay, rotated inputs, cold L2, idle-gapped, v2";
 
   static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
-                     const Problem& problem, std::unique_ptr<Trial>* trial);
+                     const Problem& problem, const Effort& effort, std::unique_ptr<Trial>* trial);
   ~CudaTrial() override;
 
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
   double clock_mhz() override;
+  Status health() override;
+  bool unfinished() override;
 
  private:
   // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
@@ -39,10 +41,16 @@ class CudaTrial : public Trial {
     CheckResult yardstick{};  // naive_error and largest of the reference
   };
 
-  CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem);
-  Status allocate(const DeviceSpec& spec);
+  CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
+            const Effort& effort);
+  Status set_up(const DeviceSpec& spec, int most_sets);
+  Status fill_inputs();
+  Status shrink();
   Status allocate_outputs();
-  Status choose_sets(const DeviceSpec& spec);
+  Status choose_sets(const DeviceSpec& spec, int most_sets);
+  Status check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                           std::int64_t* damaged);
+  Status time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds);
   Status prepare(const Problem& problem, Variant* variant);
   Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
   Status poison();
@@ -53,8 +61,8 @@ class CudaTrial : public Trial {
 
   std::shared_ptr<CudaShared> shared_;
   std::shared_ptr<const Checker> checker_;
-  GuardedWorkspace guarded_;  // of verification
-  WorkspacePool workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
+  GuardedWorkspace guarded_;                   // of verification
+  std::unique_ptr<WorkspacePool> workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
   const TrialLayout layout_;
   int sets_ = 1;
   DeviceMemory q_, k_, v_, out_, lse_, result_;

@@ -14,6 +14,11 @@ struct Loaded {
   Status status;
 };
 
+// What the driver answers with in the child of a process that had used CUDA.
+constexpr const char* kForked =
+    "; this process was forked after CUDA was initialised, and CUDA does not work in it: fork before CUDA is first "
+    "used, or start processes by spawn";
+
 // cuda.h maps some names to versioned ones by macros, so the member's name is the macro's expansion; the exported name
 // is spelled out in the table and both are checked to agree by the calls' types.
 Status resolve(Driver* driver) {
@@ -37,8 +42,11 @@ Status resolve(Driver* driver) {
       reinterpret_cast<decltype(driver->cuStreamGetCaptureInfo)>(library->symbol("cuStreamGetCaptureInfo_v2"));
   if (driver->cuStreamGetCaptureInfo == nullptr)
     return {Code::kNoDevice, "the CUDA driver is too old: libcuda.so.1 has no cuStreamGetCaptureInfo_v2"};
-  if (const CUresult result = driver->cuInit(0); result != CUDA_SUCCESS)
+  if (const CUresult result = driver->cuInit(0); result == CUDA_ERROR_NOT_INITIALIZED) {
+    return driver->error("cuInit", result);
+  } else if (result != CUDA_SUCCESS) {
     return {Code::kNoDevice, driver->error("cuInit", result).message()};
+  }
   driver->cuDriverGetVersion(&driver->version);
   return {};
 }
@@ -62,7 +70,8 @@ Status Driver::error(const char* what, CUresult result) const {
   cuGetErrorName(result, &name);
   cuGetErrorString(result, &text);
   const std::string message = std::string(what) + ": " + (text != nullptr ? text : "unknown error") + " (" +
-                              (name != nullptr ? name : "?") + ")";
+                              (name != nullptr ? name : "?") + ")" +
+                              (result == CUDA_ERROR_NOT_INITIALIZED ? kForked : "");
   return {result == CUDA_ERROR_OUT_OF_MEMORY ? Code::kOutOfMemory : Code::kDeviceFailed, message};
 }
 

@@ -84,7 +84,8 @@ struct Driver {
   // The process's driver, initialised; null with *status saying what is missing and how to get it.
   static const Driver* get(Status* status);
 
-  // "cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY)" as kDeviceFailed, or kOutOfMemory.
+  // "cuMemAlloc: out of memory (CUDA_ERROR_OUT_OF_MEMORY)" as kDeviceFailed, or kOutOfMemory; of a
+  // forked child's, with what to do.
   Status error(const char* what, CUresult result) const;
 };
 

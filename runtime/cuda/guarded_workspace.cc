@@ -16,8 +16,10 @@ Status GuardedWorkspace::prepare(CUstream stream, const LaunchPlan& plan, Worksp
   *workspace = {};
   if (!plan.needs_workspace()) return {};
   const auto bytes = static_cast<std::size_t>(words()) * 4;
-  if (memory_.bytes() < bytes)
+  if (memory_.bytes() < bytes) {
+    memory_ = DeviceMemory();  // first, so that both need not fit
     if (Status s = DeviceMemory::allocate(driver_, bytes, &memory_); !s.ok()) return s;
+  }
   CUresult result = driver_.cuMemsetD8Async(memory_.address(), 0xff, bytes, stream);
   if (result == CUDA_SUCCESS)
     result = driver_.cuMemsetD32Async(word(first_counter()), 0, static_cast<std::size_t>(plan.counters), stream);

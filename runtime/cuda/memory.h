@@ -4,6 +4,8 @@
 // Threads: a value with one owner.
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <utility>
 
 #include "runtime/cuda/driver.h"
@@ -30,7 +32,12 @@ class DeviceMemory {
     if (const CUresult result = driver.cuMemAlloc(&fresh.address_, bytes); result != CUDA_SUCCESS) {
       fresh.address_ = 0;
       const Status status = driver.error("cuMemAlloc", result);
-      return {status.code(), "allocating " + std::to_string(bytes) + " bytes of device memory: " + status.message()};
+      std::size_t free_bytes = 0, total_bytes = 0;
+      const bool known =
+          driver.cuMemGetInfo != nullptr && driver.cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+      return {status.code(), "allocating " + std::to_string(bytes) + " bytes of device memory" +
+                                 (known ? ", of which " + std::to_string(free_bytes) + " are free" : "") + ": " +
+                                 status.message()};
     }
     fresh.bytes_ = bytes;
     *memory = std::move(fresh);

@@ -6,6 +6,14 @@
 namespace gqa {
 namespace {
 
+// Of the image itself: other code may do. Else it is the device's, the memory's or the process's.
+bool refuses_image(CUresult result) {
+  return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+         result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+         result == CUDA_ERROR_INVALID_SOURCE || result == CUDA_ERROR_JIT_COMPILER_NOT_FOUND ||
+         result == CUDA_ERROR_JIT_COMPILATION_DISABLED;
+}
+
 std::string isa_text(int version) { return std::to_string(version / 10) + "." + std::to_string(version % 10); }
 
 }  // namespace
@@ -16,11 +24,12 @@ Status Module::load(const Driver& driver, const std::string& cubin, const std::s
   CUresult result = CUDA_ERROR_NO_BINARY_FOR_GPU;
   if (!cubin.empty()) result = driver.cuModuleLoadData(&fresh.module_, cubin.data());
   const int asked = ptx_version(ptx), newest = newest_ptx(driver.version);
-  if (result != CUDA_SUCCESS && asked > 0 && asked <= newest)
+  if (refuses_image(result) && asked > 0 && asked <= newest)
     result = driver.cuModuleLoadData(&fresh.module_, ptx.c_str());
   if (result != CUDA_SUCCESS) {
     fresh.module_ = nullptr;
     const Status status = driver.error("cuModuleLoadData", result);
+    if (!refuses_image(result)) return status;
     const std::string note = asked <= newest
                                  ? ""
                                  : "; its PTX (ISA " + isa_text(asked) + ") is newer than the driver's " +

@@ -17,33 +17,49 @@ constexpr double kMostLaunches = 32;  // a graph, unless there are more sets
 Status TrialStream::open() {
   if (const CUresult r = driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING); r != CUDA_SUCCESS)
     return driver_.error("cuStreamCreate", r);
-  driver_.cuEventCreate(&begin_, CU_EVENT_DEFAULT);
-  driver_.cuEventCreate(&end_, CU_EVENT_DEFAULT);
+  for (CUevent* event : {&begin_, &end_})
+    if (const CUresult r = driver_.cuEventCreate(event, CU_EVENT_DEFAULT); r != CUDA_SUCCESS)
+      return driver_.error("cuEventCreate", r);
   return {};
 }
 
 void TrialStream::close() {
   if (stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
-  for (const auto& [id, graph] : graphs_)
-    if (graph != nullptr) driver_.cuGraphExecDestroy(graph);
+  forget_graphs();
   if (begin_ != nullptr) driver_.cuEventDestroy(begin_);
   if (end_ != nullptr) driver_.cuEventDestroy(end_);
   if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
 }
 
-// Polls instead of blocking, so that a kernel that never ends is noticed.
+void TrialStream::forget_graphs() {
+  for (const auto& [id, graph] : graphs_)
+    if (graph != nullptr) driver_.cuGraphExecDestroy(graph);
+  graphs_.clear();
+}
+
+// Polls instead of blocking, so that a kernel that never ends and a cancelled effort are noticed.
 Status TrialStream::wait() {
-  driver_.cuEventRecord(end_, stream_);
+  if (const CUresult r = driver_.cuEventRecord(end_, stream_); r != CUDA_SUCCESS)
+    return driver_.error("cuEventRecord", r);
   const auto begin = std::chrono::steady_clock::now();
   for (int polls = 0;; ++polls) {
     const CUresult result = driver_.cuEventQuery(end_);
     if (result == CUDA_SUCCESS) return {};
     if (result != CUDA_ERROR_NOT_READY) return driver_.error((std::string("the ") + what_ + " failed").c_str(), result);
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    if (passed.count() > kMaxSeconds)
+    hangs_ = passed.count() > kMaxSeconds;
+    if (hangs_)
       return {Code::kDeviceFailed, "did not finish within " + std::to_string(static_cast<int>(kMaxSeconds)) + " s"};
+    if (Status s = effort_.check(); !s.ok()) return s;
     if (polls > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+}
+
+Status TrialStream::health() {
+  if (hangs_)
+    return {Code::kDeviceFailed,
+            std::string("a ") + what_ + " that was tried does not end, and nothing can be tried after it"};
+  return context_works(driver_);
 }
 
 Status TrialStream::read(CUdeviceptr from, void* to, std::size_t bytes) {
@@ -75,13 +91,23 @@ Status TrialStream::capture(int launches, const std::function<Status(int)>& laun
 // A card that is busy all the time meets its power limit within 0.1 s, and who is timed then loses to who was timed
 // before; one that rests half of the time does not.
 Status TrialStream::replay_and_rest(CUgraphExec graph, float* milliseconds) {
-  driver_.cuEventRecord(begin_, stream_);
+  if (const CUresult r = driver_.cuEventRecord(begin_, stream_); r != CUDA_SUCCESS)
+    return driver_.error("cuEventRecord", r);
   if (const CUresult r = driver_.cuGraphLaunch(graph, stream_); r != CUDA_SUCCESS)
     return driver_.error("cuGraphLaunch", r);
   if (Status s = wait(); !s.ok()) return s;
   if (const CUresult r = driver_.cuEventElapsedTime(milliseconds, begin_, end_); r != CUDA_SUCCESS)
     return driver_.error("cuEventElapsedTime", r);
-  std::this_thread::sleep_for(std::chrono::duration<float, std::milli>(*milliseconds));
+  return rest(*milliseconds / 1e3);
+}
+
+Status TrialStream::rest(double seconds) const {
+  const Effort resting(seconds);
+  for (double left = seconds; left > 0; left = resting.left()) {
+    if (Status s = effort_.check(); !s.ok()) return s;
+    std::this_thread::sleep_for(
+        std::min<std::chrono::duration<double>>(std::chrono::duration<double>(left), kAskEvery));
+  }
   return {};
 }
 
@@ -93,7 +119,7 @@ Status TrialStream::time(std::uint64_t id, int launches, const std::function<Sta
     if (Status s = capture(launches, launch, &graph); !s.ok()) return s;
     if (Status s = replay_and_rest(graph, &milliseconds); !s.ok()) return s;  // not kept: the first uploads the graph
   }
-  for (int i = 0; i < samples; ++i) {
+  for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
     if (Status s = replay_and_rest(graph, &milliseconds); !s.ok()) return s;
     microseconds->push_back(1e3 * milliseconds / launches);
   }

@@ -18,11 +18,6 @@ double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
 
-Status capturing(const std::string& what) {
-  return {Code::kCapturing, "a stream is being captured and no program for " + what +
-                                " is loaded: run it, gqa_warm it or superoptimize it once before the capture begins"};
-}
-
 }  // namespace
 
 // A thread on the miss path.
@@ -70,12 +65,19 @@ Status Session::run(const Call& call) {
 Status Session::run_ready(const Call& call) {
   const Problem wanted = signature(call.problem);
   if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
-  if (device_->capturing(call.stream)) return capturing(to_text(wanted));
+  if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
   return {Code::kNotCached,
           "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
 }
 
 // ---- a miss
+
+Status Session::may_begin(std::optional<void*> stream, const std::string& what) const {
+  bool captured = false;
+  if (Status status = device_->capturing(stream, &captured); !status.ok() || !captured) return status;
+  return {Code::kCapturing, "a stream is being captured and no program for " + what +
+                                " is loaded: run it, gqa_warm it or superoptimize it once before the capture begins"};
+}
 
 Status Session::run_miss(const Problem& wanted, const Call& call) {
   const Visit visit(this);
@@ -88,10 +90,10 @@ Status Session::ready(const Problem& problem, Readied* readied) {
   if (Status status = check(problem); !status.ok()) return status;
   const Visit visit(this);
   Readied unread;
-  return ready_problem(signature(problem), nullptr, readied != nullptr ? readied : &unread);
+  return ready_problem(signature(problem), std::nullopt, readied != nullptr ? readied : &unread);
 }
 
-Status Session::ready_problem(const Problem& wanted, void* stream, Readied* readied) {
+Status Session::ready_problem(const Problem& wanted, std::optional<void*> stream, Readied* readied) {
   AttentionWorkload workload(wanted);
   ReadyRequest request;
   request.stream = stream;
@@ -102,7 +104,7 @@ Status Session::ready_problem(const Problem& wanted, void* stream, Readied* read
 
 Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* readied) {
   const Visit visit(this);
-  if (device_->capturing(request.stream)) return capturing(workload.name());
+  if (Status status = may_begin(request.stream, workload.name()); !status.ok()) return status;
   TunePolicy policy = options_.policy;
   policy.guess = options_.tuning == Tuning::kGuess;
   if (request.budget_seconds > 0) policy.budget_seconds = request.budget_seconds;
@@ -179,6 +181,8 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
                                       " and tuning is off: warm it with gqa-cache warm, or allow tuning once"};
     } else {
       status = options_.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
+      // Memory may be short for a trial and suffice for the call: a guess that was verified before will do.
+      if (status.code() == Code::kOutOfMemory && from_cache(miss, readied, true)) status = {};
     }
   }
   for (const std::string& warning : store_->take_warnings()) log(true, warning);
@@ -192,10 +196,10 @@ bool Session::suits(const cache::WinnerRow& row) const {
   return outdated(row).empty() && !(row.provisional && options_.tuning == Tuning::kNow);
 }
 
-// False if there is nothing, or nothing that can be used: then a warning says why.
-bool Session::from_cache(const Miss& miss, Readied* readied) {
+// False if there is nothing, or nothing that can be used: then a warning says why. `guesses`: they serve too.
+bool Session::from_cache(const Miss& miss, Readied* readied, bool guesses) {
   for (const cache::WinnerRow& winner : store_->find_winners(miss.key, device_->compiler())) {
-    if (!suits(winner)) continue;
+    if (!suits(winner) && !(guesses && outdated(winner).empty())) continue;
     auto ready = std::make_shared<ReadyProgram>();
     if (Status status = load(miss, winner, ready.get()); !status.ok()) {
       log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());

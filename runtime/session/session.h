@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,9 @@ struct Readied {
 
 // How to make a workload ready, where not as the session's options say.
 struct ReadyRequest {
-  double budget_seconds = 0;  // 0: the session's
-  ProgressFn progress;        // empty: the session's
-  void* stream = nullptr;     // that the call is on
+  double budget_seconds = 0;    // 0: the session's
+  ProgressFn progress;          // empty: the session's
+  std::optional<void*> stream;  // that the call is on; none: nothing will run
   // Whether a program that another call made, of a workload with this one's signature, is this workload's too.
   std::function<bool(const ReadyProgram&)> serves;
 };
@@ -97,12 +98,13 @@ class Session {
     TunePolicy policy;
   };
   Status run_miss(const Problem& signature, const Call& call);
-  Status ready_problem(const Problem& signature, void* stream, Readied* readied);
+  Status ready_problem(const Problem& signature, std::optional<void*> stream, Readied* readied);
+  Status may_begin(std::optional<void*> stream, const std::string& what) const;
   Status wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock);
   Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
   Status make_ready(const Miss& miss, Readied* readied);
   bool suits(const cache::WinnerRow& row) const;
-  bool from_cache(const Miss& miss, Readied* readied);
+  bool from_cache(const Miss& miss, Readied* readied, bool guesses = false);
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
   Status tune_under_lease(const Miss& miss, Readied* readied);
   Status tune_here(const Miss& miss, Readied* readied);

@@ -37,19 +37,32 @@ class Miss {
     for (int round = 0; more && !any_verified_; ++round) {
       if (Status status = search(round, &more); !status.ok()) return status;
       if (Status status = make_and_verify(); !status.ok()) return status;
-      if (Status status = effort_.check(); !status.ok()) return status;
+      if (Status status = stopped(); !status.ok()) return status;
     }
     const std::vector<TrialCandidate*> verified = candidates_.verified();
     if (verified.empty()) return nothing_left();
     TrialCandidate* winner = policy_.guess ? verified.front() : fastest(verified);
-    if (Status status = effort_.check(); !status.ok()) return status;
+    if (Status status = stopped(); !status.ok()) return status;
+    if (winner == nullptr && !out_of_memory_.ok()) winner = verified.front();  // untimed
     if (winner == nullptr) return nothing_left();
     winner->attempt.outcome = "winner";
     keep(winner, tuned);
     return {};
   }
 
+  bool unfinished() const { return trial_ != nullptr && trial_->unfinished(); }
+
  private:
+  // Cancelled, or the device works for nobody any more: no option is to blame.
+  Status stopped() const { return broken_.ok() ? effort_.check() : broken_; }
+
+  void note(const Status& failure) {
+    if (failure.code() == Code::kOutOfMemory)
+      out_of_memory_ = failure;
+    else if (trial_ != nullptr && failure.code() != Code::kCancelled)
+      broken_ = trial_->health();
+  }
+
   // ---- search, and choose what to try
 
   Status search(int round, bool* more) {
@@ -114,6 +127,7 @@ class Miss {
     if (Status status = open_trial(); !status.ok()) return status;
     while (std::optional<Made> made = wait_for(batch.get())) {
       take(std::move(*made));
+      if (!broken_.ok()) return broken_;
       if (policy_.guess && any_verified_) return {};
     }
     if (!policy_.guess) verify_sharing();
@@ -145,7 +159,7 @@ class Miss {
     report(TunePhase::kCompile);
     candidates_.finish(std::move(made));
     for (TrialCandidate& candidate : candidates_.in_round()) {
-      if (effort_.cancelled()) return;
+      if (!stopped().ok()) return;
       if (candidate.judged || (candidate.shares && !policy_.guess)) continue;
       if (candidates_.settle(&candidate)) {
         verify(&candidate);
@@ -156,7 +170,7 @@ class Miss {
     }
   }
 
-  bool over() const { return effort_.cancelled() || (any_verified_ && effort_.spent(kVerifyShare)); }
+  bool over() const { return !stopped().ok() || (any_verified_ && effort_.spent(kVerifyShare)); }
 
   // Those that share kernels, the most promising first.
   void verify_sharing() {
@@ -185,10 +199,14 @@ class Miss {
     candidate->judged = true;
     if (over()) return;
     const PhaseTimer timer(&times_.verify);
-    if (Status status = load(candidate); !status.ok()) return candidates_.fail(candidate, "load failed", status);
+    if (Status status = load(candidate); !status.ok()) {
+      note(status);
+      const bool memory = status.code() == Code::kOutOfMemory;
+      return candidates_.fail(candidate, memory ? "out of memory" : "load failed", status);
+    }
     const Verdict verdict = trial_->verify(*candidate->loaded);
     if (!record(verdict, &candidate->attempt)) {
-      if (verdict.out_of_memory) out_of_memory_ = {Code::kOutOfMemory, verdict.reason};
+      note({verdict.out_of_memory ? Code::kOutOfMemory : Code::kDeviceFailed, verdict.reason});
       candidate->loaded.reset();
       return;
     }
@@ -213,14 +231,21 @@ class Miss {
     clocks_.before = trial_->clock_mhz();
     std::vector<Runner> runners = runners_of(verified);
     Race timing;
+    std::vector<bool> short_of_memory(verified.size());
     timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
-      return trial_->time(*verified[index]->loaded, count, microseconds);
+      Status status = trial_->time(*verified[index]->loaded, count, microseconds);
+      if (!status.ok()) note(status);
+      short_of_memory[index] = status.code() == Code::kOutOfMemory;
+      return status;
     };
-    timing.out_of_time = [this] { return effort_.spent() || effort_.cancelled(); };
+    timing.out_of_time = [this] { return effort_.spent() || !stopped().ok(); };
     timing.progress = [&] { report_timing(runners); };
     const int winner = race(timing, &runners);
     clocks_.after = trial_->clock_mhz();
-    for (std::size_t i = 0; i < verified.size(); ++i) record(runners[i], &verified[i]->attempt);
+    for (std::size_t i = 0; i < verified.size(); ++i) {
+      record(runners[i], &verified[i]->attempt);
+      if (short_of_memory[i]) verified[i]->attempt.outcome = "out of memory";
+    }
     return winner < 0 ? nullptr : verified[static_cast<std::size_t>(winner)];
   }
 
@@ -246,6 +271,7 @@ class Miss {
     cache::WinnerRow& row = tuned->winner;
     row = winner_row(device_, workload_.signature(), winner->program);
     row.kernel = candidates_.keys(*winner);
+    row.provisional = !out_of_memory_.ok();  // with more memory another may win
     row.median_us = attempt.median_us;
     row.spread_us = attempt.spread_us;
     row.clock_mhz = clocks_.before;
@@ -292,7 +318,7 @@ class Miss {
   std::string search_report_;
   std::unique_ptr<Trial> trial_;
   std::atomic<bool> any_verified_ = false;  // read by compile threads
-  Status no_compiler_, out_of_memory_;
+  Status no_compiler_, out_of_memory_, broken_;
   Clocks clocks_;
 };
 
@@ -300,7 +326,10 @@ class Miss {
 
 Status tune(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
             const ProgressFn& progress, Tuned* tuned) {
-  return Miss(device, workshop, workload, policy, effort, progress).run(tuned);
+  auto miss = std::make_shared<Miss>(device, workshop, workload, policy, effort, progress);
+  Status status = miss->run(tuned);
+  if (miss->unfinished()) workshop.destroy_aside(std::move(miss));
+  return status;
 }
 
 }  // namespace gqa

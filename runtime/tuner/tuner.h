@@ -43,7 +43,7 @@ using ProgressFn = std::function<void(const Progress&)>;
 struct Tuned {
   Program program;
   std::unique_ptr<LoadedProgram> loaded;
-  cache::WinnerRow winner;  // provisional where memory did not suffice to time anything
+  cache::WinnerRow winner;  // provisional where some options were not tried for lack of memory; untimed where all were
   std::vector<Attempt> attempts;
   PhaseTimes times;
 };

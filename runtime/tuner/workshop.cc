@@ -111,6 +111,22 @@ bool Workshop::start(const std::shared_ptr<Batch::Shared>& batch) {
   }
 }
 
+// Where the system gives no thread, it is destroyed here.
+void Workshop::destroy_aside(std::shared_ptr<void> what) {
+  const auto batch = std::make_shared<Batch::Shared>();
+  batch->working = 1;
+  const std::lock_guard lock(mutex_);
+  join_finished();
+  try {
+    workers_.push_back({std::thread([batch, what = std::move(what)]() mutable {
+                          what.reset();
+                          batch->leave();
+                        }),
+                        batch});
+  } catch (const std::system_error&) {
+  }
+}
+
 void Workshop::join_finished() {
   for (auto at = workers_.begin(); at != workers_.end();) {
     if (!at->batch->idle()) {

@@ -62,6 +62,9 @@ class Workshop {
   Made find_or_make(const Source& source) const;
   Made make(const Source& source) const;
 
+  // Where that waits for what no caller should wait for; the workshop's destructor does.
+  void destroy_aside(std::shared_ptr<void> what);
+
  private:
   struct Worker {
     std::thread thread;

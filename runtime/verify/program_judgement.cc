@@ -239,7 +239,7 @@ Verdict verify(const KernelGraph& graph, const ProgramReference& reference, cons
     Verdict verdict;
     std::vector<OutputBytes> outputs;
     if (Status status = run(trial, &outputs); !status.ok())
-      verdict.reason = status.message();
+      verdict = {false, 0, 0, status.message(), status.code() == Code::kOutOfMemory};
     else
       verdict = judge(graph, trial == 0 ? reference.outputs : reference.hidden[trial - 1].outputs, outputs);
     if (!verdict.passed) {

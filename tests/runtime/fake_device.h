@@ -45,9 +45,12 @@ struct FakeWorld {
   };
   Source checker;  // none
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
-  double noise = 0;            // relative standard deviation of a timing
-  double compile_seconds = 0;  // really slept
-  double sample_seconds = 0;   // really slept, a sample
+  double noise = 0;                      // relative standard deviation of a timing
+  double compile_seconds = 0;            // really slept
+  double sample_seconds = 0;             // really slept, a sample
+  std::atomic<bool> unfinished = false;  // a run that was given up goes on
+  double close_seconds = 0;              // and who destroys the trial waits so long for it
+  Status broken;                         // what a device that no longer works says
   std::function<bool(void*)> capturing = [](void*) { return false; };
 
   std::atomic<int> compiles = 0, loads = 0, trials = 0, verifies = 0, samples = 0, launches = 0;
@@ -96,6 +99,9 @@ class FakeTrial : public Trial {
   }
 
   double clock_mhz() override { return 1500; }
+  ~FakeTrial() override { pause(world_->unfinished ? world_->close_seconds : 0); }
+  bool unfinished() override { return world_->unfinished; }
+  Status health() override { return world_->broken; }
 
  private:
   Status sample(const FakeProgram& program, int samples, std::vector<double>* microseconds) {
@@ -158,7 +164,10 @@ class FakeDevice : public Device {
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }
-  bool capturing(void* stream) const override { return world_->capturing(stream); }
+  Status capturing(std::optional<void*> stream, bool* captured) const override {
+    *captured = stream && world_->capturing(*stream);
+    return world_->broken;
+  }
 
  private:
   FakeWorld* world_;

@@ -1,6 +1,6 @@
 """The handles that gqa.attention uses when none is named: one a device, made at its first call.
 
-Owns: their life: closed at exit, forgotten in a forked child. Threads: any; only a device's first call locks.
+Owns: their life, forgotten in a forked child; what becomes of every handle at exit. Threads: any; only a device's first call locks.
 """
 
 from __future__ import annotations
@@ -48,12 +48,6 @@ def _handle_of(device: str) -> Handle:
         return _handles[device]
 
 
-def _close_all() -> None:
-    _cores.clear()
-    while _handles:
-        _handles.popitem()[1].close()
-
-
 def _forget_all() -> None:
     """In a forked child the handles' threads do not exist and a CUDA context does not work: begin anew."""
     global _lock
@@ -64,6 +58,6 @@ def _forget_all() -> None:
     _handles.clear()
 
 
-atexit.register(_close_all)
+atexit.register(_gqa.leave)  # what is in flight, on whichever handle, must not keep the interpreter
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)

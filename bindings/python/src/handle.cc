@@ -2,6 +2,8 @@
 // Threads: every function is entered with the GIL held and lets go of it around the library's calls.
 #include "handle.h"
 
+#include <unistd.h>
+
 #include "borrow.h"
 #include "errors.h"
 
@@ -23,7 +25,7 @@ bool is_finalizing() {
 
 // Called by the library from any thread. An exception of the callback is reported as unraisable and goes no further.
 void log_trampoline(void* user, gqa_log_level level, const char* message) {
-  if (Py_IsInitialized() == 0 || is_finalizing()) return;
+  if (Py_IsInitialized() == 0 || is_finalizing() || exiting()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *old_type, *old_value, *old_trace;
   PyErr_Fetch(&old_type, &old_value, &old_trace);
@@ -37,9 +39,23 @@ void log_trampoline(void* user, gqa_log_level level, const char* message) {
 
 }  // namespace
 
+HandleOwner::HandleOwner() : process(getpid()) { enrol(this); }
+
+bool HandleOwner::usable_here() const { return !abandoned && process == getpid(); }
+
 HandleOwner::~HandleOwner() {
-  py::gil_scoped_release release;
+  strike_off(this);
+  if (!usable_here()) return;
+  const Outside outside;
   gqa_destroy(handle);
+}
+
+void HandleOwner::begin() const {
+  if (!left()) return;
+  if (exiting()) {
+    const Outside never_back;
+  }
+  raise(GQA_ERROR_CANCELLED, "the interpreter exits: no call of the library begins any more");
 }
 
 void HandleOwner::finish(const Outcome& outcome) {
@@ -68,7 +84,7 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) 
   }
   gqa_status status;
   {
-    py::gil_scoped_release release;
+    const Outside outside;
     status = gqa_create(&given, &owner_->handle);
   }
   owner_->finish({status, status == GQA_OK ? "" : last_message(status)});
@@ -76,6 +92,7 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) 
 
 std::shared_ptr<HandleOwner> Handle::open() const {
   if (owner_ == nullptr) raise(GQA_ERROR_NULL_ARGUMENT, "this gqa.Handle is closed; make a new one");
+  owner_->begin();
   return owner_;
 }
 
@@ -100,7 +117,7 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   const auto run_here = [&](auto function) -> Outcome {
     gqa_status status;
     {
-      py::gil_scoped_release release;
+      const Outside outside(&owner->calls);
       status = with(function);
     }
     return {status, status == GQA_OK ? "" : last_message(status)};
@@ -109,7 +126,7 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   // another.
   Outcome outcome = run_here(gqa_run_ready);
   if (outcome.status == GQA_ERROR_NOT_CACHED) {
-    outcome = interruptible(owner->handle, [&] { return with(gqa_prepare); });
+    outcome = interruptible(*owner, [&] { return with(gqa_prepare); });
     if (outcome.status == GQA_OK) outcome = run_here(gqa_run_ex);
   }
   owner->finish(outcome);
@@ -117,12 +134,12 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
 
 void Handle::warm(const gqa_shape& shape) const {
   const std::shared_ptr<HandleOwner> owner = open();
-  owner->finish(interruptible(owner->handle, [&] { return gqa_warm(owner->handle, &shape); }));
+  owner->finish(interruptible(*owner, [&] { return gqa_warm(owner->handle, &shape); }));
 }
 
 void Handle::cancel() const {
   const std::shared_ptr<HandleOwner> owner = open();
-  const py::gil_scoped_release release;
+  const Outside outside(&owner->calls);
   gqa_cancel(owner->handle);
 }
 

@@ -6,13 +6,16 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <sys/types.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "gqa.h"
 #include "interruptible.h"
+#include "outside.h"
 #include "warnings.h"
 
 namespace gqa::python {
@@ -30,9 +33,16 @@ struct HandleOptions {
 struct HandleOwner {
   gqa_handle handle = nullptr;
   pybind11::object log;
-  Warnings warnings;       // where there is no log
-  bool abandoned = false;  // of a process that forked: nothing of it works here, and nothing may be destroyed
+  Warnings warnings;           // where there is no log
+  std::atomic<int> calls = 0;  // threads that are inside
+  bool abandoned = false;      // by a process that forked or exits
+  const pid_t process;         // that made it
+  HandleOwner();
   ~HandleOwner();
+  // Else nothing of it may be used or destroyed here: its threads are another process's.
+  bool usable_here() const;
+  // Before one: raises where the interpreter exits; another thread than the one that ends it never comes back.
+  void begin() const;
   // After a call of the library: tells its warnings, then raises if it failed.
   void finish(const Outcome& outcome);
 };

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "errors.h"
+#include "handle.h"
 
 namespace py = pybind11;
 
@@ -47,16 +48,16 @@ bool ended(const std::future<Outcome>& outcome) {
 
 }  // namespace
 
-Outcome interruptible(gqa_handle handle, const std::function<gqa_status()>& call) {
+Outcome interruptible(HandleOwner& owner, const std::function<gqa_status()>& call) {
   if (!on_main_thread()) {
-    const py::gil_scoped_release release;
+    const Outside outside(&owner.calls);
     return called(call);
   }
   std::future<Outcome> outcome = started(call);
   while (!ended(outcome)) {
     if (PyErr_CheckSignals() == 0) continue;
     py::error_already_set thrown;  // takes it over: the callbacks of a call that is ending may run Python
-    gqa_cancel(handle);
+    gqa_cancel(owner.handle);
     {
       const py::gil_scoped_release release;
       outcome.wait();

@@ -17,7 +17,9 @@ struct Outcome {
   std::string message;  // gqa_last_error() of the thread that called; "" after a success
 };
 
+struct HandleOwner;
+
 // A signal whose handler raises cancels all that the handle is tuning; the exception is thrown once the call has ended.
-Outcome interruptible(gqa_handle handle, const std::function<gqa_status()>& call);
+Outcome interruptible(HandleOwner& owner, const std::function<gqa_status()>& call);
 
 }  // namespace gqa::python

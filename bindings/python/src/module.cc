@@ -18,6 +18,7 @@ PYBIND11_MODULE(_gqa, module) {
   gqa::python::Graph::define(module);
   gqa::python::Program::define(module);
   module.def("describe", &gqa::python::describe_capsule, py::arg("capsule"));
+  module.def("leave", &gqa::python::leave);
   module.def("version", &gqa_version);
   module.def(
       "status_string", [](int status) { return gqa_status_string(static_cast<gqa_status>(status)); },

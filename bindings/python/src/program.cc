@@ -22,7 +22,7 @@ struct Progress {
 
   static void tell(void* user, const gqa_search_progress* at) {
     auto* self = static_cast<Progress*>(user);
-    if (self->thrown || self->call.is_none()) return;
+    if (self->thrown || self->call.is_none() || exiting()) return;
     py::gil_scoped_acquire gil;
     try {
       py::dict told;
@@ -89,8 +89,8 @@ Program::Program(const Graph& graph, const Handle& handle, SearchOptions options
   given.progress = Progress::tell;
   given.progress_user = &progress;
   try {
-    const Outcome outcome = interruptible(
-        owner_->handle, [&] { return gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_); });
+    const Outcome outcome =
+        interruptible(*owner_, [&] { return gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_); });
     if (progress.thrown) std::rethrow_exception(progress.thrown);
     owner_->finish(outcome);
   } catch (...) {
@@ -100,12 +100,13 @@ Program::Program(const Graph& graph, const Handle& handle, SearchOptions options
 }
 
 Program::~Program() {
-  if (owner_ == nullptr || owner_->abandoned) return;
-  py::gil_scoped_release release;
+  if (owner_ == nullptr || !owner_->usable_here()) return;
+  const Outside outside(&owner_->calls);
   gqa_program_destroy(program_);
 }
 
 gqa_program Program::get() const {
+  owner_->begin();
   if (owner_->abandoned)
     raise(GQA_ERROR_OPTION, "this program was made before the process forked; superoptimize the graph again here");
   return program_;
@@ -117,7 +118,7 @@ void Program::run(const std::vector<py::object>& inputs, const std::vector<py::o
   const BorrowedAll in(inputs, "input ", false), out(outputs, "output ", true);
   gqa_status status;
   {
-    py::gil_scoped_release release;
+    const Outside outside(&owner_->calls);
     status = gqa_program_run(program, in.data(), in.size(), out.data(), out.size(), reinterpret_cast<void*>(stream));
   }
   if (status != GQA_OK) raise_last(status);

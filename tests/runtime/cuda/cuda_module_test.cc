@@ -58,6 +58,26 @@ TEST(CudaModule, PtxNewerThanTheDriverIsNeverHandedInAndTheRefusalSaysWhatToDo) 
     EXPECT_NE(status.message().find(part), std::string::npos) << part << ": " << status.message();
 }
 
+// Lack of memory and a context that somebody broke are not the image's.
+TEST(CudaModule, AFailureThatIsNotTheImagesIsNotBlamedOnIt) {
+  Driver driver = choosy_driver(12040);
+  driver.cuModuleLoadData = [](CUmodule*, const void* image) {
+    handed_in.push_back(static_cast<const char*>(image));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  Module module;
+  const Status status = Module::load(driver, kCubin, kOldPtx, &module);
+  EXPECT_EQ(status.code(), Code::kOutOfMemory);
+  EXPECT_EQ(status.message().find("CUBIN"), std::string::npos) << status.message();
+  EXPECT_EQ(handed_in.size(), 1U);
+}
+
+TEST(CudaDriver, AForkedChildIsToldWhatItIs) {
+  const Driver driver = choosy_driver(12040);
+  EXPECT_NE(driver.error("cuInit", CUDA_ERROR_NOT_INITIALIZED).message().find("forked"), std::string::npos);
+  EXPECT_EQ(driver.error("cuInit", CUDA_ERROR_ILLEGAL_ADDRESS).message().find("forked"), std::string::npos);
+}
+
 // What NVRTC 12.0, 12.4, 12.8, 12.9, 13.0, 13.2 and 13.5 write at the head of their PTX.
 TEST(CudaModule, EachCudaVersionsPtx) {
   const std::pair<int, int> known[] = {{12000, 80}, {12040, 84}, {12050, 85}, {12060, 85}, {12080, 87},

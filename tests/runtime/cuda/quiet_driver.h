@@ -34,6 +34,10 @@ inline Driver quiet_driver() {
     *address = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
     return CUDA_SUCCESS;
   };
+  d.cuMemGetInfo = [](std::size_t* free, std::size_t* total) {
+    *free = *total = std::size_t{1} << 30;
+    return CUDA_SUCCESS;
+  };
   d.cuMemFree = [](CUdeviceptr address) {
     std::free(reinterpret_cast<void*>(address));
     return CUDA_SUCCESS;

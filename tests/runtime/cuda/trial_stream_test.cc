@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
 
 #include "tests/runtime/cuda/quiet_driver.h"
 
@@ -18,6 +23,7 @@ struct Counts {
 };
 Counts counts;
 constexpr float kReplayMs = 1.5F;
+CUresult memory_query = CUDA_SUCCESS;
 
 template <typename Handle>
 CUresult give(Handle* handle) {
@@ -35,6 +41,7 @@ Driver counting_driver() {
   Driver d = test::quiet_driver();
   d.cuStreamCreate = [](CUstream* stream, unsigned) { return give(stream); };
   d.cuStreamDestroy = take<CUstream>;
+  d.cuMemGetInfo = [](std::size_t*, std::size_t*) { return memory_query; };
   d.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
   d.cuEventCreate = [](CUevent* event, unsigned) { return give(event); };
   d.cuEventDestroy = take<CUevent>;
@@ -76,7 +83,8 @@ class TrialStreamTest : public testing::Test {
   }
 
   const Driver driver_ = counting_driver();
-  TrialStream stream_{driver_, "kernel"};
+  std::atomic<std::uint64_t> cancels_ = 0;
+  TrialStream stream_{driver_, "kernel", Effort(60, &cancels_)};
 };
 
 TEST_F(TrialStreamTest, CapturesOnceAnIdAndDividesAReplayByItsLaunches) {
@@ -117,6 +125,29 @@ TEST_F(TrialStreamTest, AFailedLaunchIsNoGraph) {
   EXPECT_EQ(stream_.time(7, 3, fails, 2, &microseconds).message(), "no");
   EXPECT_TRUE(microseconds.empty());
   EXPECT_EQ(counts.replays, 0);
+  stream_.close();
+}
+
+TEST_F(TrialStreamTest, WaitingEndsWhereTheEffortIsCancelled) {
+  counts.query = CUDA_ERROR_NOT_READY;  // for ever
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ++cancels_;
+  });
+  const Effort since(1);
+  EXPECT_EQ(stream_.wait().code(), Code::kCancelled);
+  EXPECT_LT(since.seconds(), 0.5);
+  canceller.join();
+  stream_.close();
+}
+
+TEST_F(TrialStreamTest, ABrokenContextIsNoKernelsFault) {
+  EXPECT_TRUE(stream_.health().ok());
+  memory_query = CUDA_ERROR_ILLEGAL_ADDRESS;
+  const Status status = stream_.health();
+  memory_query = CUDA_SUCCESS;
+  EXPECT_EQ(status.code(), Code::kDeviceFailed);
+  EXPECT_NE(status.message().find("text (NAME)"), std::string::npos) << status.message();
   stream_.close();
 }
 

@@ -109,6 +109,17 @@ TEST_F(Cancelling, WhileTiming) {
   expect_later_calls_work();
 }
 
+// A kernel that runs long cannot be stopped: it ends behind the call.
+TEST_F(Cancelling, WhileAKernelRunsThatNobodyWaitsForAnyMore) {
+  world_.sample_seconds = 0.1;
+  world_.noise = 0.1;
+  world_.unfinished = true;
+  world_.close_seconds = 1;
+  expect_cancelled([&] { return ask(); }, [&] { return world_.samples > 0; });
+  expect_later_calls_work();
+  session_.reset();  // waits for it
+}
+
 TEST_F(Cancelling, FromAProgressCallback) {
   GraphRequest request;
   request.graph = softmax_attention(1, 32, 64, 32);

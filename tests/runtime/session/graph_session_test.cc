@@ -365,9 +365,10 @@ TEST_F(GraphSessionTest, AReadOnlyCacheIsReadAndNotWritten) {
   EXPECT_EQ(opened->store().list_winners().size(), 1u);
 }
 
-TEST_F(GraphSessionTest, NothingIsSearchedUnderACapture) {
+// It queues nothing on anyone's stream.
+TEST_F(GraphSessionTest, ASearchBesideACaptureAnswers) {
   world_.capturing = [](void*) { return true; };
-  EXPECT_EQ(refusal(*open(), activated_product()).code(), Code::kCapturing);
+  EXPECT_EQ(ask(*open(), activated_product()).origin, Origin::kTuned);
 }
 
 TEST_F(GraphSessionTest, AnUnknownConfigIsRefusedWhateverTheCacheHolds) {

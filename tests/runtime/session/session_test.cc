@@ -305,6 +305,62 @@ TEST_F(SessionTest, UnderCaptureOnlyWhatIsLoadedIsUsed) {
   EXPECT_TRUE(session->run(call).ok());
 }
 
+const Status kBroken = {Code::kDeviceFailed, "cuMemGetInfo: the driver's words (CUDA_ERROR_ILLEGAL_ADDRESS)"};
+
+TEST_F(SessionTest, ADeviceThatIsBrokenIsToldInItsOwnWords) {
+  const auto session = open();
+  world_.broken = kBroken;
+  world_.capturing = [](void*) { return true; };
+  for (const Status& status : {session->ready(small_problem()), session->run(call_of(small_problem())),
+                               session->run_ready(call_of(small_problem()))}) {
+    EXPECT_EQ(status.code(), Code::kDeviceFailed);
+    EXPECT_EQ(status.message(), kBroken.message());
+  }
+  EXPECT_EQ(world_.compiles + world_.loads + world_.trials, 0);
+}
+
+TEST_F(SessionTest, ADeviceThatBreaksInATrialEndsItAndNobodyIsBlamed) {
+  world_.verify = [&](const Candidate&) {
+    world_.broken = kBroken;
+    return Verdict{false, 0, 0, "the kernel failed"};
+  };
+  const auto session = open();
+  EXPECT_EQ(session->ready(small_problem()).message(), kBroken.message());
+  EXPECT_EQ(world_.verifies, 1);
+  EXPECT_TRUE(session->store().list_winners().empty());
+  world_.broken = {};
+  world_.verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
+  world_.launchable = [&](const Candidate&) {
+    world_.broken = kBroken;
+    return Status(Code::kDeviceFailed, "the kernel failed");
+  };
+  EXPECT_EQ(session->ready(small_problem()).message(), kBroken.message());
+  EXPECT_TRUE(session->store().list_winners().empty());
+  world_.broken = {};
+  world_.launchable = [](const Candidate&) { return Status(); };
+  EXPECT_TRUE(session->ready(small_problem()).ok());
+}
+
+TEST_F(SessionTest, WhatMemoryDidNotSufficeToTimeIsAGuessUntilItDoes) {
+  world_.launchable = [](const Candidate&) { return Status(Code::kOutOfMemory, "no memory"); };
+  Readied guessed, again, tuned;
+  ASSERT_TRUE(open()->ready(small_problem(), &guessed).ok());
+  EXPECT_TRUE(guessed.ready->winner.provisional);
+  EXPECT_EQ(guessed.ready->winner.median_us, 0);
+  world_.load_checker = [](const Binary&) { return Status(Code::kOutOfMemory, "no memory"); };
+  forget_counts();
+  ASSERT_TRUE(open()->ready(small_problem(), &again).ok());  // not even a trial can be made
+  EXPECT_EQ(again.origin, Origin::kCache);
+  EXPECT_EQ(again.ready->winner.candidate, guessed.ready->winner.candidate);
+  EXPECT_EQ(open()->ready(small_problem("b=1,hq=8,hk=2,sq=1,sk=4096,d=64")).code(), Code::kOutOfMemory);
+  world_.load_checker = [](const Binary&) { return Status(); };
+  world_.launchable = [](const Candidate&) { return Status(); };
+  const auto session = open();
+  ASSERT_TRUE(session->ready(small_problem(), &tuned).ok());
+  EXPECT_EQ(tuned.origin, Origin::kTuned);
+  EXPECT_FALSE(only_winner(*session).provisional);
+}
+
 TEST_F(SessionTest, AFailureReachesEveryWaiterAndTheNextCallTriesAgain) {
   std::atomic<bool> broken = true;
   world_.compile_seconds = 0.02;

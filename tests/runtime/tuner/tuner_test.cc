@@ -64,6 +64,27 @@ class TunerTest : public ::testing::Test {
   Tuned tuned_;
 };
 
+TEST_F(TunerTest, LackOfMemoryIsNobodysFault) {
+  const std::string best = best_kernel();
+  int asked = 0;
+  world_.verify = [&](const Candidate&) {
+    Verdict verdict{asked % 2 == 0, 1e-3, 2e-3, ""};
+    verdict.out_of_memory = asked++ % 2 == 1;
+    return verdict;
+  };
+  world_.launchable = [&](const Candidate& candidate) {
+    return kernel_text(candidate) == best ? Status(Code::kOutOfMemory, "no memory") : Status();
+  };
+  ASSERT_TRUE(run().ok());
+  EXPECT_FALSE(with_outcome("out of memory").empty());
+  EXPECT_TRUE(with_outcome("launch failed").empty() && with_outcome("verify failed").empty());
+  EXPECT_TRUE(tuned_.winner.provisional) << "with more memory another may win";
+  world_.launchable = [](const Candidate&) { return Status(); };
+  world_.verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_FALSE(tuned_.winner.provisional);
+}
+
 TEST_F(TunerTest, PicksTheFastestAndKeepsItsNumbers) {
   world_.microseconds = [](const Candidate& c) { return 100.0 + (c.tile_m + c.tile_n + 7 * c.stages) % 13; };
   ASSERT_TRUE(run().ok());
