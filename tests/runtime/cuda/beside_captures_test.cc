@@ -79,7 +79,7 @@ class BesideCapturesTest : public ::testing::Test {
 
 TEST_F(BesideCapturesTest, LoadingUnloadingAndClosing) {
   Candidate candidate;
-  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 order=1", &candidate).ok());
+  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=1 splits=1 head_swizzle=1", &candidate).ok());
   const Program program = program_of(test::small_problem(), candidate, DeviceKind::kCuda);
   Binary binary;
   binary.cubin = "code";
