@@ -14,6 +14,8 @@ namespace gqa {
 
 enum class DeviceKind : std::uint8_t { kCuda, kHost };
 
+constexpr int kReservedSmemPerCta = 1024;  // bytes of shared memory the driver takes for each CTA
+
 struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCuda;
   std::string arch;            // "sm_90a" with its suffix; host: "x86-64-avx512" and the like

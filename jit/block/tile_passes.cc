@@ -6,8 +6,6 @@
 namespace gqa {
 namespace {
 
-Dims dims_of(const BlockNode& node) { return tile_dims(node.axes); }
-
 std::string guarded(const std::string& inside, const std::string& value) {
   return inside.empty() ? value : inside + " ? " + value + " : 0.f";
 }
@@ -67,8 +65,9 @@ void TileWriter::write_map(int at) {
   const BlockNode& own = node(at);
   TileIndex index;
   open("gqa::each<kThreads, " + std::to_string(tile_elements(own)) + ">([&](int i) {");
-  split("i", dims_of(own), &index);
-  line(put(buffer_name(value(at).buffer), index, dims_of(own), guarded(inside(own.axes, index), computed(at, index))));
+  split("i", tile_dims(own), &index);
+  line(
+      put(buffer_name(value(at).buffer), index, tile_dims(own), guarded(inside(own.axes, index), computed(at, index))));
   close("});");
 }
 
@@ -80,20 +79,20 @@ void TileWriter::write_reduce(int at) {
   line(lanes_type(at) + " lanes;");
   line("lanes.clear();");
   open("lanes.each([&](int i, int lane, float& part) {");
-  split("i", dims_of(own), &index);
+  split("i", tile_dims(own), &index);
   const std::string there = inside(own.axes, index);
   line((there.empty() ? "" : "if (" + there + ") ") + "part = " + folded(at, fold, index, value(at).width) + ";");
   close("});");
   open("lanes.finish([&](int i, float whole) {");
-  split("i", dims_of(own), &index);
-  line(put(buffer_name(value(at).buffer), index, dims_of(own), guarded(there, "whole")));
+  split("i", tile_dims(own), &index);
+  line(put(buffer_name(value(at).buffer), index, tile_dims(own), guarded(there, "whole")));
   close("});");
   close("}");
 }
 
 // before -> now, and what it changes.
 void TileWriter::carry(int at, const TileIndex& index, const std::string& x) {
-  const Dims dims = dims_of(node(at));
+  const Dims dims = tile_dims(node(at));
   const std::string now = buffer_name(value(at).buffer);
   line("const float before = " + in_buffer(at, index) + ", now = gqa::larger(before, " + x + ");");
   line(put(now, index, dims, "now"));
@@ -102,7 +101,7 @@ void TileWriter::carry(int at, const TileIndex& index, const std::string& x) {
 
 void TileWriter::write_carry(int at, Phase phase) {
   const BlockNode& own = node(at);
-  const Dims dims = dims_of(own);
+  const Dims dims = tile_dims(own);
   const std::string all = "gqa::each<kThreads, " + std::to_string(tile_elements(own)) + ">([&](int i) {";
   TileIndex index;
   if (phase == Phase::kBefore) {
@@ -137,7 +136,7 @@ void TileWriter::write_carry(int at, Phase phase) {
 
 // Which batch of an operand meets that of the result.
 std::string TileWriter::batch_text(int term, std::size_t which, const TileProduct& product) const {
-  const Dims result = dims_of(node(term)), dims = dims_of(node(node(term).inputs[which]));
+  const Dims result = tile_dims(node(term)), dims = tile_dims(node(node(term).inputs[which]));
   const Dims batch(result.begin(), result.end() - 2), own(dims.begin(), dims.end() - 2);
   if (product.batches == 1 || elements(own) == 1) return "[](int) { return 0; }";
   TileIndex index;
@@ -149,7 +148,7 @@ std::string TileWriter::batch_text(int term, std::size_t which, const TileProduc
 void TileWriter::multiply(const std::string& sums, int term, const TileProduct& product) {
   const BlockNode& own = node(term);
   const int left = own.inputs[0], right = own.inputs[1];
-  const Dims a = dims_of(node(left));
+  const Dims a = tile_dims(node(left));
   const std::int64_t inner = a[a.size() - (own.attributes.transpose_a ? 2 : 1)];
   const bool one = product.batches == 1 || tile_elements(node(right)) == inner * product.columns;
   const auto flag = [](bool is) { return is ? "true" : "false"; };
@@ -178,14 +177,14 @@ void TileWriter::write_product(int at) {
 // What was summed under the maximum before, brought under the maximum now.
 std::string TileWriter::change_at(int at, const TileIndex& index) const {
   const int maximum = node(at).inputs[1];
-  const Dims dims = dims_of(node(maximum));
+  const Dims dims = tile_dims(node(maximum));
   return buffer_name(value(maximum).change) + ".get(" + place_text(operand_index(index, dims), dims) + ")";
 }
 
 void TileWriter::accumulate_products(int at) {
   TileIndex index;
   if (node(at).op == Op::kAccumulateRescaled) {
-    const Dims dims = dims_of(node(at));
+    const Dims dims = tile_dims(node(at));
     open(name_of(at) + ".each([&]([[maybe_unused]] int row, [[maybe_unused]] int column, float& sum) {");
     split("row", Dims(dims.begin(), dims.end() - 1), &index);
     index.push_back(dims.back() == 1 ? "0" : "column");
@@ -203,7 +202,7 @@ void TileWriter::write_accumulate(int at) {
   const std::string fold = fold_of(own.op);
   TileIndex index;
   open(name_of(at) + ".each([&]([[maybe_unused]] int i, [[maybe_unused]] int lane, float& part) {");
-  split("i", dims_of(own), &index);
+  split("i", tile_dims(own), &index);
   if (own.op == Op::kAccumulateRescaled) line("part *= " + change_at(at, index) + ";");
   const std::string there = inside(node(x).axes, index);
   line((there.empty() ? "" : "if (" + there + ") ") + "part = " + fold + "::join(part, " +
@@ -215,13 +214,13 @@ void TileWriter::write_flush(int at) {
   if (value(at).place == TilePlace::kFragments) return flush_products(name_of(at), at);
   TileIndex index;
   open(name_of(at) + ".finish([&](int i, float whole) {");
-  split("i", dims_of(node(at)), &index);
-  line(put(buffer_name(value(at).buffer), index, dims_of(node(at)), "whole"));
+  split("i", tile_dims(node(at)), &index);
+  line(put(buffer_name(value(at).buffer), index, tile_dims(node(at)), "whole"));
   close("});");
 }
 
 void TileWriter::write_total(int at) {
-  const Dims dims = dims_of(node(at));
+  const Dims dims = tile_dims(node(at));
   const std::string parts = buffer_name(value(at).parts);
   TileIndex index;
   open("gqa::each<kThreads, " + std::to_string(tile_elements(node(at))) + ">([&](int i) {");
@@ -244,7 +243,7 @@ void TileWriter::write_store(int at) {
   TileIndex index;
   line("// store " + own.name);
   open("gqa::each<kThreads, " + std::to_string(tile_elements(own)) + ">([&](int i) {");
-  split("i", dims_of(own), &index);
+  split("i", tile_dims(own), &index);
   const std::string there = inside(own.axes, index);
   line((there.empty() ? "" : "if (" + there + ") ") + "gqa::write<" + type_text(store.result.type) + ">(out" +
        std::to_string(argument) + ", " + offset(target, index, strides_of(graph_.spec(tensor))) + ", " +

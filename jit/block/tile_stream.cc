@@ -9,11 +9,9 @@
 namespace gqa {
 namespace {
 
-Dims dims_of_tile(const BlockNode& node) { return tile_dims(node.axes); }
-
 // Leading dimensions, as places of a flat row.
 Dims rows_of(const BlockNode& node) {
-  Dims dims = dims_of_tile(node);
+  Dims dims = tile_dims(node);
   dims.back() = 1;
   return dims;
 }

@@ -9,8 +9,6 @@
 namespace gqa {
 namespace {
 
-Dims dims_of(const BlockNode& node) { return tile_dims(node.axes); }
-
 // Only where a name is worth reading.
 std::string described(const BlockGraph& block, const BlockNode& node) {
   std::string text = node.name + " = " + std::string(name(node.op)) + "(";
@@ -71,7 +69,7 @@ std::string TileWriter::element(int at, const TileIndex& index) const {
 
 std::string TileWriter::in_buffer(int at, const TileIndex& index) const {
   const TileValue& own = value(at);
-  const std::string place = place_text(index, dims_of(node(at))) + ")";
+  const std::string place = place_text(index, tile_dims(node(at))) + ")";
   if (own.buffer >= 0) return buffer_name(own.buffer) + ".get(" + place;
   return "gqa::total<" + std::to_string(buffer(own.parts).copies) + ">(" + buffer_name(own.parts) + ", " + place;
 }
@@ -81,23 +79,23 @@ std::string TileWriter::computed(int at, const TileIndex& index) const {
   if (own.op == Op::kMatmul) return dot(at, index);
   if (own.op == Op::kMask) return masked(at, index);
   if (info(own.op).kind == OpClass::kView)
-    return element(own.inputs[0], viewed_index(own.op, own.attributes, index, dims_of(node(own.inputs[0]))));
+    return element(own.inputs[0], viewed_index(own.op, own.attributes, index, tile_dims(node(own.inputs[0]))));
   std::vector<std::string> operands;
-  for (const int input : own.inputs) operands.push_back(element(input, operand_index(index, dims_of(node(input)))));
+  for (const int input : own.inputs) operands.push_back(element(input, operand_index(index, tile_dims(node(input)))));
   return operation_text(own.op, own.attributes, operands);
 }
 
 std::string TileWriter::dot(int at, const TileIndex& index) const {
   const BlockNode& own = node(at);
   const auto side = [&](int input, bool transposed, bool left) {
-    const Dims dims = dims_of(node(input));
+    const Dims dims = tile_dims(node(input));
     const std::string own_dim = left ? index[index.size() - 2] : index.back();
     TileIndex place(index.begin(), index.end() - 2);
     place.push_back(left != transposed ? own_dim : "k");
     place.push_back(left != transposed ? "k" : own_dim);
     return "[&](int k) { return " + element(input, operand_index(place, dims)) + "; }";
   };
-  const Dims a = dims_of(node(own.inputs[0]));
+  const Dims a = tile_dims(node(own.inputs[0]));
   const std::int64_t inner = a[a.size() - (own.attributes.transpose_a ? 2 : 1)];
   return "gqa::dot<" + std::to_string(inner) + ">(" + side(own.inputs[0], own.attributes.transpose_a, true) + ", " +
          side(own.inputs[1], own.attributes.transpose_b, false) + ")";
@@ -222,7 +220,7 @@ void TileWriter::load(int at, const std::string& tile) {
 
 void TileWriter::load_pieces(int at, const std::string& tile) {
   const BlockNode& own = node(at);
-  Dims rows = dims_of(own);
+  Dims rows = tile_dims(own);
   rows.back() = 1;
   open("gqa::load_pieces<kThreads>(" + tile + ", " + argument(own) + ", " + end_of(own.axes.back()) +
        ", [&]([[maybe_unused]] int row, long long& offset) {");
@@ -237,7 +235,7 @@ void TileWriter::load_pieces(int at, const std::string& tile) {
 // In the tensor's own order, so that neighbouring threads read neighbouring elements.
 void TileWriter::load_elements(int at, const std::string& tile) {
   const BlockNode& own = node(at);
-  const Dims dims = dims_of(own), strides = strides_of(operand(own));
+  const Dims dims = tile_dims(own), strides = strides_of(operand(own));
   std::vector<std::size_t> order(dims.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });

@@ -23,12 +23,6 @@ constexpr double kMostSeconds = 1e6;
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 
-std::string hex(std::uintptr_t address) {
-  char buffer[24];
-  std::snprintf(buffer, sizeof(buffer), "0x%llx", static_cast<unsigned long long>(address));
-  return buffer;
-}
-
 // An enum of a C struct as the number it holds, which may be none of its names.
 template <typename Enum>
 int number(const Enum& given) {
@@ -154,7 +148,9 @@ std::string strides_text(const View& view) {
   return list + ")";
 }
 
-std::string range_text(const View& view) { return "[" + hex(view.first) + ", " + hex(view.last) + ")"; }
+std::string range_text(const View& view) {
+  return "[" + address_text(view.first) + ", " + address_text(view.last) + ")";
+}
 
 Status read_view(const Role& role, const DLTensor& tensor, int element, View* view) {
   if (!view->read(role.name, tensor, element)) {
@@ -169,7 +165,7 @@ Status read_view(const Role& role, const DLTensor& tensor, int element, View* vi
     return {Code::kNullArgument, std::string(role.name) + "'s data is NULL, expected a pointer to its elements"};
   }
   if (view->data % static_cast<std::uintptr_t>(element) == 0) return {};
-  return {Code::kAlignment, std::string(role.name) + "'s data plus byte_offset is " + hex(view->data) +
+  return {Code::kAlignment, std::string(role.name) + "'s data plus byte_offset is " + address_text(view->data) +
                                 ", expected a multiple of " + text(element) + " bytes, the size of an element"};
 }
 
@@ -373,6 +369,12 @@ Status check_on_device(const Device& device, const std::string& name, DLDevice g
   if (owned(device, given)) return {};
   return {Code::kDevice, name + " is on " + device_text(given) + ", but this handle is for " + device_text(device) +
                              ": move the tensor, or create a handle for its device"};
+}
+
+std::string address_text(std::uintptr_t address) {
+  char buffer[24];
+  std::snprintf(buffer, sizeof(buffer), "0x%llx", static_cast<unsigned long long>(address));
+  return buffer;
 }
 
 Status check_options(const gqa_options& options) {

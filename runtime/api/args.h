@@ -5,6 +5,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/api/gqa.h"
@@ -25,6 +26,8 @@ Status make_problem(const gqa_shape* given, Problem* problem);
 bool owned(const Device& device, DLDevice given);
 // kDevice unless the device may use such a tensor; `name` begins the message.
 Status check_on_device(const Device& device, const std::string& name, DLDevice given);
+
+std::string address_text(std::uintptr_t address);  // as 0x7f00
 
 // gqa_create's options, which may not be null.
 Status check_options(const gqa_options& options);

@@ -1,7 +1,6 @@
 // program_args.cc: see program_args.h. The first rule that is broken answers.
 #include "runtime/api/program_args.h"
 
-#include <cstdio>
 #include <string>
 
 #include "runtime/api/args.h"
@@ -14,12 +13,6 @@ namespace {
 constexpr std::uintptr_t kAlignment = 16;
 
 std::string name_of(const char* role, std::size_t index) { return std::string(role) + " " + std::to_string(index); }
-
-std::string hex(std::uintptr_t address) {
-  char buffer[24];
-  std::snprintf(buffer, sizeof(buffer), "0x%llx", static_cast<unsigned long long>(address));
-  return buffer;
-}
 
 std::string list_text(const std::int64_t* values, std::size_t count) { return to_text(Dims(values, values + count)); }
 
@@ -67,7 +60,9 @@ struct Range {
 };
 
 Status overlap(std::size_t output, const Range& written, const char* role, std::size_t index, const Range& other) {
-  const auto text = [](const Range& range) { return "[" + hex(range.first) + ", " + hex(range.last) + ")"; };
+  const auto text = [](const Range& range) {
+    return "[" + address_text(range.first) + ", " + address_text(range.last) + ")";
+  };
   return {Code::kAlias, name_of("output", output) + " touches bytes " + text(written) + ", which overlap " +
                             name_of(role, index) + "'s " + text(other) + ": give it memory of its own"};
 }
@@ -107,7 +102,7 @@ Status ProgramArguments::check_tensor(const Device& device, const char* role, st
     return {Code::kNullArgument, name_of(role, index) + "'s data is NULL, expected a pointer to its elements"};
   *address = reinterpret_cast<std::uintptr_t>(given->data) + given->byte_offset;
   if (*address % kAlignment == 0) return {};
-  return {Code::kAlignment, name_of(role, index) + "'s data plus byte_offset is " + hex(*address) +
+  return {Code::kAlignment, name_of(role, index) + "'s data plus byte_offset is " + address_text(*address) +
                                 ", expected a multiple of " + std::to_string(kAlignment) + " bytes: copy the tensor"};
 }
 

@@ -1,7 +1,8 @@
 // cost.cc: how long a candidate should take; see space.h. A model that orders candidates, not a clock: its constants
-// were fitted to timed candidates on an H200 (docs/performance.md), and timing has the last word. Owns:
-// predict_us: work a key step, what hides what inside an SM, waves, memory, merges. Never: decides what may run
-// (prune.cc does). Threads: pure functions.
+// were fitted to timed candidates on an H200 (docs/performance.md), and timing has the last word.
+// Owns: predict_us: work a key step, what hides what inside an SM, waves, memory, merges.
+// Never: decides what may run (prune.cc does).
+// Threads: pure functions.
 #include <algorithm>
 #include <cmath>
 
@@ -46,7 +47,6 @@ constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that sha
 constexpr double kWarpgroupLaunch = 1.8e-6;  // s
 constexpr double kBesideMemory = 0.138;      // of the shorter of memory's and SMs' time
 constexpr double kMemoryOverL2 = 4;          // the power a byte takes, roughly
-constexpr int kBlockReserve = 1024;          // bytes of shared memory the driver takes for each block
 constexpr int kSchedulers = 4;
 
 // What a tile's keys cost. Steps differ between tiles only under a causal mask.
@@ -118,7 +118,7 @@ struct Model {
 
 int resident_blocks(const Model& m) {
   const int registers_a_thread = (registers(m.p, m.c) + 7) / 8 * 8;
-  const std::int64_t by_shared = m.device.smem_per_sm / (m.launch.shared_memory + kBlockReserve);
+  const std::int64_t by_shared = m.device.smem_per_sm / (m.launch.shared_memory + kReservedSmemPerCta);
   const std::int64_t by_registers = m.device.registers_per_sm / (registers_a_thread * m.launch.threads);
   const std::int64_t by_threads = m.device.threads_per_sm / m.launch.threads;
   return static_cast<int>(std::clamp<std::int64_t>(std::min({by_shared, by_registers, by_threads}), 1, 32));

@@ -20,7 +20,6 @@ constexpr int kWarpgroupRows = 64;      // of a wgmma
 constexpr int kMostWgmmaColumns = 256;  // of a wgmma
 constexpr int kWgmmaOperands = 30;      // registers beside a wgmma's accumulators
 constexpr int kPanelColumns = 64;       // a swizzled row of shared memory: of transposed keys, keys
-constexpr int kCtaReserve = 1024;       // bytes of shared memory the driver takes for each block
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
 std::string number(std::int64_t value) { return grouped(value); }
@@ -217,7 +216,7 @@ std::string over_shared_memory(const LaunchPlan& launch, const DeviceSpec& devic
 std::string over_warpgroup_limits(const Problem& p, const Candidate& c, const DeviceSpec& device) {
   const LaunchPlan launch = plan(p, c);
   if (std::string reason = over_shared_memory(launch, device); !reason.empty()) return reason;
-  const std::int64_t together = launch.resident * (launch.shared_memory + kCtaReserve);
+  const std::int64_t together = launch.resident * (launch.shared_memory + kReservedSmemPerCta);
   if (together > device.smem_per_sm) {
     return number(launch.resident) + " blocks an SM need " + number(together) + " bytes of shared memory, it has " +
            number(device.smem_per_sm);

@@ -47,6 +47,8 @@ struct BlockNode {
   friend bool operator==(const BlockNode&, const BlockNode&) = default;
 };
 
+inline Dims tile_dims(const BlockNode& node) { return tile_dims(node.axes); }
+
 // A result of the custom operator. A value of the loop is stored each step (map.loop says where), any other at the end.
 struct BlockStore {
   std::string name;  // of the result tensor; may be empty

@@ -7,7 +7,6 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kReserved = 1024;                      // shared memory that each block costs beside its own
 constexpr std::int64_t kInFlight[] = {32768, 65536, 131072};  // bytes on their way to an SM that keep memory busy
 constexpr int kMostStages = 8, kWarps[] = {4, 8, 16}, kFewWarps[] = {2, 1};
 constexpr std::size_t kMostPlans = 6, kMostStreams = 4;
@@ -26,7 +25,7 @@ ThreadPlan stream_plan(int warps, int ahead, int splits) {
 std::int64_t blocks_together(const TilePlan& plan, const DeviceSpec& device) {
   const std::int64_t sms = std::max(1, device.sms);
   const std::int64_t by_memory =
-      std::max<std::int64_t>(device.smem_per_sm, device.smem_per_block) / (plan.shared_memory + kReserved);
+      std::max<std::int64_t>(device.smem_per_sm, device.smem_per_block) / (plan.shared_memory + kReservedSmemPerCta);
   const std::int64_t by_threads = std::max(device.threads_per_sm, plan.threads()) / plan.threads();
   const std::int64_t there = (plan.blocks() + sms - 1) / sms;
   return std::max<std::int64_t>(1, std::min({by_memory, by_threads, there}));
