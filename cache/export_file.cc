@@ -1,5 +1,6 @@
 // export_file.cc: judging the name, and renaming.
-// Owns: see export_file.h. Threads: see export_file.h.
+// Owns: see export_file.h.
+// Threads: see export_file.h.
 #include "cache/export_file.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // key.cc: how kernels and winners are named, and where the file lies when nobody says.
-// Owns: kernel_key, WinnerKey's text and digest, WinnerRow::id, Store::default_path. Never: touches the file.
+// Owns: kernel_key, WinnerKey's text and digest, WinnerRow::id, Store::default_path.
+// Never: touches the file.
 // Threads: pure, apart from reading the environment.
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // lease.cc: claims in a table, and the threads that keep them alive.
-// Owns: see lease.h. Threads: see lease.h.
+// Owns: see lease.h.
+// Threads: see lease.h.
 #include "cache/lease.h"
 
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // rows.cc: the one place that knows the order of columns.
-// Owns: see rows.h. Never: trusts a cell before the row's checksum held.
+// Owns: see rows.h.
+// Never: trusts a cell before the row's checksum held.
 // Threads: as database.h.
 #include "cache/rows.h"
 

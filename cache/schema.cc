@@ -1,5 +1,6 @@
 // schema.cc: the tables as text, and their inspection.
-// Owns: see schema.h. Never: alters a table in place; a new layout is a new version.
+// Owns: see schema.h.
+// Never: alters a table in place; a new layout is a new version.
 // Threads: as database.h.
 #include "cache/schema.h"
 

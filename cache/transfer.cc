@@ -1,5 +1,6 @@
 // transfer.cc: export, import, salvage.
-// Owns: see transfer.h. Threads: as database.h.
+// Owns: see transfer.h.
+// Threads: as database.h.
 #include "cache/transfer.h"
 
 #include <memory>

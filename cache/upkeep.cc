@@ -1,5 +1,6 @@
 // upkeep.cc: examine and prune.
-// Owns: see upkeep.h. Threads: as database.h.
+// Owns: see upkeep.h.
+// Threads: as database.h.
 #include "cache/upkeep.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // device.h: what the runtime asks of a device, the same for a GPU, the host and a test's device.
-// Owns: Device (compile, load, trial), LoadedProgram (launch), Trial (inputs, reference, clocks), and the plain structs
+// Owns: Device (compile, load, trial), LoadedProgram (run), Trial (inputs, reference, clocks), and the plain structs
 // they exchange.
 // Never: searches, remembers or chooses; tuner.h does, session.h calls.
-// Threads: Device::compile may run on many threads at once; LoadedProgram::launch too. A Trial belongs to one thread.
+// Threads: Device::compile may run on many threads at once; LoadedProgram::run too. A Trial belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct Binary {
   bool spills_heavily() const { return spill_bytes > kHeavySpill; }
 };
 
-// A program ready to run. launch() is the hot path: it allocates nothing once warm, formats nothing, reads no
+// A program ready to run. run() is the hot path: it allocates nothing once warm, formats nothing, reads no
 // environment.
 class LoadedProgram {
  public:

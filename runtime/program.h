@@ -1,7 +1,9 @@
 // program.h: whatever a device compiles, loads, times or runs, as data.
 // Owns: Source (a kernel's text), Step (one launch: which kernel, how, with which arguments), Program (its steps and
-// the memory between them), and the number that says how arguments are laid out. Never: compiles or launches; devices
-// do. Never holds a candidate that was not proved or a problem that was not checked. Threads: values.
+// the memory between them), and the number that says how arguments are laid out.
+// Never: compiles or launches; devices do. Never holds a candidate that was not proved or a problem that was not
+// checked.
+// Threads: values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // without_exceptions.h: where exceptions of a long step end as a Status.
-// Owns: without_exceptions(). Never: hides what was thrown. Threads: any.
+// Owns: without_exceptions().
+// Never: hides what was thrown.
+// Threads: any.
 #pragma once
 
 #include <exception>

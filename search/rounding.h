@@ -1,5 +1,6 @@
 // rounding.h: division and multiples of positive integers, rounded up.
-// Owns: the two functions. Threads: pure.
+// Owns: the two functions.
+// Threads: pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // golden_version.h: numbers that somebody raises on purpose, each held against a hash of what it stands for.
 // Owns: a file of lines "name version hash", and saying which number is to be raised, or that the line is to be
-// written. Never: writes a line whose number was not raised. Threads: one.
+// written.
+// Never: writes a line whose number was not raised.
+// Threads: one.
 #pragma once
 
 #include <gtest/gtest.h>

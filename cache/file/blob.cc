@@ -1,5 +1,6 @@
 // blob.cc: zstd and XXH3-128 behind blob.h and store.h's hash128.
-// Owns: the compression level. Never: allocates what a damaged frame asks for.
+// Owns: the compression level.
+// Never: allocates what a damaged frame asks for.
 // Threads: pure functions.
 #include "cache/file/blob.h"
 

@@ -1,5 +1,6 @@
 // database.cc: the only place that calls SQLite.
-// Owns: see database.h. Never: swallows an error, except where a rollback or a close could not do better.
+// Owns: see database.h.
+// Never: swallows an error, except where a rollback or a close could not do better.
 // Threads: see database.h.
 #include "cache/file/database.h"
 

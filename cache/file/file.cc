@@ -1,6 +1,7 @@
 // file.cc: opening with its fallbacks, and healing.
-// Owns: see file.h. Never: writes to or moves a file that is newer, not ours, or writable by others; nor has SQLite
-// look beside one. Threads: see file.h; the private functions expect the mutex.
+// Owns: see file.h.
+// Never: writes to or moves a file that is newer, not ours, or writable by others; nor has SQLite look beside one.
+// Threads: see file.h; the private functions expect the mutex.
 #include "cache/file/file.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 // folder.cc: flock and rename.
-// Owns: see folder.h. Threads: see folder.h.
+// Owns: see folder.h.
+// Threads: see folder.h.
 #include "cache/file/folder.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // guard.cc: stat, and opinions about it.
-// Owns: see guard.h. Threads: see guard.h.
+// Owns: see guard.h.
+// Threads: see guard.h.
 #include "cache/file/guard.h"
 
 #include <fcntl.h>

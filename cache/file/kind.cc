@@ -1,5 +1,6 @@
 // kind.cc: file types and magic numbers.
-// Owns: see kind.h. Threads: see kind.h.
+// Owns: see kind.h.
+// Threads: see kind.h.
 #include "cache/file/kind.h"
 
 #include <algorithm>

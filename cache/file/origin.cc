@@ -1,5 +1,6 @@
 // origin.cc: SQLite's file format, as far as finding our marks in it needs.
-// Owns: see origin.h. Threads: see origin.h.
+// Owns: see origin.h.
+// Threads: see origin.h.
 #include "cache/file/origin.h"
 
 #include <algorithm>

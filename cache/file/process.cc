@@ -1,5 +1,6 @@
 // process.cc: /proc.
-// Owns: see process.h. Threads: see process.h.
+// Owns: see process.h.
+// Threads: see process.h.
 #include "cache/file/process.h"
 
 #include <signal.h>

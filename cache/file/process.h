@@ -1,5 +1,6 @@
 // process.h: which process is which, and whether it still lives.
-// Owns: a process's identity that survives the reuse of its number. Never: signals anybody.
+// Owns: a process's identity that survives the reuse of its number.
+// Never: signals anybody.
 // Threads: pure reads of /proc.
 #pragma once
 

@@ -1,5 +1,6 @@
 // sidecars.cc: their first bytes.
-// Owns: see sidecars.h. Threads: see sidecars.h.
+// Owns: see sidecars.h.
+// Threads: see sidecars.h.
 #include "cache/file/sidecars.h"
 
 #include <fcntl.h>

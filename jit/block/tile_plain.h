@@ -1,6 +1,8 @@
 // tile_plain.h: a plain operator, other than a product, as the text of its kernel: an element a thread, or a row a
-// warp. Owns: plain_body(), plain_blocks(). Never: tiles anything; these kernels are bound by memory. Threads: pure
-// functions.
+// warp.
+// Owns: plain_body(), plain_blocks().
+// Never: tiles anything; these kernels are bound by memory.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // gqa_graph_internal.h: what a gqa_graph is inside the C interface.
 // Owns: gqa_graph_s: the graph, the serial number by which its values are told from another's, the last text handed
-// out. Never: leaves runtime/'s C files. Threads: one graph, one thread at a time.
+// out.
+// Never: leaves runtime/'s C files.
+// Threads: one graph, one thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 // it; once the last of them is destroyed and has run, the driver calls back, and the workspace serves the next capture.
 // A replay begins with a memset of the counters, so nothing that happened before can be left in them.
 // Never: gives memory of a graph's to anyone else while the graph lives. The callback calls nothing of CUDA's: it sets
-// a flag, which outlives the pool. Threads: take() from many threads, under a lock: capturing is no hot path.
+// a flag, which outlives the pool.
+// Threads: take() from many threads, under a lock: capturing is no hot path.
 #pragma once
 
 #include <atomic>

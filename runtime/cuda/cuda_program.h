@@ -1,8 +1,9 @@
 // cuda_program.h: a loaded program: its kernels, launched one after another.
 // Owns: the modules, where each kernel's arguments lie (the call's own, its inputs and outputs, or the memory between
 // kernels), and the order of launches. The memory between kernels comes from a pool that all programs of a device
-// share: work on a stream is ordered, so its programs can share one. Never: allocates or formats once warm; chooses
-// anything. Threads: run() from many threads at once, on one stream or on several.
+// share: work on a stream is ordered, so its programs can share one.
+// Never: allocates or formats once warm; chooses anything.
+// Threads: run() from many threads at once, on one stream or on several.
 #pragma once
 
 #include <atomic>

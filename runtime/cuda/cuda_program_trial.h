@@ -1,6 +1,7 @@
 // cuda_program_trial.h: a user's graph on a GPU: inputs, reference, verification and clocks.
-// Owns: the reference's inputs, as often as rotation needs, poisoned and guarded outputs, a stream. Never: touches the
-// users' streams or memory, or judges (program_reference.h). Threads: belongs to one thread.
+// Owns: the reference's inputs, as often as rotation needs, poisoned and guarded outputs, a stream.
+// Never: touches the users' streams or memory, or judges (program_reference.h).
+// Threads: belongs to one thread.
 #pragma once
 
 #include <functional>

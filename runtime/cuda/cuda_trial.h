@@ -1,7 +1,8 @@
 // cuda_trial.h: one problem on a GPU: inputs, reference, verification and clocks.
 // Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output and workspace, the naive
-// reference of the rows checked, a stream. Never: touches the
-// users' streams or workspaces. Threads: belongs to one thread.
+// reference of the rows checked, a stream.
+// Never: touches the users' streams or workspaces.
+// Threads: belongs to one thread.
 #pragma once
 
 #include <memory>

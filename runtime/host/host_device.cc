@@ -1,5 +1,6 @@
 // host_device.cc: the CPU as a device. Its artefact is the µGraph's text: compile() writes it, load() reads the tile
-// parameters back out of it and runs them. Threads: as device.h says.
+// parameters back out of it and runs them.
+// Threads: as device.h says.
 #include <dlpack/dlpack.h>
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
 // evidence.cc: why a winner won, as JSON; see attempt.h.
 // Owns: the text kept with a winner: every option tried with its timings, errors and reason; those pruned or never
-// tried counted by reason, with the first few by name. Never: decides anything. Threads: pure functions.
+// tried counted by reason, with the first few by name.
+// Never: decides anything.
+// Threads: pure functions.
 #include <cctype>
 #include <cmath>
 #include <map>

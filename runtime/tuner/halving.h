@@ -1,8 +1,9 @@
 // halving.h: which of several runners is the fastest, with as few launches as the noise allows.
 // Owns: the race: runners take turns (so drift hits all alike), each round doubles the samples and drops those of
 // the slower half that are clearly slower, finalists go on until the difference is clear of the noise or under 0.5 %;
-// what stays within 0.5 % is decided by the order given, so that the same machine picks the same winner. Never:
-// launches anything or reads a clock: the sampler and `out_of_time` do. Threads: one caller.
+// what stays within 0.5 % is decided by the order given, so that the same machine picks the same winner.
+// Never: launches anything or reads a clock: the sampler and `out_of_time` do.
+// Threads: one caller.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 // trial_layout.h: how a trial lays out one problem's tensors, the same on every device.
 // Owns: element counts, compact strides, the start off 16-byte alignment where the problem asks for it, the guards
-// around outputs, and the ragged variant of a problem. Never: owns memory; devices do. Threads: a value.
+// around outputs, and the ragged variant of a problem.
+// Never: owns memory; devices do.
+// Threads: a value.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // keys.h: what kernels and winners are kept under, and whether a row still holds.
 // Owns: winner_key and kernel_key; the rows that a kernel and a winner are kept as; the comparison of a winner's
-// families with the present versions. Never: holds a path, a product name or a driver version. Threads: pure functions.
+// families with the present versions.
+// Never: holds a path, a product name or a driver version.
+// Threads: pure functions.
 //
 // A kernel's key is its source with all that it includes, the architecture and the compiler. A winner's is the
 // workload, the device's identity and the version of the search with the way of timing. No key holds anything else:

@@ -1,7 +1,8 @@
 // workload.h: what may be asked of a device, as the tuner and the session see it.
 // Owns: Workload (an attention problem or a user's graph on its way through a miss), Option (one way to compute it),
-// and Reference (what its numbers are held against). Never: compiles, runs or remembers. Threads: a Workload belongs to
-// one thread; programs are made on it.
+// and Reference (what its numbers are held against).
+// Never: compiles, runs or remembers.
+// Threads: a Workload belongs to one thread; programs are made on it.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,8 @@
 // foreign_support.h: somebody else's files, and seeing that nothing happened to them.
 // Owns: a snapshot of a folder, one file of each kind that is not ours, what a killed program leaves beside its
-// database. Never: knows what is done to them. Threads: none.
+// database.
+// Never: knows what is done to them.
+// Threads: none.
 #pragma once
 
 #include <algorithm>

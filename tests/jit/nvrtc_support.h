@@ -1,5 +1,6 @@
 // nvrtc_support.h: the NVRTC of this machine, for tests that compile.
-// Owns: finding it, and skipping by name where there is none. Threads: as Nvrtc.
+// Owns: finding it, and skipping by name where there is none.
+// Threads: as Nvrtc.
 #pragma once
 
 #include <gtest/gtest.h>

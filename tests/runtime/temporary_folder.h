@@ -1,5 +1,7 @@
 // temporary_folder.h: a folder of its own for a test, gone with it.
-// Owns: the folder. Never: outlives the object. Threads: one.
+// Owns: the folder.
+// Never: outlives the object.
+// Threads: one.
 #pragma once
 
 #include <stdlib.h>

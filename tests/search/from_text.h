@@ -1,5 +1,7 @@
 // from_text.h: problems and candidates from their text.
-// Owns: both in a line. Never: asserts more than that a text parses. Threads: pure functions.
+// Owns: both in a line.
+// Never: asserts more than that a text parses.
+// Threads: pure functions.
 #pragma once
 
 #include <gtest/gtest.h>

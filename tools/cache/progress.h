@@ -1,6 +1,8 @@
 // progress.h: how far `warm` is, as one line that is redrawn.
 // Owns: the line (a bar, shapes done, candidates compiled, verified and timed, best so far, time left) and its
-// redrawing. Never: writes anything where the stream is not a terminal. Threads: one.
+// redrawing.
+// Never: writes anything where the stream is not a terminal.
+// Threads: one.
 #pragma once
 
 #include <chrono>

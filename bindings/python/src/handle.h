@@ -1,7 +1,9 @@
 // handle.h: gqa_handle as a Python object.
 // Owns: the handle's life, the log callback or the warnings, and letting go of the GIL around every call into the
-// library. Never: chooses a device, allocates outputs or knows a framework (gqa/ does). Threads: any number at once.
-// close() lets calls that are under way finish and programs live; the last of them destroys the handle.
+// library.
+// Never: chooses a device, allocates outputs or knows a framework (gqa/ does).
+// Threads: any number at once. close() lets calls that are under way finish and programs live; the last of them
+// destroys the handle.
 #pragma once
 
 #include <pybind11/pybind11.h>

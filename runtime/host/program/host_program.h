@@ -1,7 +1,8 @@
 // host_program.h: a user's graph run on the CPU: every kernel of a program as its µGraph says, tile by tile.
 // Owns: HostProgram: where each tensor lies in a launch, the memory between kernels, blocks spread over threads.
 // Never: reads thread plans: a kernel of a family is run as the block graphs it stands for. Allocates nothing once
-// warm. Threads: run() from many threads at once, each with memory of its own; returns when its work is done.
+// warm.
+// Threads: run() from many threads at once, each with memory of its own; returns when its work is done.
 #pragma once
 
 #include <memory>

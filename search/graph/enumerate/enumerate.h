@@ -1,8 +1,9 @@
 // enumerate.h: all the programs of a rewritten graph: which operators are one kernel, which dimensions go to the grid,
 // which one the loop walks along, in tiles of how many elements.
 // Owns: SearchConfig and the table of configs; Program; Enumerator, which remembers what it made of a section
-// (schedule.h), so that rewritten graphs that share parts share the work. Never: knows attention or any other graph by
-// name; proves. Threads: one enumerator a thread.
+// (schedule.h), so that rewritten graphs that share parts share the work.
+// Never: knows attention or any other graph by name; proves.
+// Threads: one enumerator a thread.
 #pragma once
 
 #include <map>

@@ -1,7 +1,9 @@
 // loop_placement.h: how the values of a section meet the loop of its kernel.
 // Owns: LoopPlacement: for each node, whether it is computed before the loop, in it or after it, and what carries its
 // value over the steps; find_loop_placements(), all of them for a loop along one dimension that may be equal to the
-// goal. Never: chooses a tile; the same placement serves all. Threads: pure but for the space and the report.
+// goal.
+// Never: chooses a tile; the same placement serves all.
+// Threads: pure but for the space and the report.
 //
 // A node that sums over the loop's dimension gives a part of its sum in each step. It may be added up at once, or the
 // part goes on to the next operator and what comes of it is added up; abstract expressions tell where that cannot be

@@ -1,7 +1,8 @@
 // lower.h: a section, a way over its loop and tile sizes, as block graphs.
 // Owns: Cuts, and lower(): one kernel, or two where the loop's dimension is divided among blocks: each keeps the
-// partial results of its share, the second kernel merges them and does what comes after the loop. Never: chooses cuts
-// or judges the result. Threads: pure functions.
+// partial results of its share, the second kernel merges them and does what comes after the loop.
+// Never: chooses cuts or judges the result.
+// Threads: pure functions.
 #pragma once
 
 #include <optional>

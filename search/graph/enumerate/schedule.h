@@ -1,7 +1,8 @@
 // schedule.h: all the kernels that a section could be.
 // Owns: the product of placements and tile sizes, each lowered, judged by the device's limits and the cost model; of
-// each structure the best few are kept. Never: looks at more than one section. Threads: pure but for the space and the
-// report.
+// each structure the best few are kept.
+// Never: looks at more than one section.
+// Threads: pure but for the space and the report.
 #pragma once
 
 #include "search/graph/enumerate/enumerate.h"

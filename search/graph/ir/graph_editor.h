@@ -1,6 +1,8 @@
 // graph_editor.h: a kernel graph written anew with a part of it made otherwise.
 // Owns: GraphEditor: copies what is still read, keeps one node of equal ones, and the readers' view of a graph
-// (Readers). Never: knows a law; rules.cc does. Threads: one editor a thread.
+// (Readers).
+// Never: knows a law; rules.cc does.
+// Threads: one editor a thread.
 #pragma once
 
 #include <map>

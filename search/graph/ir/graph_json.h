@@ -1,7 +1,8 @@
 // graph_json.h: a kernel graph as JSON that reads back as an equal graph.
 // Owns: the JSON form: {"version": 1, "nodes": [...], "outputs": [names]}. Inputs are nodes with "op": "input"; a
-// custom operator holds "grid", "steps", "threads" (as text), "block" (its nodes) and "stores". Never: throws. Threads:
-// pure functions.
+// custom operator holds "grid", "steps", "threads" (as text), "block" (its nodes) and "stores".
+// Never: throws.
+// Threads: pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
 // graph_text.h: a kernel graph as text that reads back as an equal graph.
-// Owns: the text form. Never: anything else. Threads: pure functions.
+// Owns: the text form.
+// Never: anything else.
+// Threads: pure functions.
 //
 //   graph 1
 //   q = input f16[2,256,64]

@@ -1,6 +1,7 @@
 // joined_dims.h: which dimensions of a graph's tensors are one and the same index.
 // Owns: DimJoiner, classes of dimensions; join_dims(), which joins those that an operator lines up, as matmul's rows
-// run through its first operand and its result. Never: looks into a block graph; joins dimensions of different sizes.
+// run through its first operand and its result.
+// Never: looks into a block graph; joins dimensions of different sizes.
 // Threads: values and pure functions.
 #pragma once
 

@@ -1,6 +1,8 @@
 // evaluate.h: the value of a graph, in double: the reference that everything later is judged against; and as a naive
-// run in the tensors' own types gives it. Owns: evaluate(), at kernel level and, for custom operators, block by block
-// and step by step as the µGraph says. Never: is fast for its own sake, or knows a device. Threads: pure functions.
+// run in the tensors' own types gives it.
+// Owns: evaluate(), at kernel level and, for custom operators, block by block and step by step as the µGraph says.
+// Never: is fast for its own sake, or knows a device.
+// Threads: pure functions.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,8 @@
 // field.h: numbers in which a graph's identity can be proved by trying it.
 // Owns: the primes p and q with q | p − 1, arithmetic mod each, FieldValue and Field, an algebra (operators.h) over
-// them. Never: compares graphs (equivalence.h does). Threads: one Field a thread.
+// them.
+// Never: compares graphs (equivalence.h does).
+// Threads: one Field a thread.
 //
 // A value is known mod p and, as long as it has not been through an exponential, mod q too. exp takes what is known mod
 // q to a power of a base ω of order q mod p, so exp(a + b) = exp(a) exp(b) holds exactly. Functions with no such law

@@ -1,7 +1,8 @@
 // hiding.h: inputs that hide keys: a mask of -inf added to scores, a mask of 0 and 1 multiplied into them.
 // Owns: Hiding, which of a graph's inputs are such, and find_hidings(); HiddenKeys, what is hidden of a row.
 // Never: runs a graph. equivalence.cc proves with keys hidden so, runtime/verify/program_reference.cc verifies with
-// them. Threads: pure functions.
+// them.
+// Threads: pure functions.
 #pragma once
 
 #include <vector>

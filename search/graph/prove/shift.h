@@ -1,8 +1,9 @@
 // shift.h: what becomes of a value when all exponents are moved by a number of each row.
 // Owns: Shift, and how it passes through an operator. exp(a - m) is exp(a) times exp(-m): of degree -1; what is linear
 // in it too, and a quotient of two such is free of m. With it the rewriting knows when a maximum may be subtracted, and
-// the enumeration when a running maximum may stand for the maximum and what its sums must be rescaled by. Never: says
-// along which dimensions m is constant; shapes and the proof do. Threads: pure functions.
+// the enumeration when a running maximum may stand for the maximum and what its sums must be rescaled by.
+// Never: says along which dimensions m is constant; shapes and the proof do.
+// Threads: pure functions.
 #pragma once
 
 #include <optional>

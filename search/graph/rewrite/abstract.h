@@ -1,7 +1,10 @@
 // abstract.h: what a value is made of, dimensions and order forgotten: abstract expressions (Wu et al., Mirage, OSDI
-// 2025). Owns: AbstractSpace: expressions in a normal form (sums of products of atoms), numbered, so that equal values
-// have equal numbers; whether one can be a part of another. Never: decides that two programs are equal: it forgets
-// broadcasts, constant factors and maxima. What it says is no part of the goal is none. Threads: one space a thread.
+// 2025).
+// Owns: AbstractSpace: expressions in a normal form (sums of products of atoms), numbered, so that equal values have
+// equal numbers; whether one can be a part of another.
+// Never: decides that two programs are equal: it forgets broadcasts, constant factors and maxima. What it says is no
+// part of the goal is none.
+// Threads: one space a thread.
 #pragma once
 
 #include <cstdint>

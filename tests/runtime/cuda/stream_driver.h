@@ -1,7 +1,8 @@
 // stream_driver.h: a driver with streams, captures, graphs and events, none of which runs anything.
 // Owns: device memory that is the host's and counted; numbers of streams; captures that a test begins and ends; user
 // objects with their references; events that a test finishes.
-// Never: launches. Threads: one test at a time has it; what threads of a test share is atomic or under a mutex.
+// Never: launches.
+// Threads: one test at a time has it; what threads of a test share is atomic or under a mutex.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // space_support.h: what tests of the space, its limits and its ranking begin with.
-// Owns: the devices, and shapes of every kind. Never: asserts. Threads: pure functions.
+// Owns: the devices, and shapes of every kind.
+// Never: asserts.
+// Threads: pure functions.
 #pragma once
 
 #include <string>

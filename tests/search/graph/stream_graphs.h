@@ -1,5 +1,8 @@
 // stream_graphs.h: block graphs whose loops can be streamed (search/graph/tile/tile_stream.h), small and ragged where
-// they may be. Owns: their text, and the thread plan. Never: runs them. Threads: constants.
+// they may be.
+// Owns: their text, and the thread plan.
+// Never: runs them.
+// Threads: constants.
 #pragma once
 
 #include <string>

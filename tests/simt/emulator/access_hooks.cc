@@ -1,6 +1,7 @@
 // access_hooks.cc: the calls that a compiler puts before every access to memory under -fsanitize=thread, answered by
-// the emulator instead of the sanitizer's library. Compiled into every kernel, without that option. Owns: the
-// functions' names and signatures. Never: passes on what lies outside dynamic shared memory and the workspace.
+// the emulator instead of the sanitizer's library. Compiled into every kernel, without that option.
+// Owns: the functions' names and signatures.
+// Never: passes on what lies outside dynamic shared memory and the workspace.
 // Threads: fibers of one thread of the system.
 #include "kernel_state.h"
 

@@ -1,5 +1,6 @@
 // fault.h: faults of the processor (a guard page touched, a trap of the compiler's checks) while kernels run.
-// Owns: the signal handlers of a scope, and what the last fault was. Never: decides what it means.
+// Owns: the signal handlers of a scope, and what the last fault was.
+// Never: decides what it means.
 // Threads: one launch at a time.
 #pragma once
 

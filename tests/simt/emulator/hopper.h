@@ -2,8 +2,9 @@
 // cluster, a TMA unit, and tensor cores that run behind the warps.
 // Owns: that state for one cluster, by thread, by CTA or by shared address, which tells CTAs apart; which shared memory
 // is being read or written behind the threads' backs, so that a second use of it is seen as the race it is; what
-// happens where no thread can go on. Never: knows the instructions (ptx_barrier.cc, ptx_bulk.cc, ptx_cluster.cc,
-// ptx_wgmma.cc). Threads: those of one launch.
+// happens where no thread can go on.
+// Never: knows the instructions (ptx_barrier.cc, ptx_bulk.cc, ptx_cluster.cc, ptx_wgmma.cc).
+// Threads: those of one launch.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,8 @@
 // kernel.h: a generated CUDA kernel, compiled for the CPU and run there: its numbers, its bounds and its barriers
-// judged without a GPU. Owns: a kernel loaded from what kernel_store.h compiled, and its launches. Never: times
-// anything: the numbers are a GPU's, the speed is not. Threads: one launch at a time, on the calling thread.
+// judged without a GPU.
+// Owns: a kernel loaded from what kernel_store.h compiled, and its launches.
+// Never: times anything: the numbers are a GPU's, the speed is not.
+// Threads: one launch at a time, on the calling thread.
 //
 //   if (const char* why = simt::unavailable()) GTEST_SKIP() << why;
 //   std::string why;

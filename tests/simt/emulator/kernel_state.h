@@ -1,5 +1,7 @@
 // kernel_state.h: what a compiled kernel has of its emulator: set through its Binding.
-// Owns: the variables. Never: included by the emulator. Threads: fibers of one thread of the system.
+// Owns: the variables.
+// Never: included by the emulator.
+// Threads: fibers of one thread of the system.
 #pragma once
 
 #include "machine.h"

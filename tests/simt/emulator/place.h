@@ -1,5 +1,7 @@
 // place.h: a place in the source as messages name it.
-// Owns: its text. Never: more of the path than the file's name. Threads: pure functions.
+// Owns: its text.
+// Never: more of the path than the file's name.
+// Threads: pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // export.cc: `gqa-cache export FILE`: the cache as one file to ship.
-// Owns: the command's words. Never: changes the cache.
+// Owns: the command's words.
+// Never: changes the cache.
 // Threads: one.
 #include <CLI/App.hpp>
 

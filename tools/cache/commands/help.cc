@@ -1,5 +1,6 @@
 // help.cc: `gqa-cache help [TOPIC]`: the help of everything in one place.
-// Owns: the topics: each command, and spec. Never: words a command's help; the command does.
+// Owns: the topics: each command, and spec.
+// Never: words a command's help; the command does.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <memory>

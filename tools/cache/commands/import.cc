@@ -1,5 +1,6 @@
 // import.cc: `gqa-cache import FILE`: takes over what another cache exported.
-// Owns: the command's words. Never: takes a part of a file.
+// Owns: the command's words.
+// Never: takes a part of a file.
 // Threads: one.
 #include <CLI/App.hpp>
 

@@ -1,5 +1,6 @@
 // list.cc: `gqa-cache list`: what the cache holds.
-// Owns: the table of winners and the table of kernels. Never: changes the file.
+// Owns: the table of winners and the table of kernels.
+// Never: changes the file.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <ctime>

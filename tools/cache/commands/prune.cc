@@ -1,5 +1,6 @@
 // prune.cc: `gqa-cache prune`: makes the file smaller.
-// Owns: the command's limits and words. Never: prunes without a limit.
+// Owns: the command's limits and words.
+// Never: prunes without a limit.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>

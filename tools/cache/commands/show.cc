@@ -1,5 +1,6 @@
 // show.cc: `gqa-cache show KEY`: all that is known of one winner or kernel.
-// Owns: its text, its evidence as a table, its source and PTX alone. Never: changes the file.
+// Owns: its text, its evidence as a table, its source and PTX alone.
+// Never: changes the file.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <algorithm>

@@ -1,5 +1,6 @@
 // stats.cc: `gqa-cache stats`: how much the cache holds, and which compiler and driver this machine has.
-// Owns: the command's words. Never: begins a file, changes it, or needs a GPU.
+// Owns: the command's words.
+// Never: begins a file, changes it, or needs a GPU.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <optional>

@@ -1,5 +1,6 @@
 // verify.cc: `gqa-cache verify`: is every row what was written?
-// Owns: the list of damage. Never: repairs without --repair.
+// Owns: the list of damage.
+// Never: repairs without --repair.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <algorithm>

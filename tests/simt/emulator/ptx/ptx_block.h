@@ -1,5 +1,6 @@
 // ptx_block.h: asm statements of several instructions.
-// Owns: their recognition and their execution, step by step. Never: knows what a step does (the other ptx_*.cc).
+// Owns: their recognition and their execution, step by step.
+// Never: knows what a step does (the other ptx_*.cc).
 // Threads: those of one launch.
 #pragma once
 
