@@ -51,7 +51,7 @@ def run_compiled(language, build, root, folder, code, what):
     variable, default, standard, extension = COMPILERS[language]
     source, program = f"example.{extension}", str(Path(folder, "example"))
     Path(folder, source).write_text(code)
-    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", f"-I{root / 'runtime'}",
+    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", f"-I{root / 'runtime' / 'api'}",
          f"-I{root / 'bindings' / 'cpp'}", source, "-o", program, f"-L{build}", "-lgqa", "-lm", f"-Wl,-rpath,{build}"],
         folder, what)
     return run([program], folder, what)
