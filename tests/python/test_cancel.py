@@ -23,6 +23,14 @@ def slow_graph():
     return graph
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_interrupts():
+    """A shell starts what it runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def handle(tmp_path):
     with gqa.Handle("host", cache_path=tmp_path / "cache.db", tuning_budget=60) as made:
