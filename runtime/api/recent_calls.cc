@@ -62,11 +62,13 @@ std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
   return {given.q, given.k, given.v, given.out, given.options != nullptr ? given.options->lse : nullptr};
 }
 
-int element_bytes_at(std::size_t at) { return at + 1 == kTensors ? 4 : 2; }
+bool is_lse(std::size_t at) { return at + 1 == kTensors; }
+int element_bytes_at(std::size_t at) { return is_lse(at) ? 4 : 2; }
+int rank_at(std::size_t at) { return is_lse(at) ? 3 : 4; }
 
-// False for what only args.cc can judge.
-bool describe(const DLTensor* tensor, Description* described) {
-  if (tensor == nullptr || tensor->shape == nullptr || tensor->ndim < 3 || tensor->ndim > 4) return false;
+// False for what only args.cc can judge: no more sizes are read of a tensor than its place in a call has.
+bool describe(const DLTensor* tensor, int rank, Description* described) {
+  if (tensor == nullptr || tensor->shape == nullptr || tensor->ndim != rank) return false;
   const auto bytes = static_cast<std::size_t>(tensor->ndim) * sizeof(std::int64_t);
   std::memcpy(described->shape, tensor->shape, bytes);
   if (tensor->strides != nullptr) std::memcpy(described->strides, tensor->strides, bytes);
@@ -83,8 +85,8 @@ bool describe(const GivenCall& given, CallKey* key) {
   if (!known_options(given)) return false;
   const auto tensors = tensors_of(given);
   for (std::size_t at = 0; at < kTensors; ++at) {
-    if (at + 1 == kTensors && tensors[at] == nullptr) continue;
-    if (!describe(tensors[at], &key->tensors[at])) return false;
+    if (is_lse(at) && tensors[at] == nullptr) continue;
+    if (!describe(tensors[at], rank_at(at), &key->tensors[at])) return false;
   }
   if (given.options == nullptr) return true;
   std::memcpy(&key->scale_bits, &given.options->scale, sizeof key->scale_bits);
