@@ -11,7 +11,6 @@
 #include "runtime/workload/keys.h"
 
 namespace gqa {
-namespace {}  // namespace
 
 Status binary_of(cache::KernelRow row, const Source& source, Binary* binary) {
   if (row.abi != kLaunchAbi || row.launch != source.launch)
@@ -55,8 +54,12 @@ struct Workshop::Batch::Shared {
 };
 
 Workshop::Batch::~Batch() {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->may_start = nullptr;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->may_start = nullptr;
+  }
+  const std::lock_guard lock(workshop_->mutex_);
+  workshop_->join_finished();
 }
 
 std::optional<Made> Workshop::Batch::next(const Effort& effort) {
@@ -83,7 +86,7 @@ std::unique_ptr<Workshop::Batch> Workshop::make(std::vector<Source> sources, std
   auto shared = std::make_shared<Batch::Shared>();
   shared->sources = std::move(sources);
   shared->may_start = std::move(may_start);
-  std::unique_ptr<Batch> batch(new Batch(shared));
+  std::unique_ptr<Batch> batch(new Batch(this, shared));
   const int wanted = std::min(threads_, static_cast<int>(shared->sources.size()));
   const std::lock_guard lock(mutex_);
   join_finished();

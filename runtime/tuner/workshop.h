@@ -41,7 +41,7 @@ class Workshop {
 
   class Batch {
    public:
-    ~Batch();  // lets no further compilation start
+    ~Batch();  // lets no further compilation start; joins the threads that are done
     Batch(const Batch&) = delete;
     Batch& operator=(const Batch&) = delete;
     // Waits for the next finished kernel; nothing once all are taken, the rest will not be made, or `effort` is
@@ -51,7 +51,8 @@ class Workshop {
    private:
     friend class Workshop;
     struct Shared;
-    explicit Batch(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+    Batch(Workshop* workshop, std::shared_ptr<Shared> shared) : workshop_(workshop), shared_(std::move(shared)) {}
+    Workshop* workshop_;
     std::shared_ptr<Shared> shared_;
   };
 

@@ -45,12 +45,12 @@ struct FakeWorld {
   };
   Source checker;  // none
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
-  double noise = 0;                      // relative standard deviation of a timing
-  double compile_seconds = 0;            // really slept
-  double sample_seconds = 0;             // really slept, a sample
-  std::atomic<bool> unfinished = false;  // a run that was given up goes on
-  double close_seconds = 0;              // and who destroys the trial waits so long for it
-  Status broken;                         // what a device that no longer works says
+  double noise = 0;                         // relative standard deviation of a timing
+  std::atomic<double> compile_seconds = 0;  // really slept
+  double sample_seconds = 0;                // really slept, a sample
+  std::atomic<bool> unfinished = false;     // a run that was given up goes on
+  double close_seconds = 0;                 // and who destroys the trial waits so long for it
+  Status broken;                            // what a device that no longer works says
   std::function<bool(void*)> capturing = [](void*) { return false; };
 
   std::atomic<int> compiles = 0, loads = 0, trials = 0, verifies = 0, samples = 0, launches = 0;
