@@ -39,6 +39,29 @@ class Session::Visit {
   Session* session_;
 };
 
+// To tune, once no other thread does. Where the effort is cancelled first, there is none.
+class Session::Turn {
+ public:
+  Turn(Session* session, const Effort& effort) : session_(session) {
+    std::unique_lock lock(session_->mutex_);
+    session_->changed_.wait(lock, [&] { return !session_->tuning_ || effort.cancelled(); });
+    mine_ = !session_->tuning_;
+    session_->tuning_ = true;
+  }
+  ~Turn() {
+    if (!mine_) return;
+    const std::lock_guard lock(session_->mutex_);
+    session_->tuning_ = false;
+    session_->changed_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Session* session_;
+  bool mine_;
+};
+
 Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, SessionOptions options)
     : device_(std::move(device)),
       store_(std::move(store)),
@@ -242,9 +265,7 @@ Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
 }
 
 Status Session::tune_here(const Miss& miss, Readied* readied) {
-  std::unique_lock turn(tuning_mutex_, std::defer_lock);
-  while (!turn.try_lock_for(kAskEvery))
-    if (miss.effort.cancelled()) break;
+  const Turn turn(this, miss.effort);
   if (Status status = miss.effort.check(); !status.ok()) return status;
   const ProgressFn& progress = miss.request.progress ? miss.request.progress : options_.progress;
   const Effort effort = miss.effort.restarted();  // others' tunings are not this one's budget

@@ -82,6 +82,7 @@ class Session {
 
  private:
   class Visit;
+  class Turn;
   // What threads that miss on one workload share; under mutex_.
   struct Flight {
     bool running = false;      // a thread is making it ready
@@ -117,10 +118,10 @@ class Session {
   SessionOptions options_;
   Workshop workshop_;
   std::atomic<std::uint64_t> cancels_ = 0;
-  std::timed_mutex tuning_mutex_;                      // one tuning at a time: timings must not disturb each other
   std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
   std::mutex mutex_;                                   // guards what follows; never held while tuning
-  std::condition_variable changed_;                    // a flight ended, or a visit
+  std::condition_variable changed_;                    // a flight ended, a tuning, or a visit
+  bool tuning_ = false;                                // one at a time: timings must not disturb each other
   std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one
   std::map<std::string, Flight> flights_;              // by the key's text; programs that are ready stay
   int visits_ = 0;                                     // threads on the miss path: the destructor waits for them
