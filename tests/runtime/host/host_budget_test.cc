@@ -25,6 +25,9 @@ std::unique_ptr<Session> session_with_budget() {
 }
 
 TEST(HostBudget, OfAnAttentionOnManyKeys) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "needs a build without sanitizers";
+#endif
   const auto session = session_with_budget();
   Readied readied;
   const Effort effort(kBudget);
@@ -35,6 +38,9 @@ TEST(HostBudget, OfAnAttentionOnManyKeys) {
 }
 
 TEST(HostBudget, OfAGraph) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "needs a build without sanitizers";
+#endif
   const auto session = session_with_budget();
   GraphRequest request;
   request.graph = graph_of(R"(graph 1

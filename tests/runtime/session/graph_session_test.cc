@@ -84,7 +84,7 @@ class GraphSessionTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   FakeWorld world_;
-  TunePolicy policy_ = {.compile_threads = 2};
+  TunePolicy policy_ = {.budget_seconds = 60, .compile_threads = 2};  // a sanitizer's searches take long
   std::mutex mutex_;
   std::vector<std::string> warnings_, messages_;
 };
