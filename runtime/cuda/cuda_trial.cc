@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "runtime/cuda/capture.h"
-#include "runtime/verify/verify.h"
 
 namespace gqa {
 namespace {
@@ -217,35 +216,33 @@ Status CudaTrial::check_with_memory(const CudaKernel& kernel, const Variant& var
   return check_variant(kernel, variant, result, damaged);
 }
 
+Comparison CudaTrial::comparison(const Variant& variant, const CheckResult& result) {
+  Comparison c;
+  c.error = float_of(static_cast<unsigned>(result.worst >> 32));
+  c.worst_index = static_cast<std::int64_t>(result.worst & 0xffffffffu);
+  c.lse_error = float_of(static_cast<unsigned>(result.worst_lse >> 32));
+  c.worst_lse_index = static_cast<std::int64_t>(result.worst_lse & 0xffffffffu);
+  c.naive_error = float_of(variant.yardstick.naive_error);
+  c.largest = float_of(variant.yardstick.largest);
+  c.unwritten = result.unwritten;
+  c.nonfinite = result.nonfinite;
+  c.stray = result.stray;
+  return c;
+}
+
 Verdict CudaTrial::verify(const LoadedProgram& program) {
   const BesideCaptures here(shared_->context);
-  Verdict verdict;
-  verdict.passed = true;
-  for (const Variant& variant : variants_) {
+  const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
+  return gqa::verify(variants_.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+    const Variant& variant = variants_[run];
     CheckResult result{};
-    Comparison comparison;
-    const CudaKernel& cuda_kernel = *static_cast<const CudaProgram&>(program).attention();
-    if (Status s = check_with_memory(cuda_kernel, variant, &result, &comparison.workspace); !s.ok()) {
-      verdict.passed = false;
-      verdict.out_of_memory = s.code() == Code::kOutOfMemory;
-      verdict.reason = s.message();
-      return verdict;
-    }
-    comparison.error = float_of(static_cast<unsigned>(result.worst >> 32));
-    comparison.worst_index = static_cast<std::int64_t>(result.worst & 0xffffffffu);
-    comparison.lse_error = float_of(static_cast<unsigned>(result.worst_lse >> 32));
-    comparison.worst_lse_index = static_cast<std::int64_t>(result.worst_lse & 0xffffffffu);
-    comparison.naive_error = float_of(variant.yardstick.naive_error);
-    comparison.largest = float_of(variant.yardstick.largest);
-    comparison.unwritten = result.unwritten;
-    comparison.nonfinite = result.nonfinite;
-    comparison.stray = result.stray;
-    const Verdict one = judge(variant.problem, variant.row_numbers, comparison);
-    verdict.error = std::max(verdict.error, one.error);
-    verdict.bound = std::max(verdict.bound, one.bound);
-    if (!one.passed) return one;
-  }
-  return verdict;
+    std::int64_t damaged = 0;
+    if (Status s = check_with_memory(kernel, variant, &result, &damaged); !s.ok()) return s;
+    Comparison found = comparison(variant, result);
+    found.workspace = damaged;
+    *outputs = measured(variant.problem, variant.row_numbers, found);
+    return {};
+  });
 }
 
 Status CudaTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {

@@ -13,6 +13,7 @@
 #include "runtime/cuda/guarded_workspace.h"
 #include "runtime/cuda/trial_stream.h"
 #include "runtime/device.h"
+#include "runtime/verify/attention_check.h"
 #include "runtime/verify/trial_layout.h"
 
 namespace gqa {
@@ -54,6 +55,7 @@ class CudaTrial : public Trial {
   Status time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds);
   Status prepare(const Problem& problem, Variant* variant);
   Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
+  static Comparison comparison(const Variant& variant, const CheckResult& result);
   Status poison();
   Status scan_outputs(const Problem& problem) const;
   Call call(const Problem& problem, int set) const;

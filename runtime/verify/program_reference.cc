@@ -1,4 +1,4 @@
-// program_reference.cc: see program_reference.h: inputs and the reference. program_judgement.cc judges.
+// program_reference.cc: see program_reference.h: inputs and the reference. program_check.cc compares.
 #include "runtime/verify/program_reference.h"
 
 #include <algorithm>

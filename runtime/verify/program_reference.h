@@ -1,7 +1,7 @@
-// program_reference.h: what a user's graph must give, and when a program's numbers are right; the same on every device.
+// program_reference.h: what a user's graph must give, and what a program's outputs are beside it; the same everywhere.
 // Owns: random inputs laid out as the graph's inputs are, the same with keys hidden by those that can (hiding.h), the
 // reference (evaluate() in double, of a sample of rows where the whole would take too long), the yardstick (evaluate()
-// with results rounded to their types) and its error, the guards around outputs, the judgement.
+// with results rounded to their types) and its error, the guards around outputs, the comparison.
 // Never: runs a program or touches a device; devices allocate, launch and hand the bytes back.
 // Threads: pure functions; make_reference() computes on several.
 #pragma once
@@ -9,10 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
-#include "runtime/device.h"
 #include "runtime/effort.h"
+#include "runtime/verify/judgement.h"
 #include "runtime/verify/tensor_bytes.h"
 #include "search/graph/ir/kernel_graph.h"
 #include "search/graph/prove/operators.h"
@@ -76,20 +77,17 @@ struct OutputBytes {
   const std::byte* guarded = nullptr;
 };
 
-// In the order of graph.outputs(). Passes where every element is written, nothing else is, and each output's error is
-// at most twice the yardstick's, or twice the rounding of its type at its largest value where that is more. What the
-// reference has as infinite must be; where it has NaN anything may stand, but where only hidden keys make it NaN, NaN
-// or 0 must. Of elements that were not sampled: each is written, and finite where all that were are. The verdict's
-// error and bound are those of the output that is closest to (or farthest over) its bound; the reason names output,
-// index, found and expected.
-Verdict judge(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
-              const std::vector<OutputBytes>& outputs);
+// In the order of graph.outputs(). What the reference has as infinite must be; where it has NaN anything may stand, but
+// where only hidden keys make it NaN, NaN or 0 must. Of elements that were not sampled: each is written, and finite
+// where all that were are. `where` comes before each output's name.
+std::vector<Measured> measured(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
+                               const std::vector<OutputBytes>& outputs, const std::string& where = {});
 
 // Poisons the outputs, runs the program and hands them over: trial 0 on the reference's inputs, trial i with those of
 // hidden[i - 1].
 using RunTrial = std::function<Status(std::size_t trial, std::vector<OutputBytes>* outputs)>;
 
-// All trials, judged: the first that fails, else the one closest to its bound.
+// All trials, judged (judgement.h).
 Verdict verify(const KernelGraph& graph, const ProgramReference& reference, const RunTrial& run);
 
 }  // namespace gqa

@@ -1,7 +1,7 @@
 // reference.h: what attention must give at some of its rows, and the error of the naive 16-bit computation there, the
 // yardstick of verification; on the CPU.
 // Owns: reference_rows(), as the formula has it: scores, softmax, weighted sum; in float32, long sums in float64.
-// Never: shares code with what it judges; chooses rows (verify.h does).
+// Never: shares code with what it judges; chooses rows (attention_check.h does).
 // Threads: pure functions of host memory; they compute on the workers' threads.
 #pragma once
 

@@ -204,26 +204,18 @@ Status HostTrial::launch(const LoadedProgram& program, const Call& with) const {
 }
 
 Verdict HostTrial::verify(const LoadedProgram& program) {
-  Verdict verdict;
-  verdict.passed = true;
-  for (const Variant& variant : variants_) {
+  return gqa::verify(variants_.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+    const Variant& variant = variants_[run];
     poison();
+    if (Status status = launch(program, call(variant.problem, 0)); !status.ok()) return status;
     Comparison comparison;
     comparison.naive_error = variant.reference.naive_error;
     comparison.largest = variant.reference.largest;
-    if (Status status = launch(program, call(variant.problem, 0)); !status.ok()) {
-      verdict.passed = false;
-      verdict.reason = status.message();
-      return verdict;
-    }
     scan(variant.problem, &comparison);
     compare(variant, &comparison);
-    const Verdict one = judge(variant.problem, variant.rows, comparison);
-    verdict.error = std::max(verdict.error, one.error);
-    verdict.bound = std::max(verdict.bound, one.bound);
-    if (!one.passed) return one;
-  }
-  return verdict;
+    *outputs = measured(variant.problem, variant.rows, comparison);
+    return {};
+  });
 }
 
 Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
 #include "runtime/verify/trial_layout.h"
-#include "runtime/verify/verify.h"
 
 namespace gqa {
 

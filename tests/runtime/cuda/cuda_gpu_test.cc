@@ -162,7 +162,7 @@ TEST_F(CudaGpu, VerificationCatchesWritingPastTheWorkspace) {
   planned.stages = 6;
   const Verdict verdict = trial->verify(*kernel_for(problem, problem, wide, planned));
   EXPECT_FALSE(verdict.passed);
-  EXPECT_NE(std::string::npos, verdict.reason.find("workspace words")) << verdict.reason;
+  EXPECT_NE(std::string::npos, verdict.reason.find("workspace: ")) << verdict.reason;
 }
 
 TEST_F(CudaGpu, VerificationCatchesTheWrongDtype) {

@@ -211,7 +211,7 @@ class Bench {
     }
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
     for (const TensorBytes& one : bytes) outputs.push_back({one.data()});
-    return judge(graph_, reference_.outputs, outputs);
+    return judge(measured(graph_, reference_.outputs, outputs));
   }
 
  private:

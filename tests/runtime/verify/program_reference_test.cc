@@ -44,7 +44,7 @@ class Outputs {
   Verdict judge() const {
     std::vector<OutputBytes> outputs;
     for (const TensorBytes& bytes : bytes_) outputs.push_back({bytes.data()});
-    return gqa::judge(graph_, reference_.outputs, outputs);
+    return gqa::judge(measured(graph_, reference_.outputs, outputs));
   }
   std::string reason() const {
     const Verdict verdict = judge();
@@ -240,7 +240,7 @@ class WholeOutput {
       bytes_[static_cast<std::size_t>(kGuardBytes + index * element_bytes(spec_.type) + i)] = std::byte{kPoison};
   }
   std::string reason(const KernelGraph& graph, const ProgramReference& reference) const {
-    return judge(graph, reference.outputs, {{bytes_.data()}}).reason;
+    return judge(measured(graph, reference.outputs, {{bytes_.data()}})).reason;
   }
 
  private:

@@ -2,7 +2,7 @@
 // their own for out, both schedulers, stages, several tiles a CTA, inputs whose maxima grow, rows that see no key.
 #include <gtest/gtest.h>
 
-#include "runtime/verify/verify.h"
+#include "runtime/verify/attention_check.h"
 #include "tests/full_run.h"
 #include "tests/simt/kernels/warpgroup_case.h"
 
@@ -293,7 +293,7 @@ TEST_F(WarpgroupInputs, EmulatedExponentialsPassVerification) {
         comparison.largest = std::max(comparison.largest, std::fabs(exact[d]));
       }
     }
-    const Verdict verdict = judge(problem, rows_to_check(problem, problem.q_len), comparison);
+    const Verdict verdict = judge(measured(problem, rows_to_check(problem, problem.q_len), comparison));
     EXPECT_TRUE(verdict.passed) << dtype << candidate << verdict.reason;
   }
 }

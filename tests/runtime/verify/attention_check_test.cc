@@ -1,6 +1,6 @@
 // The rows that are compared and the judgement of what was measured.
 
-#include "runtime/verify/verify.h"
+#include "runtime/verify/attention_check.h"
 
 #include <gtest/gtest.h>
 
@@ -58,8 +58,8 @@ Comparison honest() {
 }
 
 Verdict judged(const Comparison& comparison) {
-  const Problem p = problem_of("b=2,hq=4,hk=4,sq=10,d=64");
-  return judge(p, rows_to_check(p, 80), comparison);
+  const Problem p = problem_of("b=2,hq=4,hk=4,sq=10,d=64,lse=1");
+  return judge(measured(p, rows_to_check(p, 80), comparison));
 }
 
 TEST(Judge, PassesUpToTwiceTheNaiveError) {
@@ -96,13 +96,14 @@ TEST(Judge, RefusesEachKindOfDamage) {
     Damage damage;
     const char* says;
   } cases[] = {
-      {[](Comparison* c) { c->unwritten = 3; }, "3 output elements were not written"},
-      {[](Comparison* c) { c->stray = 2; }, "2 elements were written outside the output"},
-      {[](Comparison* c) { c->workspace = 4; }, "4 workspace words were written outside its bounds"},
-      {[](Comparison* c) { c->nonfinite = 1; }, "1 output elements are NaN or infinite"},
+      {[](Comparison* c) { c->unwritten = 3; }, "output: 3 elements were not written"},
+      {[](Comparison* c) { c->stray = 2; }, "output: 2 elements were written outside it"},
+      {[](Comparison* c) { c->workspace = 4; }, "workspace: 4 words were written outside its bounds"},
+      {[](Comparison* c) { c->nonfinite = 1; }, "output: 1 elements are NaN or infinite"},
       {[](Comparison* c) { c->error = NAN; }, "over the bound"},
-      {[](Comparison* c) { c->lse_error = 0.01; }, "log-sum-exp error 0.01"},
-      {[](Comparison* c) { c->lse_error = NAN; }, "log-sum-exp"},
+      {[](Comparison* c) { c->lse_error = 0.01; },
+       "log-sum-exp: batch 0, head 0, row 0; the error 0.01 is over the bound 0.001"},
+      {[](Comparison* c) { c->lse_error = NAN; }, "log-sum-exp: "},
   };
   for (const auto& one : cases) {
     Comparison c = honest();

@@ -1,15 +1,13 @@
-// verify.h: when a candidate's numbers are right; the same rule on every device.
-// Owns: which rows are compared with the reference, and the judgement: error at most twice that of the naive
-// computation in the same 16-bit dtype, every element written and finite, nothing written elsewhere. Log-sum-exp is
-// compared only where the problem asks for it.
-// Never: computes attention; devices measure, this judges.
+// attention_check.h: what is compared of an attention's results.
+// Owns: which rows are compared with the reference, what a device measures of a run, and its words for the judgement.
+// Never: computes attention or compares; devices do. Never judges (judgement.h).
 // Threads: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/verify/judgement.h"
 #include "search/problem/problem.h"
 
 namespace gqa {
@@ -26,12 +24,15 @@ struct Comparison {
   std::int64_t worst_lse_index = 0;  // checked row
   double naive_error = 0;            // max error of the naive 16-bit computation
   double largest = 0;                // max |reference|
-  std::int64_t unwritten = 0;        // elements that still hold the poison
+  std::int64_t unwritten = 0;        // elements that still hold the poison, of out and lse
   std::int64_t nonfinite = 0;        // NaN or infinite elements; the reference has none
   std::int64_t stray = 0;            // elements written outside the problem
   std::int64_t workspace = 0;        // words written around the workspace, and counters not left zero
 };
 
-Verdict judge(const Problem& problem, const std::vector<std::int64_t>& rows, const Comparison& comparison);
+// The workspace, out and log-sum-exp. The workspace comes first, as it explains the rest: without its counters a split
+// never merges, and its rows stay unwritten.
+std::vector<Measured> measured(const Problem& problem, const std::vector<std::int64_t>& rows,
+                               const Comparison& comparison);
 
 }  // namespace gqa

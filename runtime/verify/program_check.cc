@@ -1,4 +1,4 @@
-// program_judgement.cc: see program_reference.h: outputs held against the reference.
+// program_check.cc: see program_reference.h: outputs compared with the reference.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,8 +12,7 @@
 namespace gqa {
 namespace {
 
-// The yardstick may be exact by chance (a copy, a sum of one), so some rounding is always allowed: half a unit in the
-// last place of a 16-bit type, as verify.cc has it. In float32, where the operators' own approximations show (an exp of
+// Half a unit in the last place of a 16-bit type. In float32, where the operators' own approximations show (an exp of
 // 10 loses three bits), thirty-two units.
 double rounding(ElementType type) {
   constexpr double kRounding[] = {0x1p-12, 0x1p-9, 0x1p-19};
@@ -142,10 +141,10 @@ Findings examine(const TensorSpec& spec, const ReferenceOutput& expected, const 
   return findings;
 }
 
-// One output's judgement, as the words of a failure: "" if it passes.
-class OutputJudge {
+// One output's comparison, in words.
+class OutputCheck {
  public:
-  OutputJudge(const KernelTensor& tensor, const ReferenceOutput& expected, const std::byte* guarded)
+  OutputCheck(const KernelTensor& tensor, const ReferenceOutput& expected, const std::byte* guarded)
       : tensor_(tensor),
         spec_(tensor.spec),
         expected_(expected),
@@ -153,53 +152,58 @@ class OutputJudge {
         data_(guarded + kGuardBytes),
         findings_(examine(spec_, expected, data_)) {}
 
-  double error() const { return findings_.error; }
-  double bound() const { return 2 * std::max(expected_.naive_error, rounding(spec_.type) * expected_.largest); }
-
-  std::string fault() const {
-    const std::int64_t bytes = tensor_bytes(spec_);
-    const std::int64_t before = written(guarded_, kGuardBytes), after = written(data_ + bytes, kGuardBytes);
-    std::ostringstream out;
-    out << "output '" << tensor_.name << "': ";
-    if (findings_.unwritten > 0) {
-      out << findings_.unwritten << " elements were not written, the first at "
-          << place(spec_.dims, findings_.first_unwritten) << ": expected each written";
-    } else if (before + after > 0) {
-      out << before << " bytes before and " << after << " after it were written: expected none";
-    } else if (const std::int64_t stray = stray_in_gaps(spec_, data_); stray >= 0) {
-      out << "byte " << stray << ", between its rows, was written: expected it untouched";
-    } else if (findings_.differs.index >= 0) {
-      describe(findings_.differs, &out);
-    } else if (expected_.finite && findings_.first_nonfinite >= 0) {
-      describe(findings_.first_nonfinite, &out);
-      out << "a finite number, as the " << expected_.values.size() << " elements are that were sampled";
-    } else if (!(error() <= bound())) {
-      describe(findings_.worst, &out);
-      out << "; the error " << error() << " is over the bound " << bound();
-    } else {
-      return "";
-    }
-    return out.str();
+  Measured measured(const std::string& where) const {
+    Measured output;
+    output.output = where + "output '" + tensor_.name + "'";
+    output.unwritten = findings_.unwritten;
+    if (findings_.unwritten > 0) output.first_unwritten = place(spec_.dims, findings_.first_unwritten);
+    output.stray = stray();
+    if (findings_.differs.index >= 0)
+      output.other_kind = describe(findings_.differs);
+    else if (expected_.finite && findings_.first_nonfinite >= 0)
+      output.other_kind = describe(findings_.first_nonfinite) + "a finite number, as the " +
+                          std::to_string(expected_.values.size()) + " elements are that were sampled";
+    output.error = findings_.error;
+    if (findings_.worst.index >= 0) output.worst = describe(findings_.worst);
+    output.naive_error = expected_.naive_error;
+    output.largest = expected_.largest;
+    output.rounding = rounding(spec_.type);
+    return output;
   }
 
  private:
-  void describe(std::int64_t index, std::ostringstream* out) const {
+  std::string stray() const {
+    const std::int64_t before = written(guarded_, kGuardBytes);
+    const std::int64_t after = written(data_ + tensor_bytes(spec_), kGuardBytes);
+    std::ostringstream out;
+    if (before + after > 0)
+      out << before << " bytes before and " << after << " after it were written: expected none";
+    else if (const std::int64_t at = stray_in_gaps(spec_, data_); at >= 0)
+      out << "byte " << at << ", between its rows, was written: expected it untouched";
+    return out.str();
+  }
+
+  std::string describe(std::int64_t index) const {
     const Dims strides = strides_of(spec_), row_major = row_major_strides(spec_.dims);
     std::int64_t offset = 0, rest = index;
     for (std::size_t at = 0; at < strides.size(); ++at) {
       offset += rest / row_major[at] * strides[at];
       rest %= row_major[at];
     }
-    *out << "element " << place(spec_.dims, index) << " is "
-         << load_element(spec_.type, data_ + offset * element_bytes(spec_.type)) << ", expected ";
+    std::ostringstream out;
+    out << "element " << place(spec_.dims, index) << " is "
+        << load_element(spec_.type, data_ + offset * element_bytes(spec_.type)) << ", expected ";
+    return out.str();
   }
 
-  void describe(const Element& element, std::ostringstream* out) const {
-    describe(element.index, out);
+  std::string describe(const Element& element) const {
+    std::ostringstream out;
+    out << describe(element.index);
     if (std::isnan(element.expected))
-      *out << "nan or 0";
+      out << "nan or 0";
     else
-      *out << element.expected;
+      out << element.expected;
+    return out.str();
   }
 
   const KernelTensor& tensor_;
@@ -212,46 +216,28 @@ class OutputJudge {
 
 }  // namespace
 
-Verdict judge(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
-              const std::vector<OutputBytes>& outputs) {
-  Verdict verdict;
-  verdict.passed = true;
-  double worst = -1;
+std::vector<Measured> measured(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
+                               const std::vector<OutputBytes>& outputs, const std::string& where) {
+  std::vector<Measured> all;
   const std::vector<int> tensors = graph.outputs();
-  for (std::size_t at = 0; at < tensors.size(); ++at) {
-    const OutputJudge output(graph.tensor(tensors[at]), expected[at], outputs[at].guarded);
-    if (const std::string fault = output.fault(); verdict.passed && !fault.empty()) {
-      verdict.passed = false;
-      verdict.reason = fault;
-    }
-    const double share = output.bound() > 0 ? output.error() / output.bound() : output.error();
-    if (share <= worst) continue;
-    worst = share;
-    verdict.error = output.error();
-    verdict.bound = output.bound();
-  }
-  return verdict;
+  for (std::size_t at = 0; at < tensors.size(); ++at)
+    all.push_back(OutputCheck(graph.tensor(tensors[at]), expected[at], outputs[at].guarded).measured(where));
+  return all;
 }
 
 Verdict verify(const KernelGraph& graph, const ProgramReference& reference, const RunTrial& run) {
-  Verdict worst;
-  for (std::size_t trial = 0; trial <= reference.hidden.size(); ++trial) {
-    Verdict verdict;
+  return verify(reference.hidden.size() + 1, [&](std::size_t trial, std::vector<Measured>* all) -> Status {
     std::vector<OutputBytes> outputs;
-    if (Status status = run(trial, &outputs); !status.ok())
-      verdict = {false, 0, 0, status.message(), status.code() == Code::kOutOfMemory};
-    else
-      verdict = judge(graph, trial == 0 ? reference.outputs : reference.hidden[trial - 1].outputs, outputs);
-    if (!verdict.passed) {
-      if (trial > 0) {
-        const int input = graph.inputs()[reference.hidden[trial - 1].input];
-        verdict.reason = "where input '" + graph.tensor(input).name + "' hides keys: " + verdict.reason;
-      }
-      return verdict;
+    if (Status status = run(trial, &outputs); !status.ok()) return status;
+    if (trial == 0) {
+      *all = measured(graph, reference.outputs, outputs);
+      return {};
     }
-    if (trial == 0 || verdict.error * worst.bound > worst.error * verdict.bound) worst = verdict;
-  }
-  return worst;
+    const HiddenTrial& hidden = reference.hidden[trial - 1];
+    const std::string& input = graph.tensor(graph.inputs()[hidden.input]).name;
+    *all = measured(graph, hidden.outputs, outputs, "where input '" + input + "' hides keys: ");
+    return {};
+  });
 }
 
 }  // namespace gqa
