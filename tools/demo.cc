@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/context.h"
-#include "runtime/cuda/memory.h"
+#include "runtime/cuda/driver/context.h"
+#include "runtime/cuda/driver/memory.h"
 #include "runtime/session/session.h"
 #include "runtime/tuner/workshop.h"
 #include "runtime/workload/attention_workload.h"

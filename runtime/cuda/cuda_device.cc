@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "jit/codegen.h"
-#include "runtime/cuda/capture.h"
-#include "runtime/cuda/cuda_program_trial.h"
-#include "runtime/cuda/cuda_trial.h"
+#include "runtime/cuda/driver/capture.h"
+#include "runtime/cuda/trial/cuda_program_trial.h"
+#include "runtime/cuda/trial/cuda_trial.h"
 #include "runtime/workload/workload.h"
 #include "search/version.h"
 

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "jit/nvrtc.h"
-#include "runtime/cuda/checker.h"
-#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/cuda/launch/cuda_kernel.h"
+#include "runtime/cuda/trial/checker.h"
 #include "runtime/device.h"
 
 namespace gqa {

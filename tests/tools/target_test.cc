@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/cuda/probe.h"
+#include "runtime/cuda/driver/probe.h"
 
 namespace gqa::tools {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "jit/device/attention/wgmma_flash/tensor_maps.h"
 #include "runtime/api/args.h"
-#include "runtime/cuda/cuda_program.h"
+#include "runtime/cuda/launch/cuda_program.h"
 #include "runtime/session/session.h"
 #include "runtime/workload/programs.h"
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/driver.h"
+#include "runtime/cuda/driver/driver.h"
 #include "runtime/device.h"
 #include "runtime/tuner/workshop.h"
 #include "runtime/workload/programs.h"

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cuda/memory.h"
-#include "runtime/cuda/module.h"
+#include "runtime/cuda/driver/memory.h"
+#include "runtime/cuda/driver/module.h"
 #include "runtime/session/session.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 #include "tests/runtime/fake_device.h"

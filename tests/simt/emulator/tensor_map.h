@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/cuda/driver.h"
+#include "runtime/cuda/driver/driver.h"
 
 namespace gqa::simt {
 

@@ -1,4 +1,4 @@
-// attention_launch.h: attention kernels under the emulator, launched as runtime/cuda/cuda_kernel.cc launches them.
+// attention_launch.h: attention kernels under the emulator, launched as runtime/cuda/launch/cuda_kernel.cc launches them.
 // Owns: the call's buffers with guards, the workspace, a launch under every schedule, the comparison of their bits.
 // Never: compiles or judges numbers: the case compares itself with float64.
 // Threads: one.
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/cuda/launch/cuda_kernel.h"
 #include "search/families/resources.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/simt/emulator/kernel.h"

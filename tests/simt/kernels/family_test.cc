@@ -2,7 +2,7 @@
 // transposed, from the user's graph through retiling to the kernel, against the graph's own evaluation.
 
 #include "jit/codegen.h"
-#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/cuda/launch/cuda_kernel.h"
 #include "runtime/half.h"
 #include "search/families/resources.h"
 #include "search/graph/attention/retile.h"

@@ -6,7 +6,7 @@
 
 #include "jit/block/tile_codegen.h"
 #include "jit/codegen.h"
-#include "runtime/cuda/cuda_kernel.h"
+#include "runtime/cuda/launch/cuda_kernel.h"
 #include "runtime/half.h"
 #include "search/families/resources.h"
 #include "search/graph/ir/graph_text.h"

@@ -1,11 +1,11 @@
-// warpgroup_launch.h: kernels of the warpgroup family under the emulator, launched as runtime/cuda/cuda_kernel.cc
+// warpgroup_launch.h: kernels of the warpgroup family under the emulator, launched as runtime/cuda/launch/cuda_kernel.cc
 // launches them: persistent CTAs, tensor maps as the second argument.
 // Owns: the call's buffers with guards, its tensor maps by the emulated driver, launches of a case's kernel.
 // Never: compiles or judges numbers.
 // Threads: one.
 #pragma once
 
-#include "runtime/cuda/tensor_map.h"
+#include "runtime/cuda/launch/tensor_map.h"
 #include "tests/simt/emulator/tensor_map.h"
 #include "tests/simt/kernels/attention_launch.h"
 

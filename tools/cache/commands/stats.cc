@@ -5,7 +5,7 @@
 #include <CLI/App.hpp>
 #include <optional>
 
-#include "runtime/cuda/probe.h"
+#include "runtime/cuda/driver/probe.h"
 #include "tools/cache/command.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/text.h"

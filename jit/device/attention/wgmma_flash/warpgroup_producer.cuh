@@ -16,7 +16,7 @@ template <typename Config>
 struct WarpgroupProducer {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kCluster = Smem::kCluster;
-  static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/tensor_map.cc
+  static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/launch/tensor_map.cc
 
   const AttentionParams& p;
   const TensorMaps& maps;

@@ -1,0 +1,82 @@
+// launch_numbers.cc: see launch_numbers.h.
+#include "runtime/cuda/launch/launch_numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace gqa {
+namespace {
+
+constexpr float kLog2OfE = 1.4426950408889634f;
+constexpr std::size_t kCached = 64;  // direct-mapped: a model's layers share one or two
+
+// A launch refuses more blocks than fit; nothing else reads the number then.
+int whole(std::int64_t number) { return static_cast<int>(std::min<std::int64_t>(number, 2147483647)); }
+
+TensorStrides strides_of(const Strides& s) { return {s.batch, s.row, s.head}; }
+
+std::size_t place_of(std::uint64_t kernel, const Problem& p) {
+  const std::uint64_t mixed =
+      (kernel * 31 + static_cast<std::uint64_t>(p.batch)) * 0x9e3779b97f4a7c15ULL ^
+      (static_cast<std::uint64_t>(p.q_len) << 32 | static_cast<std::uint64_t>(p.kv_len)) * 0xff51afd7ed558ccdULL;
+  return mixed >> 32 & (kCached - 1);
+}
+
+}  // namespace
+
+LaunchNumbers launch_numbers(const Problem& problem, const Candidate& candidate) {
+  LaunchNumbers numbers{};
+  AttentionParams& p = numbers.params;
+  p.q_heads = problem.q_heads;
+  p.kv_heads = problem.kv_heads;
+  p.batch = problem.batch;
+  p.q_len = problem.q_len;
+  p.kv_len = problem.kv_len;
+  p.splits = candidate.splits;
+  p.row_tiles = static_cast<int>(row_tiles(problem, candidate));
+  p.rows_before = rows_before(problem, candidate);
+  p.head_groups = problem.q_heads / candidate.pack;
+  p.tiles = whole(p.row_tiles * head_groups(problem, candidate));
+  p.head_swizzle = whole(head_swizzle(problem, candidate));
+  p.by_splits = divisor_of(p.splits);
+  p.by_row_tiles = divisor_of(p.row_tiles);
+  p.by_swizzle_tiles = divisor_of(whole(std::int64_t{p.head_swizzle} * p.row_tiles));
+  p.by_swizzle = divisor_of(p.head_swizzle);
+  p.by_head_groups = divisor_of(p.head_groups);
+  p.by_group = divisor_of(problem.group());
+  numbers.plan = plan(problem, candidate);
+  return numbers;
+}
+
+const LaunchNumbers& cached_numbers(std::uint64_t kernel, const Problem& problem, const Candidate& candidate) {
+  struct Entry {
+    std::uint64_t kernel = 0;  // 0: none
+    Problem problem;
+    LaunchNumbers numbers{};
+  };
+  constinit thread_local static std::array<Entry, kCached> cache{};
+  Entry& entry = cache[place_of(kernel, problem)];
+  if (entry.kernel != kernel || !(entry.problem == problem)) {
+    entry.numbers = launch_numbers(problem, candidate);
+    entry.problem = problem;
+    entry.kernel = kernel;
+  }
+  return entry.numbers;
+}
+
+void set_tensors(const Call& call, AttentionParams* p) {
+  p->q = call.q;
+  p->k = call.k;
+  p->v = call.v;
+  p->out = call.out;
+  p->lse = call.lse;
+  p->q_strides = strides_of(call.q_strides);
+  p->k_strides = strides_of(call.k_strides);
+  p->v_strides = strides_of(call.v_strides);
+  p->out_strides = strides_of(call.out_strides);
+  p->lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
+  p->scale_log2 = call.scale * kLog2OfE;
+}
+
+}  // namespace gqa

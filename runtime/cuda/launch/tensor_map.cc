@@ -1,0 +1,159 @@
+// tensor_map.cc: see tensor_map.h. Layouts and boxes mirror jit/device/attention/wgmma_flash/tensor_maps.h.
+#include "runtime/cuda/launch/tensor_map.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/cuda/launch/recent_maps.h"
+
+namespace gqa {
+namespace {
+
+constexpr int kPanel = 64;  // columns of a box: 128 bytes, a row of the swizzle
+constexpr int kWarpgroupRows = 64;
+
+// cuda.h may align its type to 128 bytes; the driver asks for 64.
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) == 64,
+              "TensorMap stands for the driver's own type");
+
+struct MapDimension {
+  std::int64_t size, stride;  // elements
+  int box;
+};
+
+// A cluster's CTAs take 64 rows by turns: jit/device/attention/wgmma_flash/warpgroup_producer.cuh.
+int query_rows(const Candidate& c) { return c.cluster == 1 ? c.tile_m : kWarpgroupRows; }
+
+enum class MapKind : std::uint8_t { kRows, kKeys, kTransposedKeys };  // which dimensions a map has
+
+// All that a map is made from, but where it lies and its strides.
+struct MapShape {
+  int batch, length, heads, columns, box, pack;
+  MapKind kind;
+  DType dtype;
+};
+
+std::uint64_t pair(int high, int low) { return static_cast<std::uint64_t>(high) << 32 | static_cast<unsigned>(low); }
+int high(std::uint64_t pair) { return static_cast<int>(pair >> 32); }
+int low(std::uint64_t pair) { return static_cast<int>(pair & 0xffffffffU); }
+
+MapKey key_of(const void* data, const Strides& strides, const MapShape& s) {
+  const int type = static_cast<int>(s.kind) << 1 | static_cast<int>(s.dtype == DType::kBF16);
+  return {data,
+          strides.batch,
+          strides.row,
+          strides.head,
+          pair(s.batch, s.length),
+          pair(s.heads, s.columns),
+          pair(s.box, s.pack << 8 | type)};
+}
+
+MapShape shape_of(const MapKey& key) {
+  const int type = low(key.box_pack_type) & 0xff;
+  return {high(key.batch_length),          low(key.batch_length),
+          high(key.heads_columns),         low(key.heads_columns),
+          high(key.box_pack_type),         low(key.box_pack_type) >> 8,
+          static_cast<MapKind>(type >> 1), (type & 1) != 0 ? DType::kBF16 : DType::kF16};
+}
+
+// dimensions[0] is the columns. A dimension of size 1 is never stepped along: it gets the smallest legal stride.
+template <std::size_t kRank>
+CUresult encode(const Driver& driver, DType dtype, const void* data, const MapDimension (&dimensions)[kRank],
+                TensorMap* map) {
+  constexpr std::int64_t kElement = 2, kSmallestStride = 16;  // bytes
+  cuuint64_t sizes[kRank], strides[kRank - 1];
+  cuuint32_t boxes[kRank], steps[kRank];
+  for (std::size_t i = 0; i < kRank; ++i) {
+    const MapDimension& d = dimensions[i];
+    sizes[i] = static_cast<cuuint64_t>(d.size);
+    boxes[i] = static_cast<cuuint32_t>(d.box);
+    steps[i] = 1;
+    if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(d.size == 1 ? kSmallestStride : d.stride * kElement);
+  }
+  return driver.cuTensorMapEncodeTiled(
+      reinterpret_cast<CUtensorMap*>(map),
+      dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, kRank,
+      const_cast<void*>(data), sizes, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+CUresult encode(const Driver& driver, const MapKey& key, TensorMap* map) {
+  const MapShape m = shape_of(key);
+  if (m.kind == MapKind::kRows) {  // boxes of packed rows
+    const MapDimension dimensions[] = {{m.columns, 1, kPanel},
+                                       {m.pack, key.head_stride, m.pack},
+                                       {m.length, key.row_stride, m.box / m.pack},
+                                       {m.heads / m.pack, m.pack * key.head_stride, 1},
+                                       {m.batch, key.batch_stride, 1}};
+    return encode(driver, m.dtype, key.data, dimensions, map);
+  }
+  const bool transposed = m.kind == MapKind::kTransposedKeys;
+  const MapDimension dimensions[] = {{transposed ? m.length : m.columns, 1, kPanel},
+                                     {transposed ? m.columns : m.length, key.row_stride, m.box},
+                                     {m.heads, key.head_stride, 1},
+                                     {m.batch, key.batch_stride, 1}};
+  return encode(driver, m.dtype, key.data, dimensions, map);
+}
+
+MapShape rows_of(const Problem& p, const Candidate& c, int columns, int rows) {
+  return {p.batch, p.q_len, p.q_heads, columns, rows, c.pack, MapKind::kRows, p.dtype};
+}
+
+MapShape values_of(const Problem& p, const Candidate& c) {
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, c.tile_n, 1, MapKind::kKeys, p.dtype};
+}
+
+// Where they lie transposed: boxes of 64 keys, all of head_dim.
+MapShape keys_of(const Problem& p, const Candidate& c) {
+  const bool transposed = p.keys_transposed;
+  const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : c.tile_n, 1, kind, p.dtype};
+}
+
+Status refused(const Driver& driver, const char* tensor, const Call& call, CUresult result) {
+  const Status status = driver.error("cuTensorMapEncodeTiled", result);
+  return {status.code(), std::string("the driver refused the tensor map of ") + tensor + " for " +
+                             to_text(call.problem) + ": " + status.message()};
+}
+
+// The cached map, or a new one, which is cached then.
+CUresult find_or_encode(const Driver& driver, const MapKey& key, RecentMaps* recent, TensorMap* map) {
+  if (const TensorMap* cached = recent->find(key)) {
+    *map = *cached;
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = encode(driver, key, map);
+  if (result == CUDA_SUCCESS) recent->keep(key, *map);
+  return result;
+}
+
+}  // namespace
+
+Status tensor_maps(const Driver& driver, const Call& call, const Candidate& c, TensorMaps* maps) {
+  constinit thread_local static RecentMaps recent;
+  RecentMaps* const mine = &recent;
+  const Problem& p = call.problem;
+  const MapKey q = key_of(call.q, call.q_strides, rows_of(p, c, p.head_dim, query_rows(c)));
+  if (const CUresult r = find_or_encode(driver, q, mine, &maps->q); r != CUDA_SUCCESS)
+    return refused(driver, "q", call, r);
+  const MapKey k = key_of(call.k, call.k_strides, keys_of(p, c));
+  if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
+    return refused(driver, "k", call, r);
+  const MapKey v = key_of(call.v, call.v_strides, values_of(p, c));
+  if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
+    return refused(driver, "v", call, r);
+  const MapKey out = key_of(call.out, call.out_strides, rows_of(p, c, p.head_dim_v, kWarpgroupRows));
+  if (const CUresult r = find_or_encode(driver, out, mine, &maps->out); r != CUDA_SUCCESS)
+    return refused(driver, "out", call, r);
+  return {};
+}
+
+Status can_map_tensors(const Driver& driver) {
+  if (driver.cuTensorMapEncodeTiled != nullptr) return {};
+  return {Code::kNoDevice,
+          "the CUDA driver is too old for warpgroup kernels: libcuda.so.1 has no cuTensorMapEncodeTiled; install a "
+          "driver for CUDA 12.0 or newer"};
+}
+
+}  // namespace gqa

@@ -1,0 +1,65 @@
+// checker.cc: see checker.h.
+#include "runtime/cuda/trial/checker.h"
+
+#include <algorithm>
+
+namespace gqa {
+namespace {
+
+constexpr int kThreads = 128;      // kCheckThreads of device/check.cuh
+constexpr int kWideThreads = 256;  // of kernels that stride over memory
+constexpr long long kBlocks = 2048;
+
+}  // namespace
+
+Status Checker::load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker) {
+  auto fresh = std::unique_ptr<Checker>(new Checker(context.driver()));
+  if (Status s = Module::load(context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
+  const struct {
+    const char* name;
+    CUfunction* function;
+  } functions[] = {{"gqa_fill", &fresh->fill_},
+                   {"gqa_reference", &fresh->reference_},
+                   {"gqa_compare", &fresh->compare_},
+                   {"gqa_scan", &fresh->scan_},
+                   {"gqa_clock", &fresh->clock_}};
+  for (const auto& f : functions)
+    if (Status s = fresh->module_.function(f.name, 0, f.function); !s.ok()) return s;
+  *checker = std::move(fresh);
+  return {};
+}
+
+Status Checker::launch(const char* name, CUfunction function, long long blocks, int threads, CUstream stream,
+                       void** arguments) const {
+  const CUresult result = driver_.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
+                                                 static_cast<unsigned>(threads), 1, 1, 0, stream, arguments, nullptr);
+  return result == CUDA_SUCCESS ? Status() : driver_.error(name, result);
+}
+
+Status Checker::fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, bool bf16) const {
+  int is_bf16 = bf16;
+  void* arguments[] = {&data, &count, &seed, &is_bf16};
+  return launch("gqa_fill", fill_, kBlocks, kWideThreads, stream, arguments);
+}
+
+Status Checker::reference(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const {
+  void* arguments[] = {const_cast<AttentionParams*>(&params), const_cast<CheckParams*>(&check)};
+  return launch("gqa_reference", reference_, rows, kThreads, stream, arguments);
+}
+
+Status Checker::compare(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const {
+  void* arguments[] = {const_cast<AttentionParams*>(&params), const_cast<CheckParams*>(&check)};
+  return launch("gqa_compare", compare_, rows, kThreads, stream, arguments);
+}
+
+Status Checker::scan(CUstream stream, const ScanParams& scan) const {
+  void* arguments[] = {const_cast<ScanParams*>(&scan)};
+  return launch("gqa_scan", scan_, kBlocks, kWideThreads, stream, arguments);
+}
+
+Status Checker::clock(CUstream stream, CUdeviceptr cycles_and_nanoseconds) const {
+  void* arguments[] = {&cycles_and_nanoseconds};
+  return launch("gqa_clock", clock_, 1, 1, stream, arguments);
+}
+
+}  // namespace gqa

@@ -1,0 +1,38 @@
+// checker.h: the verification kernels of a device, loaded.
+// Owns: the module made of device/check.cuh and its launches.
+// Never: judges; cuda_trial.cc does.
+// Threads: constant after load; launches from one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "jit/device/check/check_params.h"
+#include "runtime/cuda/driver/context.h"
+#include "runtime/cuda/driver/module.h"
+#include "runtime/device.h"
+
+namespace gqa {
+
+class Checker {
+ public:
+  // `binary`: of jit's check_source().
+  static Status load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker);
+
+  Status fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, bool bf16) const;
+  Status reference(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;
+  Status compare(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;
+  Status scan(CUstream stream, const ScanParams& scan) const;
+  Status clock(CUstream stream, CUdeviceptr cycles_and_nanoseconds) const;
+
+ private:
+  explicit Checker(const Driver& driver) : driver_(driver) {}
+  Status launch(const char* name, CUfunction function, long long blocks, int threads, CUstream stream,
+                void** arguments) const;
+
+  const Driver& driver_;
+  Module module_;
+  CUfunction fill_ = nullptr, reference_ = nullptr, compare_ = nullptr, scan_ = nullptr, clock_ = nullptr;
+};
+
+}  // namespace gqa

@@ -1,0 +1,286 @@
+// cuda_trial.cc: see cuda_trial.h.
+#include "runtime/cuda/trial/cuda_trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/cuda/driver/capture.h"
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t kMaxInputBytes = 6LL << 30;
+constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
+constexpr int kMaxSets = 32;
+
+float float_of(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
+                     const Effort& effort)
+    : shared_(std::move(shared)),
+      checker_(std::move(checker)),
+      guarded_(shared_->context.driver()),
+      workspaces_(std::make_unique<WorkspacePool>(shared_->context.driver())),
+      layout_(problem),
+      stream_(shared_->context.driver(), "kernel", effort) {}
+
+Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
+                       const DeviceSpec& spec, const Problem& problem, const Effort& effort,
+                       std::unique_ptr<Trial>* trial) {
+  const BesideCaptures here(shared->context);
+  for (int most_sets = kMaxSets;; most_sets /= 2) {
+    auto fresh = std::unique_ptr<CudaTrial>(new CudaTrial(shared, checker, problem, effort));
+    Status status = fresh->set_up(spec, most_sets);
+    if (status.ok()) *trial = std::move(fresh);
+    if (status.code() != Code::kOutOfMemory || most_sets == 1) return status;
+  }
+}
+
+Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
+  const Problem& problem = layout_.problem;
+  if (Status s = stream_.open(); !s.ok()) return s;
+  if (Status s = choose_sets(spec, most_sets); !s.ok()) return s;
+  if (Status s = fill_inputs(); !s.ok()) return s;
+  if (Status s = allocate_outputs(); !s.ok()) return s;
+  variants_.resize(ragged(problem) == problem ? 1 : 2);
+  if (Status s = prepare(problem, &variants_[0]); !s.ok() || variants_.size() == 1) return s;
+  return prepare(ragged(problem), &variants_[1]);
+}
+
+// Gives back all that one launch on one set of inputs can do without. The first set's numbers stay what they were.
+Status CudaTrial::shrink() {
+  stream_.forget_graphs();
+  workspaces_->clear();
+  workspaces_ = std::make_unique<WorkspacePool>(driver());
+  guarded_.clear();
+  if (sets_ == 1) return {};
+  sets_ = 1;
+  q_ = {};
+  k_ = {};
+  v_ = {};
+  return fill_inputs();
+}
+
+CudaTrial::~CudaTrial() {
+  const BesideCaptures here(shared_->context);
+  stream_.close();
+  q_ = {};
+  k_ = {};
+  v_ = {};
+  out_ = {};
+  lse_ = {};
+  result_ = {};
+  variants_.clear();
+  guarded_.clear();
+  workspaces_->clear();
+}
+
+Status CudaTrial::choose_sets(const DeviceSpec& spec, int most_sets) {
+  const std::int64_t set_bytes = layout_.input_bytes();
+  std::size_t free_bytes = 0, total_bytes = 0;
+  if (const CUresult r = driver().cuMemGetInfo(&free_bytes, &total_bytes); r != CUDA_SUCCESS)
+    return driver().error("cuMemGetInfo", r);
+  const std::int64_t room = std::min(kMaxInputBytes, static_cast<std::int64_t>(free_bytes / 2));
+  const std::int64_t wanted = 3 * spec.l2_bytes / set_bytes + 1;
+  sets_ = static_cast<int>(std::clamp<std::int64_t>(std::min(wanted, room / set_bytes), 1, most_sets));
+  launches_ = TrialStream::launches_a_graph(flops(layout_.problem) / spec.tensor_flops * 1e6, sets_);
+  return {};
+}
+
+Status CudaTrial::fill_inputs() {
+  const struct {
+    DeviceMemory* memory;
+    std::int64_t count;
+  } inputs[] = {{&q_, layout_.q}, {&k_, layout_.k}, {&v_, layout_.v}};
+  unsigned long long seed = 1;
+  for (const auto& input : inputs) {
+    const std::int64_t count = layout_.input_slab(input.count, sets_);
+    if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
+      return s;
+    if (Status s = checker_->fill(stream_.get(), input.memory->address(), count, seed++,
+                                  layout_.problem.dtype == DType::kBF16);
+        !s.ok())
+      return s;
+  }
+  return {};
+}
+
+Status CudaTrial::allocate_outputs() {
+  const std::size_t out_bytes = static_cast<std::size_t>(layout_.out_slab()) * 2;
+  const std::size_t lse_bytes = static_cast<std::size_t>(layout_.lse_slab()) * 4;
+  if (Status s = DeviceMemory::allocate(driver(), out_bytes, &out_); !s.ok()) return s;
+  if (lse_bytes > 0)
+    if (Status s = DeviceMemory::allocate(driver(), lse_bytes, &lse_); !s.ok()) return s;
+  return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
+}
+
+Call CudaTrial::call(const Problem& problem, int set) const {
+  using Bits = std::uint16_t;
+  Call c = layout_.call({q_.as<Bits>(), k_.as<Bits>(), v_.as<Bits>(), out_.as<Bits>(), lse_.as<float>()}, problem, set);
+  c.stream = stream_.get();
+  return c;
+}
+
+CheckParams CudaTrial::check_params(const Variant& variant) const {
+  CheckParams c{};
+  c.rows = variant.device_rows.as<long long>();
+  c.reference = variant.reference.as<float>();
+  c.reference_lse = variant.reference_lse.as<float>();
+  c.result = result_.as<CheckResult>();
+  c.scale = 1.0F / std::sqrt(static_cast<float>(layout_.problem.head_dim));
+  c.head_dim = layout_.problem.head_dim;
+  c.head_dim_v = layout_.problem.head_dim_v;
+  c.causal = layout_.problem.causal();
+  c.bf16 = layout_.problem.dtype == DType::kBF16;
+  c.vectors = layout_.problem.align >= 16;
+  return c;
+}
+
+Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
+  variant->problem = problem;
+  variant->row_numbers = rows_to_check(problem, std::max<std::int64_t>(256, kReferenceKeys / problem.kv_len));
+  variant->rows = static_cast<int>(variant->row_numbers.size());
+  const std::size_t rows = variant->row_numbers.size();
+  if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->device_rows); !s.ok()) return s;
+  if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok())
+    return s;
+  if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
+  driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_.get());
+  driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
+  const AttentionParams params = params_of(call(problem, 0), Candidate());
+  if (Status s = checker_->reference(stream_.get(), params, check_params(*variant), variant->rows); !s.ok()) return s;
+  return stream_.read(result_.address(), &variant->yardstick, sizeof(CheckResult));
+}
+
+Status CudaTrial::poison() {
+  const CUresult out = driver().cuMemsetD8Async(out_.address(), 0xff, out_.bytes(), stream_.get());
+  CUresult lse = CUDA_SUCCESS;
+  if (layout_.problem.lse) lse = driver().cuMemsetD8Async(lse_.address(), 0xff, lse_.bytes(), stream_.get());
+  const CUresult result = driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
+  return driver().error("cuMemsetD8Async", out != CUDA_SUCCESS ? out : lse != CUDA_SUCCESS ? lse : result);
+}
+
+Status CudaTrial::scan_outputs(const Problem& problem) const {
+  const Call full = call(layout_.problem, 0);
+  ScanParams scan{};
+  scan.slab = out_.as<void>();
+  scan.result = result_.as<CheckResult>();
+  scan.count = static_cast<long long>(out_.bytes() / 2);
+  scan.first = layout_.first_out();
+  scan.batch = problem.batch;
+  scan.batch_stride = full.out_strides.batch;
+  scan.rows = problem.q_len;
+  scan.row_extent = full.out_strides.row;
+  scan.bf16 = problem.dtype == DType::kBF16;
+  if (Status s = checker_->scan(stream_.get(), scan); !s.ok() || !problem.lse) return s;
+  scan.slab = lse_.as<void>();
+  scan.count = static_cast<long long>(lse_.bytes() / 4);
+  scan.first = TrialLayout::kGuard;
+  scan.batch_stride = full.lse_batch_stride;
+  scan.row_extent = full.lse_head_stride;
+  scan.rows_inner = 1;
+  scan.wide = 1;
+  return checker_->scan(stream_.get(), scan);
+}
+
+Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                                std::int64_t* damaged) {
+  const Call c = call(variant.problem, 0);
+  const LaunchPlan& needed = kernel.plan_of(c.problem);
+  Workspace workspace;
+  if (Status s = poison(); !s.ok()) return s;
+  if (Status s = guarded_.prepare(stream_.get(), needed, &workspace); !s.ok()) return s;
+  if (Status s = kernel.launch(c, workspace); !s.ok()) return s;
+  if (Status s = stream_.wait(); !s.ok()) return s;
+  if (Status s = guarded_.inspect(stream_.get(), damaged); !s.ok()) return s;
+  if (Status s = scan_outputs(variant.problem); !s.ok()) return s;
+  if (Status s = checker_->compare(stream_.get(), params_of(c, Candidate()), check_params(variant), variant.rows);
+      !s.ok())
+    return s;
+  return stream_.read(result_.address(), result, sizeof *result);
+}
+
+// Where memory is short, again with what a smaller trial leaves.
+Status CudaTrial::check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                                    std::int64_t* damaged) {
+  Status status = check_variant(kernel, variant, result, damaged);
+  if (status.code() != Code::kOutOfMemory) return status;
+  if (Status s = shrink(); !s.ok()) return s;
+  return check_variant(kernel, variant, result, damaged);
+}
+
+Comparison CudaTrial::comparison(const Variant& variant, const CheckResult& result) {
+  Comparison c;
+  c.error = float_of(static_cast<unsigned>(result.worst >> 32));
+  c.worst_index = static_cast<std::int64_t>(result.worst & 0xffffffffu);
+  c.lse_error = float_of(static_cast<unsigned>(result.worst_lse >> 32));
+  c.worst_lse_index = static_cast<std::int64_t>(result.worst_lse & 0xffffffffu);
+  c.naive_error = float_of(variant.yardstick.naive_error);
+  c.largest = float_of(variant.yardstick.largest);
+  c.unwritten = result.unwritten;
+  c.nonfinite = result.nonfinite;
+  c.stray = result.stray;
+  return c;
+}
+
+Verdict CudaTrial::verify(const LoadedProgram& program) {
+  const BesideCaptures here(shared_->context);
+  const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
+  return gqa::verify(variants_.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+    const Variant& variant = variants_[run];
+    CheckResult result{};
+    std::int64_t damaged = 0;
+    if (Status s = check_with_memory(kernel, variant, &result, &damaged); !s.ok()) return s;
+    Comparison found = comparison(variant, result);
+    found.workspace = damaged;
+    *outputs = measured(variant.problem, variant.row_numbers, found);
+    return {};
+  });
+}
+
+Status CudaTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
+  const BesideCaptures here(shared_->context);
+  const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
+  guarded_.clear();
+  Status status = time_once(kernel, samples, microseconds);
+  if (status.code() != Code::kOutOfMemory) return status;
+  // Inputs stay as many as the others were timed on: fewer would be faster.
+  stream_.forget_graphs();
+  workspaces_->clear();
+  workspaces_ = std::make_unique<WorkspacePool>(driver());
+  return time_once(kernel, samples, microseconds);
+}
+
+Status CudaTrial::time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds) {
+  const LaunchPlan& needed = kernel.plan_of(layout_.problem);
+  WorkspacePin pin;
+  if (needed.needs_workspace())
+    if (Status s = workspaces_->take(stream_.get(), needed, &pin); !s.ok()) return s;
+  const auto launch = [&](int i) { return kernel.launch(call(layout_.problem, i % sets_), pin.workspace); };
+  return stream_.time(kernel.id(), launches_, launch, samples, microseconds);
+}
+
+Status CudaTrial::health() {
+  const BesideCaptures here(shared_->context);
+  return stream_.health();
+}
+
+bool CudaTrial::unfinished() {
+  const BesideCaptures here(shared_->context);
+  return stream_.unfinished();
+}
+
+double CudaTrial::clock_mhz() {
+  const BesideCaptures here(shared_->context);
+  static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
+  return stream_.clock_mhz(*checker_, result_.address());
+}
+
+}  // namespace gqa

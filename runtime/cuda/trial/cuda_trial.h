@@ -1,0 +1,77 @@
+// cuda_trial.h: one problem on a GPU: inputs, reference, verification and clocks.
+// Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output and workspace, the naive
+// reference of the rows checked, a stream.
+// Never: touches the users' streams or workspaces.
+// Threads: belongs to one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/cuda/launch/cuda_program.h"
+#include "runtime/cuda/trial/checker.h"
+#include "runtime/cuda/trial/guarded_workspace.h"
+#include "runtime/cuda/trial/trial_stream.h"
+#include "runtime/device.h"
+#include "runtime/verify/attention_check.h"
+#include "runtime/verify/trial_layout.h"
+
+namespace gqa {
+
+class CudaTrial : public Trial {
+ public:
+  // How time() times, part of every winner's key.
+  static constexpr const char* kMethod = "graph replay, rotated inputs, cold L2, idle-gapped, v2";
+
+  static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
+                     const Problem& problem, const Effort& effort, std::unique_ptr<Trial>* trial);
+  ~CudaTrial() override;
+
+  Verdict verify(const LoadedProgram& program) override;
+  Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
+  double clock_mhz() override;
+  Status health() override;
+  bool unfinished() override;
+
+ private:
+  // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
+  struct Variant {
+    Problem problem;
+    int rows = 0;
+    std::vector<std::int64_t> row_numbers;
+    DeviceMemory device_rows, reference, reference_lse;
+    CheckResult yardstick{};  // naive_error and largest of the reference
+  };
+
+  CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
+            const Effort& effort);
+  Status set_up(const DeviceSpec& spec, int most_sets);
+  Status fill_inputs();
+  Status shrink();
+  Status allocate_outputs();
+  Status choose_sets(const DeviceSpec& spec, int most_sets);
+  Status check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
+                           std::int64_t* damaged);
+  Status time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds);
+  Status prepare(const Problem& problem, Variant* variant);
+  Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
+  static Comparison comparison(const Variant& variant, const CheckResult& result);
+  Status poison();
+  Status scan_outputs(const Problem& problem) const;
+  Call call(const Problem& problem, int set) const;
+  CheckParams check_params(const Variant& variant) const;
+  const Driver& driver() const { return shared_->context.driver(); }
+
+  std::shared_ptr<CudaShared> shared_;
+  std::shared_ptr<const Checker> checker_;
+  GuardedWorkspace guarded_;                   // of verification
+  std::unique_ptr<WorkspacePool> workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
+  const TrialLayout layout_;
+  int sets_ = 1;
+  DeviceMemory q_, k_, v_, out_, lse_, result_;
+  std::vector<Variant> variants_;
+  TrialStream stream_;
+  int launches_ = 1;  // a graph
+};
+
+}  // namespace gqa

@@ -1,0 +1,317 @@
+// tensor_map_test.cc: what the driver is asked to encode for a call, seen by a driver that only writes it down.
+// Owns: the recording driver; ranks, sizes, strides and boxes of all four maps; the maps a thread caches.
+// Needs no GPU and no CUDA driver.
+#include "runtime/cuda/launch/tensor_map.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gqa {
+namespace {
+
+struct Encoded {
+  CUtensorMapDataType type;
+  void* data;
+  std::vector<cuuint64_t> sizes, strides;  // strides: bytes, of all dimensions but the first
+  std::vector<cuuint32_t> boxes, steps;
+  CUtensorMapSwizzle swizzle;
+  CUtensorMapL2promotion promotion;
+  CUtensorMapFloatOOBfill fill;
+};
+
+thread_local std::vector<Encoded> encoded;
+thread_local CUresult answer = CUDA_SUCCESS;
+
+// The map's first word is its data pointer, so that each can be told from the others.
+CUresult record(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data, const cuuint64_t* sizes,
+                const cuuint64_t* strides, const cuuint32_t* boxes, const cuuint32_t* steps, CUtensorMapInterleave,
+                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill) {
+  encoded.push_back({type,
+                     data,
+                     {sizes, sizes + rank},
+                     {strides, strides + rank - 1},
+                     {boxes, boxes + rank},
+                     {steps, steps + rank},
+                     swizzle,
+                     promotion,
+                     fill});
+  std::memset(static_cast<void*>(map), 0, sizeof *map);
+  std::memcpy(static_cast<void*>(map), &data, sizeof data);
+  return answer;
+}
+
+CUresult no_text(CUresult, const char** text) {
+  *text = "refused by the test";
+  return CUDA_SUCCESS;
+}
+
+Driver map_driver() {
+  Driver driver;
+  driver.cuTensorMapEncodeTiled = record;
+  driver.cuGetErrorName = driver.cuGetErrorString = no_text;
+  return driver;
+}
+
+// Tensors of (batch, length, heads, dim) one after the other, at addresses no other call of this program has.
+Call call_of(const char* text) {
+  static char* next = reinterpret_cast<char*>(1ULL << 40);
+  Call c;
+  EXPECT_TRUE(parse(text, &c.problem).ok());
+  const Problem& p = c.problem;
+  const auto place = [&] { return next += 1 << 20; };
+  const auto compact = [](std::int64_t length, std::int64_t heads, std::int64_t dim) {
+    return Strides{length * heads * dim, heads * dim, dim};
+  };
+  c.q = place();
+  c.k = place();
+  c.v = place();
+  c.out = place();
+  c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
+  c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
+  c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
+  c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
+  return c;
+}
+
+Candidate tile(int m, int n, int pack) {
+  Candidate c;
+  c.family = Family::kWarpgroup;
+  c.tile_m = m;
+  c.tile_n = n;
+  c.pack = pack;
+  return c;
+}
+
+class TensorMapTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    encoded.clear();
+    answer = CUDA_SUCCESS;
+  }
+
+  const Driver driver_ = map_driver();
+  TensorMaps maps_{};
+};
+
+using Sizes = std::vector<cuuint64_t>;
+using Boxes = std::vector<cuuint32_t>;
+
+TEST_F(TensorMapTest, DimensionsStridesAndBoxes) {
+  const Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=192,dv=128");
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 80, 4), &maps_).ok());
+  ASSERT_EQ(encoded.size(), 4U);
+  const Encoded &q = encoded[0], &k = encoded[1], &v = encoded[2], &out = encoded[3];
+
+  EXPECT_EQ(q.data, c.q);  // column, head in group, row, head group, batch
+  EXPECT_EQ(q.sizes, (Sizes{192, 4, 100, 2, 3}));
+  EXPECT_EQ(q.strides, (Sizes{2 * 192, 2 * 8 * 192, 2 * 4 * 192, 2 * 100 * 8 * 192}));
+  EXPECT_EQ(q.boxes, (Boxes{64, 4, 32, 1, 1}));
+
+  EXPECT_EQ(k.data, c.k);  // column, row, head, batch
+  EXPECT_EQ(k.sizes, (Sizes{192, 300, 2, 3}));
+  EXPECT_EQ(k.strides, (Sizes{2 * 2 * 192, 2 * 192, 2 * 300 * 2 * 192}));
+  EXPECT_EQ(k.boxes, (Boxes{64, 80, 1, 1}));
+
+  EXPECT_EQ(v.data, c.v);
+  EXPECT_EQ(v.sizes, (Sizes{128, 300, 2, 3}));
+  EXPECT_EQ(v.strides, (Sizes{2 * 2 * 128, 2 * 128, 2 * 300 * 2 * 128}));
+  EXPECT_EQ(v.boxes, (Boxes{64, 80, 1, 1}));
+
+  EXPECT_EQ(out.data, c.out);  // as q, 64 rows at once
+  EXPECT_EQ(out.sizes, (Sizes{128, 4, 100, 2, 3}));
+  EXPECT_EQ(out.strides, (Sizes{2 * 128, 2 * 8 * 128, 2 * 4 * 128, 2 * 100 * 8 * 128}));
+  EXPECT_EQ(out.boxes, (Boxes{64, 4, 16, 1, 1}));
+}
+
+TEST_F(TensorMapTest, TransposedKeysAreBoxesOf64KeysAndAllColumns) {
+  Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=192,dv=128,ktrans");
+  c.k_strides = {2 * 192 * 304, 304, 192 * 304};
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 128, 4), &maps_).ok());
+  ASSERT_EQ(encoded.size(), 4U);
+  const Encoded& k = encoded[1];
+  EXPECT_EQ(k.data, c.k);  // key, column, head, batch
+  EXPECT_EQ(k.sizes, (Sizes{300, 192, 2, 3}));
+  EXPECT_EQ(k.strides, (Sizes{2 * 304, 2 * 192 * 304, 2 * 2 * 192 * 304}));
+  EXPECT_EQ(k.boxes, (Boxes{64, 192, 1, 1}));
+  c.problem.keys_transposed = false;  // the same bytes are other keys then: not the map that is cached
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 128, 4), &maps_).ok());
+  EXPECT_EQ(encoded.size(), 5U);
+}
+
+TEST_F(TensorMapTest, SwizzlePromotionFillAndType) {
+  ASSERT_TRUE(tensor_maps(driver_, call_of("hq=2,sq=100,d=64"), tile(64, 128, 1), &maps_).ok());
+  ASSERT_TRUE(tensor_maps(driver_, call_of("hq=2,sq=100,d=64,dtype=f16"), tile(64, 128, 1), &maps_).ok());
+  ASSERT_EQ(encoded.size(), 8U);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(encoded[i].type, i < 4 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+    EXPECT_EQ(encoded[i].swizzle, CU_TENSOR_MAP_SWIZZLE_128B);
+    EXPECT_EQ(encoded[i].promotion, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
+    EXPECT_EQ(encoded[i].fill, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // zeros
+    EXPECT_EQ(encoded[i].steps, Boxes(encoded[i].boxes.size(), 1));
+  }
+}
+
+// Nothing is stepped along it, so any stride may come with it; not all are ones that the driver takes.
+TEST_F(TensorMapTest, ADimensionOfOneGetsALegalStride) {
+  Call c = call_of("hq=4,hk=1,sq=1,sk=1,d=64");
+  c.q_strides = {0, 0, 64};
+  c.k_strides = c.v_strides = {0, 0, 0};
+  c.out_strides = {-8, 5, 64};
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(64, 64, 4), &maps_).ok());
+  for (const Encoded& map : encoded) {
+    for (const cuuint64_t stride : map.strides) {
+      EXPECT_GT(stride, 0U);
+      EXPECT_EQ(stride % 16, 0U);
+      EXPECT_LT(stride, cuuint64_t{1} << 40);
+    }
+  }
+}
+
+TEST_F(TensorMapTest, ExpandedDimensionsKeepTheirStrideOfZero) {
+  Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64");
+  c.q_strides.head = c.k_strides.batch = c.v_strides.head = 0;
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 80, 4), &maps_).ok());
+  EXPECT_EQ(encoded[0].strides, (Sizes{0, 2 * 8 * 64, 0, 2 * 100 * 8 * 64}));  // heads are two dimensions of q
+  EXPECT_EQ(encoded[1].strides, (Sizes{2 * 2 * 64, 2 * 64, 0}));
+  EXPECT_EQ(encoded[2].strides, (Sizes{2 * 2 * 64, 0, 2 * 300 * 2 * 64}));
+}
+
+TEST_F(TensorMapTest, MapsAreCachedWhileNothingChanges) {
+  const Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64");
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 80, 1), &maps_).ok());
+  const TensorMaps first = maps_;
+  std::memset(&maps_, 0, sizeof maps_);
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 80, 1), &maps_).ok());
+  EXPECT_EQ(encoded.size(), 4U);
+  EXPECT_EQ(std::memcmp(&first, &maps_, sizeof first), 0);
+}
+
+// Which of q, k, v and out are encoded anew, in this order.
+TEST_F(TensorMapTest, EverythingThatShapesAMapMakesANewOne) {
+  const Call base = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64");
+  const auto encodes = [&](auto change) {
+    Call c = base;
+    c.q = call_of("hq=1,sq=1,d=64").q;  // nothing of it is cached
+    c.k = static_cast<const char*>(c.q) + 0x1000;
+    c.v = static_cast<const char*>(c.q) + 0x2000;
+    c.out = static_cast<char*>(const_cast<void*>(c.q)) + 0x3000;
+    Candidate t = tile(128, 80, 1);
+    EXPECT_TRUE(tensor_maps(driver_, c, t, &maps_).ok());
+    const TensorMaps before = maps_;
+    change(&c, &t);
+    encoded.clear();
+    EXPECT_TRUE(tensor_maps(driver_, c, t, &maps_).ok());
+    const bool same = std::memcmp(&before, &maps_, sizeof before) == 0;
+    std::string which(same ? "" : "other ");
+    for (const Encoded& map : encoded)
+      which += map.data == c.q ? "q" : map.data == c.k ? "k" : map.data == c.v ? "v" : map.data == c.out ? "o" : "?";
+    return which;
+  };
+  EXPECT_EQ(encodes([](Call*, Candidate*) {}), "");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->scale = 3; }), "");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->q = static_cast<const char*>(c->q) + 16; }), "other q");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->k = static_cast<const char*>(c->k) + 16; }), "other k");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->v = static_cast<const char*>(c->v) + 16; }), "other v");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->out = static_cast<char*>(c->out) + 16; }), "other o");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { std::swap(c->k, c->v); }), "other ") << "they have the same shape";
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->q_strides.row += 8; }), "q");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->k_strides.head += 8; }), "k");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->v_strides.batch += 8; }), "v");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->out_strides.row += 8; }), "o");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { --c->problem.batch; }), "qkvo");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { --c->problem.q_len; }), "qo");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { --c->problem.kv_len; }), "kv");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.q_heads = 4; }), "qo");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.kv_heads = 1; }), "kv");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.head_dim = 32; }), "qk");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.head_dim_v = 32; }), "vo");
+  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.dtype = DType::kF16; }), "qkvo");
+  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->tile_m = 64; }), "q");
+  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->cluster = 2; }), "q");
+  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->tile_n = 64; }), "kv");
+  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->pack = 2; }), "qo");
+}
+
+TEST_F(TensorMapTest, ALayersKeysStayWhileQueriesMove) {
+  std::vector<Call> layers;
+  for (int i = 0; i < 32; ++i) layers.push_back(call_of("b=3,hq=8,hk=2,sq=1,sk=300,d=64"));
+  for (int token = 0; token < 20; ++token)
+    for (Call& layer : layers) {
+      const Call moved = call_of("b=3,hq=8,hk=2,sq=1,sk=300,d=64");
+      layer.q = moved.q;
+      layer.out = moved.out;
+      ASSERT_TRUE(tensor_maps(driver_, layer, tile(64, 64, 4), &maps_).ok());
+    }
+  EXPECT_LE(encoded.size(), 32U * 2 + 20 * 32 * 2 + 10);
+}
+
+// 1024 places in sets of 16: few of them are asked for more.
+TEST_F(TensorMapTest, MostMapsOf128CallsAreEncodedOnce) {
+  std::vector<Call> calls;
+  for (int i = 0; i < 128; ++i) calls.push_back(call_of("hq=2,sq=100,d=64"));
+  for (int round = 0; round < 3; ++round)
+    for (const Call& c : calls) {
+      ASSERT_TRUE(tensor_maps(driver_, c, tile(64, 64, 1), &maps_).ok());
+      ASSERT_EQ(maps_.k.opaque[0], reinterpret_cast<std::uintptr_t>(c.k));
+    }
+  EXPECT_LE(encoded.size(), 4U * 128 * 105 / 100);
+}
+
+TEST_F(TensorMapTest, AnOldCallIsEncodedAgainAfterMany) {
+  const Call old = call_of("hq=2,sq=100,d=64");
+  ASSERT_TRUE(tensor_maps(driver_, old, tile(64, 64, 1), &maps_).ok());
+  for (int i = 0; i < 2000; ++i)
+    ASSERT_TRUE(tensor_maps(driver_, call_of("hq=2,sq=100,d=64"), tile(64, 64, 1), &maps_).ok());
+  encoded.clear();
+  ASSERT_TRUE(tensor_maps(driver_, old, tile(64, 64, 1), &maps_).ok());
+  EXPECT_EQ(encoded.size(), 4U);
+  EXPECT_EQ(maps_.q.opaque[0], reinterpret_cast<std::uintptr_t>(old.q));
+}
+
+TEST_F(TensorMapTest, ThreadsKeepTheirOwn) {
+  std::vector<Call> calls;
+  for (int i = 0; i < 12; ++i) calls.push_back(call_of("hq=2,sq=100,d=64"));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (unsigned t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (unsigned i = 0; i < 5000; ++i) {
+        const Call& c = calls[(i * (t + 1)) % calls.size()];
+        TensorMaps maps;
+        wrong += !tensor_maps(driver_, c, tile(64, 64, 1), &maps).ok();
+        wrong += maps.q.opaque[0] != reinterpret_cast<std::uintptr_t>(c.q);
+        wrong += maps.out.opaque[0] != reinterpret_cast<std::uintptr_t>(c.out);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST_F(TensorMapTest, ARefusalNamesTheTensorAndIsNotKept) {
+  const Call c = call_of("hq=2,sq=100,d=64");
+  answer = CUDA_ERROR_INVALID_VALUE;
+  const Status status = tensor_maps(driver_, c, tile(64, 64, 1), &maps_);
+  EXPECT_EQ(status.code(), Code::kDeviceFailed);
+  EXPECT_NE(status.message().find("tensor map of q for b=1,hq=2,hk=2,sq=100"), std::string::npos) << status.message();
+  answer = CUDA_SUCCESS;
+  encoded.clear();
+  EXPECT_TRUE(tensor_maps(driver_, c, tile(64, 64, 1), &maps_).ok());
+  EXPECT_EQ(encoded.size(), 4U);
+}
+
+TEST_F(TensorMapTest, ADriverWithoutTheCallIsNamedTooOld) {
+  EXPECT_TRUE(can_map_tensors(driver_).ok());
+  const Status status = can_map_tensors(Driver());
+  EXPECT_EQ(status.code(), Code::kNoDevice);
+  EXPECT_NE(status.message().find("cuTensorMapEncodeTiled"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace gqa
