@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -54,6 +55,13 @@ def test_the_extension_finds_the_library_beside_it():
         LD_LIBRARY_PATH="",
     )
     assert told.split() == [str((PACKAGE / "libgqa.so").resolve())]
+
+
+@pytest.mark.skipif(not shutil.which("nm"), reason="needs nm")
+def test_the_extension_exports_its_entry_alone():
+    """Whatever C++ library is linked in: one that is exported takes the place of PyTorch's, and its import crashes."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", _gqa.__file__], capture_output=True, text=True, check=True)
+    assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["PyInit__gqa"]
 
 
 def test_importing_imports_no_framework():

@@ -43,6 +43,10 @@ void end_at_once(int status, void*) {
   std::fflush(nullptr);
   _exit(status);
 }
+
+// What is registered last comes first, and a compiler that still runs registers statics of its own while the
+// interpreter is taken down: so at the end of that.
+void come_first() { on_exit(end_at_once, nullptr); }
 #endif
 
 bool within(Clock::time_point until, const std::atomic<int>& calls) {
@@ -88,7 +92,7 @@ bool exiting() { return leaving && std::this_thread::get_id() != leaver; }
 
 void leave() {
 #ifdef __GLIBC__
-  on_exit(end_at_once, nullptr);
+  if (Py_AtExit(come_first) != 0) come_first();
 #endif
   const Clock::time_point until = Clock::now() + kPatience;
   std::vector<HandleOwner*> alive;
