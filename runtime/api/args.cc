@@ -266,10 +266,10 @@ void fill_problem(const Views& views, DType dtype, bool causal, bool lse, Proble
   problem->head_dim_v = size(views.v, 3);
   bool aligned = true, mappable = true;
   for (const View* view : {&views.q, &views.k, &views.v, &views.out}) {
-    aligned = aligned && view->rows_aligned(16);
+    aligned = aligned && view->rows_aligned(kVectorBytes);
     mappable = mappable && view->mappable();
   }
-  problem->align = aligned ? 16 : 2;
+  problem->align = aligned ? kVectorBytes : 2;
   problem->tma = aligned && mappable;
 }
 

@@ -10,8 +10,6 @@
 namespace gqa {
 namespace {
 
-constexpr std::uintptr_t kAlignment = 16;
-
 std::string name_of(const char* role, std::size_t index) { return std::string(role) + " " + std::to_string(index); }
 
 std::string list_text(const std::int64_t* values, std::size_t count) { return to_text(Dims(values, values + count)); }
@@ -101,9 +99,9 @@ Status ProgramArguments::check_tensor(const Device& device, const char* role, st
   if (given->data == nullptr)
     return {Code::kNullArgument, name_of(role, index) + "'s data is NULL, expected a pointer to its elements"};
   *address = reinterpret_cast<std::uintptr_t>(given->data) + given->byte_offset;
-  if (*address % kAlignment == 0) return {};
+  if (*address % kVectorBytes == 0) return {};
   return {Code::kAlignment, name_of(role, index) + "'s data plus byte_offset is " + address_text(*address) +
-                                ", expected a multiple of " + std::to_string(kAlignment) + " bytes: copy the tensor"};
+                                ", expected a multiple of " + std::to_string(kVectorBytes) + " bytes: copy the tensor"};
 }
 
 Status ProgramArguments::check(const Device& device, Given inputs, Given outputs, const void** in, void** out) const {

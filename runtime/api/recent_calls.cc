@@ -14,7 +14,6 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kTensors = 5, kCalls = 8;
-constexpr std::uintptr_t kAlignment = 16;  // what of an address decides which kernels serve
 
 // A tensor but for its address; without padding, so that bytes compare.
 struct Description {
@@ -39,7 +38,7 @@ struct RecentCall {
   CallKey key;
   bool used = false;
   std::array<Reach, kTensors> reach{};
-  std::array<std::uintptr_t, kTensors> alignment{};  // of the first element, modulo kAlignment
+  std::array<std::uintptr_t, kTensors> alignment{};  // of the first element, modulo kVectorBytes
   Call call;
 };
 
@@ -108,7 +107,7 @@ bool locate(const GivenCall& given, const RecentCall& recent, std::array<std::ui
     std::uintptr_t& start = (*data)[at];
     if (tensors[at]->data == nullptr ||
         __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(tensors[at]->data), tensors[at]->byte_offset, &start) ||
-        start % kAlignment != recent.alignment[at] ||
+        start % kVectorBytes != recent.alignment[at] ||
         __builtin_add_overflow(start, recent.reach[at].low, &spans[at].first) ||
         __builtin_add_overflow(start, recent.reach[at].high, &spans[at].last))
       return false;
@@ -155,7 +154,7 @@ void remember_call(const GivenCall& given, const Call& call) {
     if (!view.read("", *tensors[at], element_bytes_at(at))) return;
     made.reach[at] = {static_cast<std::int64_t>(view.first - view.data),
                       static_cast<std::int64_t>(view.last - view.data)};
-    made.alignment[at] = view.data % kAlignment;
+    made.alignment[at] = view.data % kVectorBytes;
   }
   made.call = call;
   made.used = true;

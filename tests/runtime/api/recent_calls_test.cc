@@ -12,7 +12,7 @@ namespace gqa::test {
 namespace {
 
 // Tensors of (2, 16, heads, 64) at addresses that nothing reads.
-struct Tensors {
+struct Addressed {
   struct One {
     std::int64_t shape[4], strides[4];
     DLTensor tensor;
@@ -23,11 +23,11 @@ struct Tensors {
       tensor = {reinterpret_cast<void*>(address), {kDLCUDA, 0}, 4, {kDLBfloat, 16, 1}, shape, strides, 0};
     }
   };
-  explicit Tensors(std::uintptr_t base) {
+  explicit Addressed(std::uintptr_t base) {
     q.set(base, 8), k.set(base + (1 << 20), 2), v.set(base + (2 << 20), 2), out.set(base + (3 << 20), 8);
   }
-  Tensors(const Tensors&) = delete;
-  Tensors& operator=(const Tensors&) = delete;
+  Addressed(const Addressed&) = delete;
+  Addressed& operator=(const Addressed&) = delete;
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
   gqa_call options = {sizeof(gqa_call), 0, 1, nullptr, nullptr};
@@ -35,25 +35,25 @@ struct Tensors {
 
 class RecentCallsTest : public ::testing::Test {
  protected:
-  Status check(const Tensors& t, Call* call) {
+  Status check(const Addressed& t, Call* call) {
     return make_call(device_, &t.q.tensor, &t.k.tensor, &t.v.tensor, &t.out.tensor, &t.options, call);
   }
   void SetUp() override {
     Call call;
     ASSERT_TRUE(check(first_, &call).ok());
   }
-  bool found(const Tensors& t) {
+  bool found(const Addressed& t) {
     Call call;
     return find_recent_call(device_, t.given(), &call);
   }
 
   FakeWorld world_;
   FakeDevice device_{&world_};
-  Tensors first_{std::uintptr_t{1} << 30};
+  Addressed first_{std::uintptr_t{1} << 30};
 };
 
 TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGives) {
-  Tensors other(std::uintptr_t{1} << 31);
+  Addressed other(std::uintptr_t{1} << 31);
   int stream = 0;
   other.options.stream = &stream;
   Call call;
@@ -69,36 +69,36 @@ TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGiv
 
 TEST_F(RecentCallsTest, AnythingElseIsLookedAtAgain) {
   const auto changed = [&](auto change) {
-    Tensors other(std::uintptr_t{1} << 31);
+    Addressed other(std::uintptr_t{1} << 31);
     change(&other);
     return found(other);
   };
-  EXPECT_TRUE(changed([](Tensors*) {}));
-  EXPECT_FALSE(changed([](Tensors* t) { t->q.shape[1] = 17; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->k.strides[1] += 8; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->v.tensor.dtype.code = kDLFloat; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->out.tensor.device.device_id = 1; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->out.tensor.strides = nullptr; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->options.causal = 0; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->options.scale = 2; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->options.size = 8; }));
-  EXPECT_FALSE(changed([](Tensors* t) { t->options.lse = &t->q.tensor; }));
+  EXPECT_TRUE(changed([](Addressed*) {}));
+  EXPECT_FALSE(changed([](Addressed* t) { t->q.shape[1] = 17; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->k.strides[1] += 8; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->v.tensor.dtype.code = kDLFloat; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->out.tensor.device.device_id = 1; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->out.tensor.strides = nullptr; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->options.causal = 0; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->options.scale = 2; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->options.size = 8; }));
+  EXPECT_FALSE(changed([](Addressed* t) { t->options.lse = &t->q.tensor; }));
 }
 
 TEST_F(RecentCallsTest, AddressesAreCheckedEachTime) {
   const auto refused = [&](auto change, Code code) {
-    Tensors other(std::uintptr_t{1} << 31);
+    Addressed other(std::uintptr_t{1} << 31);
     change(&other);
     Call call;
     EXPECT_FALSE(found(other));
     EXPECT_EQ(check(other, &call).code(), code);
   };
-  refused([](Tensors* t) { t->q.tensor.data = nullptr; }, Code::kNullArgument);
-  refused([](Tensors* t) { t->k.tensor.byte_offset = 1; }, Code::kAlignment);
-  refused([](Tensors* t) { t->out.tensor.data = t->q.tensor.data; }, Code::kAlias);
-  refused([](Tensors* t) { t->v.tensor.data = t->out.tensor.data; }, Code::kAlias);
-  refused([](Tensors* t) { t->out.tensor.data = reinterpret_cast<void*>(~std::uintptr_t{15}); }, Code::kSize);
-  Tensors unaligned(std::uintptr_t{1} << 31);
+  refused([](Addressed* t) { t->q.tensor.data = nullptr; }, Code::kNullArgument);
+  refused([](Addressed* t) { t->k.tensor.byte_offset = 1; }, Code::kAlignment);
+  refused([](Addressed* t) { t->out.tensor.data = t->q.tensor.data; }, Code::kAlias);
+  refused([](Addressed* t) { t->v.tensor.data = t->out.tensor.data; }, Code::kAlias);
+  refused([](Addressed* t) { t->out.tensor.data = reinterpret_cast<void*>(~std::uintptr_t{15}); }, Code::kSize);
+  Addressed unaligned(std::uintptr_t{1} << 31);
   unaligned.q.tensor.byte_offset = 2;
   Call call;
   EXPECT_FALSE(found(unaligned));

@@ -53,9 +53,9 @@ m = mask(c) right=0
 p = softmax(m) dim=2
 o = matmul(p, v)
 )");
-  GraphAnswer answer;
+  GraphAnswer given;
   const Effort effort(kBudget);
-  const Status status = gqa::answer(*session, request, &answer);
+  const Status status = gqa::answer(*session, request, &given);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_LT(effort.seconds(), kBudget + kMargin);
 }

@@ -14,11 +14,11 @@ namespace {
 
 constexpr double kNoLimit = -1, kBytesAMegabyte = 1e6, kMostMegabytes = 1e9, kMostDays = 1e6;
 
-struct Options {
+struct PruneOptions {
   double unused_days = kNoLimit, max_megabytes = kNoLimit;
 };
 
-int prune(const Shared& shared, const Options& options) {
+int prune(const Shared& shared, const PruneOptions& options) {
   if (options.unused_days < 0 && options.max_megabytes < 0) {
     throw Usage("prune was given no limit; expected --unused-for DAYS, --max-size MB, or both");
   }
@@ -46,7 +46,7 @@ int prune(const Shared& shared, const Options& options) {
 void add_prune(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "prune", "Remove what is not used, or too much",
                                   "gqa-cache prune --unused-for 30 --max-size 200", Lists::kYes);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PruneOptions>();
   command->add_option("--unused-for", options->unused_days, "Remove what was not used for so long")
       ->type_name("DAYS")
       ->check(CLI::Range(0.0, kMostDays));

@@ -14,7 +14,7 @@
 namespace gqa::tools {
 namespace {
 
-struct Options {
+struct ShowOptions {
   std::string key;
   bool source = false, ptx = false;
 };
@@ -164,7 +164,7 @@ std::string shown_text(const Shown& shown, const Terminal& terminal) {
   return evidence.empty() ? text : text + "\n" + evidence;
 }
 
-int show(const Shared& shared, const Options& options) {
+int show(const Shared& shared, const ShowOptions& options) {
   require_file(shared);
   const auto store = open_cache(shared, cache::Mode::kReadOnly);
   const Shown shown = look_up(*store, options.key);
@@ -189,7 +189,7 @@ int show(const Shared& shared, const Options& options) {
 void add_show(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "show", "Show one winner or kernel with all that is known of it",
                                   "gqa-cache show 3f9a2c --source", Lists::kYes);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShowOptions>();
   command->add_option("KEY", options->key, "The first digits of a winner's or a kernel's key")->required();
   CLI::Option* source = command->add_flag("--source", options->source, "Print the generated source alone");
   CLI::Option* ptx = command->add_flag("--ptx", options->ptx, "Print the PTX alone");

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kLeastBudget = 0.001, kMostBudget = 86400;
 
-struct Options {
+struct WarmOptions {
   std::string device = "auto";
   std::vector<std::string> archs;
   ShapeOptions shapes;
@@ -43,7 +43,7 @@ std::vector<std::string> each_once(const std::vector<std::string>& names) {
 }
 
 // Devices are opened before the cache: a mistyped name must not begin a file.
-Targets open_arch_targets(const Shared& shared, const Options& options, const TunePolicy& policy,
+Targets open_arch_targets(const Shared& shared, const WarmOptions& options, const TunePolicy& policy,
                           const ProgressFn& progress) {
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& arch : each_once(options.archs)) {
@@ -57,7 +57,7 @@ Targets open_arch_targets(const Shared& shared, const Options& options, const Tu
   return targets;
 }
 
-Targets open_targets(const Shared& shared, const Options& options, const ProgressFn& progress) {
+Targets open_targets(const Shared& shared, const WarmOptions& options, const ProgressFn& progress) {
   TunePolicy policy;
   policy.budget_seconds = options.budget_seconds;
   if (!options.archs.empty()) return open_arch_targets(shared, options, policy, progress);
@@ -159,7 +159,7 @@ std::vector<Warmed> warm_all(const Targets& targets, const std::vector<Problem>&
   return all;
 }
 
-int warm(const Shared& shared, const Options& options) {
+int warm(const Shared& shared, const WarmOptions& options) {
   const std::vector<Problem> shapes = read_shapes(options.shapes);
   if (shapes.empty()) throw Usage("warm was given no shape; expected --shape, --shapes or --model");
   const auto start = std::chrono::steady_clock::now();
@@ -186,7 +186,7 @@ void add_warm(CLI::App* app, Shared* shared) {
                                   "gqa-cache warm --shape b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal\n  "
                                   "gqa-cache warm --arch sm_90a,sm_100a --model llama-3-70b,tp=8",
                                   Lists::kYes);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<WarmOptions>();
   CLI::Option* device = command->add_option("--device", options->device, "auto (default), cuda, cuda:N or host");
   command->add_option("--arch", options->archs, "Compile only, for these architectures; needs no GPU")
       ->type_name("A,B")
