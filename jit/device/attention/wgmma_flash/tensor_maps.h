@@ -1,8 +1,8 @@
 // tensor_maps.h: the descriptors that TMA reads, laid out the same by the host compiler and by NVRTC.
 // Owns: TensorMap, 128 opaque bytes that the driver encodes, and TensorMaps, the second argument of a kernel that loads
 // by TMA.
-// Never: holds anything that shapes code; boxes and swizzles follow from the candidate (runtime/cuda/launch/tensor_map.cc).
-// Threads: plain data, read-only on the device.
+// Never: holds anything that shapes code; boxes and swizzles follow from the candidate
+// (runtime/cuda/launch/tensor_map.cc). Threads: plain data, read-only on the device.
 #pragma once
 
 namespace gqa {
