@@ -1,5 +1,6 @@
-// args.cc: see args.h. Checks run from what a tensor is (there, rank, dtype, device, sizes) to how tensors agree
-// (shapes, heads) to where they lie (strides, alignment, overlap); the first that fails answers.
+// args.cc: see args.h; struct_args.cc has the C structs alone. Checks run from what a tensor is (there, rank, dtype,
+// device, sizes) to how tensors agree (shapes, heads) to where they lie (strides, alignment, overlap); the first that
+// fails answers.
 #include "runtime/api/args.h"
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "runtime/api/c_struct.h"
@@ -18,26 +18,9 @@
 namespace gqa {
 namespace {
 
-constexpr int kMostThreads = 1024;
-constexpr double kMostSeconds = 1e6;
-
 std::string text(std::int64_t value) { return std::to_string(value); }
 
-// An enum of a C struct as the number it holds, which may be none of its names.
-template <typename Enum>
-int number(const Enum& given) {
-  static_assert(sizeof(Enum) == sizeof(int));
-  int value = 0;
-  std::memcpy(&value, &given, sizeof(value));
-  return value;
-}
-
 // ---- what a tensor is
-
-bool half(DLDataType type, DType* dtype) {
-  *dtype = type.code == kDLBfloat ? DType::kBF16 : DType::kF16;
-  return (type.code == kDLFloat || type.code == kDLBfloat) && type.bits == 16 && type.lanes == 1;
-}
 
 std::string device_text(DLDevice device) {
   const int type = number(device.device_type);
@@ -227,7 +210,7 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
 Status check_tensors(const Device& device, const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out,
                      const DLTensor* lse, DType* dtype) {
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
-  if (!half(q.dtype, dtype)) {
+  if (!is_half(q.dtype, dtype)) {
     return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
   }
   Status status = check_tensor(device, kQ, q, q.dtype);
@@ -293,18 +276,6 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   call->stream = options != nullptr ? options->stream : nullptr;
 }
 
-// A shape of the header that had no `lse` yet ends before it: zero.
-Status read_shape(const gqa_shape& given, gqa_shape* shape) {
-  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse);
-  if (given.size != kWithoutLse) {
-    if (Status status = check_struct(given, "gqa_shape"); !status.ok()) return status;
-  }
-  std::memcpy(shape, &given, std::min(given.size, sizeof(gqa_shape)));
-  return {};
-}
-
-bool in_range(int value, int last) { return value >= 0 && value <= last; }
-
 }  // namespace
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
@@ -324,45 +295,6 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   return {};
 }
 
-Status make_problem(const gqa_shape* given, Problem* problem) {
-  if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
-  gqa_shape shape{};
-  if (Status status = read_shape(*given, &shape); !status.ok()) return status;
-  DType dtype{};
-  if (!half(shape.dtype, &dtype)) {
-    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
-  }
-  if (shape.causal != 0 && shape.causal != 1) {
-    return {Code::kOption, "gqa_shape.causal is " + text(shape.causal) + ", expected 0 or 1"};
-  }
-  if (shape.lse != 0 && shape.lse != 1) {
-    return {Code::kOption, "gqa_shape.lse is " + text(shape.lse) + ", expected 0 or 1"};
-  }
-  Problem made;
-  made.dtype = dtype;
-  made.mask = shape.causal == 1 ? Mask::kCausal : Mask::kNone;
-  made.lse = shape.lse == 1;
-  const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
-  const struct {
-    const char* name;
-    std::int64_t given;
-    std::int32_t* made;
-  } sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
-               {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
-               {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
-               {"head_dim_v", head_dim_v, &made.head_dim_v}};
-  for (const auto& size : sizes) {
-    if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
-      return {Code::kSize,
-              std::string("gqa_shape.") + size.name + " is " + text(size.given) + ", expected 1 to 2147483647"};
-    }
-    *size.made = static_cast<std::int32_t>(size.given);
-  }
-  if (Status status = check(made); !status.ok()) return status;
-  *problem = made;
-  return {};
-}
-
 bool owned(const Device& device, DLDevice given) { return device.owns(number(given.device_type), given.device_id); }
 
 Status check_on_device(const Device& device, const std::string& name, DLDevice given) {
@@ -375,26 +307,6 @@ std::string address_text(std::uintptr_t address) {
   char buffer[24];
   std::snprintf(buffer, sizeof(buffer), "0x%llx", static_cast<unsigned long long>(address));
   return buffer;
-}
-
-Status check_options(const gqa_options& options) {
-  if (Status status = check_struct(options, "gqa_options"); !status.ok()) return status;
-  if (!in_range(number(options.cache_mode), GQA_CACHE_OFF)) {
-    return {Code::kOption, "gqa_options.cache_mode is " + text(number(options.cache_mode)) +
-                               ", expected GQA_CACHE_READ_WRITE, GQA_CACHE_READ_ONLY or GQA_CACHE_OFF"};
-  }
-  if (!in_range(number(options.tuning), GQA_TUNE_CACHED_ONLY)) {
-    return {Code::kOption, "gqa_options.tuning is " + text(number(options.tuning)) +
-                               ", expected GQA_TUNE_NOW, GQA_TUNE_GUESS or GQA_TUNE_CACHED_ONLY"};
-  }
-  if (!(options.tuning_budget >= 0 && options.tuning_budget <= kMostSeconds)) {
-    return {Code::kOption, "gqa_options.tuning_budget is " + std::to_string(options.tuning_budget) +
-                               ", expected seconds from 0 (the default) to 1000000"};
-  }
-  if (options.threads < 0 || options.threads > kMostThreads) {
-    return {Code::kOption, "gqa_options.threads is " + text(options.threads) + ", expected 0 (all cores) to 1024"};
-  }
-  return {};
 }
 
 }  // namespace gqa

@@ -1,10 +1,11 @@
 // c_struct.h: structs of the C interface that begin with their size.
-// Owns: check_struct(): which sizes are taken, and what is said of others.
-// Never: reads a field but `size`.
+// Owns: check_struct(): which sizes are taken, and what is said of others; number(): an enum's number.
+// Never: knows a struct.
 // Threads: pure functions.
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "search/status.h"
@@ -32,6 +33,15 @@ Status check_struct(const Struct& given, const char* name) {
                  ? ": fields past it are set that this library does not know; use a library as new as the header"
                  : ": zero-initialise the struct and set size";
   return {Code::kStructSize, message};
+}
+
+// An enum of a C struct as the number it holds, which may be none of its names.
+template <typename Enum>
+int number(const Enum& given) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int value = 0;
+  std::memcpy(&value, &given, sizeof(value));
+  return value;
 }
 
 }  // namespace gqa

@@ -11,6 +11,11 @@ std::string dtype_text(DLDataType type) {
 
 bool same(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
 
+bool is_half(DLDataType type, DType* dtype) {
+  *dtype = type.code == kDLBfloat ? DType::kBF16 : DType::kF16;
+  return (type.code == kDLFloat || type.code == kDLBfloat) && type.bits == 16 && type.lanes == 1;
+}
+
 DLDataType dl_type(ElementType type) {
   constexpr DLDataType kTypes[] = {{kDLFloat, 16, 1}, {kDLBfloat, 16, 1}, {kDLFloat, 32, 1}};
   return kTypes[static_cast<int>(type)];

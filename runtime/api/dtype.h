@@ -9,12 +9,15 @@
 #include <string>
 
 #include "search/graph/ir/tensor.h"
+#include "search/problem/problem.h"
 #include "search/status.h"
 
 namespace gqa {
 
 std::string dtype_text(DLDataType type);  // "float16", "bfloat16", "int8x4", ...
 bool same(DLDataType a, DLDataType b);
+
+bool is_half(DLDataType type, DType* dtype);  // float16 or bfloat16, the types of an attention
 
 // kDtype for anything but float16, bfloat16 and float32; `what` begins the message: "an input".
 Status element_type(const std::string& what, DLDataType given, ElementType* type);

@@ -31,7 +31,7 @@ def test_files():
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_gqa.pyi").exists()
     library = PACKAGE / "libgqa.so"
     assert library.is_file() and library.stat().st_size < 5 << 20
-    for header in ("gqa.h", "gqa_graph.h", "gqa.hpp"):
+    for header in ("gqa.h", "gqa_graph.h", "gqa.hpp", "gqa_operators.hpp"):
         assert (PACKAGE / "include" / header).is_file()
 
 

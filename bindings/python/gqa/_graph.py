@@ -13,13 +13,10 @@ an operator is put. Threads: one graph, one thread at a time.
 
 from __future__ import annotations
 
-import operator
-import shutil
-import subprocess
 from numbers import Real
 from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
-from . import _gqa
+from . import _drawing, _gqa, _numbers
 from ._dtypes import DType, dtype_of, from_code
 from ._errors import Status, error_for
 from ._handle import Handle
@@ -107,8 +104,8 @@ class KernelGraph:
         """An input of these sizes. strides: in elements; None for row-major without gaps. name: for texts and
         drawings only."""
         kind = dtype_of(dtype)
-        steps = None if strides is None else _whole_numbers("strides", strides)
-        return self._value(self._core.input(_whole_numbers("dims", dims), steps, kind.code, kind.bits, name))
+        steps = None if strides is None else _numbers.whole_numbers("strides", strides)
+        return self._value(self._core.input(_numbers.whole_numbers("dims", dims), steps, kind.code, kind.bits, name))
 
     def mark_output(self, *values: Value) -> None:
         """Makes these the outputs, in this order. Without it, every result that no operator reads is one."""
@@ -133,7 +130,7 @@ class KernelGraph:
     def sub(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
             return self.add_constant(self.scale(b, -1.0), a)
-        return self.add_constant(a, -_number(b)) if _is_number(b) else self._binary(self._core.sub, a, b)
+        return self.add_constant(a, -_numbers.real(b)) if _is_number(b) else self._binary(self._core.sub, a, b)
 
     def mul(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
@@ -148,7 +145,7 @@ class KernelGraph:
             return self._binary(self._core.div, a, b)
         if b == 0:
             raise error_for(Status.ERROR_OPTION, "a value is divided by 0; expected a number that is not 0")
-        return self.scale(a, 1.0 / _number(b))
+        return self.scale(a, 1.0 / _numbers.real(b))
 
     # ---- each element alone
 
@@ -180,17 +177,17 @@ class KernelGraph:
 
     def clamp(self, x: Value, low: Optional[float] = None, high: Optional[float] = None) -> Value:
         """x, at least low and at most high; None: no bound."""
-        least = float("-inf") if low is None else _number(low)
-        most = float("inf") if high is None else _number(high)
+        least = float("-inf") if low is None else _numbers.real(low)
+        most = float("inf") if high is None else _numbers.real(high)
         return self._value(self._core.clamp(_core_of("x", x), least, most))
 
     def scale(self, x: Operand, factor: Operand) -> Value:
         """x * factor, a number."""
-        return self._value(self._core.scale(_core_of("x", x), _number(factor)))
+        return self._value(self._core.scale(_core_of("x", x), _numbers.real(factor)))
 
     def add_constant(self, x: Operand, constant: Operand) -> Value:
         """x + constant, a number."""
-        return self._value(self._core.add_constant(_core_of("x", x), _number(constant)))
+        return self._value(self._core.add_constant(_core_of("x", x), _numbers.real(constant)))
 
     # ---- along a dimension, which stays with size 1
 
@@ -198,7 +195,7 @@ class KernelGraph:
         """op: "sum", "max" or "mean"."""
         if op not in _REDUCTIONS:
             raise error_for(Status.ERROR_OPTION, f"op is {op!r}; expected one of {', '.join(map(repr, _REDUCTIONS))}")
-        return self._value(getattr(self._core, op)(_core_of("x", x), _dim(dim)))
+        return self._value(getattr(self._core, op)(_core_of("x", x), _numbers.dim(dim)))
 
     def sum(self, x: Value, dim: int) -> Value:
         return self.reduction(x, dim, "sum")
@@ -211,18 +208,18 @@ class KernelGraph:
 
     def softmax(self, x: Value, dim: int = -1) -> Value:
         """exp(x - max) / sum along dim, whose size stays; 0 where a row is all -inf."""
-        return self._value(self._core.softmax(_core_of("x", x), _dim(dim)))
+        return self._value(self._core.softmax(_core_of("x", x), _numbers.dim(dim)))
 
     def rms_norm(self, x: Value, weight: Optional[Value] = None, epsilon: float = 1e-6) -> Value:
         """x / sqrt(mean(x^2) + epsilon) along the last dimension, times weight."""
         given = None if weight is None else _core_of("weight", weight)
-        return self._value(self._core.rms_norm(_core_of("x", x), given, _number(epsilon)))
+        return self._value(self._core.rms_norm(_core_of("x", x), given, _numbers.real(epsilon)))
 
     # ---- masks, of the last two dimensions (queries, keys)
 
     def mask(self, x: Value, left: Optional[int] = None, right: Optional[int] = None) -> Value:
         """-inf unless -left <= key - (query + keys - queries) <= right; None or below 0: no bound."""
-        bounds = [-1 if bound is None else _whole_number("a bound", bound) for bound in (left, right)]
+        bounds = [-1 if bound is None else _numbers.whole_number("a bound", bound) for bound in (left, right)]
         return self._value(self._core.mask(_core_of("x", x), *bounds))
 
     def causal_mask(self, x: Value) -> Value:
@@ -237,13 +234,13 @@ class KernelGraph:
 
     def broadcast(self, x: Value, dims: Sequence[int]) -> Value:
         """x stretched to dims: from the last one on, each is x's own or x has size 1 there."""
-        return self._value(self._core.broadcast(_core_of("x", x), _whole_numbers("dims", dims)))
+        return self._value(self._core.broadcast(_core_of("x", x), _numbers.whole_numbers("dims", dims)))
 
     def transpose(self, x: Value, order: Optional[Sequence[int]] = None) -> Value:
         """Dimension i of the result is dimension order[i] of x; None: the last two swap."""
         core = _core_of("x", x)
         rank = len(x.dims)
-        given = [*range(rank - 2), rank - 1, rank - 2][-rank:] if order is None else [_dim(entry) for entry in order]
+        given = [*range(rank - 2), rank - 1, rank - 2][-rank:] if order is None else [_numbers.dim(entry) for entry in order]
         return self._value(self._core.transpose(core, given))
 
     # ---- the search
@@ -285,10 +282,10 @@ class KernelGraph:
 
     def to_svg(self) -> str:
         """The drawing; needs Graphviz's `dot`."""
-        return svg_of(self.to_dot())
+        return _drawing.svg_of(self.to_dot())
 
     def _repr_svg_(self) -> Optional[str]:
-        return self.to_svg() if shutil.which("dot") else None
+        return self.to_svg() if _drawing.possible() else None
 
     def __str__(self) -> str:
         return self.to_text()
@@ -325,18 +322,7 @@ def graph_from_text(text: str) -> KernelGraph:
 graph_from_json = graph_from_text  # the two forms are told apart by their first character
 
 
-def svg_of(dot: str) -> str:
-    """A drawing made by Graphviz."""
-    program = shutil.which("dot")
-    if program is None:
-        raise FileNotFoundError(
-            "to_svg needs Graphviz's program `dot`, which is not on PATH; install Graphviz, or draw to_dot() elsewhere"
-        )
-    return subprocess.run([program, "-Tsvg"], input=dot, capture_output=True, text=True, check=True).stdout
-
-
 _REDUCTIONS = ("sum", "max", "mean")
-_INT32, _INT64 = 1 << 31, 1 << 63
 
 
 def _is_number(given: Any) -> bool:
@@ -354,38 +340,3 @@ def _core_of(name: str, value: Any) -> _gqa.GraphValue:
         Status.ERROR_DTYPE,
         f"{name} is a {type(value).__name__}; expected a gqa.Value: what new_input or an operator of this graph gave",
     )
-
-
-def _number(given: Any) -> float:
-    if isinstance(given, Real):
-        return float(given)
-    raise error_for(Status.ERROR_DTYPE, f"{given!r} is a {type(given).__name__}; expected a number")
-
-
-def _whole_number(name: str, given: Any) -> int:
-    try:
-        number = operator.index(given)
-    except TypeError as cause:
-        raise error_for(
-            Status.ERROR_DTYPE, f"{name} is {given!r}, a {type(given).__name__}; expected a whole number", cause
-        )
-    if not -_INT64 <= number < _INT64:
-        raise error_for(Status.ERROR_SIZE, f"{name} is {number}; expected a number of 64 bits")
-    return number
-
-
-def _whole_numbers(name: str, given: Any) -> "list[int]":
-    try:
-        items = list(given)
-    except TypeError as cause:
-        raise error_for(
-            Status.ERROR_DTYPE, f"{name} is {given!r}; expected several whole numbers, as in (2, 256, 64)", cause
-        )
-    return [_whole_number(f"{name}[{at}]", item) for at, item in enumerate(items)]
-
-
-def _dim(given: Any) -> int:
-    number = _whole_number("dim", given)
-    if not -_INT32 <= number < _INT32:
-        raise error_for(Status.ERROR_RANK, f"dim is {number}; expected one of the value's dimensions")
-    return number

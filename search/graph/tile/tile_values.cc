@@ -2,36 +2,21 @@
 #include "search/graph/tile/tile_values.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "search/graph/tile/tile_passes.h"
+#include "search/graph/tile/tile_product.h"
+#include "search/graph/tile/tile_readers.h"
 #include "search/rounding.h"
 
 namespace gqa {
 namespace {
 
 constexpr std::int64_t kMostRereads = 16;  // of an element of a tile that is not kept
-constexpr std::int64_t kPart = 16, kLanes = 32;
+constexpr std::int64_t kLanes = 32;
 
 bool is_view(Op op) { return info(op).kind == OpClass::kView; }
 bool is_accumulator(Op op) { return info(op).kind == OpClass::kAccumulator; }
 bool is_reduction(Op op) { return info(op).kind == OpClass::kReduction; }
-
-ElementType common(ElementType a, ElementType b) { return a == b ? a : ElementType::kF32; }
-
-// A matmul's sizes, a batch that shares its second operand standing in the rows.
-struct ProductSizes {
-  ProductSizes(const BlockGraph& block, const BlockNode& node) {
-    const Axes& a = block.nodes[static_cast<std::size_t>(node.inputs[0])].axes;
-    const BlockNode& b = block.nodes[static_cast<std::size_t>(node.inputs[1])];
-    inner = a[a.size() - (node.attributes.transpose_a ? 2 : 1)].tile;
-    columns = node.axes.back().tile;
-    rows = node.axes[node.axes.size() - 2].tile;
-    batches = tile_elements(node) / (rows * columns);
-    if (!node.attributes.transpose_a && tile_elements(b) == inner * columns) rows *= batches, batches = 1;
-  }
-  std::int64_t batches, rows, columns, inner;
-};
 
 class Placer {
  public:
@@ -40,8 +25,9 @@ class Placer {
 
   void run() {
     plan_.values.resize(nodes().size());
-    find_readers();
-    find_types();
+    readers_ = tile_readers(plan_);
+    types_ = tile_types(graph_, kernel_, plan_.block);
+    find_tensor_cores();
     for (std::size_t at = 0; at < nodes().size(); ++at) {
       if (is_accumulator(nodes()[at].op)) take_in(static_cast<int>(at));
     }
@@ -49,52 +35,24 @@ class Placer {
   }
 
  private:
-  struct Reader {
-    int node;  // -1: a store
-    std::size_t operand;
-    Phase phase;
-  };
-
   const std::vector<BlockNode>& nodes() const { return plan_.block.nodes; }
   const BlockNode& node(int at) const { return nodes()[static_cast<std::size_t>(at)]; }
   TileValue& value(int at) { return plan_.values[static_cast<std::size_t>(at)]; }
-  const std::vector<Reader>& readers(int at) const { return readers_[static_cast<std::size_t>(at)]; }
+  const std::vector<TileReader>& readers(int at) const { return readers_[static_cast<std::size_t>(at)]; }
   Phase phase(int at) const { return tile_phase(plan_, node(at)); }
 
-  void find_readers() {
-    readers_.resize(nodes().size());
+  void find_tensor_cores() {
     for (std::size_t at = 0; at < nodes().size(); ++at) {
-      for (std::size_t which = 0; which < nodes()[at].inputs.size(); ++which) {
-        readers_[static_cast<std::size_t>(nodes()[at].inputs[which])].push_back(
-            {static_cast<int>(at), which, phase(static_cast<int>(at))});
-      }
-    }
-    for (const BlockStore& store : plan_.block.stores) {
-      const Phase own = !plan_.loops ? Phase::kBefore : store.map.loop.dim >= 0 ? Phase::kLoop : Phase::kAfter;
-      readers_[static_cast<std::size_t>(store.value)].push_back({-1, 0, own});
-    }
-  }
-
-  // What a value would be in memory: 16-bit types stay what they are through operators, as a user's graph has it.
-  void find_types() {
-    for (const BlockNode& each : nodes()) {
-      ElementType type = ElementType::kF32;
-      if (each.op == Op::kLoad) type = graph_.spec(kernel_.inputs[static_cast<std::size_t>(each.operand)]).type;
-      for (std::size_t at = 0; at < each.inputs.size(); ++at) {
-        const ElementType other = types_[static_cast<std::size_t>(each.inputs[at])];
-        type = at == 0 ? other : common(type, other);
-      }
-      types_.push_back(type);
-      if (each.op != Op::kMatmul) continue;
-      const bool tensor = type != ElementType::kF32 && ProductSizes(plan_.block, each).inner % kPart == 0;
-      plan_.values[types_.size() - 1].tensor_cores = tensor;
+      if (nodes()[at].op == Op::kMatmul)
+        plan_.values[at].tensor_cores =
+            types_[at] != ElementType::kF32 && ProductSizes(plan_.block, nodes()[at]).inner % kProductDepth == 0;
     }
     wanted_.resize(nodes().size(), false);
     for (std::size_t at = nodes().size(); at-- > 0;) wanted_[at] = feeds_tensor_cores(static_cast<int>(at));
   }
 
   bool feeds_tensor_cores(int at) {
-    return std::any_of(readers(at).begin(), readers(at).end(), [&](const Reader& reader) {
+    return std::any_of(readers(at).begin(), readers(at).end(), [&](const TileReader& reader) {
       if (reader.node < 0) return false;
       if (node(reader.node).op == Op::kMatmul) return value(reader.node).tensor_cores;
       return is_flat_view(reader.node) && wanted_[static_cast<std::size_t>(reader.node)];
@@ -186,7 +144,7 @@ class Placer {
   bool is_read_in_place(int at) {
     const bool free = is_view(node(at).op) && is_kept(node(at).inputs[0]);
     if (!free && !read_once(at)) return false;
-    return std::all_of(readers(at).begin(), readers(at).end(), [&](const Reader& reader) {
+    return std::all_of(readers(at).begin(), readers(at).end(), [&](const TileReader& reader) {
       if (reader.phase != phase(at)) return false;
       if (reader.node < 0) return true;
       const BlockNode& by = node(reader.node);
@@ -270,7 +228,7 @@ class Placer {
   // The last pass that reads a kept value, `whole` standing for those inlined into it; int max where that is not known.
   int last_reader(int at) const {
     int last = -1;
-    for (const Reader& reader : readers(at)) {
+    for (const TileReader& reader : readers(at)) {
       if (reader.node < 0 || reader.phase != Phase::kBefore) return std::numeric_limits<int>::max();
       last = std::max(last, pass_of(reader.node));
     }
@@ -290,7 +248,7 @@ class Placer {
   }
   bool inlined(int at) const {
     if (plan_.values[static_cast<std::size_t>(at)].place != TilePlace::kInline || !read_once(at)) return false;
-    const Reader& reader = readers(at)[0];
+    const TileReader& reader = readers(at)[0];
     return reader.node >= 0 && reader.phase == phase(at) && node(reader.node).op != Op::kMatmul &&
            (is_reduction(node(reader.node).op) || tile_elements(node(reader.node)) <= tile_elements(node(at)));
   }
@@ -311,7 +269,7 @@ class Placer {
 
   bool is_used_once(int at) const {
     if (!read_once(at)) return false;
-    const Reader& reader = readers(at)[0];
+    const TileReader& reader = readers(at)[0];
     if (reader.phase != phase(at)) return false;
     if (reader.node < 0) return true;
     const BlockNode& by = node(reader.node);
@@ -323,7 +281,7 @@ class Placer {
     TileValue& own = value(at);
     if (plan_.stream.on()) return keep_streamed(at);
     if (own.place == TilePlace::kFragments) {
-      own.product = share_out(own.terms, plan_.block.steps);
+      own.product = share_out(plan_, own.terms, plan_.block.steps);
       keep_parts(at, own.product.warps_inner);
     } else {
       keep(at);
@@ -336,13 +294,13 @@ class Placer {
   }
 
   bool is_rescaled_by(int at) const {
-    return std::any_of(readers(at).begin(), readers(at).end(), [&](const Reader& reader) {
+    return std::any_of(readers(at).begin(), readers(at).end(), [&](const TileReader& reader) {
       return reader.node >= 0 && node(reader.node).op == Op::kAccumulateRescaled && reader.operand == 1;
     });
   }
 
   void place_product(int at) {
-    value(at).product = share_out({at}, 1);
+    value(at).product = share_out(plan_, {at}, 1);
     value(at).place = TilePlace::kShared;
     keep_parts(at, value(at).product.warps_inner);
   }
@@ -374,49 +332,10 @@ class Placer {
     value(at).buffer = add_buffer(node(at).name, value(at).type, tile_rows(node(at)), tile_columns(node(at)), 1);
   }
 
-  // Warps divide columns first, then rows, then the inner dimension: whatever leaves the slowest warp the least, in
-  // instructions, the writing and reading of parts included.
-  TileProduct share_out(const std::vector<int>& terms, std::int64_t steps) const {
-    const ProductSizes first(plan_.block, node(terms[0]));
-    TileProduct best = {first.batches, first.rows, first.columns};
-    for (const int term : terms) {
-      const ProductSizes other(plan_.block, node(term));
-      if (other.batches > best.batches) best.batches = other.batches, best.rows = other.rows;
-    }
-    double least = std::numeric_limits<double>::infinity();
-    for (int columns = plan_.warps; columns >= 1; columns /= 2) {
-      for (int rows = plan_.warps / columns; rows >= 1; rows /= 2) {
-        TileProduct tried = best;
-        tried.warps_columns = columns;
-        tried.warps_rows = rows;
-        tried.warps_inner = plan_.warps / columns / rows;
-        double cost = cost_of_parts(tried, steps);
-        for (const int term : terms) cost += cost_of(tried, ProductSizes(plan_.block, node(term)).inner);
-        if (cost >= least) continue;
-        least = cost;
-        best = tried;
-      }
-    }
-    return best;
-  }
-
-  double cost_of(const TileProduct& product, std::int64_t inner) const {
-    const auto rows = static_cast<double>(ceil_div(product.row_tiles(), product.warps_rows));
-    const auto pairs = static_cast<double>(ceil_div(product.column_pairs(), product.warps_columns));
-    const auto deep = static_cast<double>(ceil_div(inner / kPart, product.warps_inner));
-    return deep * (2 * rows * pairs + 2 * (rows + pairs));
-  }
-
-  double cost_of_parts(const TileProduct& product, std::int64_t steps) const {
-    if (product.warps_inner == 1) return 0;
-    const double elements = static_cast<double>(product.batches * product.rows * product.columns);
-    return (16 + product.warps_inner * elements / plan_.threads()) / static_cast<double>(steps);
-  }
-
   const KernelGraph& graph_;
   const KernelNode& kernel_;
   TilePlan& plan_;
-  std::vector<std::vector<Reader>> readers_;
+  TileReaders readers_;
   std::vector<ElementType> types_;
   std::vector<bool> wanted_;  // as operands of tensor cores
 };

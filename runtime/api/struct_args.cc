@@ -1,0 +1,93 @@
+// struct_args.cc: see args.h. The C structs that describe no tensor: a handle's options and a shape to warm.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "runtime/api/args.h"
+#include "runtime/api/c_struct.h"
+#include "runtime/api/dtype.h"
+
+namespace gqa {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr double kMostSeconds = 1e6;
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+// A shape of the header that had no `lse` yet ends before it: zero.
+Status read_shape(const gqa_shape& given, gqa_shape* shape) {
+  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse);
+  if (given.size != kWithoutLse) {
+    if (Status status = check_struct(given, "gqa_shape"); !status.ok()) return status;
+  }
+  std::memcpy(shape, &given, std::min(given.size, sizeof(gqa_shape)));
+  return {};
+}
+
+bool in_range(int value, int last) { return value >= 0 && value <= last; }
+
+}  // namespace
+
+Status make_problem(const gqa_shape* given, Problem* problem) {
+  if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
+  gqa_shape shape{};
+  if (Status status = read_shape(*given, &shape); !status.ok()) return status;
+  DType dtype{};
+  if (!is_half(shape.dtype, &dtype)) {
+    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
+  }
+  if (shape.causal != 0 && shape.causal != 1) {
+    return {Code::kOption, "gqa_shape.causal is " + text(shape.causal) + ", expected 0 or 1"};
+  }
+  if (shape.lse != 0 && shape.lse != 1) {
+    return {Code::kOption, "gqa_shape.lse is " + text(shape.lse) + ", expected 0 or 1"};
+  }
+  Problem made;
+  made.dtype = dtype;
+  made.mask = shape.causal == 1 ? Mask::kCausal : Mask::kNone;
+  made.lse = shape.lse == 1;
+  const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
+  const struct {
+    const char* name;
+    std::int64_t given;
+    std::int32_t* made;
+  } sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
+               {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
+               {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
+               {"head_dim_v", head_dim_v, &made.head_dim_v}};
+  for (const auto& size : sizes) {
+    if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
+      return {Code::kSize,
+              std::string("gqa_shape.") + size.name + " is " + text(size.given) + ", expected 1 to 2147483647"};
+    }
+    *size.made = static_cast<std::int32_t>(size.given);
+  }
+  if (Status status = check(made); !status.ok()) return status;
+  *problem = made;
+  return {};
+}
+
+Status check_options(const gqa_options& options) {
+  if (Status status = check_struct(options, "gqa_options"); !status.ok()) return status;
+  if (!in_range(number(options.cache_mode), GQA_CACHE_OFF)) {
+    return {Code::kOption, "gqa_options.cache_mode is " + text(number(options.cache_mode)) +
+                               ", expected GQA_CACHE_READ_WRITE, GQA_CACHE_READ_ONLY or GQA_CACHE_OFF"};
+  }
+  if (!in_range(number(options.tuning), GQA_TUNE_CACHED_ONLY)) {
+    return {Code::kOption, "gqa_options.tuning is " + text(number(options.tuning)) +
+                               ", expected GQA_TUNE_NOW, GQA_TUNE_GUESS or GQA_TUNE_CACHED_ONLY"};
+  }
+  if (!(options.tuning_budget >= 0 && options.tuning_budget <= kMostSeconds)) {
+    return {Code::kOption, "gqa_options.tuning_budget is " + std::to_string(options.tuning_budget) +
+                               ", expected seconds from 0 (the default) to 1000000"};
+  }
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return {Code::kOption, "gqa_options.threads is " + text(options.threads) + ", expected 0 (all cores) to 1024"};
+  }
+  return {};
+}
+
+}  // namespace gqa
