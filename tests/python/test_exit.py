@@ -1,9 +1,12 @@
 """The interpreter's exit: whatever is in progress on a handle, it comes at once and with the program's own status."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +103,50 @@ end(0)
         timeout=60,
     )
     assert done.returncode == 0 and "told" in done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def quiet_cuda(tmp_path_factory):
+    """A folder with a driver that runs nothing."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).with_name("quiet_cuda.c")
+    library = folder / "libcuda.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-fno-builtin", "-w", str(source), "-o", str(library)], check=True)
+    return folder
+
+
+# The call outlasts what is waited for at exit, ends while the interpreter is taken down, and leaves compilers behind.
+# abort() stands for the destructors of their library, which must not run under them.
+COMPILERS_LEFT = """
+import ctypes
+def later():
+    time.sleep(2)
+    libc = ctypes.CDLL(None)
+    libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)
+import atexit
+atexit.register(later)
+atexit.unregister(gqa._gqa.leave)
+atexit.register(gqa._gqa.leave)
+handle = gqa.Handle("cuda:0", cache_path=os.environ["EXIT_CACHE"], tuning_budget=60)
+threading.Thread(target=slow, daemon=True).start(); time.sleep(0.7); end(3)
+"""
+
+
+def test_compilers_that_outlive_their_call(tmp_path, quiet_cuda):
+    stats = [sys.executable, "-m", "gqa", "--db", str(tmp_path / "none.db"), "stats"]
+    if not re.search(r"NVRTC \d", subprocess.run(stats, capture_output=True, text=True).stdout):
+        pytest.skip("needs NVRTC")
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + COMPILERS_LEFT],
+        env={**os.environ, "EXIT_CACHE": str(tmp_path / "cache.db"), "LD_LIBRARY_PATH": str(quiet_cuda)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
 
 
 GPU = """

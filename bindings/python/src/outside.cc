@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kPatience(300), kLookAgain(2);
 
 std::atomic<bool> leaving = false;
 std::thread::id leaver;       // set before `leaving`
-std::atomic<int> inside = 0;  // threads in the library, and those that destroy a handle at exit
+std::atomic<int> inside = 0;  // threads in the library; at exit also handles that are not destroyed yet
 
 // Never destroyed: threads may outlive this library's statics.
 std::vector<HandleOwner*>& owners() {
@@ -104,7 +104,10 @@ void leave() {
   PyThreadState* const state = PyEval_SaveThread();
   for (HandleOwner* owner : alive) gqa_cancel(owner->handle);
   for (HandleOwner* owner : alive) {
-    if (within(until, owner->calls)) destroy_aside(std::exchange(owner->handle, nullptr));
+    if (within(until, owner->calls))
+      destroy_aside(std::exchange(owner->handle, nullptr));
+    else
+      ++inside;  // for good: when its calls have ended, their compilers may still run
   }
   within(until, inside);
   PyEval_RestoreThread(state);

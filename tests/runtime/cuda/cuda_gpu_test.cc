@@ -144,7 +144,7 @@ TEST_F(CudaGpu, VerificationCatchesUnwrittenRows) {
     const Verdict verdict = trial->verify(*kernel_for(problem, problem, small, large));
     EXPECT_FALSE(verdict.passed);
     EXPECT_NE(std::string::npos, verdict.reason.find("not written")) << verdict.reason;
-    unwritten[lse] = std::atoll(verdict.reason.c_str());
+    unwritten[lse] = std::atoll(verdict.reason.c_str() + verdict.reason.find(": ") + 2);
   }
   EXPECT_EQ(unwritten[1], unwritten[0] + 4 * 128);  // half the rows of lse, where it is asked for
 }
