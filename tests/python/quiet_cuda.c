@@ -16,15 +16,41 @@ typedef unsigned long long address;
 #define OBJECT(name) \
   int name(void** made) { return (*made = malloc(8)) == NULL; }
 
-YES(cuInit) YES(cuDevicePrimaryCtxRelease_v2) YES(cuCtxPushCurrent_v2) YES(cuFuncSetAttribute) YES(cuLaunchKernel)
-YES(cuMemFree_v2) YES(cuMemsetD8Async) YES(cuMemsetD32Async) YES(cuMemcpyDtoDAsync_v2) YES(cuModuleUnload)
-YES(cuStreamDestroy_v2) YES(cuStreamWaitEvent) YES(cuStreamBeginCapture_v2) YES(cuStreamEndCapture)
-YES(cuThreadExchangeStreamCaptureMode) YES(cuGraphLaunch) YES(cuGraphExecDestroy) YES(cuGraphDestroy)
-YES(cuGraphRetainUserObject) YES(cuUserObjectRelease) YES(cuEventDestroy_v2) YES(cuEventRecord)
-YES(cuEventSynchronize) YES(cuEventQuery) YES(cuTensorMapEncodeTiled) YES(cuLaunchKernelEx)
-OBJECT(cuModuleLoadData) OBJECT(cuStreamCreate) OBJECT(cuEventCreate) OBJECT(cuGraphInstantiateWithFlags)
-OBJECT(cuUserObjectCreate) OBJECT(cuModuleGetFunction) OBJECT(cuDevicePrimaryCtxRetain) OBJECT(cuCtxGetCurrent)
-OBJECT(cuCtxPopCurrent_v2)
+YES(cuInit);
+YES(cuDevicePrimaryCtxRelease_v2);
+YES(cuCtxPushCurrent_v2);
+YES(cuFuncSetAttribute);
+YES(cuLaunchKernel);
+YES(cuMemFree_v2);
+YES(cuMemsetD8Async);
+YES(cuMemsetD32Async);
+YES(cuMemcpyDtoDAsync_v2);
+YES(cuModuleUnload);
+YES(cuStreamDestroy_v2);
+YES(cuStreamWaitEvent);
+YES(cuStreamBeginCapture_v2);
+YES(cuStreamEndCapture);
+YES(cuThreadExchangeStreamCaptureMode);
+YES(cuGraphLaunch);
+YES(cuGraphExecDestroy);
+YES(cuGraphDestroy);
+YES(cuGraphRetainUserObject);
+YES(cuUserObjectRelease);
+YES(cuEventDestroy_v2);
+YES(cuEventRecord);
+YES(cuEventSynchronize);
+YES(cuEventQuery);
+YES(cuTensorMapEncodeTiled);
+YES(cuLaunchKernelEx);
+OBJECT(cuModuleLoadData);
+OBJECT(cuStreamCreate);
+OBJECT(cuEventCreate);
+OBJECT(cuGraphInstantiateWithFlags);
+OBJECT(cuUserObjectCreate);
+OBJECT(cuModuleGetFunction);
+OBJECT(cuDevicePrimaryCtxRetain);
+OBJECT(cuCtxGetCurrent);
+OBJECT(cuCtxPopCurrent_v2);
 
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int* count) { return *count = 1, 0; }
@@ -34,8 +60,9 @@ int cuDeviceGetName(char* name, int size, int device) {
   return strncpy(name, "quiet", (size_t)size), 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  static const int kOf[][2] = {{16, 132}, {75, 9}, {76, 0}, {38, 50 << 20}, {81, 233472}, {97, 232448}, {36, 2619000},
-                               {37, 5120}, {13, 1980000}, {39, 2048}, {8, 49152}, {12, 65536}, {82, 65536}};
+  static const int kOf[][2] = {{16, 132},    {75, 9},       {76, 0},    {38, 50 << 20}, {81, 233472},
+                               {97, 232448}, {36, 2619000}, {37, 5120}, {13, 1980000},  {39, 2048},
+                               {8, 49152},   {12, 65536},   {82, 65536}};
   (void)device;
   *value = 1;
   for (size_t i = 0; i < sizeof kOf / sizeof kOf[0]; ++i)

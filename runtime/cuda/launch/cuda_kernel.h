@@ -9,8 +9,8 @@
 
 #include "jit/device/attention/common/params.h"
 #include "runtime/cuda/driver/context.h"
-#include "runtime/cuda/launch/launch_numbers.h"
 #include "runtime/cuda/driver/module.h"
+#include "runtime/cuda/launch/launch_numbers.h"
 #include "runtime/cuda/workspace/workspace.h"
 #include "runtime/device.h"
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/cuda/trial/checker.h"
 #include "runtime/cuda/launch/cuda_program.h"
+#include "runtime/cuda/trial/checker.h"
 #include "runtime/cuda/trial/trial_stream.h"
 #include "runtime/verify/program_reference.h"
 

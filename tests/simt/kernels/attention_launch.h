@@ -1,7 +1,6 @@
-// attention_launch.h: attention kernels under the emulator, launched as runtime/cuda/launch/cuda_kernel.cc launches them.
-// Owns: the call's buffers with guards, the workspace, a launch under every schedule, the comparison of their bits.
-// Never: compiles or judges numbers: the case compares itself with float64.
-// Threads: one.
+// attention_launch.h: attention kernels under the emulator, launched as runtime/cuda/launch/cuda_kernel.cc launches
+// them. Owns: the call's buffers with guards, the workspace, a launch under every schedule, the comparison of their
+// bits. Never: compiles or judges numbers: the case compares itself with float64. Threads: one.
 #pragma once
 
 #include <algorithm>
