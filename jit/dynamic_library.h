@@ -1,6 +1,6 @@
 // dynamic_library.h: a shared library loaded at run time.
 // Owns: the dlopen handle and symbol look-up.
-// Never: searches: nvrtc.cc and runtime/cuda/driver/driver.cc say where to look. Never unloads, which no driver survives.
+// Never: searches (nvrtc.cc and runtime/cuda/driver/driver.cc do), or unloads, which no driver survives.
 // Threads: symbol() from any thread.
 #pragma once
 
