@@ -2,7 +2,7 @@
  *
  * Owns: the smallest complete program: a handle, four tensors, one call, and a check of the answer against attention
  * written out in double precision.
- * Never: needs anything but gqa.h, libgqa.so and the C library.
+ * Never: needs anything but example_support.h, gqa.h, libgqa.so and the C library.
  * Threads: one.
  *
  *   example [DEVICE] [CACHE_FILE]     DEVICE: host (default); tensors are in host memory. CACHE_FILE: where to
@@ -13,25 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "example_support.h"
 #include "gqa.h"
 
 enum { BATCH = 2, Q_LEN = 5, KV_LEN = 37, Q_HEADS = 6, KV_HEADS = 2, DIM = 64 };
 enum { Q_COUNT = BATCH * Q_LEN * Q_HEADS * DIM, KV_COUNT = BATCH * KV_LEN * KV_HEADS * DIM };
-
-/* bfloat16 is the upper half of a float. */
-static uint16_t to_bf16(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  bits += 0x7fff + ((bits >> 16) & 1); /* to nearest, ties to even */
-  return (uint16_t)(bits >> 16);
-}
-
-static float from_bf16(uint16_t half) {
-  uint32_t bits = (uint32_t)half << 16;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 /* Numbers in [-1, 1), the same at every run. */
 static void fill(uint16_t* data, int count, uint32_t seed) {
@@ -89,15 +75,6 @@ static double worst_error(const uint16_t* q, const uint16_t* k, const uint16_t* 
   return worst;
 }
 
-static void print_log(void* user, gqa_log_level level, const char* message) {
-  fprintf((FILE*)user, "%s%s\n", level == GQA_LOG_WARNING ? "warning: " : "", message);
-}
-
-static int failed(const char* what, gqa_status status) {
-  fprintf(stderr, "%s: %s: %s\n", what, gqa_status_string(status), gqa_last_error());
-  return 1;
-}
-
 int main(int argc, char** argv) {
   static uint16_t q[Q_COUNT], k[KV_COUNT], v[KV_COUNT], out[Q_COUNT];
   static float lse[BATCH * Q_HEADS * Q_LEN];
@@ -112,16 +89,8 @@ int main(int argc, char** argv) {
   const DLTensor v_tensor = tensor(v, kv_shape, 4, bf16), out_tensor = tensor(out, q_shape, 4, bf16);
   const DLTensor lse_tensor = tensor(lse, lse_shape, 3, f32);
 
-  gqa_options options;
-  memset(&options, 0, sizeof options);
-  options.size = sizeof options;
-  options.device = argc > 1 ? argv[1] : "host";
-  options.cache_path = argc > 2 ? argv[2] : NULL;
-  options.cache_mode = argc > 2 ? GQA_CACHE_READ_WRITE : GQA_CACHE_OFF;
-  options.log = print_log;
-  options.log_user = stdout;
   gqa_handle gqa;
-  gqa_status status = gqa_create(&options, &gqa);
+  gqa_status status = open_handle(argc, argv, &gqa);
   if (status != GQA_OK) return failed("gqa_create", status);
 
   gqa_call call;

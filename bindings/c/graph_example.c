@@ -2,7 +2,7 @@
  *
  * Owns: the smallest complete program: a graph of operators, the search for the fastest equal program, one run, and a
  * check of the answer against the formula in double precision.
- * Never: needs anything but gqa_graph.h, libgqa.so and the C library.
+ * Never: needs anything but example_support.h, gqa_graph.h, libgqa.so and the C library.
  * Threads: one.
  *
  *   graph_example [DEVICE] [CACHE_FILE]     DEVICE: host (default); tensors are in host memory. CACHE_FILE: where to
@@ -13,24 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "example_support.h"
 #include "gqa_graph.h"
 
 enum { BATCH = 2, QUERIES = 24, KEYS = 80, DIM = 32 };
-
-/* bfloat16 is the upper half of a float. */
-static uint16_t to_bf16(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  bits += 0x7fff + ((bits >> 16) & 1); /* to nearest, ties to even */
-  return (uint16_t)(bits >> 16);
-}
-
-static double from_bf16(uint16_t half) {
-  uint32_t bits = (uint32_t)half << 16;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 /* Numbers in [-range, range), the same at every run. */
 static void fill(uint16_t* data, int count, uint32_t seed, float range) {
@@ -90,18 +76,9 @@ static double worst_error(const uint16_t* q, const uint16_t* k, const uint16_t* 
   return worst;
 }
 
-static void print_log(void* user, gqa_log_level level, const char* message) {
-  fprintf((FILE*)user, "%s%s\n", level == GQA_LOG_WARNING ? "warning: " : "", message);
-}
-
 static void print_progress(void* user, const gqa_search_progress* at) {
   fprintf((FILE*)user, "%s: %lld explored, %lld proved, %lld kernels compiled, %lld programs timed\n", at->phase,
           (long long)at->explored, (long long)at->proved, (long long)at->compiled, (long long)at->timed);
-}
-
-static int failed(const char* what, gqa_status status) {
-  fprintf(stderr, "%s: %s: %s\n", what, gqa_status_string(status), gqa_last_error());
-  return 1;
 }
 
 int main(int argc, char** argv) {
@@ -111,16 +88,8 @@ int main(int argc, char** argv) {
   fill(v, BATCH * KEYS * DIM, 3, 1.0f);
   int64_t q_shape[] = {BATCH, QUERIES, DIM}, k_shape[] = {BATCH, DIM, KEYS}, v_shape[] = {BATCH, KEYS, DIM};
 
-  gqa_options options;
-  memset(&options, 0, sizeof options);
-  options.size = sizeof options;
-  options.device = argc > 1 ? argv[1] : "host";
-  options.cache_path = argc > 2 ? argv[2] : NULL;
-  options.cache_mode = argc > 2 ? GQA_CACHE_READ_WRITE : GQA_CACHE_OFF;
-  options.log = print_log;
-  options.log_user = stdout;
   gqa_handle gqa;
-  gqa_status status = gqa_create(&options, &gqa);
+  gqa_status status = open_handle(argc, argv, &gqa);
   if (status != GQA_OK) return failed("gqa_create", status);
 
   gqa_graph graph;

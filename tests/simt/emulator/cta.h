@@ -11,7 +11,7 @@
 
 #include "tests/simt/emulator/buffer.h"
 #include "tests/simt/emulator/machine.h"
-#include "tests/simt/emulator/race.h"
+#include "tests/simt/emulator/races/race.h"
 
 namespace gqa::simt {
 

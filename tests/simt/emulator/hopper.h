@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simt/emulator/clocks.h"
+#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/machine.h"
 #include "tests/simt/emulator/tensor_map.h"
 

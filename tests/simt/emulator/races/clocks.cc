@@ -1,5 +1,5 @@
 // clocks.cc: see clocks.h.
-#include "tests/simt/emulator/clocks.h"
+#include "tests/simt/emulator/races/clocks.h"
 
 #include <algorithm>
 

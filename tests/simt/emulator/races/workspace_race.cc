@@ -1,5 +1,5 @@
 // workspace_race.cc: see workspace_race.h.
-#include "tests/simt/emulator/workspace_race.h"
+#include "tests/simt/emulator/races/workspace_race.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // race.cc: see race.h.
-#include "tests/simt/emulator/race.h"
+#include "tests/simt/emulator/races/race.h"
 
 #include <algorithm>
 

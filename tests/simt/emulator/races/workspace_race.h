@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simt/emulator/clocks.h"
+#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/machine.h"
 
 namespace gqa::simt {
