@@ -18,6 +18,8 @@ namespace gqa {
 // What kernels load at once where rows start on a multiple of it: it decides which of them serve.
 inline constexpr std::uintptr_t kVectorBytes = 16;
 
+inline constexpr double kMostSeconds = 1e6;  // of a budget
+
 // Four tensors and the options of a call (may be null) -> a call ready to launch on this device.
 // A dimension of size 1 gets stride 0 whatever stride it came with: nothing is ever read along it.
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/api/args.h"
 #include "runtime/api/c_api.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/gqa_graph.h"
@@ -29,7 +30,6 @@ struct gqa_program_s {
 namespace gqa {
 namespace {
 
-constexpr double kMostSeconds = 1e6;
 constexpr std::size_t kOnStack = 64;  // tensors; a program that has more costs an allocation a run
 
 constexpr const char* kPhases[] = {"search", "compile", "verify", "time", "keep"};

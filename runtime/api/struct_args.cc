@@ -13,9 +13,6 @@ namespace gqa {
 namespace {
 
 constexpr int kMostThreads = 1024;
-constexpr double kMostSeconds = 1e6;
-
-std::string text(std::int64_t value) { return std::to_string(value); }
 
 // A shape of the header that had no `lse` yet ends before it: zero.
 Status read_shape(const gqa_shape& given, gqa_shape* shape) {
@@ -40,10 +37,10 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
     return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
   }
   if (shape.causal != 0 && shape.causal != 1) {
-    return {Code::kOption, "gqa_shape.causal is " + text(shape.causal) + ", expected 0 or 1"};
+    return {Code::kOption, "gqa_shape.causal is " + std::to_string(shape.causal) + ", expected 0 or 1"};
   }
   if (shape.lse != 0 && shape.lse != 1) {
-    return {Code::kOption, "gqa_shape.lse is " + text(shape.lse) + ", expected 0 or 1"};
+    return {Code::kOption, "gqa_shape.lse is " + std::to_string(shape.lse) + ", expected 0 or 1"};
   }
   Problem made;
   made.dtype = dtype;
@@ -60,8 +57,8 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
                {"head_dim_v", head_dim_v, &made.head_dim_v}};
   for (const auto& size : sizes) {
     if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
-      return {Code::kSize,
-              std::string("gqa_shape.") + size.name + " is " + text(size.given) + ", expected 1 to 2147483647"};
+      return {Code::kSize, std::string("gqa_shape.") + size.name + " is " + std::to_string(size.given) +
+                               ", expected 1 to 2147483647"};
     }
     *size.made = static_cast<std::int32_t>(size.given);
   }
@@ -73,11 +70,11 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
 Status check_options(const gqa_options& options) {
   if (Status status = check_struct(options, "gqa_options"); !status.ok()) return status;
   if (!in_range(number(options.cache_mode), GQA_CACHE_OFF)) {
-    return {Code::kOption, "gqa_options.cache_mode is " + text(number(options.cache_mode)) +
+    return {Code::kOption, "gqa_options.cache_mode is " + std::to_string(number(options.cache_mode)) +
                                ", expected GQA_CACHE_READ_WRITE, GQA_CACHE_READ_ONLY or GQA_CACHE_OFF"};
   }
   if (!in_range(number(options.tuning), GQA_TUNE_CACHED_ONLY)) {
-    return {Code::kOption, "gqa_options.tuning is " + text(number(options.tuning)) +
+    return {Code::kOption, "gqa_options.tuning is " + std::to_string(number(options.tuning)) +
                                ", expected GQA_TUNE_NOW, GQA_TUNE_GUESS or GQA_TUNE_CACHED_ONLY"};
   }
   if (!(options.tuning_budget >= 0 && options.tuning_budget <= kMostSeconds)) {
@@ -85,7 +82,8 @@ Status check_options(const gqa_options& options) {
                                ", expected seconds from 0 (the default) to 1000000"};
   }
   if (options.threads < 0 || options.threads > kMostThreads) {
-    return {Code::kOption, "gqa_options.threads is " + text(options.threads) + ", expected 0 (all cores) to 1024"};
+    return {Code::kOption,
+            "gqa_options.threads is " + std::to_string(options.threads) + ", expected 0 (all cores) to 1024"};
   }
   return {};
 }

@@ -9,10 +9,10 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kAlign = 16;  // floats: a cache line
+constexpr std::int64_t kLineFloats = 16;  // a cache line
 
 std::int64_t size_of(const ArenaValue& value) {
-  return (elements(tile_dims(value.axes)) + kAlign - 1) / kAlign * kAlign;
+  return (elements(tile_dims(value.axes)) + kLineFloats - 1) / kLineFloats * kLineFloats;
 }
 
 class Planner {

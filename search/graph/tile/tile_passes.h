@@ -11,6 +11,8 @@
 
 namespace gqa {
 
+inline bool is_accumulator(Op op) { return info(op).kind == OpClass::kAccumulator; }
+
 // The phase a node runs in: what the loop would do over and over again stands before it.
 Phase tile_phase(const TilePlan& plan, const BlockNode& node);
 

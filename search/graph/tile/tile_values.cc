@@ -15,7 +15,6 @@ constexpr std::int64_t kMostRereads = 16;  // of an element of a tile that is no
 constexpr std::int64_t kLanes = 32;
 
 bool is_view(Op op) { return info(op).kind == OpClass::kView; }
-bool is_accumulator(Op op) { return info(op).kind == OpClass::kAccumulator; }
 bool is_reduction(Op op) { return info(op).kind == OpClass::kReduction; }
 
 class Placer {

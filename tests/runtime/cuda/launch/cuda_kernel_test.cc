@@ -23,7 +23,7 @@ struct Launched {
 
 Launched launched;
 bool with_maps = false;  // whether the kernel has a second argument
-int encoded = 0;
+int encodings = 0;
 
 CUresult record_launch(CUfunction, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
                        unsigned shared_memory, CUstream, void** arguments, void**) {
@@ -54,7 +54,7 @@ CUresult record_map(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(map) % 64, 0U);  // the driver asks for that
   const unsigned long long words[16] = {reinterpret_cast<std::uintptr_t>(data), boxes[rank == 5 ? 2 : 1]};
   std::memcpy(static_cast<void*>(map), words, sizeof words);
-  ++encoded;
+  ++encodings;
   return CUDA_SUCCESS;
 }
 
@@ -69,7 +69,7 @@ class CudaKernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
     launched = {};
-    encoded = 0;
+    encodings = 0;
     ASSERT_TRUE(Context::retain(driver_, 0, &shared_->context).ok());
     shared_->workspaces = std::make_unique<WorkspacePool>(driver_);
     shared_->sms = 132;
@@ -206,9 +206,9 @@ TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
     EXPECT_EQ(maps[i]->opaque[0], expected[i][0]) << i;
     EXPECT_EQ(maps[i]->opaque[1], expected[i][1]) << i;
   }
-  const int before = encoded;
+  const int before = encodings;
   ASSERT_TRUE(kernel_->launch(call_).ok());
-  EXPECT_EQ(encoded, before);  // kept
+  EXPECT_EQ(encodings, before);  // kept
 }
 
 TEST_F(CudaKernelTest, OtherFamiliesNeedNoMaps) {
@@ -220,7 +220,7 @@ TEST_F(CudaKernelTest, OtherFamiliesNeedNoMaps) {
   EXPECT_EQ(launched.grid, 2U * 8 * 8);
   EXPECT_NE(launched.params.partials, nullptr);
   EXPECT_NE(launched.params.counters, nullptr);
-  EXPECT_EQ(encoded, 0);
+  EXPECT_EQ(encodings, 0);
 }
 
 TEST_F(CudaKernelTest, ADriverTooOldForTensorMapsIsRefusedAtLoad) {
