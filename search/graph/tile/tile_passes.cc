@@ -11,7 +11,6 @@ using Kind = TilePass::Kind;
 const TileValue& value_of(const TilePlan& plan, int node) { return plan.values[static_cast<std::size_t>(node)]; }
 const BlockNode& node_of(const TilePlan& plan, int node) { return plan.block.nodes[static_cast<std::size_t>(node)]; }
 
-
 // What an accumulator in lanes, a maximum or a reduction folds: the operand of the reduction it took in, or its own.
 int folded(const TilePlan& plan, int node) {
   const int input = node_of(plan, node).inputs[0];

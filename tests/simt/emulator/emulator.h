@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "search/status.h"
-#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/cta.h"
 #include "tests/simt/emulator/fiber.h"
 #include "tests/simt/emulator/hopper.h"
 #include "tests/simt/emulator/machine.h"
+#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/races/workspace_race.h"
 
 namespace gqa::simt {

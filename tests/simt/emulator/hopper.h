@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/machine.h"
+#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/tensor_map.h"
 
 namespace gqa::simt {

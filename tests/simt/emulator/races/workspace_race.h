@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/simt/emulator/races/clocks.h"
 #include "tests/simt/emulator/machine.h"
+#include "tests/simt/emulator/races/clocks.h"
 
 namespace gqa::simt {
 
