@@ -38,7 +38,7 @@ python_tests() {
     return 0
   }
   python3 -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --upgrade \
-    --target build/gpu/site -C cmake.define.GQA_BUILT="$PWD/build/release" . || return 1
+    --target build/gpu/site --config-settings=cmake.define.GQA_BUILT="$PWD/build/release" . || return 1
   PATH=$PWD/build/gpu/site/bin:$PATH PYTHONPATH=$PWD/build/gpu/site python3 -m pytest tests/python -m gpu -q -ra \
     --junitxml="$results/python.xml"
 }
