@@ -14,12 +14,10 @@ constexpr std::uint64_t kSeed = 1;
 
 CudaProgramTrial::CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
                                    const KernelGraph& graph, const Effort& effort)
-    : shared_(std::move(shared)),
-      checker_(std::move(checker)),
+    : CudaTrialBase(std::move(shared), std::move(checker), "program", effort),
       graph_(graph),
       intermediates_(std::make_unique<WorkspacePool>(driver())),
-      partials_(std::make_unique<WorkspacePool>(driver())),
-      stream_(shared_->context.driver(), "program", effort) {}
+      partials_(std::make_unique<WorkspacePool>(driver())) {}
 
 Status CudaProgramTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
                               const DeviceSpec& spec, const KernelGraph& graph, const Effort& effort,
@@ -155,21 +153,6 @@ Status CudaProgramTrial::time(const LoadedProgram& program, int samples, std::ve
   const auto& cuda_program = static_cast<const CudaProgram&>(program);
   const auto launch_turn = [&](int i) { return launch(cuda_program, i % sets_, 0); };
   return with_memory([&] { return stream_.time(cuda_program.id(), launches_, launch_turn, samples, microseconds); });
-}
-
-Status CudaProgramTrial::health() {
-  const BesideCaptures here(shared_->context);
-  return stream_.health();
-}
-
-bool CudaProgramTrial::unfinished() {
-  const BesideCaptures here(shared_->context);
-  return stream_.unfinished();
-}
-
-double CudaProgramTrial::clock_mhz() {
-  const BesideCaptures here(shared_->context);
-  return stream_.clock_mhz(*checker_, clocks_.address());
 }
 
 }  // namespace gqa

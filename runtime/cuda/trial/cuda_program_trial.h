@@ -1,5 +1,5 @@
 // cuda_program_trial.h: a user's graph on a GPU: inputs, reference, verification and clocks.
-// Owns: the reference's inputs, as often as rotation needs, poisoned and guarded outputs, a stream.
+// Owns: the reference's inputs, as often as rotation needs, poisoned and guarded outputs.
 // Never: touches the users' streams or memory, or judges (program_reference.h).
 // Threads: belongs to one thread.
 #pragma once
@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "runtime/cuda/launch/cuda_program.h"
-#include "runtime/cuda/trial/checker.h"
-#include "runtime/cuda/trial/trial_stream.h"
+#include "runtime/cuda/trial/cuda_trial_base.h"
 #include "runtime/verify/program_reference.h"
 
 namespace gqa {
 
-class CudaProgramTrial : public Trial {
+class CudaProgramTrial : public CudaTrialBase {
  public:
   static Status make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const DeviceSpec& spec,
                      const KernelGraph& graph, const Effort& effort, std::unique_ptr<Trial>* trial);
@@ -23,9 +22,6 @@ class CudaProgramTrial : public Trial {
 
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
-  double clock_mhz() override;
-  Status health() override;
-  bool unfinished() override;
 
  private:
   CudaProgramTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const KernelGraph& graph,
@@ -39,10 +35,8 @@ class CudaProgramTrial : public Trial {
   Status upload(const TensorBytes& bytes, DeviceMemory* memory);
   Status run(const CudaProgram& program, std::size_t trial, std::vector<TensorBytes>* outputs);
   Status launch(const CudaProgram& program, int set, std::size_t trial);
-  const Driver& driver() const { return shared_->context.driver(); }
+  CUdeviceptr clock_memory() const override { return clocks_.address(); }
 
-  std::shared_ptr<CudaShared> shared_;
-  std::shared_ptr<const Checker> checker_;
   const KernelGraph graph_;
   ProgramReference reference_;
   std::unique_ptr<WorkspacePool> intermediates_, partials_;  // outgrown memory stays that of the graphs that use it
@@ -51,8 +45,6 @@ class CudaProgramTrial : public Trial {
   std::vector<DeviceMemory> hidden_;               // of each hidden trial, the input that is another
   std::vector<DeviceMemory> outputs_;              // between guards
   DeviceMemory clocks_;
-  TrialStream stream_;
-  int launches_ = 1;  // a graph
 };
 
 }  // namespace gqa

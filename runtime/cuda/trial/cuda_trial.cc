@@ -24,12 +24,12 @@ float float_of(unsigned bits) {
 
 CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
                      const Effort& effort)
-    : shared_(std::move(shared)),
-      checker_(std::move(checker)),
-      guarded_(shared_->context.driver()),
-      workspaces_(std::make_unique<WorkspacePool>(shared_->context.driver())),
-      layout_(problem),
-      stream_(shared_->context.driver(), "kernel", effort) {}
+    : CudaTrialBase(std::move(shared), std::move(checker), "kernel", effort),
+      guarded_(driver()),
+      workspaces_(std::make_unique<WorkspacePool>(driver())),
+      layout_(problem) {
+  static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
+}
 
 Status CudaTrial::make(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker,
                        const DeviceSpec& spec, const Problem& problem, const Effort& effort,
@@ -265,22 +265,6 @@ Status CudaTrial::time_once(const CudaKernel& kernel, int samples, std::vector<d
     if (Status s = workspaces_->take(stream_.get(), needed, &pin); !s.ok()) return s;
   const auto launch = [&](int i) { return kernel.launch(call(layout_.problem, i % sets_), pin.workspace); };
   return stream_.time(kernel.id(), launches_, launch, samples, microseconds);
-}
-
-Status CudaTrial::health() {
-  const BesideCaptures here(shared_->context);
-  return stream_.health();
-}
-
-bool CudaTrial::unfinished() {
-  const BesideCaptures here(shared_->context);
-  return stream_.unfinished();
-}
-
-double CudaTrial::clock_mhz() {
-  const BesideCaptures here(shared_->context);
-  static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
-  return stream_.clock_mhz(*checker_, result_.address());
 }
 
 }  // namespace gqa

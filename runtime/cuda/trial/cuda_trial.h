@@ -9,16 +9,15 @@
 #include <vector>
 
 #include "runtime/cuda/launch/cuda_program.h"
-#include "runtime/cuda/trial/checker.h"
+#include "runtime/cuda/trial/cuda_trial_base.h"
 #include "runtime/cuda/trial/guarded_workspace.h"
-#include "runtime/cuda/trial/trial_stream.h"
 #include "runtime/device.h"
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/trial_layout.h"
 
 namespace gqa {
 
-class CudaTrial : public Trial {
+class CudaTrial : public CudaTrialBase {
  public:
   // How time() times, part of every winner's key.
   static constexpr const char* kMethod = "graph replay, rotated inputs, cold L2, idle-gapped, v2";
@@ -29,9 +28,6 @@ class CudaTrial : public Trial {
 
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
-  double clock_mhz() override;
-  Status health() override;
-  bool unfinished() override;
 
  private:
   // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
@@ -60,18 +56,14 @@ class CudaTrial : public Trial {
   Status scan_outputs(const Problem& problem) const;
   Call call(const Problem& problem, int set) const;
   CheckParams check_params(const Variant& variant) const;
-  const Driver& driver() const { return shared_->context.driver(); }
+  CUdeviceptr clock_memory() const override { return result_.address(); }
 
-  std::shared_ptr<CudaShared> shared_;
-  std::shared_ptr<const Checker> checker_;
   GuardedWorkspace guarded_;                   // of verification
   std::unique_ptr<WorkspacePool> workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
   const TrialLayout layout_;
   int sets_ = 1;
   DeviceMemory q_, k_, v_, out_, lse_, result_;
   std::vector<Variant> variants_;
-  TrialStream stream_;
-  int launches_ = 1;  // a graph
 };
 
 }  // namespace gqa
