@@ -37,14 +37,18 @@ def end(status):
 IN_A_DAEMON = "threading.Thread(target={}, daemon=True).start(); time.sleep(0.7); end({})"
 
 
-def ended(code, path, status):
-    done = subprocess.run(
+def run(code, path, **variables):
+    return subprocess.run(
         [sys.executable, "-c", BEGIN + code],
-        env={**os.environ, "EXIT_CACHE": str(path)},
+        env={**os.environ, "EXIT_CACHE": str(path), **variables},
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+def ended(code, path, status):
+    done = run(code, path)
     now = time.time()
     assert done.returncode == status, done.stderr
     assert done.stderr == ""
@@ -63,13 +67,7 @@ def test_several_daemon_threads(tmp_path):
 
 
 def test_an_exception_ends_the_program_with_its_own_status(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + IN_A_DAEMON.format("slow", 0).replace("end(0)", "raise ValueError('mine')")],
-        env={**os.environ, "EXIT_CACHE": str(tmp_path / "cache.db")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run(IN_A_DAEMON.format("slow", 0).replace("end(0)", "raise ValueError('mine')"), tmp_path / "cache.db")
     assert done.returncode == 1
     assert done.stderr.endswith("ValueError: mine\n")
 
@@ -95,13 +93,7 @@ atexit.register(late)
 atexit.register(gqa._gqa.leave)
 end(0)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + code],
-        env={**os.environ, "EXIT_CACHE": str(tmp_path / "cache.db")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run(code, tmp_path / "cache.db")
     assert done.returncode == 0 and "told" in done.stdout, done.stderr
 
 
@@ -139,13 +131,7 @@ def test_compilers_that_outlive_their_call(tmp_path, quiet_cuda):
     stats = [sys.executable, "-m", "gqa", "--db", str(tmp_path / "none.db"), "stats"]
     if not re.search(r"NVRTC \d", subprocess.run(stats, capture_output=True, text=True).stdout):
         pytest.skip("needs NVRTC")
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + COMPILERS_LEFT],
-        env={**os.environ, "EXIT_CACHE": str(tmp_path / "cache.db"), "LD_LIBRARY_PATH": str(quiet_cuda)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run(COMPILERS_LEFT, tmp_path / "cache.db", LD_LIBRARY_PATH=str(quiet_cuda))
     assert done.returncode == 3, done.stderr
 
 
