@@ -39,7 +39,7 @@ bool needs_half_scores(const Problem& problem, const Candidate& candidate) {
 
 // The products' wrappers stand before the Config that names them.
 void write_products(std::ostream& out, const Problem& problem, const Candidate& candidate) {
-  const BLayout keys = problem.keys_transposed ? BLayout::kRows : BLayout::kColumns;
+  const BLayout keys = problem.keys_transposed() ? BLayout::kRows : BLayout::kColumns;
   const auto scores = candidate.q_regs != 0 ? either_product : shared_product;  // by where Q is
   out << scores("Scores", problem.dtype, candidate.tile_n, keys) << "\n";
   if (needs_half_scores(problem, candidate))
@@ -62,7 +62,7 @@ void write_warpgroup_config(std::ostream& out, const Problem& problem, const Can
 
 // What only some kernels have: features.cuh.
 void write_features(std::ostream& out, const Problem& problem, const Candidate& candidate, bool chain) {
-  if (problem.keys_transposed)
+  if (problem.keys_transposed())
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
   if (candidate.ones_column != 0)
     out << "  static constexpr bool kOnesColumn = true;  // beside the values: PV sums the rows\n";
@@ -143,7 +143,7 @@ std::string feature_text(const Problem& problem) {
   std::ostringstream out;
   out << "d=" << problem.head_dim << ",dv=" << problem.head_dim_v << ",dtype=" << name(problem.dtype)
       << (problem.causal() ? ",causal" : "") << ",align=" << problem.align
-      << (problem.keys_transposed ? ",ktrans" : "");
+      << (problem.keys_transposed() ? ",ktrans" : "");
   return out.str();
 }
 

@@ -20,8 +20,11 @@ namespace gqa {
 
 struct Reference;  // runtime/workload/workload.h
 
-// One attention call, ready to launch: plain data, filled on the stack of the hot path. Where problem.keys_transposed,
-// a row of k is one element of every key: k_strides.row steps along head_dim, and keys are contiguous.
+// One attention call, ready to launch: plain data, filled on the stack of the hot path. Where
+// problem.keys_transposed(), a row of k is one element of every key: k_strides.row steps along head_dim, and keys are
+// contiguous. Where problem.paged(), k and v hold `pages` pages, the batch strides of k and v step from page to page,
+// and page_table says which page holds a sequence's keys: row `b` of it those of sequence b. Entries past a sequence's
+// length are never read.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -29,6 +32,10 @@ struct Call {
   void* out = nullptr;
   float* lse = nullptr;  // null where problem.lse is false: none is asked for
   Strides q_strides, k_strides, v_strides, out_strides;
+  const std::int32_t* kv_lengths = nullptr;  // keys of each sequence, where problem.lengths_differ(); else null
+  const std::int32_t* page_table = nullptr;  // where problem.paged(); else null
+  std::int64_t page_table_stride = 0;        // entries from a sequence's row to the next
+  std::int32_t pages = 0;
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
   float scale = 0;         // never 0 here: already defaulted
   void* stream = nullptr;  // CUstream; the host ignores it

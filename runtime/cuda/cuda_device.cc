@@ -138,7 +138,7 @@ Status CudaDevice::load_checker(const Binary& binary, std::shared_ptr<const Chec
 Status CudaDevice::make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
   const Problem* problem = std::get_if<Problem>(&reference.of);
-  if (problem != nullptr && problem->keys_transposed)
+  if (problem != nullptr && problem->keys_transposed())
     return {Code::kOption, "a trial of " + to_text(*problem) +
                                ": keys given as (head_dim, keys) come in programs only, " +
                                "which have trials of their own; expected a shape without ktrans"};

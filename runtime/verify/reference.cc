@@ -93,7 +93,7 @@ class RowGroup {
   // Where keys lie transposed, a key's elements are a row apart and keys side by side.
   void read_keys(int first, int count) {
     const Strides& s = call_.k_strides;
-    const std::int64_t key_step = p_.keys_transposed ? 1 : s.row, step = p_.keys_transposed ? s.row : 1;
+    const std::int64_t key_step = p_.keys_transposed() ? 1 : s.row, step = p_.keys_transposed() ? s.row : 1;
     const std::uint16_t* from = address(call_.k, s, batch_, 0, kv_head_) + first * key_step;
     block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim));
     float* to = block_.data();

@@ -46,7 +46,7 @@ FixedAttention fixed(const AttentionForm& form) {
   made.problem = form.problem;
   made.scale = static_cast<float>(softmax_scale(form));
   made.q_strides = strides_of(form.q, false);
-  made.k_strides = strides_of(form.k, form.problem.keys_transposed);
+  made.k_strides = strides_of(form.k, form.problem.keys_transposed());
   made.v_strides = strides_of(form.v, false);
   made.out_strides = strides_of(form.out, false);
   return made;

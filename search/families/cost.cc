@@ -217,7 +217,7 @@ double flash_seconds(const Model& m) {
 
 // Keys and values of a step of all a CTA's warpgroups.
 double warpgroup_step_bytes(const Model& m) {
-  const int key_columns = m.p.keys_transposed ? m.p.head_dim : padded_columns(m.p.head_dim);
+  const int key_columns = m.p.keys_transposed() ? m.p.head_dim : padded_columns(m.p.head_dim);
   return 2.0 * keys_a_step(m.c) * (key_columns + padded_columns(m.p.head_dim_v));
 }
 

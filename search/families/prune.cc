@@ -164,7 +164,7 @@ std::string wrong_for_ones_column(const Problem& p, const Candidate& c) {
   if (p.lse) return "ones_column=1 sums rounded weights: too coarse for the log-sum-exp that is asked for";
   if (p.head_dim_v != kPanelColumns)
     return "ones_column=1 beside values of head_dim_v " + number(p.head_dim_v) + ": expected 64";
-  if (p.keys_transposed) return "ones_column=1 with halves of transposed keys: halves are rows";
+  if (p.keys_transposed()) return "ones_column=1 with halves of transposed keys: halves are rows";
   return "";
 }
 
@@ -189,12 +189,21 @@ std::string useless_cluster(const Problem& p, const Candidate& c, const DeviceSp
 }
 
 std::string wrong_for_transposed_keys(const Problem& p, const Candidate& c, bool host) {
-  if (!p.keys_transposed) return "";
+  if (!p.keys_transposed()) return "";
   if (host) return "keys given as (head_dim, keys): the host reads a key's elements side by side";
   if (c.family == Family::kWarpgroup && c.tile_n % kPanelColumns != 0) {
     return "step of " + number(c.tile_n) + " keys: transposed keys come in panels of " + number(kPanelColumns);
   }
   return "";
+}
+
+// Pages, lengths of their own and windows: the kernels of few query rows have them, and the host's.
+std::string wrong_for_cache(const Problem& p, const Candidate& c, bool host) {
+  if (host || c.family == Family::kSplit) return "";
+  const std::string family(name(c.family));
+  if (p.paged()) return "keys in pages: " + family + " reads dense keys";
+  if (p.lengths_differ()) return "each sequence has its own length: " + family + " takes one for all";
+  return p.windowed() ? "a window: " + family + " walks all keys, or those that a causal mask shows" : "";
 }
 
 // TMA reads and writes whole 16-byte pieces, through maps of the tensors.
@@ -313,6 +322,7 @@ std::string reject_reason(const Problem& problem, const Candidate& candidate, co
   const bool warpgroup = candidate.family == Family::kWarpgroup;
   if (std::string reason = wrong_shape(candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_transposed_keys(problem, candidate, host); !reason.empty()) return reason;
+  if (std::string reason = wrong_for_cache(problem, candidate, host); !reason.empty()) return reason;
   if (std::string reason = wrong_for_ones_column(problem, candidate); !reason.empty()) return reason;
   if (std::string reason = wrong_for_folded_scale(problem, candidate); !reason.empty()) return reason;
   if (std::string reason = wrong_for_q_regs(problem, candidate); !reason.empty()) return reason;

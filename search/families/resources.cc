@@ -13,7 +13,7 @@ constexpr int kProducerThreads = 128;
 // jit/device/attention/common/tile.cuh, key_tile_bytes: a padded row a key, or where keys are transposed a row an
 // element of head_dim.
 std::int64_t key_tile(const Problem& p, const Candidate& c) {
-  return p.keys_transposed ? static_cast<std::int64_t>(p.head_dim) * row_pitch(c.tile_n)
+  return p.keys_transposed() ? static_cast<std::int64_t>(p.head_dim) * row_pitch(c.tile_n)
                            : static_cast<std::int64_t>(c.tile_n) * row_pitch(p.head_dim);
 }
 
@@ -51,7 +51,7 @@ std::int64_t warpgroup_smem(const Problem& p, const Candidate& c) {
   const std::int64_t rows = 2LL * c.tile_m * c.queries * query + out;
   // Transposed keys are panels of 64 keys, with a row an element of head_dim.
   const std::int64_t keys =
-      p.keys_transposed ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
+      p.keys_transposed() ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
   const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48;
   return round_up(rows + c.stages * stage + barriers, kAlign);

@@ -1,4 +1,4 @@
-// problem.cc: see problem.h.
+// problem.cc: see problem.h; problem_text.cc has the text form.
 #include "search/problem/problem.h"
 
 #include <xxhash.h>
@@ -8,6 +8,7 @@
 #include <bit>
 #include <limits>
 
+#include "search/problem/walk.h"
 #include "search/text.h"
 
 namespace gqa {
@@ -43,6 +44,22 @@ Status check_head_dim(const char* what, std::int32_t dim) {
   if (supported_head_dim(dim)) return {};
   return Status(Code::kHeadDim, std::string(what) + " is " + std::to_string(dim) +
                                     ", expected one of 32, 64, 80, 96, 112, 128, 192, 256");
+}
+
+Status check_page(const Problem& p) {
+  if (p.paged() ? p.page >= 1 : p.page == 0) return {};
+  return Status(Code::kSize, "page is " + std::to_string(p.page) + ", expected " +
+                                 (p.paged() ? "at least 1 key a page" : "0, since keys have no pages"));
+}
+
+Status check_window(const Problem& p) {
+  const bool none = p.window_left == -1 && p.window_right == -1;
+  if (p.window_left < -1 || p.window_right < -1 || p.windowed() == none) {
+    return Status(Code::kOption, "the window is (" + std::to_string(p.window_left) + ", " +
+                                     std::to_string(p.window_right) + "), expected numbers of keys, or -1 for all" +
+                                     (p.windowed() ? " on one side at most" : ""));
+  }
+  return {};
 }
 
 struct Tensor {
@@ -83,119 +100,18 @@ Status check_counts(const Problem& p) {
   return {};
 }
 
-Status parse_dtype(std::string_view text, DType* dtype) {
-  if (text == "bf16" || text == "bfloat16") {
-    *dtype = DType::kBF16;
-  } else if (text == "f16" || text == "fp16" || text == "float16") {
-    *dtype = DType::kF16;
-  } else {
-    return text_error("dtype=" + quote(text) + ": expected bf16 or f16");
-  }
-  return {};
-}
-
-// A key that may stand alone: "causal", causal=1 or causal=0.
-Status parse_flag(const std::string& key, std::string_view text, bool* flag) {
-  if (text != "0" && text != "1")
-    return text_error(key + "=" + quote(text) + ": expected '" + key + "', " + key + "=0 or " + key + "=1");
-  *flag = text == "1";
-  return {};
-}
-
-Status parse_causal(std::string_view text, Mask* mask) {
-  bool causal = false;
-  Status status = parse_flag("causal", text, &causal);
-  *mask = causal ? Mask::kCausal : Mask::kNone;
-  return status;
-}
-
-Status parse_notma(std::string_view text, bool* tma) {
-  bool without = false;
-  Status status = parse_flag("notma", text, &without);
-  *tma = !without;
-  return status;
-}
-
-bool stands_alone(std::string_view key) { return key == "causal" || key == "notma" || key == "ktrans" || key == "lse"; }
-
-Status parse_align(std::string_view text, std::uint16_t* align) {
-  if (text != "2" && text != "16") return text_error("align=" + quote(text) + ": expected 16 or 2");
-  *align = text == "2" ? 2 : 16;
-  return {};
-}
-
-struct SizeKey {
-  std::string_view key;
-  std::int32_t Problem::*field;
-};
-constexpr SizeKey kSizeKeys[] = {{"b", &Problem::batch},      {"hq", &Problem::q_heads}, {"hk", &Problem::kv_heads},
-                                 {"sq", &Problem::q_len},     {"sk", &Problem::kv_len},  {"d", &Problem::head_dim},
-                                 {"dv", &Problem::head_dim_v}};
-
-Status parse_item(std::string_view key, std::string_view value, Problem* problem) {
-  if (key == "dtype") return parse_dtype(value, &problem->dtype);
-  if (key == "causal") return parse_causal(value, &problem->mask);
-  if (key == "align") return parse_align(value, &problem->align);
-  if (key == "notma") return parse_notma(value, &problem->tma);
-  if (key == "ktrans") return parse_flag("ktrans", value, &problem->keys_transposed);
-  if (key == "lse") return parse_flag("lse", value, &problem->lse);
-  for (const SizeKey& size : kSizeKeys) {
-    if (size.key != key) continue;
-    std::int64_t number = 0;
-    Status status = parse_number(key, value, 1, kMax32, &number);
-    problem->*size.field = static_cast<std::int32_t>(number);
-    return status;
-  }
-  return text_error("unknown key " + quote(key) +
-                    ": expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma, ktrans or lse");
-}
-
-// "key=value", or a bare "causal", "notma", "ktrans" or "lse".
-Status split_item(std::string_view item, std::string_view* key, std::string_view* value) {
-  const auto equals = item.find('=');
-  *key = trim(item.substr(0, equals));
-  if (equals != std::string_view::npos) {
-    *value = trim(item.substr(equals + 1));
-    return {};
-  }
-  *value = "1";
-  if (stands_alone(*key)) return {};
-  if (key->empty())
-    return text_error("an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
-  return text_error(quote(*key) +
-                    " has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans' and 'lse' stand alone)");
-}
-
-Status fill_defaults(Problem* problem) {
-  const SizeKey required[] = {{"hq", &Problem::q_heads}, {"sq", &Problem::q_len}, {"d", &Problem::head_dim}};
-  for (const SizeKey& size : required) {
-    if (problem->*size.field == 0) {
-      return text_error(std::string(size.key) +
-                        " is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");
-    }
-  }
-  if (problem->batch == 0) problem->batch = 1;
-  if (problem->kv_heads == 0) problem->kv_heads = problem->q_heads;
-  if (problem->kv_len == 0) problem->kv_len = problem->q_len;
-  if (problem->head_dim_v == 0) problem->head_dim_v = problem->head_dim;
-  if (problem->align != 16) problem->tma = false;
-  return {};
-}
-
 }  // namespace
 
 std::uint64_t hash(const Problem& p) {
-  const std::array<std::int32_t, 11> packed = {static_cast<std::int32_t>(p.dtype),
-                                               static_cast<std::int32_t>(p.mask),
-                                               p.align,
-                                               p.tma | p.keys_transposed << 1 | p.lse << 2,
-                                               p.head_dim,
-                                               p.head_dim_v,
-                                               p.batch,
-                                               p.q_heads,
-                                               p.kv_heads,
-                                               p.q_len,
-                                               p.kv_len};
+  const auto number = [](auto kind) { return static_cast<std::int32_t>(kind); };
+  const std::array<std::int32_t, 14> packed = {
+      number(p.dtype), number(p.mask),
+      p.align,         p.tma | p.lse << 1 | number(p.keys) << 2 | number(p.kv_lengths) << 4,
+      p.page,          p.window_left,
+      p.window_right,  p.head_dim,
+      p.head_dim_v,    p.batch,
+      p.q_heads,       p.kv_heads,
+      p.q_len,         p.kv_len};
   return XXH3_64bits(packed.data(), sizeof(packed));
 }
 
@@ -209,46 +125,12 @@ std::int32_t bucket(std::int32_t length) {
 
 Problem signature(const Problem& problem) {
   Problem s = problem;
-  if (s.q_len == 1) s.mask = Mask::kNone;  // the last query sees every key: one winner for both
+  if (s.q_len == 1) set_window(s.window_left, -1, &s);  // the last query sees every key up to its own
   s.tma = s.tma && s.align == 16;
   s.batch = bucket(s.batch);
   s.q_len = bucket(s.q_len);
   s.kv_len = std::max(bucket(s.kv_len), kSmallestKvBucket);
   return s;
-}
-
-std::string to_text(const Problem& p) {
-  std::string text = "b=" + std::to_string(p.batch) + ",hq=" + std::to_string(p.q_heads) +
-                     ",hk=" + std::to_string(p.kv_heads) + ",sq=" + std::to_string(p.q_len) +
-                     ",sk=" + std::to_string(p.kv_len) + ",d=" + std::to_string(p.head_dim);
-  if (p.head_dim_v != p.head_dim) text += ",dv=" + std::to_string(p.head_dim_v);
-  text += ",dtype=" + std::string(name(p.dtype));
-  if (p.causal()) text += ",causal";
-  if (p.align != 16) text += ",align=" + std::to_string(p.align);
-  if (p.align == 16 && !p.tma) text += ",notma";
-  if (p.keys_transposed) text += ",ktrans";
-  if (p.lse) text += ",lse";
-  return text;
-}
-
-Status parse(std::string_view text, Problem* problem) {
-  if (trim(text).empty())
-    return text_error("an empty shape: expected something like b=1,hq=32,hk=8,sq=4096,d=128,causal");
-  Problem read;
-  std::vector<std::string_view> seen;
-  for (const std::string_view item : split_text(text, ',')) {
-    std::string_view key, value;
-    if (Status status = split_item(item, &key, &value); !status.ok()) return status;
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
-      return text_error("key " + quote(key) + " is given twice: expected once");
-    }
-    seen.push_back(key);
-    if (Status status = parse_item(key, value, &read); !status.ok()) return status;
-  }
-  if (Status status = fill_defaults(&read); !status.ok()) return status;
-  if (Status status = check(read); !status.ok()) return status;
-  *problem = read;
-  return {};
 }
 
 Status check(const Problem& p) {
@@ -262,6 +144,8 @@ Status check(const Problem& p) {
   if (p.align != 16 && p.align != 2) {
     return Status(Code::kAlignment, "align is " + std::to_string(p.align) + ", expected 16 or 2");
   }
+  if (Status status = check_page(p); !status.ok()) return status;
+  if (Status status = check_window(p); !status.ok()) return status;
   return check_counts(p);
 }
 
@@ -272,12 +156,13 @@ double flops(const Problem& p) {
   double scores = q * kv;
   // Row i sees i + kv - q + 1 keys, none where that is negative; the last row sees all of them.
   if (p.causal()) scores = kv >= q ? q * (2 * kv - q + 1) / 2 : kv * (kv + 1) / 2;
+  if (p.windowed()) scores = q * most_keys_of_a_query(p);
   return 2.0 * p.batch * p.q_heads * scores * (double{1} * p.head_dim + p.head_dim_v);
 }
 
 double bytes(const Problem& p) {
   const double rows = static_cast<double>(p.batch) * p.q_len * p.q_heads;
-  const double keys = static_cast<double>(p.batch) * p.kv_len * p.kv_heads;
+  const double keys = static_cast<double>(p.batch) * most_keys_of_all_queries(p) * p.kv_heads;
   return 2.0 * (rows + keys) * (static_cast<double>(p.head_dim) + p.head_dim_v);
 }
 

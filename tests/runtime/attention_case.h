@@ -47,7 +47,7 @@ struct AttentionCase {
     };
     const int shift = p.align >= 16 ? 0 : 1;
     call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
-    if (p.keys_transposed) {  // rows of all keys, each with as many elements as keep the next aligned
+    if (p.keys_transposed()) {  // rows of all keys, each with as many elements as keep the next aligned
       const std::int64_t pitch = p.align >= 16 ? (p.kv_len + 7) / 8 * 8 : p.kv_len;
       make(&k, pitch, p.kv_heads, p.head_dim);
       call.k_strides = {p.kv_heads * p.head_dim * pitch, pitch, p.head_dim * pitch};

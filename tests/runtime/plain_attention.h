@@ -30,7 +30,7 @@ struct Key {
 
 inline Key key_of(const Call& call, int batch, int key, int head) {
   const Strides& s = call.k_strides;
-  if (!call.problem.keys_transposed) return {row_of(call.k, s, batch, key, head), 1};
+  if (!call.problem.keys_transposed()) return {row_of(call.k, s, batch, key, head), 1};
   return {row_of(call.k, s, batch, 0, head) + key, s.row};
 }
 

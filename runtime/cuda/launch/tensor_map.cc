@@ -106,7 +106,7 @@ MapShape values_of(const Problem& p, const Candidate& c) {
 
 // Where they lie transposed: boxes of 64 keys, all of head_dim.
 MapShape keys_of(const Problem& p, const Candidate& c) {
-  const bool transposed = p.keys_transposed;
+  const bool transposed = p.keys_transposed();
   const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
   return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : c.tile_n, 1, kind, p.dtype};
 }

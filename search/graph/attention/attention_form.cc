@@ -181,16 +181,16 @@ bool place_rows(const Views& views, AttentionForm* form) {
     of[tensor]->row = views.of[tensor].strides[row];
     of[tensor]->column = views.of[tensor].strides[column];
   }
-  p.keys_transposed = form->k.column != 1 && form->k.row == 1;
+  p.keys = form->k.column != 1 && form->k.row == 1 ? KeyLayout::kTransposed : KeyLayout::kDense;
   return form->q.column == 1 && form->v.column == 1 && form->out.column == 1 &&
-         (form->k.column == 1 || p.keys_transposed);
+         (form->k.column == 1 || p.keys_transposed());
 }
 
 // What a call of these strides is to kernels that copy 16 bytes at a time or through tensor maps.
 void fill_alignment(AttentionForm* form) {
   constexpr std::int64_t kVector = 16, kElement = 2, kReach = std::int64_t{1} << 40;  // bytes
   Problem& p = form->problem;
-  const bool trans = p.keys_transposed;
+  const bool trans = p.keys_transposed();
   struct Step {
     std::int64_t stride;
     std::int64_t size;

@@ -23,7 +23,7 @@ TensorSpec view(const Problem& p, std::int64_t group, std::int64_t length, std::
 }
 
 TensorSpec key_view(const Problem& p) {
-  if (!p.keys_transposed) return view(p, 1, p.kv_len, p.head_dim);
+  if (!p.keys_transposed()) return view(p, 1, p.kv_len, p.head_dim);
   return {{p.batch, p.kv_heads, 1, p.head_dim, p.kv_len}, element_type(p.dtype)};
 }
 
@@ -39,7 +39,7 @@ Inputs add_inputs(const Problem& p, KernelBuilder* graph) {
 // q k^T.
 Attributes product(const Problem& p) {
   Attributes attributes;
-  attributes.transpose_b = !p.keys_transposed;
+  attributes.transpose_b = !p.keys_transposed();
   return attributes;
 }
 
@@ -120,7 +120,7 @@ struct Running {
 Running add_loop(const Problem& p, const AttentionCuts& cuts, std::size_t grid_rank, BlockBuilder* block) {
   const int q = block->load(0, rows_map(cuts, grid_rank), "q_tile");
   block->loop();
-  const int k = block->load(1, keys_map(cuts, grid_rank, p.keys_transposed ? kColumn : kRow), "k_tile");
+  const int k = block->load(1, keys_map(cuts, grid_rank, p.keys_transposed() ? kColumn : kRow), "k_tile");
   const int v = block->load(2, keys_map(cuts, grid_rank, kRow), "v_tile");
   int scores = block->add(Op::kMatmul, {q, k}, product(p), "products");
   scores = block->add(Op::kScale, {scores}, scaled(p), "scores");

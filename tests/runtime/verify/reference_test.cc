@@ -189,7 +189,7 @@ TEST(ReferenceRows, AreThePlainRows) {
                            "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128",
                            "b=2,hq=4,hk=2,sq=3,sk=100,d=64,causal,ktrans", "b=1,hq=1,hk=1,sq=1,sk=1,d=32"}) {
     Tensors t(text);
-    if (t.call.problem.keys_transposed) t.call.k_strides = {2 * 64 * 100, 100, 64 * 100};
+    if (t.call.problem.keys_transposed()) t.call.k_strides = {2 * 64 * 100, 100, 64 * 100};
     SCOPED_TRACE(text);
     expect_the_plain_rows(t, 5e-6);
   }

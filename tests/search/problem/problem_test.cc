@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <set>
+
+#include "search/problem/walk.h"
 
 namespace gqa {
 namespace {
@@ -30,7 +33,8 @@ TEST(ProblemText, HoldsNoFieldAtItsDefault) {
   const std::string least = "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16";
   EXPECT_EQ(to_text(signature(read("hq=32,hk=8,sq=4096,d=128"))), least);
   EXPECT_EQ(read(least), read("hq=32,hk=8,sq=4096,d=128"));
-  for (const char* more : {",dv=64", ",causal", ",align=2", ",notma", ",ktrans", ",lse"})
+  for (const char* more :
+       {",dv=64", ",causal", ",align=2", ",notma", ",ktrans", ",page=16", ",left=9", ",right=9", ",lens", ",lse"})
     EXPECT_EQ(to_text(signature(read(least + more))).size(), least.size() + std::string(more).size()) << more;
 }
 
@@ -39,7 +43,6 @@ Problem random_problem(std::mt19937& random) {
   const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
   Problem p;
   p.dtype = any(0, 1) ? DType::kF16 : DType::kBF16;
-  p.mask = any(0, 1) ? Mask::kCausal : Mask::kNone;
   p.align = any(0, 1) ? 16 : 2;
   p.tma = p.align == 16 && any(0, 1);
   p.head_dim = kDims[any(0, 7)];
@@ -49,8 +52,14 @@ Problem random_problem(std::mt19937& random) {
   p.q_heads = p.kv_heads * any(1, 9);
   p.q_len = any(0, 3) ? any(1, 100000) : 1;
   p.kv_len = any(1, 100000);
-  p.keys_transposed = any(0, 1) == 1;
+  p.keys = any(0, 1) == 1 ? KeyLayout::kTransposed : KeyLayout::kDense;
   p.lse = any(0, 1) == 1;
+  p.kv_lengths = any(0, 1) == 1 ? Lengths::kEach : Lengths::kOne;
+  if (p.keys == KeyLayout::kDense && any(0, 1) == 1) {
+    p.keys = KeyLayout::kPaged;
+    p.page = any(1, 300);
+  }
+  set_window(any(-1, 500), any(-1, 1), &p);
   return p;
 }
 
@@ -87,15 +96,16 @@ TEST(Problem, TextRoundTrips) {
 }
 
 // A flag, false unless the text has its key.
-void expect_a_problem_of_its_own(const std::string& key, bool Problem::*flag) {
+template <typename Flag>
+void expect_a_problem_of_its_own(const std::string& key, Flag flag) {
   const std::string text = "hq=4,sq=7,d=64";
   const Problem plain = read(text), with = read(text + "," + key);
-  EXPECT_FALSE(plain.*flag);
-  EXPECT_TRUE(with.*flag);
+  EXPECT_FALSE(std::invoke(flag, plain));
+  EXPECT_TRUE(std::invoke(flag, with));
   EXPECT_NE(plain, with);
   EXPECT_NE(hash(plain), hash(with));
-  EXPECT_TRUE(signature(with).*flag);
-  EXPECT_FALSE(signature(plain).*flag);
+  EXPECT_TRUE(std::invoke(flag, signature(with)));
+  EXPECT_FALSE(std::invoke(flag, signature(plain)));
   EXPECT_EQ(to_text(plain), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16");
   EXPECT_EQ(to_text(with), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16," + key);
   EXPECT_EQ(read(text + "," + key + "=1"), with);
@@ -105,6 +115,41 @@ void expect_a_problem_of_its_own(const std::string& key, bool Problem::*flag) {
 }
 
 TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) { expect_a_problem_of_its_own("ktrans", &Problem::keys_transposed); }
+
+TEST(Problem, LengthsOfTheirOwnAreAProblemOfTheirOwn) { expect_a_problem_of_its_own("lens", &Problem::lengths_differ); }
+
+TEST(Problem, APageIsPartOfIt) {
+  const Problem p = read("b=3,hq=4,sq=1,sk=4096,d=64,page=16,lens");
+  EXPECT_TRUE(p.paged());
+  EXPECT_EQ(p.page, 16);
+  EXPECT_EQ(to_text(p), "b=3,hq=4,hk=4,sq=1,sk=4096,d=64,dtype=bf16,page=16,lens");
+  EXPECT_NE(hash(p), hash(read("b=3,hq=4,sq=1,sk=4096,d=64,page=32,lens")));
+  EXPECT_NE(signature(p), signature(read("b=3,hq=4,sq=1,sk=4096,d=64,page=32,lens")));
+  EXPECT_EQ(problem_error("hq=4,sq=7,d=64,page=0"), "page='0': expected a whole number from 1 to 2147483647");
+  EXPECT_EQ(problem_error("hq=4,sq=7,d=64,page=4,ktrans"), "ktrans and page=4: expected one of them");
+}
+
+TEST(Problem, AWindowIsPartOfIt) {
+  const std::string text = "hq=4,sq=7,sk=100,d=64", whole = "b=1,hq=4,hk=4,sq=7,sk=100,d=64,dtype=bf16";
+  for (const char* window : {",left=12", ",causal,left=12", ",left=0,right=3", ",right=3"}) {
+    const Problem p = read(text + window);
+    EXPECT_TRUE(p.windowed());
+    EXPECT_EQ(to_text(p), whole + window);
+    EXPECT_EQ(signature(p).window_left, p.window_left);
+    EXPECT_NE(hash(p), hash(read(text)));
+  }
+  EXPECT_EQ(read(text + ",right=0"), read(text + ",causal"));
+  EXPECT_NE(read(text + ",left=12"), read(text + ",left=13"));
+  // One query stands beside the last key: nothing is after its own.
+  EXPECT_EQ(signature(read("hq=4,sq=1,sk=100,d=64,left=5,right=3")),
+            signature(read("hq=4,sq=1,sk=100,d=64,left=5,causal")));
+  Problem p = read(text);
+  p.mask = Mask::kWindow;
+  EXPECT_EQ(check(p).message(), "the window is (-1, -1), expected numbers of keys, or -1 for all on one side at most");
+  set_window(-1, 3, &p);
+  p.window_left = -2;
+  EXPECT_EQ(check(p).message(), "the window is (-2, 3), expected numbers of keys, or -1 for all on one side at most");
+}
 
 TEST(Problem, LogSumExpIsAProblemOfItsOwn) {
   expect_a_problem_of_its_own("lse", &Problem::lse);
@@ -144,13 +189,14 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(problem_error("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,heads=4"),
-            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, align, notma, ktrans or lse");
+            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, left, right, page, lens, align, "
+            "notma, ktrans or lse");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
   EXPECT_EQ(problem_error("hq=4,sq,d=64"),
-            "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans' and 'lse' stand alone)");
+            "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans', 'lens' and 'lse' stand alone)");
   EXPECT_EQ(problem_error("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   EXPECT_EQ(problem_error("hq=4,d=64"),
@@ -253,8 +299,8 @@ TEST(Problem, ASingleQueryDropsItsCausalMask) {
 }
 
 TEST(Problem, HashIsTheSameInEveryProcess) {
-  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 11313217639084084789u);
-  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 8740265430589862409u);
+  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 12896501882121938489u);
+  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 16264824334575987748u);
 }
 
 TEST(Problem, HashSeesEveryField) {

@@ -141,7 +141,7 @@ Status ProgramRun::launch_family(const PlannedKernel& planned, const Kernel& ker
   call.out = data(form.out);
   call.q_strides = strides(form.q);
   call.k_strides = strides(form.k);
-  if (form.problem.keys_transposed) call.k_strides.row = form.k.column;
+  if (form.problem.keys_transposed()) call.k_strides.row = form.k.column;
   call.v_strides = strides(form.v);
   call.out_strides = strides(form.out);
   call.scale = static_cast<float>(softmax_scale(form));

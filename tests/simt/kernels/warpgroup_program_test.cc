@@ -30,7 +30,7 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
     FamilyKernel kernel;
     EXPECT_TRUE(parse(c.problem, &kernel.form.problem).ok()) << c.problem;
     EXPECT_TRUE(parse(c.candidate, &kernel.candidate).ok()) << c.candidate;
-    kernel.form.problem.keys_transposed = c.transposed;
+    kernel.form.problem.keys = c.transposed ? KeyLayout::kTransposed : KeyLayout::kDense;
     kernel.form.scale = kScale;
     if (c.softcap) {
       kernel.form.chain = {{Op::kTanh, {}}, {Op::kScale, {}}};
@@ -87,7 +87,7 @@ TEST_P(WarpgroupPrograms, AgreeWithTheFormulaUnderEverySchedule) {
   const auto kernel = Kernel::compile(family_source(family), kEntryPoint, &why);
   ASSERT_NE(nullptr, kernel) << why;
   Problem plain = family.form.problem;
-  plain.keys_transposed = false;
+  plain.keys = KeyLayout::kDense;
   const test::AttentionCase given(plain);
   test::AttentionCase attention(plain);
   if (c.transposed) transpose_keys(&attention);

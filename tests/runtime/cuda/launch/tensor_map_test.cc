@@ -140,7 +140,7 @@ TEST_F(TensorMapTest, TransposedKeysAreBoxesOf64KeysAndAllColumns) {
   EXPECT_EQ(k.sizes, (Sizes{300, 192, 2, 3}));
   EXPECT_EQ(k.strides, (Sizes{2 * 304, 2 * 192 * 304, 2 * 2 * 192 * 304}));
   EXPECT_EQ(k.boxes, (Boxes{64, 192, 1, 1}));
-  c.problem.keys_transposed = false;  // the same bytes are other keys then: not the map that is cached
+  c.problem.keys = KeyLayout::kDense;  // the same bytes are other keys then: not the map that is cached
   ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 128, 4), &maps_).ok());
   EXPECT_EQ(encoded.size(), 5U);
 }
