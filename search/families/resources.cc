@@ -14,7 +14,7 @@ constexpr int kProducerThreads = 128;
 // element of head_dim.
 std::int64_t key_tile(const Problem& p, const Candidate& c) {
   return p.keys_transposed() ? static_cast<std::int64_t>(p.head_dim) * row_pitch(c.tile_n)
-                           : static_cast<std::int64_t>(c.tile_n) * row_pitch(p.head_dim);
+                             : static_cast<std::int64_t>(c.tile_n) * row_pitch(p.head_dim);
 }
 
 // Keys and values of a step.
