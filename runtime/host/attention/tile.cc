@@ -1,6 +1,8 @@
 // tile.cc: see tile.h.
 #include "runtime/host/attention/tile.h"
 
+#include "search/families/resources.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -44,7 +46,8 @@ std::size_t padded(int value) { return (static_cast<std::size_t>(value) + 31) / 
 }  // namespace
 
 std::size_t tile_scratch(const Problem& problem, const Candidate& candidate) {
-  const std::size_t m = padded(candidate.tile_m), n = padded(candidate.tile_n);
+  const CandidateShape shape = shape_of(candidate);
+  const std::size_t m = padded(shape.rows), n = padded(shape.keys);
   const std::size_t d = padded(problem.head_dim), dv = padded(problem.head_dim_v);
   // Queries, keys, values, scores, probabilities in 16 bits, accumulated rows, two floats of state a row, alignment.
   return m * d + n * (d + dv) + m * n + m * n / 2 + m * dv + 2 * m + 16;

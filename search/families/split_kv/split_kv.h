@@ -1,0 +1,62 @@
+// split_kv.h: the family "split", for few query rows: a CTA owns one row tile and a share of the keys; warps split the
+// keys, and the last CTA to arrive merges. Device code: jit/device/attention/split_kv/.
+// Owns: SplitKv, its fields, and what search/families/family.h asks of every family.
+// Never: is named outside this folder, candidate.h and jit/families/.
+// Threads: a value; pure functions.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "search/device_spec.h"
+#include "search/families/launch_plan.h"
+#include "search/families/text_fields.h"
+#include "search/problem/problem.h"
+
+namespace gqa {
+
+struct SplitKv {
+  std::int32_t tile_m = 64;  // query rows of a tile (packed heads count); every warp holds all of them
+  std::int32_t tile_n = 64;  // keys a step of a warp, which walks keys of its own
+  std::int32_t warps = 4;    // a CTA
+  std::int32_t stages = 2;   // KV buffers in flight, a warp's
+  std::int32_t pack = 1;     // query heads of a group in a tile's rows
+  std::int32_t splits = 1;   // CTAs that share one row tile's keys
+
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the comparison with 0
+  friend auto operator<=>(const SplitKv&, const SplitKv&) = default;
+
+  // "head_swizzle" is in the text of every family, and 0 here. A new way to share the keys is an enum above and a
+  // kMechanism (or, where the code is the same, kLaunch) here.
+  static constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
+                                          {"n", 64, FieldUse::kCode},
+                                          {"warps", 4, FieldUse::kCode},
+                                          {"stages", 2, FieldUse::kCode},
+                                          {"pack", 1, FieldUse::kCode},
+                                          {"splits", 1, FieldUse::kLaunch},
+                                          {"head_swizzle", 0, FieldUse::kLaunch}};
+  static constexpr FamilyText kText = {"split", kFields};
+  using Numbers = std::array<std::int32_t, std::size(kFields)>;
+};
+
+SplitKv::Numbers numbers_of(const SplitKv& candidate);
+std::string read(const SplitKv::Numbers& numbers, SplitKv* candidate);
+
+CandidateShape shape_of(const SplitKv& candidate);
+LaunchPlan plan(const Problem& problem, const SplitKv& candidate);
+int registers(const Problem& problem, const SplitKv& candidate);
+
+void enumerate(const Problem& problem, const DeviceSpec& device, std::vector<SplitKv>* found);
+std::string reject_reason(const Problem& problem, const SplitKv& candidate, const DeviceSpec& device);
+double predict_us(const Problem& problem, const SplitKv& candidate, const DeviceSpec& device);
+double moved_bytes(const Problem& problem, const SplitKv& candidate, const DeviceSpec& device);
+
+// Query rows of a head group that the family takes: few, for past them mma_flash has enough tiles; where it has not,
+// because heads are few, as many as let it fill the device.
+std::int64_t most_split_rows(const Problem& problem, const DeviceSpec& device);
+
+}  // namespace gqa
