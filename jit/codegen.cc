@@ -23,6 +23,9 @@ void write_config(std::ostream& out, const Problem& problem, const FamilyCode& f
       << family.config;
   if (problem.keys_transposed())
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
+  if (problem.paged()) out << "  static constexpr int kPage = " << problem.page << ";  // keys a page\n";
+  if (problem.lengths_differ()) out << "  static constexpr bool kLengthsDiffer = true;  // each sequence has its own\n";
+  if (problem.windowed()) out << "  static constexpr bool kWindow = true;\n";
   out << family.features;
   if (chain) out << "  using Chain = ::ScoreChain;\n";
   out << "};\n";
@@ -32,15 +35,16 @@ std::string cluster_bounds(const LaunchPlan& launch) {
   return launch.cluster == 1 ? "" : "__cluster_dims__(" + std::to_string(launch.cluster) + ", 1, 1) ";
 }
 
-// Where there are tensor maps they are the kernel's second argument.
+// Where there are tensor maps, or more to say of the keys, they are the kernel's second argument.
 void write_entry_point(std::ostream& out, const FamilyCode& family, const LaunchPlan& launch) {
-  const bool maps = launch.maps.used();
+  const bool maps = launch.maps.used(), cache = launch.cache_params;
   out << "extern \"C\" __global__ void " << cluster_bounds(launch) << "__launch_bounds__(" << launch.threads << ", "
       << launch.resident << ")\n"
       << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params"
-      << (maps ? ", const __grid_constant__ gqa::TensorMaps maps" : "") << ") {\n"
+      << (maps ? ", const __grid_constant__ gqa::TensorMaps maps" : "")
+      << (cache ? ", const __grid_constant__ gqa::CacheParams cache" : "") << ") {\n"
       << "  extern __shared__ __align__(1024) char memory[];\n"
-      << "  " << family.type << "<Config>{params, " << (maps ? "maps, " : "")
+      << "  " << family.type << "<Config>{params, " << (maps ? "maps, " : "") << (cache ? "cache, " : "")
       << "*reinterpret_cast<Smem*>(memory)}.run();\n"
       << "}\n";
 }
@@ -72,7 +76,9 @@ std::string feature_text(const Problem& problem) {
   std::ostringstream out;
   out << "d=" << problem.head_dim << ",dv=" << problem.head_dim_v << ",dtype=" << name(problem.dtype)
       << (problem.causal() ? ",causal" : "") << ",align=" << problem.align
-      << (problem.keys_transposed() ? ",ktrans" : "");
+      << (problem.keys_transposed() ? ",ktrans" : "") << (problem.windowed() ? ",window" : "");
+  if (problem.paged()) out << ",page=" << problem.page;
+  if (problem.lengths_differ()) out << ",lens";
   return out.str();
 }
 

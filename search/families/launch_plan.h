@@ -52,6 +52,7 @@ struct LaunchPlan {
   std::int64_t counters = 0;        // workspace counters, uint32; zero before the first launch and left zero
   std::int32_t rows_before = 0;     // of the first tile that do not exist, where it is that one that is not full
   TensorBoxes maps;
+  bool cache_params = false;  // the kernel's second argument says more of the keys: cache_params.h
 
   bool needs_workspace() const { return partial_floats > 0 || counters > 0; }
 };

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/problem/walk.h"
+
 namespace gqa {
 namespace {
 
@@ -18,7 +20,7 @@ double swizzle_bytes(const Problem& p, const CandidateShape& shape) {
 }  // namespace
 
 double keys_seen(const Problem& p, int pack, std::int64_t end) {
-  if (!p.causal()) return p.kv_len;
+  if (!p.causal()) return most_keys_of_all_queries(p);
   const std::int64_t last_row = std::min(end, std::int64_t{p.q_len} * pack) - 1;
   return static_cast<double>(std::clamp<std::int64_t>(last_row / pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
 }

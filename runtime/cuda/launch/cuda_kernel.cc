@@ -84,10 +84,12 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   set_tensors(call, &params);
   params.partials = workspace.partials;
   params.counters = workspace.counters;
-  TensorMaps maps;  // the second argument where there is one
+  TensorMaps maps;  // the second argument where there is one, or these:
+  CacheParams cache = cache_params_of(call);
   if (numbers.plan.maps.used())
     if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;
-  void* arguments[] = {&params, &maps};
+  void* second = numbers.plan.cache_params ? static_cast<void*>(&cache) : &maps;
+  void* arguments[] = {&params, second};
   const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }

@@ -17,6 +17,10 @@ MmaModel model_of(const Problem& p, const SplitKv& c, const DeviceSpec& device) 
   return mma_model(p, shape_of(c), plan(p, c), kernel, device);
 }
 
+double steps_of_all(const MmaModel& m) {
+  return static_cast<double>(row_tiles(m.problem, m.shape) * head_groups(m.problem, m.shape)) * m.steps.average;
+}
+
 // Across the block's warps in shared memory, then across blocks through L2 by the last to arrive.
 double merge_seconds(const MmaModel& m) {
   const double rows = m.shape.rows, row_bytes = 4.0 * (m.problem.head_dim_v + 2);
@@ -31,7 +35,8 @@ double merge_seconds(const MmaModel& m) {
 
 double predict_us(const Problem& problem, const SplitKv& c, const DeviceSpec& device) {
   const MmaModel m = model_of(problem, c, device);
-  const double steps = std::ceil(std::ceil(m.steps.most / c.splits) / c.warps);  // of one warp
+  const double keys = c.scheduler == SplitScheduler::kEven ? steps_of_all(m) / c.splits : m.steps.most / c.splits;
+  const double steps = std::ceil(std::ceil(keys) / c.warps);  // of one warp
   const double compute = steps * seconds_of_waves(m);
   const double tiles = static_cast<double>(row_tiles(problem, m.shape));
   const double group_reads = tiles * problem.group() / c.pack;  // of the same keys, from L2 after the first
@@ -46,7 +51,7 @@ double predict_us(const Problem& problem, const SplitKv& c, const DeviceSpec& de
 double moved_bytes(const Problem& problem, const SplitKv& c, const DeviceSpec& device) {
   const CandidateShape shape = shape_of(c);
   const KeySteps steps = steps_of(problem, shape, shape.keys);
-  const double all = static_cast<double>(plan(problem, c).blocks) / c.splits * steps.average;
+  const double all = static_cast<double>(row_tiles(problem, shape) * head_groups(problem, shape)) * steps.average;
   return moved_bytes(problem, all, 2 * c.tile_n * key_value_width(problem), key_reads(problem, shape, steps, device));
 }
 

@@ -6,6 +6,7 @@
 #include "search/families/host.h"
 #include "search/families/limits.h"
 #include "search/families/mma_tile.h"
+#include "search/problem/walk.h"
 #include "search/rounding.h"
 #include "search/text.h"
 
@@ -13,6 +14,7 @@ namespace gqa {
 namespace {
 
 constexpr int kFewRows = 64, kMostRows = 512;
+constexpr std::int64_t kMostListedBlocks = 2147483647;
 constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 
 // Query rows, then the warps' stages or the merge, then two floats a row and a flag: SplitSmem of split.cuh.
@@ -30,9 +32,25 @@ std::string wrong_for_gpu(const SplitKv& c) {
   return "";
 }
 
+// Of all tiles together, with one for each tile beside its keys: jit/device/attention/split_kv/even_splits.cuh.
+std::int64_t listed_blocks(const Problem& p, const SplitKv& c) {
+  const CandidateShape shape = shape_of(c);
+  return row_tiles(p, shape) * head_groups(p, shape) * (ceil_div(p.kv_len, c.tile_n) + 1);
+}
+
+std::string wrong_scheduler(const Problem& p, const SplitKv& c, bool host) {
+  if (c.scheduler == SplitScheduler::kShares) return "";
+  if (host) return "even=1: the host gives tiles to threads as they come free";
+  if (!p.lengths_differ()) return "even=1: expected sequences with lengths of their own, since others are even already";
+  const std::int64_t blocks = listed_blocks(p, c);
+  return blocks <= kMostListedBlocks ? "" : grouped(blocks) + " blocks of keys: even=1 counts up to " +
+                                              grouped(kMostListedBlocks);
+}
+
 // At least one CTA would have nothing to do.
 std::string without_keys(const Problem& p, const SplitKv& c) {
-  const std::int64_t steps = ceil_div(p.kv_len, c.tile_n);
+  if (c.scheduler == SplitScheduler::kEven) return "";
+  const std::int64_t steps = ceil_div(most_keys_of_all_queries(p), c.tile_n);
   const std::int64_t share = ceil_div(steps, c.splits);
   const std::int64_t used = ceil_div(steps, share);
   if (used >= c.splits) return "";
@@ -49,16 +67,18 @@ std::string unfit(const Problem& p, const SplitKv& c, const DeviceSpec& device) 
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
   if (const std::int64_t most = most_split_rows(p, device); rows > most)
     return grouped(rows) + " query rows a head group: split takes at most " + grouped(most);
+  if (std::string reason = wrong_scheduler(p, c, host); !reason.empty()) return reason;
   return without_keys(p, c);
 }
 
 }  // namespace
 
-SplitKv::Numbers numbers_of(const SplitKv& c) { return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, c.splits, 0}; }
+SplitKv::Numbers numbers_of(const SplitKv& c) { return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, static_cast<std::int32_t>(c.scheduler), c.splits, 0}; }
 
 std::string read(const SplitKv::Numbers& numbers, SplitKv* c) {
-  const auto [m, n, warps, stages, pack, splits, head_swizzle] = numbers;
-  *c = {m, n, warps, stages, pack, splits};
+  const auto [m, n, warps, stages, pack, even, splits, head_swizzle] = numbers;
+  *c = {m, n, warps, stages, pack, even == 0 ? SplitScheduler::kShares : SplitScheduler::kEven, splits};
+  if (even > 1) return "even=" + grouped(even) + ": expected 0 or 1";
   if (std::string reason = wrong_tile(shape_of(*c), warps); !reason.empty()) return reason;
   return head_swizzle == 0 ? "" : "head_swizzle=" + grouped(head_swizzle) + ": split has none";
 }
@@ -69,7 +89,7 @@ CandidateShape shape_of(const SplitKv& c) {
   shape.keys = c.tile_n;
   shape.cta_keys = c.tile_n * c.warps;
   shape.pack = c.pack;
-  shape.splits = c.splits;
+  shape.splits = c.scheduler == SplitScheduler::kShares ? c.splits : 1;
   return shape;
 }
 
@@ -80,7 +100,13 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
   launch.blocks = tiles * c.splits;
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
-  if (c.splits > 1) {
+  launch.cache_params = needs_cache_params(problem);
+  if (c.scheduler == SplitScheduler::kEven) {
+    // A CTA leaves parts of two tiles at most, and counts for the one that it begins.
+    launch.blocks = c.splits;
+    launch.partial_floats = 2LL * c.splits * c.tile_m * (problem.head_dim_v + 2);
+    launch.counters = c.splits;
+  } else if (c.splits > 1) {
     launch.partial_floats = launch.blocks * c.tile_m * (problem.head_dim_v + 2);
     launch.counters = tiles;
   }

@@ -19,24 +19,31 @@
 
 namespace gqa {
 
+// Which keys a CTA walks.
+enum class SplitScheduler : std::int8_t {
+  kShares,  // `splits` CTAs share each row tile's keys
+  kEven,    // the blocks of all tiles are one list, cut evenly over `splits` CTAs, whatever lengths sequences have
+};
+
 struct SplitKv {
   std::int32_t tile_m = 64;  // query rows of a tile (packed heads count); every warp holds all of them
   std::int32_t tile_n = 64;  // keys a step of a warp, which walks keys of its own
   std::int32_t warps = 4;    // a CTA
   std::int32_t stages = 2;   // KV buffers in flight, a warp's
   std::int32_t pack = 1;     // query heads of a group in a tile's rows
-  std::int32_t splits = 1;   // CTAs that share one row tile's keys
+  SplitScheduler scheduler = SplitScheduler::kShares;
+  std::int32_t splits = 1;   // CTAs that share one row tile's keys, or all of them
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the comparison with 0
   friend auto operator<=>(const SplitKv&, const SplitKv&) = default;
 
-  // "head_swizzle" is in the text of every family, and 0 here. A new way to share the keys is an enum above and a
-  // kMechanism (or, where the code is the same, kLaunch) here.
+  // "head_swizzle" is in the text of every family, and 0 here.
   static constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
                                           {"n", 64, FieldUse::kCode},
                                           {"warps", 4, FieldUse::kCode},
                                           {"stages", 2, FieldUse::kCode},
                                           {"pack", 1, FieldUse::kCode},
+                                          {"even", 0, FieldUse::kMechanism},
                                           {"splits", 1, FieldUse::kLaunch},
                                           {"head_swizzle", 0, FieldUse::kLaunch}};
   static constexpr FamilyText kText = {"split", kFields};

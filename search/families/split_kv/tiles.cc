@@ -6,6 +6,7 @@
 #include "search/families/limits.h"
 #include "search/families/mma_tile.h"
 #include "search/families/split_kv/split_kv.h"
+#include "search/problem/walk.h"
 #include "search/rounding.h"
 
 namespace gqa {
@@ -26,6 +27,7 @@ constexpr int kHostRows[] = {16, 32, 64};
 // How many times over the grid of a split fills the SMs; 1/2 leaves more keys a CTA.
 constexpr double kWaves[] = {0.5, 1, 2, 3, 4, 8};
 constexpr int kMostSplits = 128;
+constexpr int kCtasAnSm[] = {1, 2, 3, 4, 6, 8};
 constexpr int kPackedRows = 64;  // into which as many heads of a group as fit are packed
 constexpr int kFewestKeysAWarp = 32;
 
@@ -45,9 +47,10 @@ int even_splits(std::int64_t steps, std::int64_t splits) {
 }
 
 std::vector<int> split_counts(const Problem& p, const SplitKv& c, const DeviceSpec& device) {
-  const std::int64_t steps = ceil_div(p.kv_len, c.tile_n);
+  const std::int32_t keys = most_keys_of_all_queries(p);
+  const std::int64_t steps = ceil_div(keys, c.tile_n);
   const std::int64_t keys_a_split = std::int64_t{c.warps} * std::max(c.tile_n, kFewestKeysAWarp);
-  const std::int64_t most = std::clamp<std::int64_t>(p.kv_len / keys_a_split, 1, kMostSplits);
+  const std::int64_t most = std::clamp<std::int64_t>(keys / keys_a_split, 1, kMostSplits);
   const double tiles = static_cast<double>(plan(p, c).blocks);
   std::vector<int> counts = {1};
   for (const double waves : kWaves) {
@@ -59,10 +62,24 @@ std::vector<int> split_counts(const Problem& p, const SplitKv& c, const DeviceSp
   return counts;
 }
 
+// CTAs an SM, all of which run at once: the cut is even, so a CTA that waits for another's end makes it uneven.
+void add_even(const DeviceSpec& device, SplitKv c, std::vector<SplitKv>* found) {
+  c.scheduler = SplitScheduler::kEven;
+  for (const int ctas : kCtasAnSm) {
+    c.splits = ctas * device.sms;
+    found->push_back(c);
+  }
+}
+
 void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, std::vector<SplitKv>* found) {
   const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kPackedRows);
   for (const int pack : {fits_tile, most}) {
-    SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, 1};
+    SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, SplitScheduler::kShares, 1};
+    if (p.lengths_differ() && device.kind == DeviceKind::kCuda) {
+      add_even(device, c, found);
+      if (fits_tile == most) return;
+      continue;
+    }
     for (const int splits : split_counts(p, c, device)) {
       c.splits = splits;
       found->push_back(c);
