@@ -1,6 +1,8 @@
 // tile.cc: see tile.h.
 #include "runtime/host/attention/tile.h"
 
+#include "search/problem/walk.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -43,11 +45,16 @@ std::size_t padded(int value) { return (static_cast<std::size_t>(value) + 31) / 
 
 }  // namespace
 
+SeenByRow seen_by_row(const Tile& tile, int row) {
+  const KeyRange seen = seen_keys(tile.call->problem, row / tile.pack, tile.keys);
+  return {seen.first, seen.end};
+}
+
 std::size_t tile_scratch(const Problem& problem, const Candidate& candidate) {
   const std::size_t m = padded(candidate.tile_m), n = padded(candidate.tile_n);
   const std::size_t d = padded(problem.head_dim), dv = padded(problem.head_dim_v);
-  // Queries, keys, values, scores, probabilities in 16 bits, accumulated rows, two floats of state a row, alignment.
-  return m * d + n * (d + dv) + m * n + m * n / 2 + m * dv + 2 * m + 16;
+  // Queries, keys, values, scores, probabilities in 16 bits, accumulated rows, four words of state a row, alignment.
+  return m * d + n * (d + dv) + m * n + m * n / 2 + m * dv + 4 * m + 16;
 }
 
 std::vector<const TileKernels*> usable_tile_kernels() {
