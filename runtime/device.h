@@ -115,6 +115,12 @@ class Device {
                             std::unique_ptr<Trial>* trial) = 0;
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
+  // What a checked handle asks before each call: check_lists() of checked.h on the call's lists, read back from the
+  // device once the stream's work is done.
+  virtual Status check_lists(const Call& call) const {
+    (void)call;
+    return {};
+  }
   // Asked before a miss. *captured: nothing may be queued on the stream just now but what a capture should hold, or
   // spoil; no stream: nothing is to be queued. Fails where the device no longer works, whoever broke it.
   virtual Status capturing(std::optional<void*> stream, bool* captured) const {

@@ -1,4 +1,5 @@
-// args.cc: see args.h; struct_args.cc has the C structs alone. Checks run from what a tensor is (there, rank, dtype,
+// args.cc: see args.h; tensor_rules.cc has the rules of one tensor, cache_args.cc those of lengths, pages and windows,
+// struct_args.cc the C structs alone. Checks run from what a tensor is (there, rank, dtype,
 // device, sizes) to how tensors agree (shapes, heads) to where they lie (strides, alignment, overlap); the first that
 // fails answers.
 #include "runtime/api/args.h"
@@ -6,91 +7,43 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "runtime/api/c_struct.h"
+#include "runtime/api/cache_args.h"
 #include "runtime/api/dtype.h"
 #include "runtime/api/recent_calls.h"
+#include "runtime/api/tensor_rules.h"
 #include "runtime/api/view.h"
 
 namespace gqa {
 namespace {
 
-std::string text(std::int64_t value) { return std::to_string(value); }
-
-// ---- what a tensor is
-
-std::string device_text(DLDevice device) {
-  const int type = number(device.device_type);
-  const std::string id = ":" + text(device.device_id);
-  if (type == kDLCPU) return "the CPU";
-  if (type == kDLCUDA) return "cuda" + id;
-  return "DLPack device type " + text(type) + id;
-}
-
-std::string device_text(const Device& device) {
-  if (device.spec().kind == DeviceKind::kHost) return "the host, which takes CPU tensors";
-  for (int id = 0; id < 64; ++id) {
-    if (device.owns(kDLCUDA, id)) return "cuda:" + text(id);
-  }
-  return "a GPU (" + device.spec().arch + ")";
-}
-
-struct Role {
-  const char* name;
-  int rank;
-  const char* dims;
-};
 constexpr Role kQ = {"q", 4, "(batch, q_len, q_heads, head_dim)"};
 constexpr Role kK = {"k", 4, "(batch, kv_len, kv_heads, head_dim)"};
 constexpr Role kV = {"v", 4, "(batch, kv_len, kv_heads, head_dim_v)"};
 constexpr Role kOut = {"out", 4, "(batch, q_len, q_heads, head_dim_v)"};
+constexpr Role kPagedK = {"k", 4, "(pages, page, kv_heads, head_dim)"};
+constexpr Role kPagedV = {"v", 4, "(pages, page, kv_heads, head_dim_v)"};
 constexpr Role kLse = {"lse", 3, "(batch, q_heads, q_len)"};
 
-Status check_present(const Role& role, const DLTensor* tensor) {
-  if (tensor != nullptr && (tensor->shape != nullptr || tensor->ndim != role.rank)) return {};
-  return {Code::kNullArgument, std::string(role.name) + (tensor == nullptr ? " is NULL" : "'s shape is NULL") +
-                                   ", expected a DLTensor of shape " + role.dims};
-}
+// What a caller handed in.
+struct GivenTensors {
+  const DLTensor &q, &k, &v, &out;
+  const DLTensor* lse;  // may be null
+  CacheLists lists;
 
-Status check_rank(const Role& role, const DLTensor& tensor) {
-  if (tensor.ndim == role.rank) return {};
-  return {Code::kRank, std::string(role.name) + " has " + text(tensor.ndim) + " dimensions, expected " +
-                           text(role.rank) + ": " + role.dims};
-}
-
-Status check_sizes(const Role& role, const DLTensor& tensor) {
-  for (int i = 0; i < role.rank; ++i) {
-    const std::int64_t size = tensor.shape[i];
-    if (size >= 1 && size <= std::numeric_limits<std::int32_t>::max()) continue;
-    return {Code::kSize, std::string(role.name) + "'s dimension " + text(i) + " of " + role.dims + " is " + text(size) +
-                             ", expected 1 to 2147483647"};
-  }
-  return {};
-}
-
-Status check_tensor(const Device& device, const Role& role, const DLTensor& tensor, DLDataType expected) {
-  if (Status status = check_rank(role, tensor); !status.ok()) return status;
-  if (!same(tensor.dtype, expected)) {
-    const char* why = role.rank == 3 ? ", expected " : ", but q is ";
-    return {Code::kDtype, std::string(role.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(expected)};
-  }
-  if (!owned(device, tensor.device)) return check_on_device(device, role.name, tensor.device);
-  return check_sizes(role, tensor);
-}
+  bool paged() const { return lists.table != nullptr; }
+  const Role& k_role() const { return paged() ? kPagedK : kK; }
+  const Role& v_role() const { return paged() ? kPagedV : kV; }
+};
 
 // ---- how tensors agree
 
-// Two dimensions that must be equal: "k has batch 3, but q has batch 2: they must be equal".
-Status check_equal(const Role& role, std::int64_t size, const char* dim, const char* other, std::int64_t expected) {
-  if (size == expected) return {};
-  return {Code::kShape, std::string(role.name) + " has " + dim + " " + text(size) + ", but " + other + " has " + dim +
-                            " " + text(expected) + ": they must be equal"};
-}
-
-Status check_shapes(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out) {
+Status check_shapes(const GivenTensors& given) {
+  const auto& [q, k, v, out, lse, lists] = given;
+  const bool paged = given.paged();
   const struct {
     const Role& role;
     const DLTensor& tensor;
@@ -98,22 +51,27 @@ Status check_shapes(const DLTensor& q, const DLTensor& k, const DLTensor& v, con
     const char* dim;
     const char* other_name;
     const DLTensor& other;
-  } pairs[] = {
-      {kK, k, 0, "batch", "q", q},       {kV, v, 0, "batch", "q", q},     {kOut, out, 0, "batch", "q", q},
-      {kV, v, 1, "kv_len", "k", k},      {kOut, out, 1, "q_len", "q", q}, {kV, v, 2, "kv_heads", "k", k},
-      {kOut, out, 2, "q_heads", "q", q}, {kK, k, 3, "head_dim", "q", q},  {kOut, out, 3, "head_dim_v", "v", v}};
+  } pairs[] = {{kK, k, 0, paged ? "pages" : "batch", paged ? "k" : "q", paged ? k : q},
+               {kV, v, 0, paged ? "pages" : "batch", paged ? "k" : "q", paged ? k : q},
+               {kOut, out, 0, "batch", "q", q},
+               {kV, v, 1, paged ? "page" : "kv_len", "k", k},
+               {kOut, out, 1, "q_len", "q", q},
+               {kV, v, 2, "kv_heads", "k", k},
+               {kOut, out, 2, "q_heads", "q", q},
+               {kK, k, 3, "head_dim", "q", q},
+               {kOut, out, 3, "head_dim_v", "v", v}};
   for (const auto& pair : pairs) {
     Status status =
         check_equal(pair.role, pair.tensor.shape[pair.at], pair.dim, pair.other_name, pair.other.shape[pair.at]);
     if (!status.ok()) return status;
   }
-  return {};
+  return paged ? check_table_keys(*lists.table, k.shape[1]) : Status();
 }
 
 Status check_heads(const DLTensor& q, const DLTensor& k) {
   if (q.shape[2] % k.shape[2] == 0) return {};
-  return {Code::kHeads, "k has kv_heads " + text(k.shape[2]) + ", but q has q_heads " + text(q.shape[2]) +
-                            ": q_heads must be a multiple of kv_heads"};
+  return {Code::kHeads, "k has kv_heads " + std::to_string(k.shape[2]) + ", but q has q_heads " +
+                            std::to_string(q.shape[2]) + ": q_heads must be a multiple of kv_heads"};
 }
 
 Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
@@ -125,64 +83,32 @@ Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
 
 // ---- where tensors lie
 
-std::string strides_text(const View& view) {
-  std::string list = "(";
-  for (int i = 0; i < view.rank; ++i) list += (i == 0 ? "" : ", ") + text(view.stride[i]);
-  return list + ")";
-}
-
-std::string range_text(const View& view) {
-  return "[" + address_text(view.first) + ", " + address_text(view.last) + ")";
-}
-
-Status read_view(const Role& role, const DLTensor& tensor, int element, View* view) {
-  if (!view->read(role.name, tensor, element)) {
-    return {Code::kSize, std::string(role.name) + "'s sizes times strides do not fit an address, expected sizes " +
-                             role.dims + " and strides in elements"};
-  }
-  if (role.rank == 4 && view->last_stride != 1 && view->size[3] != 1) {
-    return {Code::kStride, std::string(role.name) + "'s last stride is " + text(view->last_stride) +
-                               ", expected 1: make the head dimension contiguous"};
-  }
-  if (tensor.data == nullptr) {
-    return {Code::kNullArgument, std::string(role.name) + "'s data is NULL, expected a pointer to its elements"};
-  }
-  if (view->data % static_cast<std::uintptr_t>(element) == 0) return {};
-  return {Code::kAlignment, std::string(role.name) + "'s data plus byte_offset is " + address_text(view->data) +
-                                ", expected a multiple of " + text(element) + " bytes, the size of an element"};
-}
-
-Status check_distinct(const View& view) {
-  if (view.distinct()) return {};
-  return {Code::kStride,
-          std::string(view.name) + " overlaps itself: strides " + strides_text(view) +
-              " let two indices share an element; expected every dimension to step past the smaller ones"};
-}
-
-Status check_apart(const View& written, const View& other) {
-  if (!written.touches(other)) return {};
-  return {Code::kAlias, std::string(written.name) + " touches bytes " + range_text(written) + ", which overlap " +
-                            other.name + "'s " + range_text(other) + ": give " + written.name + " memory of its own"};
-}
+// ---- where tensors lie
 
 struct Views {
   View q, k, v, out, lse;
+  ListViews lists;
 };
 
-Status check_written(const Views& views, bool lse) {
-  if (Status status = check_distinct(views.out); !status.ok()) return status;
+Status check_written(const View& written, const Views& views, const CacheLists& lists) {
+  if (Status status = check_distinct(written); !status.ok()) return status;
   for (const View* other : {&views.q, &views.k, &views.v}) {
-    if (Status status = check_apart(views.out, *other); !status.ok()) return status;
+    if (Status status = check_apart(written, *other); !status.ok()) return status;
   }
-  if (!lse) return {};
-  if (Status status = check_distinct(views.lse); !status.ok()) return status;
-  for (const View* other : {&views.q, &views.k, &views.v, &views.out}) {
-    if (Status status = check_apart(views.lse, *other); !status.ok()) return status;
-  }
-  return {};
+  return check_apart_from(written, lists, views.lists);
+}
+
+Status check_all_written(const Views& views, bool lse, const CacheLists& lists) {
+  Status status = check_written(views.out, views, lists);
+  if (status.ok() && lse) status = check_written(views.lse, views, lists);
+  if (status.ok() && lse) status = check_apart(views.lse, views.out);
+  return status;
 }
 
 // ---- filling the call
+
+// A call of the header that had no lengths, pages and windows yet ends before them: NULL.
+constexpr std::size_t kCallWithoutCache = offsetof(gqa_call, cache_seqlens);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
@@ -191,9 +117,9 @@ Status check_call(const gqa_call& call) {
                                ", expected a finite number above 0, or 0 for 1/sqrt(head_dim)"};
   }
   if (call.causal != 0 && call.causal != 1) {
-    return {Code::kOption, "gqa_call.causal is " + text(call.causal) + ", expected 0 or 1"};
+    return {Code::kOption, "gqa_call.causal is " + std::to_string(call.causal) + ", expected 0 or 1"};
   }
-  return {};
+  return check_window("gqa_call.window_size", call.window_size);
 }
 
 Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
@@ -204,47 +130,53 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
   if (status.ok()) status = check_present(kOut, out);
   if (status.ok() && options != nullptr) status = check_call(*options);
   if (status.ok() && options != nullptr && options->lse != nullptr) status = check_present(kLse, options->lse);
+  if (status.ok()) status = check_lists_present(lists_of(options));
   return status;
 }
 
-Status check_tensors(const Device& device, const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out,
-                     const DLTensor* lse, DType* dtype) {
+Status check_tensors(const Device& device, const GivenTensors& given, DType* dtype) {
+  constexpr const char* kLikeQ = ", but q is ";
+  const auto& [q, k, v, out, lse, lists] = given;
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
   if (!is_half(q.dtype, dtype)) {
     return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
   }
-  Status status = check_tensor(device, kQ, q, q.dtype);
-  if (status.ok()) status = check_tensor(device, kK, k, q.dtype);
-  if (status.ok()) status = check_tensor(device, kV, v, q.dtype);
-  if (status.ok()) status = check_tensor(device, kOut, out, q.dtype);
+  Status status = check_tensor(device, kQ, q, q.dtype, kLikeQ);
+  if (status.ok()) status = check_tensor(device, given.k_role(), k, q.dtype, kLikeQ);
+  if (status.ok()) status = check_tensor(device, given.v_role(), v, q.dtype, kLikeQ);
+  if (status.ok()) status = check_tensor(device, kOut, out, q.dtype, kLikeQ);
   if (status.ok() && lse != nullptr) status = check_tensor(device, kLse, *lse, DLDataType{kDLFloat, 32, 1});
-  if (status.ok()) status = check_shapes(q, k, v, out);
+  if (status.ok()) status = check_list_tensors(device, lists, q.shape[0]);
+  if (status.ok()) status = check_shapes(given);
   if (status.ok()) status = check_heads(q, k);
   if (status.ok() && lse != nullptr) status = check_lse_shape(*lse, q);
   return status;
 }
 
-Status read_views(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out, const DLTensor* lse,
-                  Views* views) {
-  Status status = read_view(kQ, q, 2, &views->q);
-  if (status.ok()) status = read_view(kK, k, 2, &views->k);
-  if (status.ok()) status = read_view(kV, v, 2, &views->v);
-  if (status.ok()) status = read_view(kOut, out, 2, &views->out);
-  if (status.ok() && lse != nullptr) status = read_view(kLse, *lse, 4, &views->lse);
-  if (status.ok()) status = check_written(*views, lse != nullptr);
+Status read_views(const GivenTensors& given, Views* views) {
+  constexpr const char* kDim = "the head dimension";
+  Status status = read_view(kQ, given.q, 2, kDim, &views->q);
+  if (status.ok()) status = read_view(given.k_role(), given.k, 2, kDim, &views->k);
+  if (status.ok()) status = read_view(given.v_role(), given.v, 2, kDim, &views->v);
+  if (status.ok()) status = read_view(kOut, given.out, 2, kDim, &views->out);
+  if (status.ok() && given.lse != nullptr) status = read_view(kLse, *given.lse, 4, nullptr, &views->lse);
+  if (status.ok()) status = read_lists(given.lists, &views->lists);
+  if (status.ok()) status = check_all_written(*views, given.lse != nullptr, given.lists);
   return status;
 }
 
-void fill_problem(const Views& views, DType dtype, bool causal, bool lse, Problem* problem) {
+void fill_problem(const GivenTensors& given, const Views& views, DType dtype, Problem* problem) {
   const auto size = [](const View& view, int at) { return static_cast<std::int32_t>(view.size[at]); };
   problem->dtype = dtype;
-  problem->mask = causal ? Mask::kCausal : Mask::kNone;
-  problem->lse = lse;
+  problem->lse = given.lse != nullptr;
   problem->batch = size(views.q, 0);
   problem->q_len = size(views.q, 1);
   problem->q_heads = size(views.q, 2);
   problem->head_dim = size(views.q, 3);
-  problem->kv_len = size(views.k, 1);
+  problem->keys = given.paged() ? KeyLayout::kPaged : KeyLayout::kDense;
+  problem->kv_lengths = given.lists.lengths != nullptr ? Lengths::kEach : Lengths::kOne;
+  problem->page = given.paged() ? size(views.k, 1) : 0;
+  problem->kv_len = given.paged() ? problem->page * size(views.lists.table, 1) : size(views.k, 1);
   problem->kv_heads = size(views.k, 2);
   problem->head_dim_v = size(views.v, 3);
   bool aligned = true, mappable = true;
@@ -280,33 +212,27 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call) {
+  if (options != nullptr && options->size == kCallWithoutCache) {
+    gqa_call whole{};
+    std::memcpy(&whole, options, kCallWithoutCache);
+    whole.size = sizeof(whole);
+    return make_call(device, q, k, v, out, &whole, call);
+  }
   const GivenCall given = {q, k, v, out, options};
   if (find_recent_call(device, given, call)) return {};
   if (Status status = check_all_present(q, k, v, out, options); !status.ok()) return status;
-  const DLTensor* lse = options != nullptr ? options->lse : nullptr;
+  const GivenTensors tensors = {*q, *k, *v, *out, options != nullptr ? options->lse : nullptr, lists_of(options)};
   DType dtype{};
-  if (Status status = check_tensors(device, *q, *k, *v, *out, lse, &dtype); !status.ok()) return status;
+  if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;
-  if (Status status = read_views(*q, *k, *v, *out, lse, &views); !status.ok()) return status;
-  fill_problem(views, dtype, options != nullptr && options->causal == 1, lse != nullptr, &call->problem);
+  if (Status status = read_views(tensors, &views); !status.ok()) return status;
+  fill_problem(tensors, views, dtype, &call->problem);
+  if (options != nullptr) fill_mask(options->causal == 1, options->window_size, &call->problem);
   if (Status status = check(call->problem); !status.ok()) return status;
   fill_call(views, options, call);
+  fill_lists(tensors.lists, views.lists, views.k.size[0], call);
   remember_call(given, *call);
   return {};
-}
-
-bool owned(const Device& device, DLDevice given) { return device.owns(number(given.device_type), given.device_id); }
-
-Status check_on_device(const Device& device, const std::string& name, DLDevice given) {
-  if (owned(device, given)) return {};
-  return {Code::kDevice, name + " is on " + device_text(given) + ", but this handle is for " + device_text(device) +
-                             ": move the tensor, or create a handle for its device"};
-}
-
-std::string address_text(std::uintptr_t address) {
-  char buffer[24];
-  std::snprintf(buffer, sizeof(buffer), "0x%llx", static_cast<unsigned long long>(address));
-  return buffer;
 }
 
 }  // namespace gqa

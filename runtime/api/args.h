@@ -28,13 +28,7 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
 Status make_problem(const gqa_shape* given, Problem* problem);
 
-bool owned(const Device& device, DLDevice given);
-// kDevice unless the device may use such a tensor; `name` begins the message.
-Status check_on_device(const Device& device, const std::string& name, DLDevice given);
-
-std::string address_text(std::uintptr_t address);  // as 0x7f00
-
-// gqa_create's options, which may not be null.
-Status check_options(const gqa_options& options);
+// gqa_create's options, which may not be null -> the same as this library's struct, checked.
+Status read_options(const gqa_options& given, gqa_options* options);
 
 }  // namespace gqa

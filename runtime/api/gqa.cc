@@ -4,9 +4,11 @@
 // Threads: as gqa.h promises.
 #include "runtime/api/gqa.h"
 
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "runtime/api/args.h"
 #include "runtime/api/c_api.h"
@@ -87,8 +89,14 @@ gqa::SessionOptions session_options(const gqa_options& options) {
 
 namespace {
 
-Status create(const gqa_options& options, gqa_handle* handle) {
-  if (Status status = gqa::check_options(options); !status.ok()) return status;
+bool checked_by_environment() {
+  const char* given = std::getenv("GQA_CHECKED");
+  return given != nullptr && std::string_view(given) == "1";
+}
+
+Status create(const gqa_options& given, gqa_handle* handle) {
+  gqa_options options;
+  if (Status status = gqa::read_options(given, &options); !status.ok()) return status;
   std::unique_ptr<gqa::Device> device;
   const gqa::DeviceRequest request = {text_or(options.device, "auto"), options.threads,
                                       text_or(options.nvrtc_path, "")};
@@ -96,7 +104,8 @@ Status create(const gqa_options& options, gqa_handle* handle) {
   gqa::cache::Store::Options store;
   store.path = text_or(options.cache_path, "");
   store.mode = cache_mode(options.cache_mode);
-  *handle = new gqa_handle_s{{std::move(device), gqa::cache::Store::open(store), session_options(options)}};
+  *handle = new gqa_handle_s{{std::move(device), gqa::cache::Store::open(store), session_options(options)},
+                             options.checked == 1 || checked_by_environment()};
   return {};
 }
 
@@ -135,12 +144,18 @@ gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, cons
 
 gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                       const gqa_call* call) {
-  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) { return handle->session.run(made); });
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
+    Status status = handle->look(made);
+    return status.ok() ? handle->session.run(made) : status;
+  });
 }
 
 gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                          const DLTensor* out, const gqa_call* call) {
-  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) { return handle->session.run_ready(made); });
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
+    Status status = handle->look(made);
+    return status.ok() ? handle->session.run_ready(made) : status;
+  });
 }
 
 gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,

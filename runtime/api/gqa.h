@@ -17,6 +17,7 @@
  *   k   (batch, kv_len, kv_heads, head_dim)      same dtype
  *   v   (batch, kv_len, kv_heads, head_dim_v)    same dtype
  *   out (batch, q_len,  q_heads,  head_dim_v)    same dtype
+ * A key/value cache may have pages, and each sequence a length of its own: see gqa_call.
  * q_heads is a multiple of kv_heads; query head h reads key/value head h / (q_heads / kv_heads). Products are
  * accumulated in float32. head_dim and head_dim_v are each one of 32, 64, 80, 96, 112, 128, 192, 256.
  */
@@ -121,6 +122,11 @@ typedef struct gqa_options {
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
   gqa_log_fn log;         /* NULL: silent */
   void* log_user;         /* handed to log */
+  int checked;            /* 1: each call reads its cache_seqlens and page_table first and refuses, with
+                             GQA_ERROR_OPTION, a length outside 0 to kv_len and an entry that a length reaches outside
+                             0 to pages - 1, naming sequence and page. It waits for the stream: for finding a bug, not
+                             for serving. 0: so if $GQA_CHECKED is 1 when the handle is made.
+                             A gqa_options that ends before this field is taken too. */
 } gqa_options;
 
 /* Creates a handle; options may be NULL. On failure *handle is NULL. */
@@ -138,7 +144,21 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
 
 /* ---------------------------------------------------------------- calls */
 
-/* Everything about a call that is not one of its four tensors. Zero-initialise, set size. */
+/* Everything about a call that is not one of its four tensors. Zero-initialise, set size.
+ *
+ * A key/value cache has up to kv_len keys a sequence. Sequence b has len(b) of them: cache_seqlens[b], or kv_len. Its
+ * query i stands at key len(b) - q_len + i (aligned bottom-right) and sees, of keys 0 to len(b) - 1,
+ *   all                                               without causal and window_size;
+ *   j <= len(b) - q_len + i                           with causal;
+ *   those at most left before it and right after it   with window_size {left, right}.
+ * A row that sees no key, as all rows of a sequence of length 0, gives 0 and lse -inf.
+ * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
+ * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
+ * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
+ * past a length are never used: they may hold anything, NaN and numbers out of range included.
+ * Both lists are read on the device when the work runs, never by the host (but see gqa_options.checked), so a captured
+ * call reads what they hold at each replay. An entry that a length reaches must be 0 to pages - 1. Calls that differ in
+ * these numbers only are one problem: a growing cache compiles and tunes nothing. */
 typedef struct gqa_call {
   size_t size;         /* sizeof(gqa_call) */
   float scale;         /* scores are scaled by this, finite and positive; 0: 1/sqrt(head_dim) */
@@ -147,6 +167,13 @@ typedef struct gqa_call {
   const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores);
                           calls with and without are tuned apart */
   void* stream;        /* CUstream / cudaStream_t to launch on; NULL: the legacy default stream; host: ignored */
+  /* A gqa_call that ends here, as older headers have it, is taken too. */
+  const DLTensor* cache_seqlens; /* NULL: kv_len keys in each sequence; or (batch) int32, contiguous, on the handle's
+                                    device; numbers below 0 count as 0, those above kv_len as kv_len */
+  const DLTensor* page_table;    /* NULL: dense keys; or (batch, pages a sequence) int32, contiguous rows, on the
+                                    handle's device */
+  const int32_t* window_size;    /* NULL: no window; or two numbers {left, right} in host memory, each at least 0, or -1
+                                    for no limit on that side; causal makes right 0 */
 } gqa_call;
 
 /* out = softmax(q k^T * scale + mask) v. On a GPU the work is queued on the stream and the call returns; on the host it
@@ -169,14 +196,18 @@ GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLT
 GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                const DLTensor* out, const gqa_call* call);
 
-/* A shape without tensors, for warming. Zero-initialise, set size. */
+/* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse or page, as older headers
+ * have it, is taken too. */
 typedef struct gqa_shape {
   size_t size; /* sizeof(gqa_shape) */
   int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim;
   int64_t head_dim_v; /* 0: head_dim */
   DLDataType dtype;   /* {kDLFloat, 16, 1} or {kDLBfloat, 16, 1} */
   int causal;
-  int lse; /* 1: calls that give an lse tensor, 0: calls that do not */
+  int lse;      /* 1: calls that give an lse tensor, 0: calls that do not */
+  int64_t page; /* keys a page of calls with page_table, whose kv_len is page times its columns; 0: without */
+  const int32_t* window_size; /* as gqa_call's; NULL: no window */
+  int cache_seqlens;          /* 1: calls that give cache_seqlens, 0: calls that do not */
 } gqa_shape;
 
 /* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be

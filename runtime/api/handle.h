@@ -9,6 +9,13 @@
 
 struct gqa_handle_s {
   gqa::Session session;
+  bool checked = false;  // each call's lists are looked at first
+
+  // What a checked handle asks before a call runs.
+  gqa::Status look(const gqa::Call& call) {
+    if (!checked) return {};
+    return session.device().check_lists(call);
+  }
 };
 
 namespace gqa {

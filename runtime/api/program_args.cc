@@ -5,6 +5,7 @@
 
 #include "runtime/api/args.h"
 #include "runtime/api/dtype.h"
+#include "runtime/api/tensor_rules.h"
 #include "runtime/verify/program_reference.h"
 
 namespace gqa {

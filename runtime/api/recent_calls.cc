@@ -8,12 +8,15 @@
 #include <type_traits>
 
 #include "runtime/api/args.h"
+#include "runtime/api/tensor_rules.h"
 #include "runtime/api/view.h"
 
 namespace gqa {
 namespace {
 
-constexpr std::size_t kTensors = 5, kCalls = 8;
+constexpr std::size_t kTensors = 7, kCalls = 8;
+// Places in a call: q, k, v and out are four; those from kLseAt on may be left out.
+constexpr std::size_t kOutAt = 3, kLseAt = 4, kLengthsAt = 5, kTableAt = 6;
 
 // A tensor but for its address; without padding, so that bytes compare.
 struct Description {
@@ -31,6 +34,7 @@ struct Reach {
 struct CallKey {
   std::array<Description, kTensors> tensors{};  // rank 0: no tensor
   std::int32_t scale_bits = 0, causal = 0;
+  std::int32_t has_window = 0, window[2] = {}, unused = 0;
 };
 static_assert(std::has_unique_object_representations_v<CallKey>);
 
@@ -38,7 +42,7 @@ struct RecentCall {
   CallKey key;
   bool used = false;
   std::array<Reach, kTensors> reach{};
-  std::array<std::uintptr_t, kTensors> alignment{};  // of the first element, modulo kVectorBytes
+  std::array<std::uintptr_t, kTensors> alignment{};  // of the first element, modulo alignment_at()
   Call call;
 };
 
@@ -58,12 +62,21 @@ bool known_options(const GivenCall& given) {
 }
 
 std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
-  return {given.q, given.k, given.v, given.out, given.options != nullptr ? given.options->lse : nullptr};
+  std::array<const DLTensor*, kTensors> tensors = {given.q, given.k, given.v, given.out};
+  if (given.options == nullptr) return tensors;
+  tensors[kLseAt] = given.options->lse;
+  tensors[kLengthsAt] = given.options->cache_seqlens;
+  tensors[kTableAt] = given.options->page_table;
+  return tensors;
 }
 
-bool is_lse(std::size_t at) { return at + 1 == kTensors; }
-int element_bytes_at(std::size_t at) { return is_lse(at) ? 4 : 2; }
-int rank_at(std::size_t at) { return is_lse(at) ? 3 : 4; }
+int element_bytes_at(std::size_t at) { return at >= kLseAt ? 4 : 2; }
+int rank_at(std::size_t at) {
+  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2};
+  return kRanks[at];
+}
+// How rows of q, k, v and out lie decides which kernels serve; of the others an element's alignment is enough.
+std::uintptr_t alignment_at(std::size_t at) { return at >= kLseAt ? 4 : kVectorBytes; }
 
 // False for what only args.cc can judge: no more sizes are read of a tensor than its place in a call has.
 bool describe(const DLTensor* tensor, int rank, Description* described) {
@@ -84,12 +97,15 @@ bool describe(const GivenCall& given, CallKey* key) {
   if (!known_options(given)) return false;
   const auto tensors = tensors_of(given);
   for (std::size_t at = 0; at < kTensors; ++at) {
-    if (is_lse(at) && tensors[at] == nullptr) continue;
+    if (at >= kLseAt && tensors[at] == nullptr) continue;
     if (!describe(tensors[at], rank_at(at), &key->tensors[at])) return false;
   }
   if (given.options == nullptr) return true;
   std::memcpy(&key->scale_bits, &given.options->scale, sizeof key->scale_bits);
   key->causal = given.options->causal;
+  if (given.options->window_size == nullptr) return true;
+  key->has_window = 1;
+  std::memcpy(key->window, given.options->window_size, sizeof key->window);
   return true;
 }
 
@@ -107,14 +123,14 @@ bool locate(const GivenCall& given, const RecentCall& recent, std::array<std::ui
     std::uintptr_t& start = (*data)[at];
     if (tensors[at]->data == nullptr ||
         __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(tensors[at]->data), tensors[at]->byte_offset, &start) ||
-        start % kVectorBytes != recent.alignment[at] ||
+        start % alignment_at(at) != recent.alignment[at] ||
         __builtin_add_overflow(start, recent.reach[at].low, &spans[at].first) ||
         __builtin_add_overflow(start, recent.reach[at].high, &spans[at].last))
       return false;
   }
-  const Span& out = spans[3];
-  const Span& lse = spans[4];  // empty, and touches nothing, where there is none
-  for (std::size_t at = 0; at < 3; ++at)
+  const Span& out = spans[kOutAt];
+  const Span& lse = spans[kLseAt];  // empty, and touches nothing, where there is none, as lengths and table
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, std::size_t{2}, kLengthsAt, kTableAt})
     if (out.touches(spans[at]) || lse.touches(spans[at])) return false;
   return !out.touches(lse);
 }
@@ -134,8 +150,10 @@ bool find_recent_call(const Device& device, const GivenCall& given, Call* call) 
     call->q = reinterpret_cast<const void*>(data[0]);
     call->k = reinterpret_cast<const void*>(data[1]);
     call->v = reinterpret_cast<const void*>(data[2]);
-    call->out = reinterpret_cast<void*>(data[3]);
-    call->lse = reinterpret_cast<float*>(data[4]);
+    call->out = reinterpret_cast<void*>(data[kOutAt]);
+    call->lse = reinterpret_cast<float*>(data[kLseAt]);
+    call->kv_lengths = reinterpret_cast<const std::int32_t*>(data[kLengthsAt]);
+    call->page_table = reinterpret_cast<const std::int32_t*>(data[kTableAt]);
     call->stream = given.options != nullptr ? given.options->stream : nullptr;
     return true;
   }
@@ -154,7 +172,7 @@ void remember_call(const GivenCall& given, const Call& call) {
     if (!view.read("", *tensors[at], element_bytes_at(at))) return;
     made.reach[at] = {static_cast<std::int64_t>(view.first - view.data),
                       static_cast<std::int64_t>(view.last - view.data)};
-    made.alignment[at] = view.data % kVectorBytes;
+    made.alignment[at] = view.data % alignment_at(at);
   }
   made.call = call;
   made.used = true;

@@ -7,6 +7,7 @@
 
 #include "runtime/api/args.h"
 #include "runtime/api/c_struct.h"
+#include "runtime/api/cache_args.h"
 #include "runtime/api/dtype.h"
 
 namespace gqa {
@@ -14,61 +15,34 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// A shape of the header that had no `lse` yet ends before it: zero.
+// Shapes of headers that had no `lse` or no `page` yet end before it: zero.
 Status read_shape(const gqa_shape& given, gqa_shape* shape) {
-  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse);
-  if (given.size != kWithoutLse) {
+  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse), kWithoutPage = offsetof(gqa_shape, page);
+  if (given.size != kWithoutLse && given.size != kWithoutPage) {
     if (Status status = check_struct(given, "gqa_shape"); !status.ok()) return status;
   }
   std::memcpy(shape, &given, std::min(given.size, sizeof(gqa_shape)));
   return {};
 }
 
-bool in_range(int value, int last) { return value >= 0 && value <= last; }
-
-}  // namespace
-
-Status make_problem(const gqa_shape* given, Problem* problem) {
-  if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
-  gqa_shape shape{};
-  if (Status status = read_shape(*given, &shape); !status.ok()) return status;
-  DType dtype{};
-  if (!is_half(shape.dtype, &dtype)) {
-    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
-  }
-  if (shape.causal != 0 && shape.causal != 1) {
-    return {Code::kOption, "gqa_shape.causal is " + std::to_string(shape.causal) + ", expected 0 or 1"};
-  }
-  if (shape.lse != 0 && shape.lse != 1) {
-    return {Code::kOption, "gqa_shape.lse is " + std::to_string(shape.lse) + ", expected 0 or 1"};
-  }
-  Problem made;
-  made.dtype = dtype;
-  made.mask = shape.causal == 1 ? Mask::kCausal : Mask::kNone;
-  made.lse = shape.lse == 1;
-  const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
-  const struct {
-    const char* name;
-    std::int64_t given;
-    std::int32_t* made;
-  } sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
-               {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
-               {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
-               {"head_dim_v", head_dim_v, &made.head_dim_v}};
-  for (const auto& size : sizes) {
-    if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
-      return {Code::kSize, std::string("gqa_shape.") + size.name + " is " + std::to_string(size.given) +
-                               ", expected 1 to 2147483647"};
-    }
-    *size.made = static_cast<std::int32_t>(size.given);
-  }
-  if (Status status = check(made); !status.ok()) return status;
-  *problem = made;
-  return {};
+Status check_flag(const char* name, int value) {
+  if (value == 0 || value == 1) return {};
+  return {Code::kOption, std::string(name) + " is " + std::to_string(value) + ", expected 0 or 1"};
 }
 
-Status check_options(const gqa_options& options) {
-  if (Status status = check_struct(options, "gqa_options"); !status.ok()) return status;
+// What is not a size or a dtype.
+Status check_choices(const gqa_shape& shape) {
+  Status status = check_flag("gqa_shape.causal", shape.causal);
+  if (status.ok()) status = check_flag("gqa_shape.lse", shape.lse);
+  if (status.ok()) status = check_flag("gqa_shape.cache_seqlens", shape.cache_seqlens);
+  if (status.ok()) status = check_window("gqa_shape.window_size", shape.window_size);
+  if (!status.ok() || (shape.page >= 0 && shape.page <= std::numeric_limits<std::int32_t>::max())) return status;
+  return {Code::kSize, "gqa_shape.page is " + std::to_string(shape.page) + ", expected 1 to 2147483647, or 0 for none"};
+}
+
+bool in_range(int value, int last) { return value >= 0 && value <= last; }
+
+Status check_choices(const gqa_options& options) {
   if (!in_range(number(options.cache_mode), GQA_CACHE_OFF)) {
     return {Code::kOption, "gqa_options.cache_mode is " + std::to_string(number(options.cache_mode)) +
                                ", expected GQA_CACHE_READ_WRITE, GQA_CACHE_READ_ONLY or GQA_CACHE_OFF"};
@@ -85,7 +59,57 @@ Status check_options(const gqa_options& options) {
     return {Code::kOption,
             "gqa_options.threads is " + std::to_string(options.threads) + ", expected 0 (all cores) to 1024"};
   }
+  return check_flag("gqa_options.checked", options.checked);
+}
+
+}  // namespace
+
+Status make_problem(const gqa_shape* given, Problem* problem) {
+  if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
+  gqa_shape shape{};
+  if (Status status = read_shape(*given, &shape); !status.ok()) return status;
+  DType dtype{};
+  if (!is_half(shape.dtype, &dtype)) {
+    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
+  }
+  if (Status status = check_choices(shape); !status.ok()) return status;
+  Problem made;
+  made.dtype = dtype;
+  made.lse = shape.lse == 1;
+  made.keys = shape.page != 0 ? KeyLayout::kPaged : KeyLayout::kDense;
+  made.page = static_cast<std::int32_t>(shape.page);
+  made.kv_lengths = shape.cache_seqlens == 1 ? Lengths::kEach : Lengths::kOne;
+  const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
+  const struct {
+    const char* name;
+    std::int64_t given;
+    std::int32_t* made;
+  } sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
+               {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
+               {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
+               {"head_dim_v", head_dim_v, &made.head_dim_v}};
+  for (const auto& size : sizes) {
+    if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
+      return {Code::kSize, std::string("gqa_shape.") + size.name + " is " + std::to_string(size.given) +
+                               ", expected 1 to 2147483647"};
+    }
+    *size.made = static_cast<std::int32_t>(size.given);
+  }
+  fill_mask(shape.causal == 1, shape.window_size, &made);
+  if (Status status = check(made); !status.ok()) return status;
+  *problem = made;
   return {};
+}
+
+// Options of the header that had no `checked` yet end before it: zero.
+Status read_options(const gqa_options& given, gqa_options* options) {
+  constexpr std::size_t kWithoutChecked = offsetof(gqa_options, checked);
+  if (given.size != kWithoutChecked) {
+    if (Status status = check_struct(given, "gqa_options"); !status.ok()) return status;
+  }
+  *options = {};
+  std::memcpy(options, &given, std::min(given.size, sizeof(gqa_options)));
+  return check_choices(*options);
 }
 
 }  // namespace gqa

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/checked.h"
 #include "runtime/device.h"
 #include "runtime/host/attention/host_kernel.h"
 #include "runtime/host/attention/host_trial.h"
@@ -102,6 +103,9 @@ class HostDevice final : public Device {
 
   bool owns(int dl_device_type, int) const override {
     return dl_device_type == kDLCPU || dl_device_type == kDLCUDAHost;
+  }
+  Status check_lists(const Call& call) const override {
+    return gqa::check_lists(call.problem, call.kv_lengths, call.page_table, call.page_table_stride, call.pages);
   }
 
  private:

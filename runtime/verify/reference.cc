@@ -21,7 +21,7 @@ using Floats = std::vector<float>;
 // One row on its way.
 struct ReferenceRow {
   std::size_t index;                          // into the rows asked for
-  int keys;                                   // it sees
+  int first, last;                            // keys that it sees: [first, last)
   Floats query = {}, exact = {}, naive = {};  // of a score or a weight a key
   std::array<double, kMostDim> exact_out = {}, naive_out = {};
 };
@@ -61,11 +61,12 @@ class RowGroup {
   bool takes(int batch, int kv_head) const { return batch == batch_ && kv_head == kv_head_; }
 
   void add(std::size_t index, const RowPlace& place) {
-    const int seen = p_.causal() ? std::clamp(place.position + p_.kv_len - p_.q_len + 1, 0, p_.kv_len) : p_.kv_len;
-    ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, seen});
+    ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, 0, 0});
+    set_keys(place.position, &row);
     const std::uint16_t* q = address(call_.q, call_.q_strides, batch_, place.position, place.head);
     for (int d = 0; d < p_.head_dim; ++d) row.query.push_back(load(p_.dtype, q[d]));
-    most_keys_ = std::max(most_keys_, seen);
+    first_key_ = std::min(first_key_, row.first);
+    last_key_ = std::max(last_key_, row.last);
   }
 
   void run(ReferenceRows* made, std::vector<float>* naive) {
@@ -86,26 +87,51 @@ class RowGroup {
 
   template <typename Visit>
   void for_each_block(const Visit& visit) {
-    for (int first = 0; first < most_keys_ && !workers_.stopped(); first += kKeysABlock)
-      visit(first, std::min(kKeysABlock, most_keys_ - first));
+    for (int first = first_key_; first < last_key_ && !workers_.stopped(); first += kKeysABlock)
+      visit(first, std::min(kKeysABlock, last_key_ - first));
+  }
+
+  // The last query stands beside the sequence's last key; `own` is the key that a row's query stands beside.
+  void set_keys(int position, ReferenceRow* row) const {
+    int length = p_.kv_len;
+    if (call_.kv_lengths != nullptr) length = std::max(0, std::min(length, call_.kv_lengths[batch_]));
+    const std::int64_t own = std::int64_t{position} - p_.q_len + length;
+    std::int64_t first = 0, last = length;
+    if (p_.mask == Mask::kCausal) last = own + 1;
+    if (p_.mask == Mask::kWindow && p_.window_left != -1) first = own - p_.window_left;
+    if (p_.mask == Mask::kWindow && p_.window_right != -1) last = own + p_.window_right + 1;
+    first = std::max<std::int64_t>(first, 0);
+    last = std::min<std::int64_t>(last, length);
+    if (last <= first) return;
+    row->first = static_cast<int>(first);
+    row->last = static_cast<int>(last);
+  }
+
+  // The page and the slot of it, or the sequence and the key.
+  const std::uint16_t* key_address(const void* base, const Strides& s, int key) const {
+    if (call_.page_table == nullptr) return address(base, s, batch_, key, kv_head_);
+    const int page = call_.page_table[batch_ * call_.page_table_stride + key / p_.page];
+    return address(base, s, page, key % p_.page, kv_head_);
   }
 
   // Where keys lie transposed, a key's elements are a row apart and keys side by side.
   void read_keys(int first, int count) {
     const Strides& s = call_.k_strides;
-    const std::int64_t key_step = p_.keys_transposed() ? 1 : s.row, step = p_.keys_transposed() ? s.row : 1;
-    const std::uint16_t* from = address(call_.k, s, batch_, 0, kv_head_) + first * key_step;
+    const std::int64_t step = p_.keys_transposed() ? s.row : 1;
     block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim));
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
-      for (int d = 0; d < p_.head_dim; ++d) *to++ = load(p_.dtype, from[j * key_step + d * step]);
+      const int key = first + j;
+      const std::uint16_t* from =
+          p_.keys_transposed() ? address(call_.k, s, batch_, 0, kv_head_) + key : key_address(call_.k, s, key);
+      for (int d = 0; d < p_.head_dim; ++d) *to++ = load(p_.dtype, from[d * step]);
     }
   }
 
   void score(int first, int count) {
     read_keys(first, count);
     for (ReferenceRow& row : rows_) {
-      for (int j = 0; j < count && first + j < row.keys; ++j) {
+      for (int j = std::max(0, row.first - first); j < std::min(count, row.last - first); ++j) {
         const float scaled = dot(row.query.data(), &block_[static_cast<std::size_t>(j * p_.head_dim)], p_.head_dim);
         row.exact.push_back(scaled * call_.scale);
         row.naive.push_back(rounded(row.exact.back()));
@@ -125,21 +151,23 @@ class RowGroup {
     block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim_v));
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
-      const std::uint16_t* v = address(call_.v, call_.v_strides, batch_, first + j, kv_head_);
+      const std::uint16_t* v = key_address(call_.v, call_.v_strides, first + j);
       for (int d = 0; d < p_.head_dim_v; ++d) *to++ = load(p_.dtype, v[d]);
     }
     for (ReferenceRow& row : rows_) {
-      const int seen = std::min(count, row.keys - first);
-      if (seen <= 0 || row.exact.empty()) continue;
-      add_weighted(&row.exact[static_cast<std::size_t>(first)], seen, &row.exact_out);
-      add_weighted(&row.naive[static_cast<std::size_t>(first)], seen, &row.naive_out);
+      const int begin = std::max(first, row.first), end = std::min(first + count, row.last);
+      if (end <= begin || row.exact.empty()) continue;
+      const auto weight = static_cast<std::size_t>(begin - row.first);
+      add_weighted(&row.exact[weight], begin - first, end - begin, &row.exact_out);
+      add_weighted(&row.naive[weight], begin - first, end - begin, &row.naive_out);
     }
   }
 
-  void add_weighted(const float* weights, int count, std::array<double, kMostDim>* to) const {
+  // `from`: the block's first value that has a weight.
+  void add_weighted(const float* weights, int from, int count, std::array<double, kMostDim>* to) const {
     std::array<float, kMostDim> sums = {};
     for (int j = 0; j < count; ++j) {
-      const float* v = &block_[static_cast<std::size_t>(j * p_.head_dim_v)];
+      const float* v = &block_[static_cast<std::size_t>((from + j) * p_.head_dim_v)];
       for (std::size_t d = 0; d < static_cast<std::size_t>(p_.head_dim_v); ++d) sums[d] += weights[j] * v[d];
     }
     for (std::size_t d = 0; d < sums.size(); ++d) (*to)[d] += static_cast<double>(sums[d]);
@@ -149,7 +177,7 @@ class RowGroup {
   const Problem& p_;
   const int batch_, kv_head_;
   const Workers& workers_;
-  int most_keys_ = 0;
+  int first_key_ = std::numeric_limits<int>::max(), last_key_ = 0;
   std::vector<ReferenceRow> rows_;
   Floats block_;  // keys or values in float32
 };

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "runtime/verify/trial_lists.h"
+
 namespace gqa {
 namespace {
 
@@ -10,18 +12,22 @@ Strides compact(std::int64_t length, std::int64_t heads, std::int64_t dim) {
   return {length * heads * dim, heads * dim, dim};
 }
 
+// Of k and v: a sequence's, or a page's.
+std::int64_t keys_together(const Problem& p) { return p.paged() ? p.page : p.kv_len; }
+std::int64_t slabs_of_keys(const Problem& p) { return p.paged() ? trial_pages(p) : p.batch; }
+
 }  // namespace
 
 TrialLayout::TrialLayout(const Problem& p)
     : problem(p),
       shift(p.align >= 16 ? 0 : 1),
       q_strides(compact(p.q_len, p.q_heads, p.head_dim)),
-      k_strides(compact(p.kv_len, p.kv_heads, p.head_dim)),
-      v_strides(compact(p.kv_len, p.kv_heads, p.head_dim_v)),
+      k_strides(compact(keys_together(p), p.kv_heads, p.head_dim)),
+      v_strides(compact(keys_together(p), p.kv_heads, p.head_dim_v)),
       out_strides(compact(p.q_len, p.q_heads, p.head_dim_v)) {
   q = p.batch * q_strides.batch;
-  k = p.batch * k_strides.batch;
-  v = p.batch * v_strides.batch;
+  k = slabs_of_keys(p) * k_strides.batch;
+  v = slabs_of_keys(p) * v_strides.batch;
   out = p.batch * out_strides.batch;
   lse = p.lse ? std::int64_t{p.batch} * p.q_heads * p.q_len : 0;
 }
@@ -37,6 +43,10 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
   c.k_strides = k_strides;
   c.v_strides = v_strides;
   c.out_strides = out_strides;
+  c.kv_lengths = buffers.lengths;
+  c.page_table = buffers.table;
+  c.page_table_stride = table_width(problem);
+  c.pages = trial_pages(problem);
   c.lse_batch_stride = std::int64_t{problem.q_heads} * problem.q_len;
   c.lse_head_stride = problem.q_len;
   c.lse_row_stride = 1;

@@ -1,8 +1,6 @@
 // trial_layout.h: how a trial lays out one problem's tensors, the same on every device.
-// Owns: element counts, compact strides, the start off 16-byte alignment where the problem asks for it, the guards
-// around outputs, and the ragged variant of a problem.
-// Never: owns memory; devices do.
-// Threads: a value.
+// Owns: element counts, compact strides, pages, the start off 16-byte alignment where the problem asks for it, the
+// guards around outputs, and the ragged variant of a problem. Never: owns memory; devices do. Threads: a value.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +10,15 @@
 namespace gqa {
 
 // Where the buffers begin. q, k and v hold several sets one after the other; out and lse lie between guards; lse is
-// null where the problem asks for none.
+// null where the problem asks for none. Lengths and table are of trial_lists.h, null where the problem has none.
 struct TrialBuffers {
   std::uint16_t* q = nullptr;
   std::uint16_t* k = nullptr;
   std::uint16_t* v = nullptr;
   std::uint16_t* out = nullptr;
   float* lse = nullptr;
+  const std::int32_t* lengths = nullptr;
+  const std::int32_t* table = nullptr;
 };
 
 struct TrialLayout {
@@ -36,7 +36,7 @@ struct TrialLayout {
   std::int64_t first_out() const { return kGuard + shift; }
 
   Problem problem;
-  std::int64_t q, k, v, out, lse;  // elements, a set
+  std::int64_t q, k, v, out, lse;  // elements, a set; where there are pages, k and v are trial_pages() of them
   std::int64_t shift;              // elements that tensors start past 16-byte alignment
   Strides q_strides, k_strides, v_strides, out_strides;
 };

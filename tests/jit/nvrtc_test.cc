@@ -123,7 +123,8 @@ TEST(Nvrtc, ALayoutThatDiffersFromTheHostsPlanDoesNotCompile) {
   ASSERT_TRUE(parse(kSpread[0].candidate, &candidate).ok());
   std::string source = attention_source(problem, candidate);
   const std::string size = std::to_string(plan(problem, candidate).shared_memory);
-  source.replace(source.find("== " + size) + 3, size.size(), std::to_string(plan(problem, candidate).shared_memory + 16));
+  source.replace(source.find("== " + size) + 3, size.size(),
+                 std::to_string(plan(problem, candidate).shared_memory + 16));
   Compiled compiled;
   const Status status = nvrtc->compile(source, "sm_80", &compiled);
   EXPECT_FALSE(status.ok());

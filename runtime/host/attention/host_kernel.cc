@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/parallel.h"
+#include "search/problem/walk.h"
 
 namespace gqa {
 namespace {
@@ -32,12 +33,30 @@ float* partials_of_this_thread(std::size_t floats) {
   return at_least(&buffer, floats);
 }
 
-// The keys that the tile's last row sees: it sees most.
-int keys_of(const Tile& tile) {
-  const Problem& p = tile.call->problem;
-  if (!p.causal()) return p.kv_len;
-  const int position = (tile.first_row + tile.rows - 1) / tile.pack;
-  return std::clamp(position + p.kv_len - p.q_len + 1, 0, p.kv_len);
+int keys_of_sequence(const Call& call, int sequence) {
+  const int most = call.problem.kv_len;
+  return call.kv_lengths == nullptr ? most : std::clamp(call.kv_lengths[sequence], 0, most);
+}
+
+// The keys that the tile's rows see between them.
+void set_keys(Tile* tile) {
+  const int first = tile->first_row / tile->pack, last = (tile->first_row + tile->rows - 1) / tile->pack;
+  tile->keys = keys_of_sequence(*tile->call, tile->batch);
+  const KeyRange seen = seen_keys(tile->call->problem, first, last + 1, tile->keys);
+  tile->first_key = seen.first;
+  tile->last_key = seen.first + seen.count();
+}
+
+// One of `splits` shares of the tile's keys, in whole steps.
+void take_share(int share, int splits, Tile* tile) {
+  const int steps = (tile->last_key - tile->first_key + tile->tile_n - 1) / tile->tile_n;
+  const int keys = (steps + splits - 1) / splits * tile->tile_n;
+  const auto end_of = [&](int shares) {
+    return static_cast<int>(std::min<std::int64_t>(tile->last_key, tile->first_key + std::int64_t{shares} * keys));
+  };
+  const int first = end_of(share), last = end_of(share + 1);
+  tile->first_key = first;
+  tile->last_key = last;
 }
 
 }  // namespace
@@ -60,7 +79,7 @@ Tile HostKernel::tile_at(const Call& call, std::int64_t index) const {
   tile.first_row = static_cast<int>(row_tile * shape_.rows);
   tile.rows =
       static_cast<int>(std::min<std::int64_t>(shape_.rows, std::int64_t{p.q_len} * shape_.pack - tile.first_row));
-  tile.last_key = keys_of(tile);
+  set_keys(&tile);
   return tile;
 }
 
@@ -87,10 +106,7 @@ bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
   std::atomic<bool> fits = true;
   parallel_for(tiles * splits, threads_, [&](std::int64_t i) {
     Tile tile = tile_at(call, i / splits);
-    const int steps = (tile.last_key + tile.tile_n - 1) / tile.tile_n;
-    const int share = (steps + splits - 1) / splits * tile.tile_n;
-    tile.first_key = std::min(static_cast<int>(i % splits) * share, tile.last_key);
-    tile.last_key = std::min(tile.first_key + share, tile.last_key);
+    take_share(static_cast<int>(i % splits), splits, &tile);
     tile.partial = partials + i * stride;
     if (float* memory = scratch_of_this_thread(scratch))
       kernels.run(tile, memory);
@@ -108,7 +124,8 @@ Status HostKernel::run(const ProgramCall& program_call) const {
   const Call& call = *program_call.attention;
   const std::int64_t tiles =
       row_tiles(call.problem, shape_) * (call.problem.q_heads / shape_.pack) * call.problem.batch;
-  if (shape_.splits > 1 ? run_split(call, tiles) : run_flash(call, tiles)) return {};
+  const bool split = shape_.splits > 1;
+  if (split ? run_split(call, tiles) : run_flash(call, tiles)) return {};
   return {Code::kOutOfMemory, "host memory ran out for the scratch of " + to_text(candidate_)};
 }
 

@@ -24,6 +24,7 @@ constexpr std::int64_t kFillPiece = 65536;  // elements, a turn of a thread
 constexpr double kRowsBudgetShare = 0.1, kRowWorkASecond = 1e9, kMostRowWork = 2e8;
 constexpr std::int64_t kFewestRows = 4;
 constexpr int kMaxSets = 16;
+constexpr std::uint64_t kListSeed = 4;
 constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
 
 std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check/check.cuh
@@ -68,12 +69,18 @@ bool worse(double error, double worst) { return error > worst || std::isnan(erro
 }  // namespace
 
 HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort)
-    : layout_(problem), threads_(spec.sms), effort_(effort) {
+    : layout_(problem),
+      verified_(verification_lists(problem, kListSeed)),
+      timed_(timing_lists(problem, kListSeed)),
+      threads_(spec.sms),
+      effort_(effort) {
   const std::int64_t bytes = std::min({2 * spec.l2_bytes, kMaxInputBytes, rotated_bytes(effort)});
   sets_ = static_cast<int>(std::clamp<std::int64_t>(bytes / layout_.input_bytes() + 1, 1, kMaxSets));
   q_ = fill(layout_.q, 1);
   k_ = fill(layout_.k, 2);
   v_ = fill(layout_.v, 3);
+  poison_unused(k_.get(), layout_.k_strides);
+  poison_unused(v_.get(), layout_.v_strides);
   out_.resize(static_cast<std::size_t>(layout_.out_slab()));
   lse_.resize(static_cast<std::size_t>(layout_.lse_slab()));
   variants_.resize(ragged(problem) == problem ? 1 : 2);
@@ -110,8 +117,17 @@ HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) cons
   return data;
 }
 
-Call HostTrial::call(const Problem& problem, int set) {
-  return layout_.call({q_.get(), k_.get(), v_.get(), out_.data(), lse_.data()}, problem, set);
+// Of the first set, which verification reads.
+void HostTrial::poison_unused(std::uint16_t* elements, const Strides& strides) const {
+  for (const KeyRun& run : unused_keys(layout_.problem, verified_))
+    std::fill_n(elements + layout_.shift + run.first * strides.row, run.count * strides.row, kPoisonElement);
+}
+
+Call HostTrial::call(const Problem& problem, const TrialLists& lists, int set) {
+  TrialBuffers buffers = {q_.get(), k_.get(), v_.get(), out_.data(), lse_.data()};
+  if (problem.lengths_differ()) buffers.lengths = lists.lengths.data();
+  if (problem.paged()) buffers.table = lists.table.data();
+  return layout_.call(buffers, problem, set);
 }
 
 void HostTrial::prepare(const Problem& problem, Variant* variant) {
@@ -121,7 +137,7 @@ void HostTrial::prepare(const Problem& problem, Variant* variant) {
   variant->rows = rows_to_check(problem, std::max(kFewestRows, most));
   std::vector<RowPlace> places;
   for (const std::int64_t row : variant->rows) places.push_back(place_of(problem, row));
-  variant->reference = reference_rows(call(problem, 0), places, workers_of(effort_, threads_));
+  variant->reference = reference_rows(call(problem, verified_, 0), places, workers_of(effort_, threads_));
 }
 
 void HostTrial::poison() {
@@ -207,7 +223,7 @@ Verdict HostTrial::verify(const LoadedProgram& program) {
   return gqa::verify(variants_.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
     const Variant& variant = variants_[run];
     poison();
-    if (Status status = launch(program, call(variant.problem, 0)); !status.ok()) return status;
+    if (Status status = launch(program, call(variant.problem, verified_, 0)); !status.ok()) return status;
     Comparison comparison;
     comparison.naive_error = variant.reference.naive_error;
     comparison.largest = variant.reference.largest;
@@ -220,7 +236,7 @@ Verdict HostTrial::verify(const LoadedProgram& program) {
 
 Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
-    const Call c = call(layout_.problem, next_set_++ % sets_);
+    const Call c = call(layout_.problem, timed_, next_set_++ % sets_);
     const auto begin = std::chrono::steady_clock::now();
     if (Status status = launch(program, c); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;

@@ -1,5 +1,6 @@
 // host_trial.h: one problem on the CPU: inputs, reference, verification and clocks.
-// Owns: rotated random inputs, a poisoned and guarded output, the reference of the rows checked.
+// Owns: rotated random inputs, of the first set what no sequence uses poisoned; lengths and page tables; a poisoned and
+// guarded output; the reference of the rows checked.
 // Never: touches the users' tensors.
 // Threads: belongs to one thread; it fills inputs and computes references on several.
 #pragma once
@@ -11,6 +12,7 @@
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
 #include "runtime/verify/trial_layout.h"
+#include "runtime/verify/trial_lists.h"
 
 namespace gqa {
 
@@ -34,7 +36,8 @@ class HostTrial final : public Trial {
 
   HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort);
   Elements fill(std::int64_t count, std::uint64_t seed) const;
-  Call call(const Problem& problem, int set);
+  void poison_unused(std::uint16_t* elements, const Strides& strides) const;
+  Call call(const Problem& problem, const TrialLists& lists, int set);
   void prepare(const Problem& problem, Variant* variant);
   Status launch(const LoadedProgram& program, const Call& with) const;
   void poison();
@@ -44,6 +47,7 @@ class HostTrial final : public Trial {
   void compare_lse(const Variant& variant, Comparison* comparison) const;
 
   const TrialLayout layout_;
+  const TrialLists verified_, timed_;
   const int threads_;
   const Effort effort_;
   int sets_ = 1, next_set_ = 0;

@@ -2,6 +2,7 @@
 #include "runtime/host/attention/tile.h"
 
 #include "search/families/resources.h"
+#include "search/problem/walk.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -45,12 +46,17 @@ std::size_t padded(int value) { return (static_cast<std::size_t>(value) + 31) / 
 
 }  // namespace
 
+SeenByRow seen_by_row(const Tile& tile, int row) {
+  const KeyRange seen = seen_keys(tile.call->problem, row / tile.pack, tile.keys);
+  return {seen.first, seen.end};
+}
+
 std::size_t tile_scratch(const Problem& problem, const Candidate& candidate) {
   const CandidateShape shape = shape_of(candidate);
   const std::size_t m = padded(shape.rows), n = padded(shape.keys);
   const std::size_t d = padded(problem.head_dim), dv = padded(problem.head_dim_v);
-  // Queries, keys, values, scores, probabilities in 16 bits, accumulated rows, two floats of state a row, alignment.
-  return m * d + n * (d + dv) + m * n + m * n / 2 + m * dv + 2 * m + 16;
+  // Queries, keys, values, scores, probabilities in 16 bits, accumulated rows, four words of state a row, alignment.
+  return m * d + n * (d + dv) + m * n + m * n / 2 + m * dv + 4 * m + 16;
 }
 
 std::vector<const TileKernels*> usable_tile_kernels() {

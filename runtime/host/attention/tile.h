@@ -17,7 +17,8 @@ struct Tile {
   int tile_m = 0, tile_n = 0, pack = 1;
   int batch = 0, head = 0, kv_head = 0;  // head: the first of the packed ones
   int first_row = 0, rows = 0;           // packed rows: row r is position r / pack, head r % pack
-  int first_key = 0, last_key = 0;       // keys [first, last) of this tile
+  int keys = 0;                          // the sequence has
+  int first_key = 0, last_key = 0;       // keys [first, last) of this tile: none that no row of it sees at either end
   // Null: the rows are finished and stored to the call's out and lse. Else (out rows, maxima, sums) are left here:
   // tile_m * (head_dim_v + 2) floats, unnormalised, maxima scaled to exp2.
   float* partial = nullptr;
@@ -29,6 +30,12 @@ struct TileMerge {
   const float* partials = nullptr;
   int parts = 1;
 };
+
+// Keys [first, end) that one packed row sees.
+struct SeenByRow {
+  int first = 0, end = 0;
+};
+SeenByRow seen_by_row(const Tile& tile, int row);
 
 // Floats of scratch that run_tile needs.
 std::size_t tile_scratch(const Problem& problem, const Candidate& candidate);

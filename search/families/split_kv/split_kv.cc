@@ -43,8 +43,9 @@ std::string wrong_scheduler(const Problem& p, const SplitKv& c, bool host) {
   if (host) return "even=1: the host gives tiles to threads as they come free";
   if (!p.lengths_differ()) return "even=1: expected sequences with lengths of their own, since others are even already";
   const std::int64_t blocks = listed_blocks(p, c);
-  return blocks <= kMostListedBlocks ? "" : grouped(blocks) + " blocks of keys: even=1 counts up to " +
-                                              grouped(kMostListedBlocks);
+  return blocks <= kMostListedBlocks
+             ? ""
+             : grouped(blocks) + " blocks of keys: even=1 counts up to " + grouped(kMostListedBlocks);
 }
 
 // At least one CTA would have nothing to do.
@@ -73,7 +74,9 @@ std::string unfit(const Problem& p, const SplitKv& c, const DeviceSpec& device) 
 
 }  // namespace
 
-SplitKv::Numbers numbers_of(const SplitKv& c) { return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, static_cast<std::int32_t>(c.scheduler), c.splits, 0}; }
+SplitKv::Numbers numbers_of(const SplitKv& c) {
+  return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, static_cast<std::int32_t>(c.scheduler), c.splits, 0};
+}
 
 std::string read(const SplitKv::Numbers& numbers, SplitKv* c) {
   const auto [m, n, warps, stages, pack, even, splits, head_swizzle] = numbers;

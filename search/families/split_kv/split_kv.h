@@ -32,20 +32,16 @@ struct SplitKv {
   std::int32_t stages = 2;   // KV buffers in flight, a warp's
   std::int32_t pack = 1;     // query heads of a group in a tile's rows
   SplitScheduler scheduler = SplitScheduler::kShares;
-  std::int32_t splits = 1;   // CTAs that share one row tile's keys, or all of them
+  std::int32_t splits = 1;  // CTAs that share one row tile's keys, or all of them
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the comparison with 0
   friend auto operator<=>(const SplitKv&, const SplitKv&) = default;
 
   // "head_swizzle" is in the text of every family, and 0 here.
-  static constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
-                                          {"n", 64, FieldUse::kCode},
-                                          {"warps", 4, FieldUse::kCode},
-                                          {"stages", 2, FieldUse::kCode},
-                                          {"pack", 1, FieldUse::kCode},
-                                          {"even", 0, FieldUse::kMechanism},
-                                          {"splits", 1, FieldUse::kLaunch},
-                                          {"head_swizzle", 0, FieldUse::kLaunch}};
+  static constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},       {"n", 64, FieldUse::kCode},
+                                          {"warps", 4, FieldUse::kCode},    {"stages", 2, FieldUse::kCode},
+                                          {"pack", 1, FieldUse::kCode},     {"even", 0, FieldUse::kMechanism},
+                                          {"splits", 1, FieldUse::kLaunch}, {"head_swizzle", 0, FieldUse::kLaunch}};
   static constexpr FamilyText kText = {"split", kFields};
   using Numbers = std::array<std::int32_t, std::size(kFields)>;
 };

@@ -30,7 +30,7 @@ struct Addressed {
   Addressed& operator=(const Addressed&) = delete;
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
-  gqa_call options = {sizeof(gqa_call), 0, 1, nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr};
 };
 
 class RecentCallsTest : public ::testing::Test {

@@ -8,10 +8,10 @@
 namespace gqa {
 
 struct CacheParams {
-  const int* lengths;  // keys of each sequence, at most kv_len count; null where all have kv_len
-  const int* pages;    // the table: which page holds a sequence's keys; null where there are none
-  long long table_stride;  // entries from a sequence's row to the next
-  int page_count;          // pages that exist
+  const int* lengths;             // keys of each sequence, at most kv_len count; null where all have kv_len
+  const int* pages;               // the table: which page holds a sequence's keys; null where there are none
+  long long table_stride;         // entries from a sequence's row to the next
+  int page_count;                 // pages that exist
   int window_left, window_right;  // keys before and after the query's own; at most kv_len; -1: all of them
 };
 

@@ -1,10 +1,8 @@
-// key_source.cuh: where a sequence's keys and values lie in global memory, and bringing a block of them to shared memory:
-// dense, transposed, or in pages that a table names.
-// Owns: the address of (sequence, head, key); which keys of a block are brought: what nobody sees comes as zeros, and is
-// neither read nor looked up.
-// Never: waits; the family's kernel owns the pipeline. Never reads a table's entry past what is seen, nor a page that
-// does not exist.
-// Threads: a warp brings a block; its lanes look up pages for each other.
+// key_source.cuh: where a sequence's keys and values lie in global memory, and bringing a block of them to shared
+// memory: dense, transposed, or in pages that a table names. Owns: the address of (sequence, head, key); which keys of
+// a block are brought: what nobody sees comes as zeros, and is neither read nor looked up. Never: waits; the family's
+// kernel owns the pipeline. Never reads a table's entry past what is seen, nor a page that does not exist. Threads: a
+// warp brings a block; its lanes look up pages for each other.
 #pragma once
 
 #include "attention/common/keys.cuh"
@@ -60,7 +58,8 @@ struct KeySource<Config, true> {
   int kv_head, blocks;
   int page[kLookUps], next_page[kLookUps];
 
-  __device__ KeySource(const AttentionParams& params, const CacheParams* cache_params) : p(params), cache(cache_params) {}
+  __device__ KeySource(const AttentionParams& params, const CacheParams* cache_params)
+      : p(params), cache(cache_params) {}
 
   __device__ void open(const Place& place) {
     table = cache->pages + place.batch * cache->table_stride;

@@ -1,8 +1,6 @@
 // rows.cuh: which query position and head a tile's row is.
-// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack), and the order in which the
-// grid takes tiles.
-// Never: touches memory.
-// Threads: values.
+// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack), and the order in which
+// the grid takes tiles. Never: touches memory. Threads: values.
 #pragma once
 
 #include "attention/common/features.cuh"

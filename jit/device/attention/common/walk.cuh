@@ -62,9 +62,7 @@ struct Walk {
     return cache->window_left < 0 ? 0 : within(own_key(row) - cache->window_left);
   }
 
-  __device__ int last_row(int first_row) const {
-    return min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1;
-  }
+  __device__ int last_row(int first_row) const { return min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1; }
   // Keys that the tile's rows see between them: [begin, end).
   __device__ int begin(int first_row) const { return first(first_row); }
   __device__ int end(int first_row) const { return limit(last_row(first_row)); }

@@ -1,7 +1,7 @@
-// even_splits.cuh: the blocks of keys of all row tiles as one list, sequence after sequence, cut into as many equal parts
-// as there are CTAs. Lengths are read here, on the device, so that sequences of any lengths keep all CTAs busy alike.
-// Owns: the list's order (sequence, row tile, head group, block), this CTA's cut of it, and which parts a tile has.
-// Never: holds the list: a prefix sum over the sequences finds the cut's beginning, the rest follows from lengths.
+// even_splits.cuh: the blocks of keys of all row tiles as one list, sequence after sequence, cut into as many equal
+// parts as there are CTAs. Lengths are read here, on the device, so that sequences of any lengths keep all CTAs busy
+// alike. Owns: the list's order (sequence, row tile, head group, block), this CTA's cut of it, and which parts a tile
+// has. Never: holds the list: a prefix sum over the sequences finds the cut's beginning, the rest follows from lengths.
 // Threads: all of a CTA together; next() is the same in each.
 #pragma once
 
@@ -26,9 +26,9 @@ struct EvenSplits {
 
   const AttentionParams& p;
   const CacheParams* cache;
-  int total, ctas;        // blocks in the list; CTAs that have any
-  int at, end;            // what is left of this CTA's cut
-  int sequence, listed;   // the sequence that holds `at`, and what the list holds before it
+  int total, ctas;       // blocks in the list; CTAs that have any
+  int at, end;           // what is left of this CTA's cut
+  int sequence, listed;  // the sequence that holds `at`, and what the list holds before it
   Part part;
   Place place;
   int first_block, blocks;
@@ -48,9 +48,7 @@ struct EvenSplits {
   }
 
   // The list's first block of CTA number `cta`.
-  __device__ int cut(int cta) const {
-    return static_cast<int>(static_cast<long long>(total) * min(cta, ctas) / ctas);
-  }
+  __device__ int cut(int cta) const { return static_cast<int>(static_cast<long long>(total) * min(cta, ctas) / ctas); }
   // The CTA whose cut has the list's block number `block`.
   __device__ int cta_of(int block) const {
     return static_cast<int>((static_cast<long long>(block + 1) * ctas - 1) / total);

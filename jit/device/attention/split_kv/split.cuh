@@ -96,7 +96,8 @@ struct Split {
   __device__ void load_block(int i, Valid valid) {
     if (i * Config::kWarps + warp >= blocks) return;
     auto& stage = smem.stages[warp][i % Config::kStages];
-    keys.copy(stage.k, stage.v, lane, i, [&](int block) { return first_key(block); }, valid);
+    keys.copy(
+        stage.k, stage.v, lane, i, [&](int block) { return first_key(block); }, valid);
   }
 
   // Of this warp's i-th block.
@@ -106,7 +107,8 @@ struct Split {
   __device__ void visit_blocks(Core& core) {
     const Walk<Config> walk(p, cache, place.batch);
     const auto brought = walk.brought(place.first_row);
-    keys.start(warp_blocks(), [&](int block) { return first_key(block); }, brought);
+    keys.start(
+        warp_blocks(), [&](int block) { return first_key(block); }, brought);
     load_queries();
     cp_async_commit();
 #pragma unroll

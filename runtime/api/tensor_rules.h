@@ -1,0 +1,45 @@
+// tensor_rules.h: the rules that one DLTensor obeys, whatever call it is of.
+// Owns: what a tensor is (there, rank, dtype, device, sizes), how a size agrees with another tensor's, where a tensor
+// lies (strides, alignment, overlap), and the message of each refusal.
+// Never: knows a call; args.cc and cache_args.cc do. Nothing is allocated or formatted unless it is refused.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/api/gqa.h"
+#include "runtime/api/view.h"
+#include "runtime/device.h"
+#include "search/status.h"
+
+namespace gqa {
+
+// What a tensor is in a call: "q", 4, "(batch, q_len, q_heads, head_dim)".
+struct Role {
+  const char* name;
+  int rank;
+  const char* dims;
+};
+
+Status check_present(const Role& role, const DLTensor* tensor);
+Status check_rank(const Role& role, const DLTensor& tensor);
+// Rank, dtype, device and sizes; `why` begins what is said of the dtype expected.
+Status check_tensor(const Device& device, const Role& role, const DLTensor& tensor, DLDataType expected,
+                    const char* why = ", expected ");
+
+// Two dimensions that must be equal: "k has batch 3, but q has batch 2: they must be equal".
+Status check_equal(const Role& role, std::int64_t size, const char* dim, const char* other, std::int64_t expected);
+
+// Reads a tensor that check_tensor() let pass; `last` names its last dimension, which must be contiguous unless null.
+Status read_view(const Role& role, const DLTensor& tensor, int element, const char* last, View* view);
+Status check_distinct(const View& view);
+Status check_apart(const View& written, const View& other);
+
+bool owned(const Device& device, DLDevice given);
+// kDevice unless the device may use such a tensor; `name` begins the message.
+Status check_on_device(const Device& device, const std::string& name, DLDevice given);
+
+std::string address_text(std::uintptr_t address);  // as 0x7f00
+
+}  // namespace gqa

@@ -1,0 +1,186 @@
+// trial_lists.cc: see trial_lists.h.
+#include "runtime/verify/trial_lists.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t kMostPagedBytes = std::int64_t{4} << 30;  // of k and v
+constexpr double kSigma = 0.8, kMeanOfMost = 0.5;                // of log-normal lengths
+constexpr double kTwoPi = 6.283185307179586;
+constexpr int kSharedSequences = 4;  // one in so many begins with another's first pages
+
+// SplitMix64: the same numbers on every machine, which std's distributions do not promise.
+class ListRandom {
+ public:
+  explicit ListRandom(std::uint64_t seed) : state_(seed) {}
+
+  std::uint64_t next() {
+    std::uint64_t x = state_ += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  }
+  std::int32_t up_to(std::int32_t most) {
+    return static_cast<std::int32_t>(next() % (static_cast<std::uint64_t>(most) + 1));
+  }
+  double unit() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(unit()));
+    return radius * std::cos(kTwoPi * unit());
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::int32_t pages_of(const Problem& p, std::int32_t keys) {
+  return static_cast<std::int32_t>((std::int64_t{keys} + p.page - 1) / p.page);
+}
+
+std::int32_t length_of(const Problem& p, const TrialLists& lists, std::int32_t sequence) {
+  return p.lengths_differ() ? lists.lengths[static_cast<std::size_t>(sequence)] : p.kv_len;
+}
+
+// Where kernels go wrong: beside a page's end, with fewer keys than queries, and anywhere.
+std::int32_t edge_length(const Problem& p, ListRandom* random) {
+  const std::int32_t anywhere = random->up_to(p.kv_len);
+  const std::int32_t block = p.paged() ? p.page : 64;
+  const std::int32_t edge = anywhere / block * block;
+  switch (random->up_to(5)) {
+    case 0:
+      return std::min(p.kv_len, random->up_to(p.q_len));
+    case 1:
+      return edge;
+    case 2:
+      return std::max(0, edge - 1);
+    case 3:
+      return std::min(p.kv_len, edge + 1);
+    default:
+      return anywhere;
+  }
+}
+
+std::vector<std::int32_t> edge_lengths(const Problem& p, ListRandom* random) {
+  if (p.batch == 1) return {p.kv_len - p.kv_len / 3};
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t i = 0; i < p.batch; ++i) lengths.push_back(edge_length(p, random));
+  lengths.front() = p.kv_len;
+  lengths[lengths.size() / 2] = 0;
+  return lengths;
+}
+
+std::vector<std::int32_t> usual_lengths(const Problem& p, ListRandom* random) {
+  const double mean = kMeanOfMost * p.kv_len;
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t i = 0; i < p.batch; ++i) {
+    const double length = mean * std::exp(kSigma * random->normal() - kSigma * kSigma / 2);
+    lengths.push_back(static_cast<std::int32_t>(std::clamp(length, 1.0, double{1} * p.kv_len)));
+  }
+  lengths[lengths.size() / 2] = p.kv_len;
+  return lengths;
+}
+
+// All pages but the one that nobody refers to, out of order.
+std::vector<std::int32_t> shuffled_pages(const Problem& p, ListRandom* random) {
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(trial_pages(p)));
+  std::iota(pages.begin(), pages.end(), 0);
+  for (std::size_t left = pages.size(); left > 1; --left) {
+    const auto at = static_cast<std::size_t>(random->up_to(static_cast<std::int32_t>(left - 1)));
+    std::swap(pages[left - 1], pages[at]);
+  }
+  pages.pop_back();
+  return pages;
+}
+
+void fill_table(const Problem& p, ListRandom* random, TrialLists* lists) {
+  const std::vector<std::int32_t> pages = shuffled_pages(p, random);
+  const std::int32_t width = table_width(p);
+  lists->table.assign(static_cast<std::size_t>(p.batch) * static_cast<std::size_t>(width), kEntryPastLength);
+  std::size_t next = 0;
+  std::int32_t* row = lists->table.data();
+  for (std::int32_t sequence = 0; sequence < p.batch; ++sequence, row += width)
+    for (std::int32_t i = 0; i < pages_of(p, length_of(p, *lists, sequence)); ++i)
+      row[i] = pages[next++ % pages.size()];
+}
+
+// A common prefix: pages that both fill, so that keys past either's end stay poisoned.
+void share_prefixes(const Problem& p, TrialLists* lists) {
+  const std::int32_t width = table_width(p);
+  for (std::int32_t sequence = kSharedSequences - 1; sequence < p.batch; sequence += kSharedSequences) {
+    const std::int32_t keys =
+        std::min(length_of(p, *lists, sequence), length_of(p, *lists, sequence - kSharedSequences + 1));
+    const std::ptrdiff_t to = std::ptrdiff_t{sequence} * width,
+                         from = to - std::ptrdiff_t{kSharedSequences - 1} * width;
+    std::copy_n(lists->table.begin() + from, keys / p.page / 2, lists->table.begin() + to);
+  }
+}
+
+// Keys in use of each sequence, or of each page.
+std::vector<std::int32_t> used_keys(const Problem& p, const TrialLists& lists) {
+  std::vector<std::int32_t> used(static_cast<std::size_t>(p.paged() ? trial_pages(p) : p.batch));
+  for (std::int32_t sequence = 0; sequence < p.batch; ++sequence) {
+    const std::int32_t length = length_of(p, lists, sequence);
+    if (!p.paged()) {
+      used[static_cast<std::size_t>(sequence)] = length;
+      continue;
+    }
+    const std::int32_t* row = lists.table.data() + std::ptrdiff_t{sequence} * table_width(p);
+    for (std::int32_t i = 0; i < pages_of(p, length); ++i) {
+      std::int32_t& keys = used[static_cast<std::size_t>(row[i])];
+      keys = std::max(keys, std::min(p.page, length - i * p.page));
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
+std::int32_t table_width(const Problem& p) { return p.paged() ? pages_of(p, p.kv_len) : 0; }
+
+std::int32_t trial_pages(const Problem& p) {
+  if (!p.paged()) return 0;
+  const std::int64_t page_bytes = std::int64_t{2} * p.page * p.kv_heads * (p.head_dim + p.head_dim_v);
+  const std::int64_t most = std::max<std::int64_t>(table_width(p), kMostPagedBytes / page_bytes);
+  return static_cast<std::int32_t>(std::min(std::int64_t{p.batch} * table_width(p), most) + 1);
+}
+
+TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
+  ListRandom random(seed);
+  TrialLists lists;
+  if (p.lengths_differ()) lists.lengths = edge_lengths(p, &random);
+  if (!p.paged()) return lists;
+  fill_table(p, &random, &lists);
+  share_prefixes(p, &lists);
+  return lists;
+}
+
+TrialLists timing_lists(const Problem& p, std::uint64_t seed) {
+  ListRandom random(seed);
+  TrialLists lists;
+  if (p.lengths_differ()) lists.lengths = usual_lengths(p, &random);
+  if (p.paged()) fill_table(p, &random, &lists);
+  return lists;
+}
+
+std::vector<KeyRun> unused_keys(const Problem& p, const TrialLists& lists) {
+  const std::int64_t most = p.paged() ? p.page : p.kv_len;
+  std::vector<KeyRun> runs;
+  std::int64_t first = 0;
+  for (const std::int32_t used : used_keys(p, lists)) {
+    const KeyRun run = {first + used, most - used};
+    first += most;
+    if (run.count == 0) continue;
+    if (!runs.empty() && runs.back().first + runs.back().count == run.first)
+      runs.back().count += run.count;
+    else
+      runs.push_back(run);
+  }
+  return runs;
+}
+
+}  // namespace gqa
