@@ -12,7 +12,8 @@ namespace gqa {
 
 class HostKernel final : public LoadedProgram {
  public:
-  HostKernel(const Candidate& candidate, int threads) : candidate_(candidate), threads_(threads) {}
+  HostKernel(const Candidate& candidate, int threads, const TileKernels& kernels = tile_kernels())
+      : candidate_(candidate), threads_(threads), kernels_(kernels) {}
   using LoadedProgram::run;
   Status run(const ProgramCall& call) const override;
 
@@ -24,6 +25,7 @@ class HostKernel final : public LoadedProgram {
 
   const Candidate candidate_;
   const int threads_;
+  const TileKernels& kernels_;  // of an instruction set
 };
 
 }  // namespace gqa
