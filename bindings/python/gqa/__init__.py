@@ -15,9 +15,10 @@ Never: imports a framework. Threads: everything here may be called from many thr
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from . import _defaults, _gqa
+from ._cache import flash_attn_with_kvcache
 from ._call import attend
 from ._dtypes import DType, bfloat16, float16, float32
 from ._errors import CancelledError, GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
@@ -45,6 +46,7 @@ __all__ = [
     "attention",
     "bfloat16",
     "flash_attn_func",
+    "flash_attn_with_kvcache",
     "float16",
     "float32",
     "graph_from_json",
@@ -95,11 +97,16 @@ def warm(
     dtype: Any = "bfloat16",
     causal: bool = False,
     return_lse: bool = False,
+    page: Optional[int] = None,
+    window_size: Optional[Tuple[int, int]] = None,
+    cache_seqlens: bool = False,
     device: str = "auto",
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
 
     return_lse: for calls with return_lse, which are tuned apart from those without.
+    page: keys a page of calls with page_table, whose kv_len is page times the table's columns. window_size: theirs.
+    cache_seqlens: for calls that give lengths.
     device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N" or "host".
     """
     _defaults.of(device).warm(
@@ -113,4 +120,7 @@ def warm(
         dtype=dtype,
         causal=causal,
         return_lse=return_lse,
+        page=page,
+        window_size=window_size,
+        cache_seqlens=cache_seqlens,
     )

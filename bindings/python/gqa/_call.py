@@ -5,12 +5,15 @@ Owns: the order of these steps. Never: checks shapes, but for the rank it needs 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
 
 from . import _gqa
 from ._dtypes import float32
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Kind, adopt, not_exported
+
+if TYPE_CHECKING:
+    from ._cache import Cache
 
 
 def attend(
@@ -22,6 +25,7 @@ def attend(
     scale: Optional[float],
     out: Any,
     return_lse: bool,
+    cache: "Optional[Cache]" = None,
 ) -> Any:
     """core_of(device) gives the handle that serves a device."""
     if type(q) not in KINDS:
@@ -45,6 +49,7 @@ def attend(
         _scale(scale),
         bool(causal),
         stream,
+        *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
     )
     return (result, lse) if return_lse else result
 

@@ -7,6 +7,7 @@ Never: looks at shapes or dtypes; the library does. Threads: any; the table only
 
 from __future__ import annotations
 
+import array
 import importlib
 import sys
 from typing import Any, Dict, Sequence, Tuple
@@ -58,6 +59,15 @@ class Kind:
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         """Beside `like`, of a dtype of its own."""
         raise NotImplementedError
+
+    def int32s(self, like: Any, count: int, value: int) -> Any:
+        """So many equal numbers beside `like`; in host memory what speaks the buffer protocol will do."""
+        if self.device(like) == "host":
+            return array.array("i", [value]) * count
+        raise error_for(
+            Status.ERROR_OPTION,
+            f"{type(like).__name__} is on a CUDA device, and gqa does not know how to make one; pass a tensor of lengths",
+        )
 
     def refuse(self, *tensors: Any) -> None:
         """Raises where the framework would expect more of the result than the library gives."""
@@ -139,7 +149,7 @@ def _numpy_dtype(numpy: Any, dtype: DType) -> Any:
 class TorchKind(Kind):
     def __init__(self, torch: Any) -> None:
         self.export = torch.utils.dlpack.to_dlpack  # type: ignore[method-assign]
-        self._empty = torch.empty
+        self._empty, self._full, self._int32 = torch.empty, torch.full, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -163,6 +173,9 @@ class TorchKind(Kind):
 
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         return self._empty(shape, dtype=self._dtypes[dtype.name], device=like.device)
+
+    def int32s(self, like: Any, count: int, value: int) -> Any:
+        return self._full((count,), value, dtype=self._int32, device=like.device)
 
     def refuse(self, *tensors: Any) -> None:
         if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors):
@@ -191,6 +204,10 @@ class CupyKind(Kind):
             return self._cupy.empty(
                 shape, like.dtype if like.dtype.name == dtype.name else _numpy_dtype(self._cupy, dtype)
             )
+
+    def int32s(self, like: Any, count: int, value: int) -> Any:
+        with like.device:
+            return self._cupy.full((count,), value, dtype="int32")
 
 
 class _CudaNames(Dict[int, str]):

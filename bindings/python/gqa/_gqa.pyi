@@ -14,8 +14,22 @@ class Handle:
         threads: int,
         nvrtc_path: Optional[str],
         log: Optional[Callable[[str, str], None]],
+        checked: bool,
     ) -> None: ...
-    def run(self, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float, causal: bool, stream: int) -> None: ...
+    def run(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any,
+        scale: float,
+        causal: bool,
+        stream: int,
+        cache_seqlens: Any = None,
+        page_table: Any = None,
+        window: Optional[Tuple[int, int]] = None,
+    ) -> None: ...
     def warm(
         self,
         *,
@@ -29,6 +43,9 @@ class Handle:
         bfloat16: bool,
         causal: bool,
         lse: bool,
+        page: int,
+        window: Optional[Tuple[int, int]],
+        cache_seqlens: bool,
     ) -> None: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Callable, Optional, Type, Union
+from typing import Any, Callable, Optional, Tuple, Type, Union
 
 from . import _gqa
 from ._call import attend
@@ -32,6 +32,8 @@ class Handle:
     tuning_budget: seconds; None: the library's default. threads: None: all cores.
     nvrtc_path: an explicit libnvrtc.
     log: called as log("info" | "warning", message), from any thread; None: warnings are RuntimeWarnings of the call.
+    checked: each call looks at the numbers in cache_seqlens and page_table first, and names the one that is out of
+        range; it waits for the device. So too if $GQA_CHECKED is 1.
     A file at cache_path that is not a gqa cache is left untouched, one that cannot be written is read only: a warning
     says so, and what is learnt stays in memory.
     """
@@ -47,6 +49,7 @@ class Handle:
         threads: Optional[int] = None,
         nvrtc_path: Union[str, "os.PathLike[str]", None] = None,
         log: Optional[LogFn] = None,
+        checked: bool = False,
     ) -> None:
         if log is not None and not callable(log):
             raise TypeError(f"log is a {type(log).__name__}; expected a callable log(level, message) or None")
@@ -59,6 +62,7 @@ class Handle:
             threads=0 if threads is None else threads,
             nvrtc_path=None if nvrtc_path is None else os.fspath(nvrtc_path),
             log=log,
+            checked=checked,
         )
         self._device = device or "auto"
 
@@ -92,8 +96,11 @@ class Handle:
         dtype: Any = "bfloat16",
         causal: bool = False,
         return_lse: bool = False,
+        page: Optional[int] = None,
+        window_size: Optional[Tuple[int, int]] = None,
+        cache_seqlens: bool = False,
     ) -> None:
-        """Does what the first call of such a shape would do, and computes nothing. return_lse: for calls that have it."""
+        """Does what the first call of such a shape would do, and computes nothing; see gqa.warm."""
         self._core.warm(
             batch=batch,
             q_len=q_len,
@@ -105,6 +112,9 @@ class Handle:
             bfloat16=_is_bfloat16(dtype),
             causal=causal,
             lse=return_lse,
+            page=page or 0,
+            window=window_size,
+            cache_seqlens=cache_seqlens,
         )
 
     def cancel(self) -> None:

@@ -75,6 +75,7 @@ Handle::Handle(HandleOptions options) : owner_(std::make_shared<HandleOwner>()) 
   given.tuning = static_cast<gqa_tuning>(options.tuning);
   given.tuning_budget = options.tuning_budget;
   given.threads = options.threads;
+  given.checked = options.checked ? 1 : 0;
   if (!options.log.is_none()) {
     given.log = log_trampoline;
     given.log_user = owner_->log.ptr();
@@ -97,20 +98,25 @@ std::shared_ptr<HandleOwner> Handle::open() const {
 }
 
 void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
-                 uintptr_t stream) const {
+                 uintptr_t stream, py::object cache_seqlens, py::object page_table, const Window& window) const {
   const std::shared_ptr<HandleOwner> owner = open();
-  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor;
+  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table;
   q_tensor.take(q, "q", false);
   k_tensor.take(k, "k", false);
   v_tensor.take(v, "v", false);
   out_tensor.take(out, "out", true);
   if (!lse.is_none()) lse_tensor.take(lse, "lse", true);
+  if (!cache_seqlens.is_none()) lengths.take(cache_seqlens, "cache_seqlens", false);
+  if (!page_table.is_none()) table.take(page_table, "page_table", false);
   gqa_call call = {};
   call.size = sizeof(call);
   call.scale = scale;
   call.causal = causal ? 1 : 0;
   call.lse = lse_tensor.tensor();
   call.stream = reinterpret_cast<void*>(stream);
+  call.cache_seqlens = lengths.tensor();
+  call.page_table = table.tensor();
+  call.window_size = window ? window->data() : nullptr;
   const auto with = [&](auto function) {
     return function(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
   };
@@ -154,24 +160,27 @@ void Handle::abandon() {
 void Handle::define(py::module_& module) {
   const auto make = [](std::optional<std::string> device, std::optional<std::string> cache_path, int cache_mode,
                        int tuning, double tuning_budget, int threads, std::optional<std::string> nvrtc_path,
-                       py::object log) {
+                       py::object log, bool checked) {
     return Handle(HandleOptions{std::move(device), std::move(cache_path), std::move(nvrtc_path), cache_mode, tuning,
-                                tuning_budget, threads, std::move(log)});
+                                tuning_budget, threads, std::move(log), checked});
   };
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
-                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse) {
+                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse,
+                       int64_t page, const Window& window, bool cache_seqlens) {
     const DLDataType dtype = {static_cast<uint8_t>(bfloat16 ? kDLBfloat : kDLFloat), 16, 1};
     self.warm(gqa_shape{sizeof(gqa_shape), batch, q_len, kv_len, q_heads, kv_heads, head_dim, head_dim_v, dtype,
-                        causal ? 1 : 0, lse ? 1 : 0});
+                        causal ? 1 : 0, lse ? 1 : 0, page, window ? window->data() : nullptr, cache_seqlens ? 1 : 0});
   };
   py::class_<Handle>(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.")
       .def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
-           py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"))
+           py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"),
+           py::arg("checked"))
       .def("run", &Handle::run, py::arg("q"), py::arg("k"), py::arg("v"), py::arg("out"), py::arg("lse"),
-           py::arg("scale"), py::arg("causal"), py::arg("stream"))
+           py::arg("scale"), py::arg("causal"), py::arg("stream"), py::arg("cache_seqlens") = py::none(),
+           py::arg("page_table") = py::none(), py::arg("window") = py::none())
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
-           py::arg("lse"))
+           py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"))
       .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)

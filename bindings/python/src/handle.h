@@ -10,7 +10,9 @@
 #include <pybind11/stl.h>
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,7 +31,11 @@ struct HandleOptions {
   double tuning_budget = 0;
   int threads = 0;
   pybind11::object log;
+  bool checked = false;
 };
+
+// Left and right; none: no window.
+using Window = std::optional<std::array<std::int32_t, 2>>;
 
 // Dies with the GIL held: by close(), or by the last call or program that needs it.
 struct HandleOwner {
@@ -54,7 +60,8 @@ class Handle {
   explicit Handle(HandleOptions options);
   std::shared_ptr<HandleOwner> open() const;  // raises where it is closed
   void run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
-           float scale, bool causal, uintptr_t stream) const;
+           float scale, bool causal, uintptr_t stream, pybind11::object cache_seqlens, pybind11::object page_table,
+           const Window& window) const;
   void warm(const gqa_shape& shape) const;
   void cancel() const;
   void close() { owner_.reset(); }

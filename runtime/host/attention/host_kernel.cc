@@ -85,11 +85,10 @@ Tile HostKernel::tile_at(const Call& call, std::int64_t index) const {
 
 bool HostKernel::run_flash(const Call& call, std::int64_t tiles) const {
   const std::size_t scratch = tile_scratch(call.problem, candidate_);
-  const TileKernels& kernels = tile_kernels();
   std::atomic<bool> fits = true;
   parallel_for(tiles, threads_, [&](std::int64_t i) {
     if (float* memory = scratch_of_this_thread(scratch))
-      kernels.run(tile_at(call, i), memory);
+      kernels_.run(tile_at(call, i), memory);
     else
       fits = false;
   });
@@ -98,7 +97,6 @@ bool HostKernel::run_flash(const Call& call, std::int64_t tiles) const {
 
 bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
   const std::size_t scratch = tile_scratch(call.problem, candidate_);
-  const TileKernels& kernels = tile_kernels();
   const int splits = shape_.splits;
   const std::int64_t stride = std::int64_t{shape_.rows} * (call.problem.head_dim_v + 2);
   float* partials = partials_of_this_thread(static_cast<std::size_t>(tiles * splits * stride));
@@ -109,13 +107,13 @@ bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
     take_share(static_cast<int>(i % splits), splits, &tile);
     tile.partial = partials + i * stride;
     if (float* memory = scratch_of_this_thread(scratch))
-      kernels.run(tile, memory);
+      kernels_.run(tile, memory);
     else
       fits = false;
   });
   if (!fits) return false;
   parallel_for(tiles, threads_, [&](std::int64_t i) {
-    kernels.merge({tile_at(call, i), partials + i * splits * stride, splits});
+    kernels_.merge({tile_at(call, i), partials + i * splits * stride, splits});
   });
   return true;
 }

@@ -13,8 +13,8 @@ namespace gqa {
 
 class HostKernel final : public LoadedProgram {
  public:
-  HostKernel(const Candidate& candidate, int threads)
-      : candidate_(candidate), shape_(shape_of(candidate)), threads_(threads) {}
+  HostKernel(const Candidate& candidate, int threads, const TileKernels& kernels = tile_kernels())
+      : candidate_(candidate), shape_(shape_of(candidate)), threads_(threads), kernels_(kernels) {}
   using LoadedProgram::run;
   Status run(const ProgramCall& call) const override;
 
@@ -27,6 +27,7 @@ class HostKernel final : public LoadedProgram {
   const Candidate candidate_;
   const CandidateShape shape_;
   const int threads_;
+  const TileKernels& kernels_;  // of an instruction set
 };
 
 }  // namespace gqa

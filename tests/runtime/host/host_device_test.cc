@@ -186,7 +186,7 @@ TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
         tile.head = head;
         tile.kv_head = head / p.group();
         tile.rows = p.q_len;
-        tile.last_key = p.kv_len;
+        tile.keys = tile.last_key = p.kv_len;
         kernels->run(tile, scratch.data());
       }
       EXPECT_TRUE(matches_float64(t)) << kernels->name;

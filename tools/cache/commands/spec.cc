@@ -27,8 +27,14 @@ The element type of q, k, v and out:
 Flags stand alone, or with =1 or =0. Each is off by default.
   causal    query i sees keys j <= i + sk - sq (aligned bottom-right)
   lse       the call asks for log-sum-exp; it is tuned apart from a call that does not
+  lens      each sequence has a length of its own, up to sk, read on the device
   ktrans    k lies as (head_dim, tokens); only kernels of graphs ask for it
   notma     the strides suit no TMA tensor map: one steps backwards, or spans 2^40 bytes or more
+
+A window and a cache in pages:
+  left=N    a query sees at most N keys before the one it stands at, N from 0; default all
+  right=N   and at most N after it; default all; causal is right=0
+  page=N    keys lie in pages of N, found by a table; sk is N times the table's columns
 
 How rows of q, k, v and out are aligned, in bytes:
   align=N   16, the default, or 2; 2 implies notma
@@ -42,6 +48,8 @@ least 16). One query needs no causal mask, so sq=1 drops it. Specs that round to
 Examples:
   hq=32,hk=8,sq=4096,d=128,causal          prefill of 4096 tokens, bfloat16
   b=64,hq=32,hk=8,sq=1,sk=8192,d=128       decode of 64 sequences, 8192 cached tokens each
+  b=64,hq=32,hk=8,sq=1,sk=8192,d=128,page=16,lens    up to 8192 each, in pages of 16
+  hq=32,hk=8,sq=4,sk=8192,d=128,causal,left=1023     4 queries, which see 1024 keys each
   hq=16,sq=2048,d=192,dv=128,dtype=f16     multi-head, values narrower than keys, no mask
   hq=32,hk=8,sq=4096,d=128,causal,lse      the first one, for calls that ask for log-sum-exp
 

@@ -1,0 +1,147 @@
+"""flash_attn_with_kvcache: FlashAttention-3's name and argument names for attention on a key/value cache.
+
+Owns: which of its arguments mean something here, the refusal of the others, and lengths given as one number. Never:
+computes, or reads a tensor's numbers. Threads: any.
+"""
+
+from __future__ import annotations
+
+import array
+from numbers import Integral
+from typing import Any, NamedTuple, Optional, Tuple, Union
+
+from . import _defaults
+from ._call import attend, exported
+from ._errors import Status, error_for
+from ._frameworks import Kind
+
+_MOST = 2**31 - 1  # of a window's side, as of everything that is counted
+
+
+class Cache(NamedTuple):
+    """What a call says of its keys beyond the tensors of them."""
+
+    seqlens: Any  # None, one number, or a tensor
+    page_table: Any  # None or a tensor
+    window: Optional[Tuple[int, int]]
+
+    def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, Any, Any]:
+        """What _gqa.Handle.run takes."""
+        seqlens = self.seqlens
+        if isinstance(seqlens, Integral):
+            seqlens = kind.int32s(q, q.shape[0], self._checked_length(int(seqlens), k_shape))
+        return (
+            _exported_list(seqlens, kind, stream, "cache_seqlens"),
+            _exported_list(self.page_table, kind, stream, "page_table"),
+            self.window,
+        )
+
+    def _checked_length(self, length: int, k_shape: Tuple[int, ...]) -> int:
+        """The library would find room for it too; but one number is there to be seen."""
+        pages = (1,) if self.page_table is None else getattr(self.page_table, "shape", ())
+        if len(k_shape) != 4 or not pages:
+            return 0  # the library says what is wrong with them
+        most = k_shape[1] * pages[-1]
+        if 0 <= length <= most:
+            return length
+        raise error_for(
+            Status.ERROR_OPTION, f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for"
+        )
+
+
+def _exported_list(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
+    if tensor is None or isinstance(tensor, array.array):
+        return tensor
+    return exported(tensor, kind, stream, name)
+
+
+def flash_attn_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any = None,
+    v: Any = None,
+    qv: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: Union[None, int, Any] = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    page_table: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k_new: Any = None,
+    max_seqlen_q: Optional[int] = None,
+    rotary_seqlens: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[Optional[int], Optional[int]] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    scheduler_metadata: Any = None,
+    num_splits: int = 0,
+    pack_gqa: Optional[bool] = None,
+    sm_margin: int = 0,
+    return_softmax_lse: bool = False,
+) -> Any:
+    """flash_attn_interface.flash_attn_with_kvcache: a few queries of each sequence on its cached keys.
+
+    q: (batch, q_len, q_heads, head_dim), float16 or bfloat16; 1 to 16 queries are what this is for.
+    k_cache, v_cache: (batch, kv_len, kv_heads, head_dim or head_dim_v), of q's dtype; or with page_table
+        (pages, page, kv_heads, ...), for any page size from 1.
+    cache_seqlens: keys that each sequence has: (batch) int32 on q's device, or one number for all; None: kv_len.
+        Numbers below 0 count as 0, those above kv_len as kv_len.
+    page_table: (batch, pages a sequence) int32 on q's device: key j of sequence b is
+        k_cache[page_table[b, j // page], j % page]. Sequences may share pages; kv_len is page times its columns.
+    causal: query i stands at key length - q_len + i of its own sequence and sees the keys up to that.
+    window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
+    softmax_scale: None for 1/sqrt(head_dim).
+    Cached keys past a length, pages that no length reaches and entries of page_table past a length are never used: they
+    may hold anything. The numbers are read on the device as the work runs; GQA_CHECKED=1 in the environment (or
+    gqa.Handle's checked) has each call look at them first.
+
+    Returns out (batch, q_len, q_heads, head_dim_v), of q's framework; with return_softmax_lse (out, lse), lse (batch,
+    q_heads, q_len) float32. A row that sees no key gives 0 and -inf. Like gqa.attention it raises GqaValueError,
+    GqaTypeError or GqaError.
+
+    num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
+    embeddings, cache_batch_idx, cache_leftpad, packed queries, descales, attention_chunk and softcap raise
+    NotImplementedError where they are given.
+
+        table = torch.tensor([[7, 2, 5], [0, 4, 6]], dtype=torch.int32)      # 2 sequences, pages of 16
+        lengths = torch.tensor([40, 33], dtype=torch.int32)
+        out = gqa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, causal=True)
+    """
+    not_computed = {
+        "k": k,
+        "v": v,
+        "qv": qv,
+        "rotary_cos": rotary_cos,
+        "rotary_sin": rotary_sin,
+        "cache_batch_idx": cache_batch_idx,
+        "cache_leftpad": cache_leftpad,
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k_new": cu_seqlens_k_new,
+        "max_seqlen_q": max_seqlen_q,
+        "rotary_seqlens": rotary_seqlens,
+        "q_descale": q_descale,
+        "k_descale": k_descale,
+        "v_descale": v_descale,
+    }
+    for name, value in not_computed.items():
+        if value is not None:
+            _refuse(name, type(value).__name__, "None")
+    if attention_chunk != 0:
+        _refuse("attention_chunk", attention_chunk, "0")
+    if softcap != 0:
+        _refuse("softcap", softcap, "0.0")
+    left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
+    cache = Cache(cache_seqlens, page_table, None if left == right == -1 else (left, right))
+    return attend(_defaults.core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache)
+
+
+def _refuse(name: str, value: Any, default: str) -> None:
+    raise NotImplementedError(f"flash_attn_with_kvcache was given {name}={value}; gqa computes {name}={default} only")

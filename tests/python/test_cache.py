@@ -1,0 +1,251 @@
+"""flash_attn_with_kvcache: FlashAttention-3's signature and meaning on dense and paged caches, and its refusals."""
+
+import inspect
+import os
+
+import gqa
+import numpy as np
+import pytest
+
+from conftest import Producer, check, run_python
+
+# flash_attn_interface.flash_attn_with_kvcache, in its order: a program may pass any of these by position.
+FLASH_ATTENTION_3 = {
+    "q": inspect.Parameter.empty,
+    "k_cache": inspect.Parameter.empty,
+    "v_cache": inspect.Parameter.empty,
+    "k": None,
+    "v": None,
+    "qv": None,
+    "rotary_cos": None,
+    "rotary_sin": None,
+    "cache_seqlens": None,
+    "cache_batch_idx": None,
+    "cache_leftpad": None,
+    "page_table": None,
+    "cu_seqlens_q": None,
+    "cu_seqlens_k_new": None,
+    "max_seqlen_q": None,
+    "rotary_seqlens": None,
+    "q_descale": None,
+    "k_descale": None,
+    "v_descale": None,
+    "softmax_scale": None,
+    "causal": False,
+    "window_size": (-1, -1),
+    "attention_chunk": 0,
+    "softcap": 0.0,
+    "rotary_interleaved": True,
+    "scheduler_metadata": None,
+    "num_splits": 0,
+    "pack_gqa": None,
+    "sm_margin": 0,
+    "return_softmax_lse": False,
+}
+
+LENGTHS = [40, 0, 17, 48]
+PAST = 0x7FFFFFFF  # what table entries past a length hold
+
+
+class Case:
+    """Four sequences of at most 48 keys: dense with NaN past each length, and the same in pages, out of order."""
+
+    def __init__(self, q_len=2, page=16, q_heads=4, kv_heads=2, head_dim=32):
+        generator = np.random.default_rng(3)
+        batch, most = len(LENGTHS), 48
+
+        def normal(*shape):
+            return generator.standard_normal(shape).astype(np.float16)
+
+        self.q = normal(batch, q_len, q_heads, head_dim)
+        self.k, self.v = normal(batch, most, kv_heads, head_dim), normal(batch, most, kv_heads, head_dim)
+        width = -(-most // page)
+        free = list(generator.permutation(batch * width + 2))
+        self.k_pages = np.full((len(free), page, kv_heads, head_dim), np.nan, np.float16)
+        self.v_pages = self.k_pages.copy()
+        self.table = np.full((batch, width), PAST, np.int32)
+        self.lengths = np.array(LENGTHS, np.int32)
+        for b, length in enumerate(LENGTHS):
+            self.k[b, length:] = self.v[b, length:] = np.nan
+            for at in range(-(-length // page)):
+                self.table[b, at] = free.pop()
+                kept = slice(at * page, min(length, (at + 1) * page))
+                self.k_pages[self.table[b, at], : kept.stop - kept.start] = self.k[b, kept]
+                self.v_pages[self.table[b, at], : kept.stop - kept.start] = self.v[b, kept]
+
+    def expected(self, causal=False, window=(-1, -1), lengths=LENGTHS, scale=None):
+        """(out, lse), sequence by sequence and query by query."""
+        q, k, v = (x.astype(np.float64) for x in (self.q, self.k, self.v))
+        batch, q_len, q_heads, head_dim = q.shape
+        left, right = window[0], 0 if causal else window[1]
+        out, lse = np.zeros(q.shape), np.full((batch, q_heads, q_len), -np.inf)
+        for b, length in enumerate(lengths):
+            for i in range(q_len):
+                own = length - q_len + i
+                seen = [
+                    j
+                    for j in range(length)
+                    if (left < 0 or j >= own - left) and (right < 0 or j <= own + right)
+                ]
+                if not seen:
+                    continue
+                for h in range(q_heads):
+                    of = h // (q_heads // k.shape[2])
+                    scores = k[b, seen, of] @ q[b, i, h] * (head_dim**-0.5 if scale is None else scale)
+                    weights = np.exp(scores - scores.max())
+                    lse[b, h, i] = scores.max() + np.log(weights.sum())
+                    out[b, i, h] = weights @ v[b, seen, of] / weights.sum()
+        return out, lse
+
+
+def check_both(result, expected):
+    out, lse = result
+    check(out, expected[0])
+    hidden = np.isinf(expected[1])
+    assert (np.asarray(lse)[hidden] == -np.inf).all()
+    check(np.where(hidden, 0, np.asarray(lse)), np.where(hidden, 0, expected[1]))
+
+
+def test_signature():
+    parameters = list(inspect.signature(gqa.flash_attn_with_kvcache).parameters.values())
+    assert {p.name: p.default for p in parameters} == FLASH_ATTENTION_3
+    assert [p.name for p in parameters] == list(FLASH_ATTENTION_3)
+
+
+@pytest.mark.parametrize("causal,window", [(False, (-1, -1)), (True, (-1, -1)), (True, (5, 3)), (False, (None, 1))], ids=str)
+def test_dense_cache(causal, window):
+    t = Case()
+    plain = tuple(-1 if side is None else side for side in window)
+    result = gqa.flash_attn_with_kvcache(
+        t.q, t.k, t.v, cache_seqlens=t.lengths, causal=causal, window_size=window, return_softmax_lse=True
+    )
+    check_both(result, t.expected(causal, plain))
+    assert not np.asarray(result[0])[1].any()  # of length 0
+
+
+@pytest.mark.parametrize("page", [1, 3, 16, 64])
+@pytest.mark.parametrize("q_len", [1, 16])
+def test_pages(page, q_len):
+    t = Case(q_len, page)
+    result = gqa.flash_attn_with_kvcache(
+        t.q, t.k_pages, t.v_pages, cache_seqlens=t.lengths, page_table=t.table, causal=True, return_softmax_lse=True
+    )
+    check_both(result, t.expected(True))
+
+
+def test_a_window_on_pages():
+    t = Case(3)
+    result = gqa.flash_attn_with_kvcache(
+        t.q,
+        t.k_pages,
+        t.v_pages,
+        cache_seqlens=t.lengths,
+        page_table=t.table,
+        window_size=(7, 1),
+        softmax_scale=0.3,
+        return_softmax_lse=True,
+    )
+    check_both(result, t.expected(False, (7, 1), scale=0.3))
+
+
+def test_one_number_of_keys_and_none():
+    t = Case()
+    t.k[np.isnan(t.k)] = 0
+    t.v[np.isnan(t.v)] = 0
+    check(gqa.flash_attn_with_kvcache(t.q, t.k, t.v, cache_seqlens=9), t.expected(lengths=[9] * 4)[0])
+    check(gqa.flash_attn_with_kvcache(t.q, t.k, t.v, cache_seqlens=np.int64(9)), t.expected(lengths=[9] * 4)[0])
+    check(gqa.flash_attn_with_kvcache(t.q, t.k, t.v, causal=True), t.expected(True, lengths=[48] * 4)[0])
+
+
+def test_torch_and_dlpack():
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    t = Case()
+    q, k, v, lengths, table = (torch.from_numpy(x) for x in (t.q, t.k_pages, t.v_pages, t.lengths, t.table))
+    out = gqa.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths, page_table=table, causal=True)
+    assert type(out) is torch.Tensor and out.dtype == torch.float16
+    check(out.numpy(), t.expected(True)[0])
+    check(gqa.flash_attn_with_kvcache(q, *(torch.nan_to_num(torch.from_numpy(x)) for x in (t.k, t.v)), cache_seqlens=0), np.zeros(t.q.shape))
+    mixed = gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, cache_seqlens=Producer(t.lengths), page_table=table)
+    check(mixed, t.expected()[0])
+
+
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        ("k", np.zeros(1)),
+        ("v", np.zeros(1)),
+        ("qv", np.zeros(1)),
+        ("rotary_cos", np.zeros(1)),
+        ("rotary_sin", np.zeros(1)),
+        ("cache_batch_idx", np.zeros(1)),
+        ("cache_leftpad", np.zeros(1)),
+        ("cu_seqlens_q", np.zeros(1)),
+        ("cu_seqlens_k_new", np.zeros(1)),
+        ("max_seqlen_q", 3),
+        ("rotary_seqlens", np.zeros(1)),
+        ("q_descale", np.zeros(1)),
+        ("k_descale", np.zeros(1)),
+        ("v_descale", np.zeros(1)),
+        ("attention_chunk", 128),
+        ("softcap", 30.0),
+    ],
+)
+def test_what_is_not_computed_is_refused(name, value):
+    t = Case()
+    with pytest.raises(NotImplementedError, match=f"flash_attn_with_kvcache was given {name}="):
+        gqa.flash_attn_with_kvcache(t.q, t.k, t.v, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "change,error,says",
+    [
+        (dict(cache_seqlens=np.array(LENGTHS, np.int64)), gqa.GqaTypeError, "cache_seqlens is int64, expected int32"),
+        (dict(cache_seqlens=np.array([LENGTHS], np.int32)), gqa.GqaValueError, "cache_seqlens has 2 dimensions"),
+        (dict(cache_seqlens=np.array([1], np.int32)), gqa.GqaValueError, "cache_seqlens has batch 1, but q has batch 4"),
+        (dict(cache_seqlens=49), gqa.GqaValueError, "cache_seqlens is 49; expected 0 to 48"),
+        (dict(page_table=np.zeros((4, 3), np.int64)), gqa.GqaTypeError, "page_table is int64, expected int32"),
+        (dict(page_table=np.zeros((3, 3), np.int32)), gqa.GqaValueError, "page_table has batch 3, but q has batch 4"),
+        (dict(page_table=np.zeros(3, np.int32)), gqa.GqaValueError, "page_table has 1 dimensions, expected 2"),
+        (dict(window_size=(-2, 0)), gqa.GqaValueError, "window_size is {-2, 0}"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_input_is_refused_by_name(change, error, says):
+    t = Case()
+    given = dict(cache_seqlens=t.lengths, page_table=t.table)
+    with pytest.raises(error) as caught:
+        gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, **{**given, **change})
+    assert says in str(caught.value)
+
+
+CHECKED = """
+import numpy as np, gqa
+q = np.zeros((2, 1, 2, 32), np.float16)
+pages = np.zeros((9, 16, 2, 32), np.float16)
+table = np.array([[0, 1, 2], [3, 9, 4]], np.int32)
+def run(second):
+    lengths = np.array([48, second], np.int32)
+    try:
+        gqa.flash_attn_with_kvcache(q, pages, pages, cache_seqlens=lengths, page_table=table)
+        print("ok")
+    except gqa.GqaValueError as error:
+        print(error)
+for second in (16, 49, 17):
+    run(second)
+"""
+
+
+def test_a_checked_process_names_sequence_and_page():
+    lines = run_python(CHECKED, GQA_CHECKED="1", GQA_CACHE=os.environ["GQA_CACHE"]).splitlines()
+    assert lines[0] == "ok"  # entry 9 lies past the length
+    assert lines[1].startswith("cache_seqlens[1] is 49, expected 0 to 48")
+    assert lines[2].startswith("page_table[1][1] is 9, expected 0 to 8")
+
+
+def test_warming_makes_a_call_a_hit(tmp_path):
+    t = Case()
+    lines = []
+    with gqa.Handle("host", cache_path=tmp_path / "c.db", tuning_budget=0.2, log=lambda level, text: lines.append(text)) as h:
+        shape = dict(batch=4, q_len=2, kv_len=48, q_heads=4, kv_heads=2, head_dim=32, dtype="float16", causal=True)
+        h.warm(**shape, page=16, window_size=(5, -1), cache_seqlens=True)
+        assert any("page=16" in line and "left=5" in line and "lens" in line for line in lines)

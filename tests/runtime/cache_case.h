@@ -1,0 +1,208 @@
+// cache_case.h: a call on a key/value cache in host memory, and what its answer must be.
+// Owns: keys and values of each sequence as they are meant; the cache made of them: dense or in pages that are out of
+// order and shared, with NaN in every slot that no sequence uses and numbers out of range in every table entry past a
+// length; the naive loop over what was meant, which sees neither pages nor lists.
+// Never: knows a device; shares code with what it judges. Threads: a value that is not copied: Call points into it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/half.h"
+
+namespace gqa::test {
+
+class CacheCase {
+ public:
+  // `text` as a problem; `lengths` of each sequence, empty: kv_len each, and none are handed over. Sequences that have
+  // a first page whole take it from the one before, every other one.
+  CacheCase(const std::string& text, std::vector<std::int32_t> given_lengths, bool heads_first = false)
+      : lengths(std::move(given_lengths)) {
+    const Status status = parse(text, &call.problem);
+    EXPECT_TRUE(status.ok()) << text << ": " << status.message();
+    const Problem& p = call.problem;
+    EXPECT_EQ(lengths.empty(), !p.lengths_differ());
+    fill(&q, std::int64_t{p.batch} * p.q_len * p.q_heads * p.head_dim);
+    fill(&meant_k_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim);
+    fill(&meant_v_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v);
+    if (p.paged()) make_table();
+    lay(meant_k_, p.head_dim, heads_first, &k, &call.k_strides);
+    lay(meant_v_, p.head_dim_v, heads_first, &v, &call.v_strides);
+    out.assign(static_cast<std::size_t>(std::int64_t{p.batch} * p.q_len * p.q_heads * p.head_dim_v), 0xffff);
+    lse.assign(static_cast<std::size_t>(std::int64_t{p.batch} * p.q_heads * p.q_len), NAN);
+    point();
+  }
+  CacheCase(const CacheCase&) = delete;
+  CacheCase& operator=(const CacheCase&) = delete;
+
+  int length(int sequence) const {
+    const int most = call.problem.kv_len;
+    return lengths.empty() ? most : std::clamp(lengths[static_cast<std::size_t>(sequence)], 0, most);
+  }
+
+  // The first element that is off by more than roundings allow; out and lse.
+  ::testing::AssertionResult right() const {
+    const Problem& p = call.problem;
+    std::vector<double> expected(static_cast<std::size_t>(p.head_dim_v));
+    std::size_t row = 0;
+    for (int b = 0; b < p.batch; ++b)
+      for (int h = 0; h < p.q_heads; ++h)
+        for (int i = 0; i < p.q_len; ++i, ++row) {
+          const double sum = naive(b, h, i, &expected);
+          if (call.lse != nullptr && lse[row] != sum &&
+              !(std::fabs(double{lse[row]} - sum) < 1e-4 * (1 + std::fabs(sum))))
+            return wrong(b, h, i) << "lse is " << lse[row] << ", expected " << sum;
+          for (int d = 0; d < p.head_dim_v; ++d) {
+            const double given = load(p.dtype, out_at(b, i, h, d)), wanted = expected[static_cast<std::size_t>(d)];
+            const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 1024;
+            if (!(std::fabs(given - wanted) <= relative * (1 + std::fabs(wanted)) / 2))
+              return wrong(b, h, i) << "out[" << d << "] is " << given << ", expected " << wanted;
+          }
+        }
+    return ::testing::AssertionSuccess();
+  }
+
+  std::vector<std::uint16_t> q, k, v, out;
+  std::vector<float> lse;
+  std::vector<std::int32_t> lengths, table;
+  int pages = 0, table_stride = 0;
+  Call call;
+
+ private:
+  static constexpr int kSparePages = 3;  // that nobody refers to
+
+  void fill(std::vector<std::uint16_t>* data, std::int64_t count) {
+    std::normal_distribution<float> normal(0, 1);
+    data->resize(static_cast<std::size_t>(count));
+    for (std::uint16_t& bits : *data) bits = store(call.problem.dtype, normal(random_));
+  }
+
+  // Every other sequence begins with the first page of the one before, if both fill it: then the same keys are meant.
+  void make_table() {
+    const Problem& p = call.problem;
+    const int width = (p.kv_len + p.page - 1) / p.page;
+    table_stride = width + 1;
+    table.resize(static_cast<std::size_t>(p.batch * table_stride));
+    for (std::size_t at = 0; at < table.size(); ++at)
+      table[at] = at % 2 == 0 ? std::numeric_limits<std::int32_t>::max() : -1 - static_cast<std::int32_t>(at);
+    pages = p.batch * width + kSparePages;
+    std::vector<std::int32_t> free(static_cast<std::size_t>(pages));
+    std::iota(free.begin(), free.end(), 0);
+    std::shuffle(free.begin(), free.end(), random_);
+    for (int b = 0; b < p.batch; ++b) {
+      for (int i = 0; i * p.page < length(b); ++i, free.pop_back())
+        table[static_cast<std::size_t>(b * table_stride + i)] = free.back();
+      if (b % 2 == 1 && std::min(length(b - 1), length(b)) >= p.page) share_first_page(b);
+    }
+  }
+
+  void share_first_page(int b) {
+    const Problem& p = call.problem;
+    table[static_cast<std::size_t>(b * table_stride)] = table[static_cast<std::size_t>((b - 1) * table_stride)];
+    for (int dim : {0, 1}) {
+      std::vector<std::uint16_t>& meant = dim == 0 ? meant_k_ : meant_v_;
+      const std::int64_t row = std::int64_t{p.kv_heads} * (dim == 0 ? p.head_dim : p.head_dim_v);
+      const auto from = meant.begin() + (b - 1) * p.kv_len * row, to = meant.begin() + b * p.kv_len * row;
+      std::copy_n(from, p.page * row, to);
+    }
+  }
+
+  // The cache of what is meant: all NaN but the keys that a sequence has.
+  void lay(const std::vector<std::uint16_t>& meant, int dim, bool heads_first, std::vector<std::uint16_t>* cache,
+           Strides* s) const {
+    const Problem& p = call.problem;
+    const std::int64_t slabs = p.paged() ? pages : p.batch, rows = p.paged() ? p.page : p.kv_len, heads = p.kv_heads;
+    *s = heads_first ? Strides{rows * heads * dim, dim, rows * dim} : Strides{rows * heads * dim, heads * dim, dim};
+    cache->assign(static_cast<std::size_t>(slabs * rows * heads * dim), 0xffff);
+    for (int b = 0; b < p.batch; ++b)
+      for (int j = 0; j < length(b); ++j)
+        for (int h = 0; h < p.kv_heads; ++h) {
+          const std::int64_t slab = p.paged() ? table[static_cast<std::size_t>(b * table_stride + j / p.page)] : b;
+          const std::int64_t slot = p.paged() ? j % p.page : j;
+          std::copy_n(meant.begin() + meant_at(b, j, h, dim), dim,
+                      cache->begin() + slab * s->batch + slot * s->row + h * s->head);
+        }
+  }
+
+  std::int64_t meant_at(int b, int j, int h, int dim) const {
+    const Problem& p = call.problem;
+    return ((std::int64_t{b} * p.kv_len + j) * p.kv_heads + h) * dim;
+  }
+
+  void point() {
+    const Problem& p = call.problem;
+    call.q = q.data();
+    call.k = k.data();
+    call.v = v.data();
+    call.out = out.data();
+    call.lse = p.lse ? lse.data() : nullptr;
+    call.q_strides = {std::int64_t{p.q_len} * p.q_heads * p.head_dim, std::int64_t{p.q_heads} * p.head_dim, p.head_dim};
+    call.out_strides = {std::int64_t{p.q_len} * p.q_heads * p.head_dim_v, std::int64_t{p.q_heads} * p.head_dim_v,
+                        p.head_dim_v};
+    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
+    call.lse_head_stride = p.q_len;
+    call.lse_row_stride = 1;
+    call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+    call.kv_lengths = lengths.empty() ? nullptr : lengths.data();
+    call.page_table = table.empty() ? nullptr : table.data();
+    call.page_table_stride = table_stride;
+    call.pages = pages;
+  }
+
+  // Whether query i may see key j, word by word.
+  bool sees(int b, int i, int j) const {
+    const Problem& p = call.problem;
+    const int own = length(b) - p.q_len + i;
+    if (p.mask == Mask::kCausal) return j <= own;
+    if (p.mask == Mask::kNone) return true;
+    return (p.window_left < 0 || j >= own - p.window_left) && (p.window_right < 0 || j <= own + p.window_right);
+  }
+
+  double naive(int b, int h, int i, std::vector<double>* result) const {
+    const Problem& p = call.problem;
+    const auto number = [&](const std::vector<std::uint16_t>& data, std::int64_t at) {
+      return double{load(p.dtype, data[static_cast<std::size_t>(at)])};
+    };
+    const std::int64_t query = ((std::int64_t{b} * p.q_len + i) * p.q_heads + h) * p.head_dim;
+    double sum = 0;
+    std::fill(result->begin(), result->end(), 0.0);
+    for (int j = 0; j < length(b); ++j) {
+      if (!sees(b, i, j)) continue;
+      double dot = 0;
+      for (int d = 0; d < p.head_dim; ++d)
+        dot += number(q, query + d) * number(meant_k_, meant_at(b, j, h / p.group(), p.head_dim) + d);
+      const double weight = std::exp(dot * double{call.scale});
+      sum += weight;
+      for (int d = 0; d < p.head_dim_v; ++d)
+        (*result)[static_cast<std::size_t>(d)] +=
+            weight * number(meant_v_, meant_at(b, j, h / p.group(), p.head_dim_v) + d);
+    }
+    if (sum > 0)
+      for (double& each : *result) each /= sum;
+    return sum > 0 ? std::log(sum) : -std::numeric_limits<double>::infinity();
+  }
+
+  std::uint16_t out_at(int b, int i, int h, int d) const {
+    const Problem& p = call.problem;
+    return out[static_cast<std::size_t>(((std::int64_t{b} * p.q_len + i) * p.q_heads + h) * p.head_dim_v + d)];
+  }
+
+  ::testing::AssertionResult wrong(int b, int h, int i) const {
+    return ::testing::AssertionFailure() << to_text(call.problem) << ", sequence " << b << " of " << length(b)
+                                         << " keys, head " << h << ", query " << i << ": ";
+  }
+
+  std::mt19937 random_{11};
+  std::vector<std::uint16_t> meant_k_, meant_v_;  // (batch, kv_len, kv_heads, dim)
+};
+
+}  // namespace gqa::test
