@@ -15,7 +15,7 @@ enum At : std::uint8_t {
   kWarps,
   kStages,
   kPack,
-  kDynamic,
+  kScheduler,
   kOut,
   kOnesColumn,
   kFoldedScale,
@@ -23,7 +23,7 @@ enum At : std::uint8_t {
   kExp2Fma,
   kQRegs,
   kCluster,
-  kStreamK,
+  kSchedulerToo,
   kSplits,
   kHeadSwizzle
 };
@@ -32,7 +32,7 @@ constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
                                  {"warps", 4, FieldUse::kCode},
                                  {"stages", 2, FieldUse::kCode},
                                  {"pack", 1, FieldUse::kCode},
-                                 {"dynamic", 0, FieldUse::kCode},
+                                 TileScheduler::kFields[0],
                                  {"out", 0, FieldUse::kCode},
                                  {"ones_column", 0, FieldUse::kMechanism},
                                  {"folded_scale", 0, FieldUse::kMechanism},
@@ -40,7 +40,7 @@ constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
                                  {"exp2_fma", 0, FieldUse::kMechanism},
                                  {"q_regs", 0, FieldUse::kMechanism},
                                  {"cluster", 1, FieldUse::kMechanism},
-                                 {"stream_k", 0, FieldUse::kMechanism},
+                                 TileScheduler::kFields[1],
                                  {"splits", 1, FieldUse::kLaunch},
                                  {"head_swizzle", 0, FieldUse::kLaunch}};
 static_assert(std::size(kFields) == WgmmaFlash::kNumbers);
@@ -49,9 +49,11 @@ struct Range {
   At at;
   int least, most;
 };
-constexpr Range kRanges[] = {{kStages, 1, 4},      {kDynamic, 0, 1},      {kOut, 0, 4},     {kOnesColumn, 0, 1},
-                             {kFoldedScale, 0, 1}, {kExp2Fma, 0, 32},     {kQueries, 1, 2}, {kQRegs, 0, 16},
-                             {kCluster, 1, 2},     {kStreamK, 0, 1 << 16}};
+constexpr Range kRanges[] = {{kStages, 1, 4},      {kScheduler, 0, TileScheduler::kMost[0]},
+                             {kOut, 0, 4},         {kOnesColumn, 0, 1},
+                             {kFoldedScale, 0, 1}, {kExp2Fma, 0, 32},
+                             {kQueries, 1, 2},     {kQRegs, 0, 16},
+                             {kCluster, 1, 2},     {kSchedulerToo, 0, TileScheduler::kMost[1]}};
 
 std::string out_of_range(const WgmmaFlash::Numbers& numbers) {
   for (const Range& range : kRanges) {
@@ -121,7 +123,7 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
           c.warps(),
           c.stages,
           c.pack,
-          c.scheduler.dynamic(),
+          c.scheduler.numbers()[0],
           c.out_parts,
           c.has_ones() ? 1 : 0,
           c.softmax == WgmmaFlash::Softmax::kFoldedScale ? 1 : 0,
@@ -129,7 +131,7 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
           c.exp2_fma,
           c.q_regs,
           c.cluster,
-          c.scheduler.stream_k(),
+          c.scheduler.numbers()[1],
           1,
           c.head_swizzle};
 }
@@ -137,7 +139,8 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
 std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   if (std::string reason = wrong_numbers(numbers); !reason.empty()) return reason;
   if (std::string reason = read_softmax(numbers, &c->softmax); !reason.empty()) return reason;
-  if (std::string reason = read(numbers[kDynamic], numbers[kStreamK], &c->scheduler); !reason.empty()) return reason;
+  if (std::string reason = read({numbers[kScheduler], numbers[kSchedulerToo]}, &c->scheduler); !reason.empty())
+    return reason;
   c->tile_m = numbers[kM];
   c->tile_n = numbers[kN];
   c->key_shares = numbers[kWarps] * 16 / numbers[kM];
