@@ -14,7 +14,7 @@ constexpr double kDynamic = 551;                                       // clocks
 constexpr double kDynamicImbalance = 0.127, kStaticImbalance = 0.226;  // idle at an end: see idle_clocks()
 constexpr double kFixupAnOutput = 0.98;  // clocks, of parts of a tile, in the workspace: a row and dimension
 constexpr double kWholeWaves = 0.995;    // of their places in use
-constexpr int kLeastRows = 128;          // one CTA an SM
+constexpr int kFewestRows = 128;         // one CTA an SM
 
 std::string text_of(std::int32_t stream_k) { return "stream_k=" + grouped(stream_k); }
 
@@ -42,7 +42,7 @@ std::string read(const TileScheduler::Numbers& numbers, TileScheduler* scheduler
 }
 
 std::string wrong_scheduler(const TileScheduler& scheduler, int rows) {
-  return scheduler.is_stream_k() && rows < kLeastRows ? wrong_stream_k(scheduler.clusters) : "";
+  return scheduler.is_stream_k() && rows < kFewestRows ? wrong_stream_k(scheduler.clusters) : "";
 }
 
 // Stream-K costs a fix-up in the workspace: the last wave must be idle for more than that.
