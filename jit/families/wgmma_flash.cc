@@ -47,7 +47,7 @@ std::string features_of(const WgmmaFlash& c, bool chain) {
   if (c.queries != 1) out << "  static constexpr int kQueries = " << c.queries << ";  // Q buffers\n";
   if (c.cluster != 1)
     out << "  static constexpr int kCluster = " << c.cluster << ";  // CTAs that share keys and values\n";
-  if (c.scheduler.shares_last_wave()) out << "  static constexpr bool kStreamK = true;  // for the last partial wave\n";
+  if (c.scheduler.is_stream_k()) out << "  static constexpr bool kStreamK = true;  // for the last partial wave\n";
   return out.str();
 }
 

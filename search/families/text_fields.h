@@ -1,6 +1,7 @@
-// text_fields.h: how a family's candidate is written: its name, then "key=number" for each field, in the family's
-// order. Owns: writing and reading that form, with messages that name key, value and expectation. Never: knows what a
-// number means, or which go together; the family refuses those. Threads: pure functions.
+// text_fields.h: how a family's candidate is written: its name, then "key=number" for each field, in its order.
+// Owns: writing and reading that form, with messages that name key, value and expectation.
+// Never: knows what a number means, or which go together; the family refuses those.
+// Threads: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // mma_flash.h: the family "flash", mma.sync on any GPU since sm_80: a CTA owns tile_m query rows and loops over all
 // their keys; warps split the rows. Device code: jit/device/attention/mma_flash/.
 // Owns: MmaFlash, its fields, and what search/families/family.h asks of every family.
-// Never: is named outside this folder, candidate.h and jit/families/.
+// Never: is named outside search/families/ and jit/families/.
 // Threads: a value; pure functions.
 #pragma once
 

@@ -1,7 +1,7 @@
 // split_kv.h: the family "split", for few query rows: a CTA owns one row tile and a share of the keys; warps split the
 // keys, and the last CTA to arrive merges. Device code: jit/device/attention/split_kv/.
 // Owns: SplitKv, its fields, and what search/families/family.h asks of every family.
-// Never: is named outside this folder, candidate.h and jit/families/.
+// Never: is named outside search/families/ and jit/families/.
 // Threads: a value; pure functions.
 #pragma once
 

@@ -9,30 +9,32 @@ namespace gqa {
 namespace {
 
 // The text, in its order; "splits" is in that of every family, and 1 here.
-enum At : std::uint8_t {
-  kM,
-  kN,
-  kWarps,
-  kStages,
-  kPack,
-  kDynamic,
-  kOut,
-  kOnesColumn,
-  kFoldedScale,
-  kQueries,
-  kExp2Fma,
-  kQRegs,
-  kCluster,
-  kStreamK,
-  kSplits,
-  kHeadSwizzle
+struct At {
+  enum Field : std::uint8_t {
+    kM,
+    kN,
+    kWarps,
+    kStages,
+    kPack,
+    kScheduler,
+    kOut,
+    kOnesColumn,
+    kFoldedScale,
+    kQueries,
+    kExp2Fma,
+    kQRegs,
+    kCluster,
+    kSchedulerToo,
+    kSplits,
+    kHeadSwizzle
+  };
 };
 constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
                                  {"n", 64, FieldUse::kCode},
                                  {"warps", 4, FieldUse::kCode},
                                  {"stages", 2, FieldUse::kCode},
                                  {"pack", 1, FieldUse::kCode},
-                                 {"dynamic", 0, FieldUse::kCode},
+                                 TileScheduler::kFields[0],
                                  {"out", 0, FieldUse::kCode},
                                  {"ones_column", 0, FieldUse::kMechanism},
                                  {"folded_scale", 0, FieldUse::kMechanism},
@@ -40,18 +42,20 @@ constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
                                  {"exp2_fma", 0, FieldUse::kMechanism},
                                  {"q_regs", 0, FieldUse::kMechanism},
                                  {"cluster", 1, FieldUse::kMechanism},
-                                 {"stream_k", 0, FieldUse::kMechanism},
+                                 TileScheduler::kFields[1],
                                  {"splits", 1, FieldUse::kLaunch},
                                  {"head_swizzle", 0, FieldUse::kLaunch}};
 static_assert(std::size(kFields) == WgmmaFlash::kNumbers);
 
 struct Range {
-  At at;
+  At::Field at;
   int least, most;
 };
-constexpr Range kRanges[] = {{kStages, 1, 4},      {kDynamic, 0, 1},      {kOut, 0, 4},     {kOnesColumn, 0, 1},
-                             {kFoldedScale, 0, 1}, {kExp2Fma, 0, 32},     {kQueries, 1, 2}, {kQRegs, 0, 16},
-                             {kCluster, 1, 2},     {kStreamK, 0, 1 << 16}};
+constexpr Range kRanges[] = {{At::kStages, 1, 4},      {At::kScheduler, 0, TileScheduler::kMost[0]},
+                             {At::kOut, 0, 4},         {At::kOnesColumn, 0, 1},
+                             {At::kFoldedScale, 0, 1}, {At::kExp2Fma, 0, 32},
+                             {At::kQueries, 1, 2},     {At::kQRegs, 0, 16},
+                             {At::kCluster, 1, 2},     {At::kSchedulerToo, 0, TileScheduler::kMost[1]}};
 
 std::string out_of_range(const WgmmaFlash::Numbers& numbers) {
   for (const Range& range : kRanges) {
@@ -60,17 +64,17 @@ std::string out_of_range(const WgmmaFlash::Numbers& numbers) {
     return std::string(kFields[range.at].key) + "=" + grouped(given) + ": warpgroup has " + grouped(range.least) +
            " to " + grouped(range.most);
   }
-  return more_than_one_split(numbers[kSplits], WgmmaFlash::kText.name);
+  return more_than_one_split(numbers[At::kSplits], WgmmaFlash::kText.name);
 }
 
 std::string wrong_cta(const WgmmaFlash::Numbers& numbers) {
   constexpr int kMostColumns = 256;  // of a wgmma
-  const int m = numbers[kM], n = numbers[kN], warps = numbers[kWarps];
+  const int m = numbers[At::kM], n = numbers[At::kN], warps = numbers[At::kWarps];
   CandidateShape shape;
   shape.rows = m;
   shape.keys = n;
-  shape.pack = numbers[kPack];
-  shape.head_swizzle = numbers[kHeadSwizzle];
+  shape.pack = numbers[At::kPack];
+  shape.head_swizzle = numbers[At::kHeadSwizzle];
   if (std::string reason = wrong_tile(shape, warps); !reason.empty()) return reason;
   if (m != 64 && m != 128 && m != 192) return "tile of " + grouped(m) + " rows: warpgroup has 64, 128 or 192";
   if (n > kMostColumns) return "step of " + grouped(n) + " keys: wgmma takes at most " + grouped(kMostColumns);
@@ -85,10 +89,10 @@ std::string wrong_numbers(const WgmmaFlash::Numbers& numbers) {
 }
 
 std::string read_softmax(const WgmmaFlash::Numbers& numbers, WgmmaFlash::Softmax* softmax) {
-  using Softmax = WgmmaFlash::Softmax;
-  const bool ones = numbers[kOnesColumn] != 0, folded = numbers[kFoldedScale] != 0;
+  const bool ones = numbers[At::kOnesColumn] != 0, folded = numbers[At::kFoldedScale] != 0;
   if (folded && !ones) return "folded_scale=1: expected ones_column=1, whose ones it takes";
-  *softmax = folded ? Softmax::kFoldedScale : ones ? Softmax::kOnesColumn : Softmax::kOnline;
+  using Kind = WgmmaFlash::Softmax;
+  *softmax = folded ? Kind::kFoldedScale : ones ? Kind::kOnesColumn : Kind::kOnline;
   return "";
 }
 
@@ -121,7 +125,7 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
           c.warps(),
           c.stages,
           c.pack,
-          c.scheduler.dynamic(),
+          c.scheduler.numbers()[0],
           c.out_parts,
           c.has_ones() ? 1 : 0,
           c.softmax == WgmmaFlash::Softmax::kFoldedScale ? 1 : 0,
@@ -129,7 +133,7 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
           c.exp2_fma,
           c.q_regs,
           c.cluster,
-          c.scheduler.stream_k(),
+          c.scheduler.numbers()[1],
           1,
           c.head_swizzle};
 }
@@ -137,18 +141,19 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
 std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   if (std::string reason = wrong_numbers(numbers); !reason.empty()) return reason;
   if (std::string reason = read_softmax(numbers, &c->softmax); !reason.empty()) return reason;
-  if (std::string reason = read(numbers[kDynamic], numbers[kStreamK], &c->scheduler); !reason.empty()) return reason;
-  c->tile_m = numbers[kM];
-  c->tile_n = numbers[kN];
-  c->key_shares = numbers[kWarps] * 16 / numbers[kM];
-  c->stages = numbers[kStages];
-  c->pack = numbers[kPack];
-  c->out_parts = numbers[kOut];
-  c->queries = numbers[kQueries];
-  c->exp2_fma = numbers[kExp2Fma];
-  c->q_regs = numbers[kQRegs];
-  c->cluster = numbers[kCluster];
-  c->head_swizzle = numbers[kHeadSwizzle];
+  if (std::string reason = read({numbers[At::kScheduler], numbers[At::kSchedulerToo]}, &c->scheduler); !reason.empty())
+    return reason;
+  c->tile_m = numbers[At::kM];
+  c->tile_n = numbers[At::kN];
+  c->key_shares = numbers[At::kWarps] * 16 / numbers[At::kM];
+  c->stages = numbers[At::kStages];
+  c->pack = numbers[At::kPack];
+  c->out_parts = numbers[At::kOut];
+  c->queries = numbers[At::kQueries];
+  c->exp2_fma = numbers[At::kExp2Fma];
+  c->q_regs = numbers[At::kQRegs];
+  c->cluster = numbers[At::kCluster];
+  c->head_swizzle = numbers[At::kHeadSwizzle];
   return wrong_together(*c);
 }
 

@@ -26,12 +26,9 @@ constexpr double kTileAKey = 0.0165;         // times the widths of a key and a 
 constexpr double kTileAnOutput = 9.5;        // times head_dim_v and warpgroups
 constexpr double kTileFromRegisters = 2055;  // out has no buffer to leave through
 constexpr double kTileInParts = 399;         // or one for a part of it
-constexpr double kDynamic = 551;             // the first fetch of a tile's number
-constexpr double kDynamicImbalance = 0.127, kStaticImbalance = 0.226;  // idle at an end: see imbalance()
-constexpr double kFixupAnOutput = 0.98;   // of parts of a tile, in the workspace: a row and dimension
-constexpr double kBesideAnother = 0.616;  // of its time a CTA takes that shares its SM
-constexpr double kLaunch = 1.8e-6;        // s
-constexpr double kBesideMemory = 0.138;   // of the shorter of memory's and SMs' time
+constexpr double kBesideAnother = 0.616;     // of its time a CTA takes that shares its SM
+constexpr double kLaunch = 1.8e-6;           // s
+constexpr double kBesideMemory = 0.138;      // of the shorter of memory's and SMs' time
 
 // Steps of a tile's warpgroups on average: each walks what its own 64 rows see, in whole or half blocks at first.
 double steps_of_warpgroups(const Problem& p, const WgmmaFlash& c, std::int64_t tile) {
@@ -110,26 +107,20 @@ double tile_overhead(const Model& m) {
   return kTileOverhead + keys + outputs + leaving;
 }
 
-// Load imbalance under a mask, of what the longest tile has over the average: once at the end under the dynamic
-// scheduler, at the end of each swizzled group of heads under the static one.
-double imbalance(const Model& m) {
-  if (!m.p.causal()) return 0;
-  if (m.c.scheduler.is_dynamic()) return kDynamicImbalance;
-  return kStaticImbalance * static_cast<double>(head_groups(m.p, m.shape) / head_swizzle(m.p, m.shape));
-}
-
-// Tiles of equal work run in waves, whose last partial one may be shared; under a causal mask long and short tiles even
-// it out.
 double compute_clocks(const Model& m) {
   const double step = step_clocks(m), overhead = tile_overhead(m);
-  const double share = m.launch.resident > 1 ? kBesideAnother : 1;
-  const double each = m.blocks() / m.sms(), longest = m.steps.most * step + overhead;
-  const bool shared = m.c.scheduler.shares_last_wave();
-  const double idle = m.p.causal() || shared ? imbalance(m) * (m.steps.most - m.steps.average) * step
-                                             : (std::ceil(each) - each) * longest;
-  const double work = share * (each * (m.steps.average * step + overhead) + idle);
-  const double fixup = shared ? overhead + kFixupAnOutput * m.c.tile_m * m.p.head_dim_v : 0;
-  return std::max(work, shared ? 0 : longest) + fixup + (m.c.scheduler.is_dynamic() ? kDynamic : 0);
+  TileTimes times = {};
+  times.each = m.blocks() / m.sms();
+  times.average = m.steps.average * step + overhead;
+  times.longest = m.steps.most * step + overhead;
+  times.overhead = overhead;
+  times.more_steps = m.steps.most - m.steps.average;
+  times.step = step;
+  times.rows = m.c.tile_m;
+  times.columns = m.p.head_dim_v;
+  times.swizzles = static_cast<double>(head_groups(m.p, m.shape) / head_swizzle(m.p, m.shape));
+  times.share = m.launch.resident > 1 ? kBesideAnother : 1;
+  return schedule_clocks(m.c.scheduler, m.p.causal(), times);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // wgmma_flash.h: the family "warpgroup", flash on Hopper's wgmma: a producer feeds consumer warpgroups of 64 rows by
-// TMA. Device code: jit/device/attention/wgmma_flash/; docs/kernels.md explains the mechanisms. Owns: WgmmaFlash, its
-// fields, and what search/families/family.h asks of every family. candidate.cc has the text, tiles.cc what there is,
-// limits.cc what is refused, resources.cc what it needs, cost.cc its time. Never: is named outside this folder,
-// candidate.h and jit/families/. Threads: a value; pure functions.
+// TMA. Device code: jit/device/attention/wgmma_flash/; docs/kernels.md explains the mechanisms.
+// Owns: WgmmaFlash, its fields, and what search/families/family.h asks of every family. candidate.cc has the text,
+// tiles.cc what there is, limits.cc what is refused, resources.cc what it needs, cost.cc its time.
+// Never: is named outside search/families/ and jit/families/.
+// Threads: a value; pure functions.
 #pragma once
 
 #include <array>

@@ -88,8 +88,9 @@ TEST(Space, WhereProductsSum) {
 // 16k and 32 heads are 20.85 rounds of 192 rows.
 TEST(Space, KernelsWithAOnesColumnHaveStreamK) {
   const std::set<WgmmaFlash> all = ranked_candidates("hq=32,sq=16384,d=64,lse=0");
-  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
-                          [](const WgmmaFlash& c) { return c.has_ones() && c.scheduler.stream_k() == 132; }));
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const WgmmaFlash& c) {
+    return c.has_ones() && c.scheduler.is_stream_k() && c.scheduler.clusters == 132;
+  }));
 }
 
 // Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
