@@ -53,7 +53,8 @@ def test_bad_spec(bad, named):
 
 def test_grid_is_what_serving_asks_for():
     cases = serving_cases.grid("cuda:0")
-    assert [(case.batch, case.mean_len, case.sigma) for case in cases] == [(16, 8192, 0), (64, 4096, 0), (64, 4096, 0.8)]
+    sizes = [(case.batch, case.mean_len, case.sigma) for case in cases]
+    assert sizes == [(16, 8192, 0), (64, 4096, 0), (64, 4096, 0.8)]
     for case in cases:
         assert (case.q_heads, case.kv_heads, case.head_dim, case.page, case.q_len) == (32, 8, 128, 16, 1)
         assert (case.seed, case.dtype) == (SEED, "bfloat16")
@@ -99,7 +100,7 @@ def test_every_page_has_one_place(peers):
 
 
 def test_the_answer(peers):
-    """PyTorch's own attention agrees with it; causal, grouped heads, several queries, lengths that end within a page."""
+    """PyTorch's own attention agrees: causal, grouped heads, several queries, lengths that end within a page."""
     case = serving_cases.parse(SPEC)
     assert peers._seen(case, 3, "cpu").tolist() == [[True, True, False], [True, True, True]]
     inputs = peers.make_inputs(case, "cpu", 0)
