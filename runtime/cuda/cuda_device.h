@@ -11,6 +11,7 @@
 #include <string>
 
 #include "jit/nvrtc.h"
+#include "runtime/cuda/cached_lists.h"
 #include "runtime/cuda/launch/cuda_kernel.h"
 #include "runtime/cuda/trial/checker.h"
 #include "runtime/device.h"
@@ -63,6 +64,7 @@ class CudaDevice final : public CudaCompiler {
   bool owns(int dl_device_type, int dl_device_id) const override;
   std::string driver() const override;
   Status capturing(std::optional<void*> stream, bool* captured) const override;
+  Status check_lists(const Call& call) const override { return check_cached_lists(shared_->context, call); }
 
  private:
   Status load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker);

@@ -78,6 +78,37 @@ struct CheckedRow {
   }
 };
 
+// The keys of the checked row's sequence and head, where they lie, and which of them the row sees: [first, end). The
+// last query stands at the last key.
+struct CheckedKeys {
+  const AttentionParams& p;
+  const CheckParams& c;
+  const CacheParams& cache;
+  const CheckedRow& row;
+  int kv_head, first, end;
+
+  __device__ CheckedKeys(const AttentionParams& params, const CheckParams& check, const CacheParams& cache_params,
+                         const CheckedRow& checked)
+      : p(params),
+        c(check),
+        cache(cache_params),
+        row(checked),
+        kv_head(checked.head / (params.q_heads / params.kv_heads)) {
+    const int keys = cache.lengths == nullptr ? p.kv_len : max(0, min(cache.lengths[row.batch], p.kv_len));
+    const int own = row.position + keys - p.q_len, right = c.causal ? 0 : cache.window_right;
+    first = cache.window_left < 0 ? 0 : max(0, min(own - cache.window_left, keys));
+    end = right < 0 ? keys : max(0, min(own + right + 1, keys));
+  }
+
+  __device__ const u16* at(const void* tensor, const TensorStrides& s, int key) const {
+    const int page = c.page == 0 ? row.batch : cache.pages[row.batch * cache.table_stride + key / c.page];
+    const int slot = c.page == 0 ? key : key % c.page;
+    return static_cast<const u16*>(tensor) + page * s.batch + slot * s.row + kv_head * s.head;
+  }
+  __device__ const u16* k(int key) const { return at(p.k, p.k_strides, key); }
+  __device__ const u16* v(int key) const { return at(p.v, p.v_strides, key); }
+};
+
 __device__ inline float dot(const float* query, const u16* key, int head_dim, bool bf16, bool vectors) {
   float sum = 0;
   if (vectors) {
@@ -108,24 +139,22 @@ extern "C" __global__ void gqa_fill(unsigned short* data, long long count, unsig
 
 // One CTA a checked row: its float32 output and log-sum-exp, and the error the naive 16-bit computation makes on it.
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
-    gqa_reference(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c) {
+    gqa_reference(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
+                  const __grid_constant__ gqa::CacheParams cache) {
   using namespace gqa;
   __shared__ float query[256];
   __shared__ Softmax states[kCheckThreads];
   __shared__ float weights[2][kCheckThreads];  // float32, and rounded
   const bool bf16 = c.bf16, vectors = c.vectors;
   const CheckedRow row(p, c.rows[blockIdx.x]);
-  const int kv_head = row.head / (p.q_heads / p.kv_heads);
+  const CheckedKeys keys(p, c, cache, row);
   const u16* q = static_cast<const u16*>(p.q) + row.offset(p.q_strides);
-  const u16* k = static_cast<const u16*>(p.k) + row.batch * p.k_strides.batch + kv_head * p.k_strides.head;
-  const u16* v = static_cast<const u16*>(p.v) + row.batch * p.v_strides.batch + kv_head * p.v_strides.head;
-  const int keys = c.causal ? max(0, min(p.kv_len, row.position + p.kv_len - p.q_len + 1)) : p.kv_len;
   for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
   __syncthreads();
 
   Softmax exact = Softmax::empty(), naive = Softmax::empty();
-  for (int key = threadIdx.x; key < keys; key += kCheckThreads) {
-    const float score = dot(query, k + key * p.k_strides.row, c.head_dim, bf16, vectors) * c.scale;
+  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads) {
+    const float score = dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale;
     exact = Softmax::combine(exact, Softmax::of(score));
     naive = Softmax::combine(naive, Softmax::of(rounded(score, bf16)));
   }
@@ -133,22 +162,22 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   naive = block_reduce(naive, states, Softmax::combine);
 
   float out[2] = {0, 0}, out_naive[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
-  for (int first = 0; first < keys; first += kCheckThreads) {
+  for (int first = keys.first; first < keys.end; first += kCheckThreads) {
     const int key = first + threadIdx.x;
     __syncthreads();
     weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
-    if (key < keys) {
-      const float score = dot(query, k + key * p.k_strides.row, c.head_dim, bf16, vectors) * c.scale;
+    if (key < keys.end) {
+      const float score = dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale;
       weights[0][threadIdx.x] = natural_exp(score - exact.maximum) / exact.sum;
       weights[1][threadIdx.x] = rounded(natural_exp(rounded(score, bf16) - naive.maximum) / naive.sum, bf16);
     }
     __syncthreads();
-    const int count = min(kCheckThreads, keys - first);
+    const int count = min(kCheckThreads, keys.end - first);
     for (int half = 0; half < 2; ++half) {
       const int d = threadIdx.x + half * kCheckThreads;
       if (d >= c.head_dim_v) break;
       for (int i = 0; i < count; ++i) {
-        const float value = load_element(v + (first + i) * p.v_strides.row + d, bf16);
+        const float value = load_element(keys.v(first + i) + d, bf16);
         out[half] = fmaf(weights[0][i], value, out[half]);
         out_naive[half] = fmaf(weights[1][i], value, out_naive[half]);
       }

@@ -4,6 +4,7 @@
 // Threads: plain data; CheckResult is combined by atomics.
 #pragma once
 
+#include "attention/common/cache_params.h"
 #include "attention/common/params.h"
 
 namespace gqa {
@@ -25,6 +26,8 @@ struct CheckParams {
   float scale;
   int head_dim, head_dim_v;
   int causal, bf16, vectors;  // vectors: rows are 16-byte aligned
+  int page;                   // keys a page; 0: none
+  int unused;
 };
 
 // A slab of poison with a tensor inside, of which the first `rows` rows of each batch are in use: (batch, rows,
@@ -40,7 +43,7 @@ struct ScanParams {
   int bf16;
 };
 
-static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 56 && sizeof(ScanParams) == 80,
+static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 64 && sizeof(ScanParams) == 80,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

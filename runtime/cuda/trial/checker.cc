@@ -42,8 +42,10 @@ Status Checker::fill(CUstream stream, CUdeviceptr data, long long count, unsigne
   return launch("gqa_fill", fill_, kBlocks, kWideThreads, stream, arguments);
 }
 
-Status Checker::reference(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const {
-  void* arguments[] = {const_cast<AttentionParams*>(&params), const_cast<CheckParams*>(&check)};
+Status Checker::reference(CUstream stream, const AttentionParams& params, const CheckParams& check,
+                          const CacheParams& cache, int rows) const {
+  void* arguments[] = {const_cast<AttentionParams*>(&params), const_cast<CheckParams*>(&check),
+                       const_cast<CacheParams*>(&cache)};
   return launch("gqa_reference", reference_, rows, kThreads, stream, arguments);
 }
 

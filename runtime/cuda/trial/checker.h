@@ -20,7 +20,8 @@ class Checker {
   static Status load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker);
 
   Status fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, bool bf16) const;
-  Status reference(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;
+  Status reference(CUstream stream, const AttentionParams& params, const CheckParams& check, const CacheParams& cache,
+                   int rows) const;
   Status compare(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;
   Status scan(CUstream stream, const ScanParams& scan) const;
   Status clock(CUstream stream, CUdeviceptr cycles_and_nanoseconds) const;

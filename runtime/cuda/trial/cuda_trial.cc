@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t kMaxInputBytes = 6LL << 30;
 constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
 constexpr int kMaxSets = 32;
+constexpr std::uint64_t kListSeed = 4;
 
 float float_of(unsigned bits) {
   float value;
@@ -27,7 +28,8 @@ CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const C
     : CudaTrialBase(std::move(shared), std::move(checker), "kernel", effort),
       guarded_(driver()),
       workspaces_(std::make_unique<WorkspacePool>(driver())),
-      layout_(problem) {
+      layout_(problem),
+      verified_(verification_lists(problem, kListSeed)) {
   static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
 }
 
@@ -48,6 +50,8 @@ Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
   if (Status s = stream_.open(); !s.ok()) return s;
   if (Status s = choose_sets(spec, most_sets); !s.ok()) return s;
   if (Status s = fill_inputs(); !s.ok()) return s;
+  if (Status s = copy_lists(verified_, &verified_lists_); !s.ok()) return s;
+  if (Status s = copy_lists(timing_lists(problem, kListSeed), &timed_lists_); !s.ok()) return s;
   if (Status s = allocate_outputs(); !s.ok()) return s;
   variants_.resize(ragged(problem) == problem ? 1 : 2);
   if (Status s = prepare(problem, &variants_[0]); !s.ok() || variants_.size() == 1) return s;
@@ -74,6 +78,8 @@ CudaTrial::~CudaTrial() {
   q_ = {};
   k_ = {};
   v_ = {};
+  verified_lists_ = {};
+  timed_lists_ = {};
   out_ = {};
   lse_ = {};
   result_ = {};
@@ -109,7 +115,38 @@ Status CudaTrial::fill_inputs() {
         !s.ok())
       return s;
   }
-  return {};
+  return poison_unused();
+}
+
+// Of the first set, which verification reads: what no sequence uses is NaN.
+Status CudaTrial::poison_unused() {
+  CUresult result = CUDA_SUCCESS;
+  for (const KeyRun& run : unused_keys(layout_.problem, verified_)) {
+    const auto poison = [&](const DeviceMemory& memory, std::int64_t row) {
+      const auto first = static_cast<CUdeviceptr>(2 * (layout_.shift + run.first * row));
+      const auto bytes = static_cast<std::size_t>(2 * run.count * row);
+      if (result == CUDA_SUCCESS)
+        result = driver().cuMemsetD8Async(memory.address() + first, 0xff, bytes, stream_.get());
+    };
+    poison(k_, layout_.k_strides.row);
+    poison(v_, layout_.v_strides.row);
+  }
+  return driver().error("cuMemsetD8Async", result);
+}
+
+// The copy is done when this returns.
+Status CudaTrial::copy_lists(const TrialLists& lists, DeviceLists* copied) {
+  const auto copy = [&](const std::vector<std::int32_t>& list, DeviceMemory* memory) -> Status {
+    if (list.empty()) return {};
+    const std::size_t bytes = list.size() * sizeof(std::int32_t);
+    if (Status s = DeviceMemory::allocate(driver(), bytes, memory); !s.ok()) return s;
+    if (const CUresult r = driver().cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream_.get());
+        r != CUDA_SUCCESS)
+      return driver().error("cuMemcpyHtoDAsync", r);
+    return stream_.wait();
+  };
+  Status status = copy(lists.lengths, &copied->lengths);
+  return status.ok() ? copy(lists.table, &copied->table) : status;
 }
 
 Status CudaTrial::allocate_outputs() {
@@ -121,9 +158,16 @@ Status CudaTrial::allocate_outputs() {
   return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
 }
 
-Call CudaTrial::call(const Problem& problem, int set) const {
+Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, int set) const {
   using Bits = std::uint16_t;
-  Call c = layout_.call({q_.as<Bits>(), k_.as<Bits>(), v_.as<Bits>(), out_.as<Bits>(), lse_.as<float>()}, problem, set);
+  const TrialBuffers buffers = {q_.as<Bits>(),
+                                k_.as<Bits>(),
+                                v_.as<Bits>(),
+                                out_.as<Bits>(),
+                                lse_.as<float>(),
+                                lists.lengths.as<std::int32_t>(),
+                                lists.table.as<std::int32_t>()};
+  Call c = layout_.call(buffers, problem, set);
   c.stream = stream_.get();
   return c;
 }
@@ -140,6 +184,7 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.causal = layout_.problem.causal();
   c.bf16 = layout_.problem.dtype == DType::kBF16;
   c.vectors = layout_.problem.align >= 16;
+  c.page = layout_.problem.page;
   return c;
 }
 
@@ -154,8 +199,11 @@ Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
   driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_.get());
   driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
-  const AttentionParams params = params_of(call(problem, 0), Candidate());
-  if (Status s = checker_->reference(stream_.get(), params, check_params(*variant), variant->rows); !s.ok()) return s;
+  const Call checked = call(problem, verified_lists_, 0);
+  if (Status s = checker_->reference(stream_.get(), params_of(checked, Candidate()), check_params(*variant),
+                                     cache_params_of(checked), variant->rows);
+      !s.ok())
+    return s;
   return stream_.read(result_.address(), &variant->yardstick, sizeof(CheckResult));
 }
 
@@ -168,7 +216,7 @@ Status CudaTrial::poison() {
 }
 
 Status CudaTrial::scan_outputs(const Problem& problem) const {
-  const Call full = call(layout_.problem, 0);
+  const Call full = call(layout_.problem, verified_lists_, 0);
   ScanParams scan{};
   scan.slab = out_.as<void>();
   scan.result = result_.as<CheckResult>();
@@ -192,7 +240,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
 
 Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
                                 std::int64_t* damaged) {
-  const Call c = call(variant.problem, 0);
+  const Call c = call(variant.problem, verified_lists_, 0);
   const LaunchPlan& needed = kernel.plan_of(c.problem);
   Workspace workspace;
   if (Status s = poison(); !s.ok()) return s;
@@ -263,7 +311,9 @@ Status CudaTrial::time_once(const CudaKernel& kernel, int samples, std::vector<d
   WorkspacePin pin;
   if (needed.needs_workspace())
     if (Status s = workspaces_->take(stream_.get(), needed, &pin); !s.ok()) return s;
-  const auto launch = [&](int i) { return kernel.launch(call(layout_.problem, i % sets_), pin.workspace); };
+  const auto launch = [&](int i) {
+    return kernel.launch(call(layout_.problem, timed_lists_, i % sets_), pin.workspace);
+  };
   return stream_.time(kernel.id(), launches_, launch, samples, microseconds);
 }
 

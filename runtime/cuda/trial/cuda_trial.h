@@ -14,6 +14,7 @@
 #include "runtime/device.h"
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/trial_layout.h"
+#include "runtime/verify/trial_lists.h"
 
 namespace gqa {
 
@@ -39,10 +40,17 @@ class CudaTrial : public CudaTrialBase {
     CheckResult yardstick{};  // naive_error and largest of the reference
   };
 
+  // Lengths and table as Call has them, on the device.
+  struct DeviceLists {
+    DeviceMemory lengths, table;
+  };
+
   CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
             const Effort& effort);
   Status set_up(const DeviceSpec& spec, int most_sets);
   Status fill_inputs();
+  Status poison_unused();
+  Status copy_lists(const TrialLists& lists, DeviceLists* copied);
   Status shrink();
   Status allocate_outputs();
   Status choose_sets(const DeviceSpec& spec, int most_sets);
@@ -54,7 +62,7 @@ class CudaTrial : public CudaTrialBase {
   static Comparison comparison(const Variant& variant, const CheckResult& result);
   Status poison();
   Status scan_outputs(const Problem& problem) const;
-  Call call(const Problem& problem, int set) const;
+  Call call(const Problem& problem, const DeviceLists& lists, int set) const;
   CheckParams check_params(const Variant& variant) const;
   CUdeviceptr clock_memory() const override { return result_.address(); }
 
@@ -62,6 +70,8 @@ class CudaTrial : public CudaTrialBase {
   std::unique_ptr<WorkspacePool> workspaces_;  // of the graphs that are timed: outgrown memory stays theirs
   const TrialLayout layout_;
   int sets_ = 1;
+  const TrialLists verified_;
+  DeviceLists verified_lists_, timed_lists_;
   DeviceMemory q_, k_, v_, out_, lse_, result_;
   std::vector<Variant> variants_;
 };
