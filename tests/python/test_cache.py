@@ -242,8 +242,7 @@ def test_a_checked_process_names_sequence_and_page():
     assert lines[2].startswith("page_table[1][1] is 9, expected 0 to 8")
 
 
-def test_warming_makes_a_call_a_hit(tmp_path):
-    t = Case()
+def test_warming_takes_a_cache(tmp_path):
     lines = []
     with gqa.Handle("host", cache_path=tmp_path / "c.db", tuning_budget=0.2, log=lambda level, text: lines.append(text)) as h:
         shape = dict(batch=4, q_len=2, kv_len=48, q_heads=4, kv_heads=2, head_dim=32, dtype="float16", causal=True)
