@@ -45,7 +45,8 @@ class Cache(NamedTuple):
         if 0 <= length <= most:
             return length
         raise error_for(
-            Status.ERROR_OPTION, f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for"
+            Status.ERROR_OPTION,
+            f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for",
         )
 
 
