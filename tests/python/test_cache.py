@@ -105,9 +105,9 @@ def check_both(result, expected):
 
 
 def test_signature():
-    parameters = list(inspect.signature(gqa.flash_attn_with_kvcache).parameters.values())
-    assert {p.name: p.default for p in parameters} == FLASH_ATTENTION_3
-    assert [p.name for p in parameters] == list(FLASH_ATTENTION_3)
+    parameters = inspect.signature(gqa.flash_attn_with_kvcache).parameters.values()
+    by_position = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
+    assert list(by_position.items()) == list(FLASH_ATTENTION_3.items())
 
 
 WINDOWS = [(False, (-1, -1)), (True, (-1, -1)), (True, (5, 3)), (False, (None, 1))]
@@ -251,3 +251,13 @@ def test_warming_takes_a_cache(tmp_path):
         shape = dict(batch=4, q_len=2, kv_len=48, q_heads=4, kv_heads=2, head_dim=32, dtype="float16", causal=True)
         h.warm(**shape, page=16, window_size=(5, -1), cache_seqlens=True)
         assert any("page=16" in line and "left=5" in line and "lens" in line for line in lines)
+
+
+def test_a_handle_of_its_own_may_be_checked(tmp_path):
+    t = Case()
+    given = dict(cache_seqlens=t.lengths, page_table=t.table)
+    with gqa.Handle("host", cache_path=tmp_path / "c.db", tuning_budget=0.2, checked=True) as handle:
+        check(gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, **given, handle=handle), t.expected()[0])
+        t.table[2, 1] = -4
+        with pytest.raises(gqa.GqaValueError, match=r"page_table\[2\]\[1\] is -4, expected 0 to 13"):
+            gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, **given, handle=handle)
