@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fails when an include points upward in the house, or one name means two types.
+"""Fails when an include points upward in the house, one name means two types, or a family's type is named by others.
 
 Owns: the arrows: search <- jit <- runtime <- bindings, tools; cache includes nothing of the others; bindings see the
 public headers only. And that a namespace's type is defined once in all that libgqa.so is linked of: of two the linker
-would mix the functions, and say nothing. Checks itself first: planted violations in a temporary tree must be found, and nothing else.
+would mix the functions, and say nothing. And that a family's candidate is named by its folder, by Candidate and by its
+code only: others ask for what they want to know. Checks itself first: planted violations in a temporary tree must be found, and nothing else.
 Never: compiles; it reads #include lines. One thread.
 
   layering.py [ROOT]
@@ -83,6 +84,23 @@ def twins(root):
     return found
 
 
+# The families' candidates, and who may name them.
+FAMILY = re.compile(r"\b(MmaFlash|SplitKv|WgmmaFlash)\b")
+FAMILIES = ("search/families/", "jit/families/")
+
+
+def strangers(root):
+    root, found = Path(root).resolve(), []
+    for file in sorted(file for layer in LAYERS for file in (root / layer).rglob("*") if file.suffix in CODE):
+        name = file.relative_to(root).as_posix()
+        if name.startswith(FAMILIES):
+            continue
+        text = file.read_text(errors="replace")
+        found += [f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[1]} is named outside {', '.join(FAMILIES)}"
+                  for match in FAMILY.finditer(text)]
+    return found
+
+
 PLANTED = {  # file: (text, how many violations)
     "search/a.h": ("#pragma once\n", 0),
     "search/up.cc": ('#include "search/a.h"\n#include "jit/b.h"\n', 1),
@@ -109,6 +127,10 @@ PLANTED = {  # file: (text, how many violations)
     "search/two.h": ("namespace gqa {\n\nenum class Value {\n};\n\n}\n", 1),
     "search/unnamed.cc": ("namespace gqa {\nnamespace {\n\nstruct Value {\n};\n\n}  // namespace\n}\n", 0),
     "search/apart.cc": ("namespace gqa::avx2 {\n\nstruct Value {\n};\n\n}\n", 0),
+    "search/families/mma_flash/mma_flash.h": ("struct MmaFlash;\n", 0),
+    "jit/families/mma_flash.cc": ("int code_of(const MmaFlash& c);\n", 0),
+    "jit/stranger.cc": ("int code_of(const MmaFlash& c);\nint NoMmaFlash;\n", 1),
+    "runtime/stranger.cc": ("auto c = std::get<WgmmaFlash>(x);\n", 1),
     "tests/any.cc": ('#include "tools/t.h"\n', 0),
 }
 
@@ -119,7 +141,7 @@ def self_check():
             file = Path(folder, name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        found = violations(folder) + twins(folder)
+        found = violations(folder) + twins(folder) + strangers(folder)
         for name, (_, expected) in PLANTED.items():
             count = sum(line.startswith(name + ":") for line in found)
             if count != expected:
@@ -132,10 +154,10 @@ def main():
     missing = [layer for layer in LAYERS if not (root / layer).is_dir()]
     if missing:
         sys.exit(f"{root} has no {', '.join(missing)}: expected the root of the source tree")
-    found = violations(root) + twins(root)
+    found = violations(root) + twins(root) + strangers(root)
     if found:
         sys.exit("\n".join(found))
-    print("every include points down, and every type has a name of its own")
+    print("every include points down, every type has a name of its own, families keep theirs to themselves")
 
 
 if __name__ == "__main__":

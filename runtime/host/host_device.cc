@@ -116,9 +116,7 @@ class HostDevice final : public Device {
     if (kernel_text(runs) != kernel_text(step.candidate))
       return {Code::kInternal, "the stored µGraph is of '" + kernel_text(runs) + "', but '" +
                                    kernel_text(step.candidate) + "' was to be loaded"};
-    runs.splits = step.candidate.splits;
-    runs.head_swizzle = step.candidate.head_swizzle;
-    *loaded = std::make_unique<HostKernel>(runs, spec_.sms);
+    *loaded = std::make_unique<HostKernel>(step.candidate, spec_.sms);
     return {};
   }
 

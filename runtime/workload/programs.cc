@@ -20,12 +20,13 @@ std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
 // What of a launch is the kernel's own; splits and order are the launch's.
 std::string launch_text(const Problem& problem, const Candidate& candidate) {
+  const CandidateShape shape = shape_of(candidate);
   const LaunchPlan launch = plan(problem, candidate);
   return "attention threads=" + std::to_string(launch.threads) + " smem=" + std::to_string(launch.shared_memory) +
          " persistent=" + std::to_string(launch.persistent) + " resident=" + std::to_string(launch.resident) +
-         " cluster=" + std::to_string(launch.cluster) + " m=" + std::to_string(candidate.tile_m) +
-         " n=" + std::to_string(candidate.tile_n) + " pack=" + std::to_string(candidate.pack) +
-         " maps=" + std::to_string(candidate.family == Family::kWarpgroup);
+         " cluster=" + std::to_string(launch.cluster) + " m=" + std::to_string(shape.rows) +
+         " n=" + std::to_string(shape.keys) + " pack=" + std::to_string(shape.pack) +
+         " maps=" + std::to_string(launch.maps.used()) + (launch.cache_params ? " cache=1" : "");
 }
 
 std::string launch_text(const TileLaunch& launch) {
@@ -124,7 +125,7 @@ class Planner {
     for (const AttentionView* view : {&form.q, &form.k, &form.v, &form.out})
       step->arguments.push_back(places_[index(program_tensor(kernel, view->tensor))]);
     step->attention = AttentionStep{form.problem, candidate, fixed(form)};
-    *source = {family_source(*kernel.family), std::string(name(candidate.family)), launch_text(form.problem, candidate),
+    *source = {family_source(*kernel.family), std::string(name(candidate)), launch_text(form.problem, candidate),
                to_text(form.problem), thread_text(kernel.graph)};
   }
 
@@ -158,8 +159,8 @@ Program program_of(const Problem& problem, const Candidate& candidate, DeviceKin
   program.text = to_text(candidate);
   const bool host = kind == DeviceKind::kHost;
   program.sources = {{host ? to_text(attention_program(problem, candidate)) : attention_source(problem, candidate),
-                      std::string(name(candidate.family)), host ? "host" : launch_text(problem, candidate),
-                      to_text(problem), kernel_text(candidate)}};
+                      std::string(name(candidate)), host ? "host" : launch_text(problem, candidate), to_text(problem),
+                      kernel_text(candidate)}};
   Step& step = program.steps.emplace_back();
   step.attention = AttentionStep{problem, candidate, std::nullopt};
   return program;

@@ -1,7 +1,7 @@
-// space.h: which candidates there are, which are worth compiling.
-// Owns: the flat list of tiles, the enumeration for a problem, pruning with a reason per rejection, and the ranking by
-// the cost model.
-// Never: compiles or times. Adding a tile is one line in space.cc.
+// space.h: which candidates there are, which are worth compiling, whatever their family.
+// Owns: a problem's candidates of all families, those that are refused with a reason each, and the rest ranked by the
+// families' cost models.
+// Never: compiles or times, or has a table: each family has its own.
 // Threads: pure functions.
 #pragma once
 
@@ -35,10 +35,6 @@ Space enumerate(const Problem& problem, const DeviceSpec& device);
 // "" if the candidate can run, else why not. What enumerate() prunes by, and what a kernel loaded from a cache is
 // checked against.
 std::string reject_reason(const Problem& problem, const Candidate& candidate, const DeviceSpec& device);
-
-// Query rows of a head group that split takes: few, for past them flash has enough tiles; where it has not, because
-// heads are few, as many as let it fill the device.
-std::int64_t most_split_rows(const Problem& problem, const DeviceSpec& device);
 
 // Estimated kernel time in microseconds: the larger of arithmetic and memory over the waves the grid makes, with the
 // merge of splits and the launch added.

@@ -79,6 +79,11 @@ Status check(const Problem& problem);
 
 std::string_view name(DType dtype);  // "f16", "bf16"
 
+// Whether a launch says more than lengths and strides: jit/device/attention/common/cache_params.h.
+inline bool needs_cache_params(const Problem& problem) {
+  return problem.paged() || problem.lengths_differ() || problem.windowed();
+}
+
 // Floating-point operations (2 per multiply-add, masked scores not counted) and the fewest bytes to and from memory.
 // Where lengths differ, as if all were the longest.
 double flops(const Problem& problem);

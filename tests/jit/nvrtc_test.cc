@@ -51,13 +51,14 @@ TEST_P(NvrtcSpread, CompilesFitsAndDoesNotSpill) {
     Candidate candidate;
     ASSERT_TRUE(parse(one.problem, &problem).ok());
     ASSERT_TRUE(parse(one.candidate, &candidate).ok());
-    if (shared_memory(problem, candidate) > device.smem_per_block) continue;
+    const LaunchPlan launch = plan(problem, candidate);
+    if (launch.shared_memory > device.smem_per_block) continue;
     Compiled compiled;
     const Status status = nvrtc->compile(attention_source(problem, candidate), arch, &compiled);
     ASSERT_TRUE(status.ok()) << one.candidate << ": " << status.message();
     EXPECT_EQ(0, compiled.spill_bytes) << one.problem << " " << one.candidate;
     EXPECT_GT(compiled.registers, 16) << one.candidate;
-    EXPECT_LE(compiled.registers * candidate.warps * 32, device.registers_per_sm) << one.candidate;
+    EXPECT_LE(compiled.registers * launch.threads, device.registers_per_sm) << one.candidate;
     EXPECT_EQ(0, compiled.static_smem) << one.candidate;
     EXPECT_NE(std::string::npos, compiled.ptx.find(kEntryPoint));
     EXPECT_EQ("\177ELF", compiled.cubin.substr(0, 4));
@@ -121,8 +122,9 @@ TEST(Nvrtc, ALayoutThatDiffersFromTheHostsPlanDoesNotCompile) {
   ASSERT_TRUE(parse(kSpread[0].problem, &problem).ok());
   ASSERT_TRUE(parse(kSpread[0].candidate, &candidate).ok());
   std::string source = attention_source(problem, candidate);
-  const std::string size = std::to_string(shared_memory(problem, candidate));
-  source.replace(source.find("== " + size) + 3, size.size(), std::to_string(shared_memory(problem, candidate) + 16));
+  const std::string size = std::to_string(plan(problem, candidate).shared_memory);
+  source.replace(source.find("== " + size) + 3, size.size(),
+                 std::to_string(plan(problem, candidate).shared_memory + 16));
   Compiled compiled;
   const Status status = nvrtc->compile(source, "sm_80", &compiled);
   EXPECT_FALSE(status.ok());

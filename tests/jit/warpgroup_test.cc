@@ -41,8 +41,8 @@ std::vector<Piece> pieces(int head_dim) {
     Problem problem;
     EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
-      if (ranked.candidate.family != Family::kWarpgroup) continue;
-      if (problem.dtype == DType::kF16 && ranked.candidate.ones_column == 0) continue;
+      const auto* candidate = std::get_if<WgmmaFlash>(&ranked.candidate.of);
+      if (candidate == nullptr || (problem.dtype == DType::kF16 && !candidate->has_ones())) continue;
       found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
     }
   }
@@ -50,7 +50,7 @@ std::vector<Piece> pieces(int head_dim) {
   Problem transposed;
   EXPECT_TRUE(parse("hq=8,hk=2,sq=4096,causal,ktrans,d=" + std::to_string(head_dim), &transposed).ok());
   const Candidate best = enumerate(transposed, *DeviceSpec::for_arch("sm_90a")).ranked.at(0).candidate;
-  EXPECT_EQ(best.family, Family::kWarpgroup);
+  EXPECT_EQ(name(best), "warpgroup");
   found.insert({attention_source(transposed, best), {transposed, best}});
   std::vector<Piece> all;
   for (const auto& [source, piece] : found) all.push_back(piece);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/half.h"
+#include "runtime/verify/trial_lists.h"
 #include "search/families/candidate.h"
 #include "tests/runtime/plain_attention.h"
 
@@ -31,6 +32,7 @@ inline Problem problem_of(const std::string& text) {
 struct AttentionCase {
   std::vector<std::uint16_t> q, k, v, out;
   std::vector<float> lse;
+  std::vector<std::int32_t> lengths, page_table;  // of a KV cache; empty where it has none
   Call call;
   double slack;  // absolute: float32's error in scores, which grow with the square of the magnitude; and, where
                  // probabilities are rounded to the dtype, that rounding of values of this magnitude
@@ -39,23 +41,26 @@ struct AttentionCase {
       : slack(2e-5 * magnitude * magnitude + magnitude / (p.dtype == DType::kBF16 ? 256 : 2048)) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal(0, magnitude);
-    const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim) {
-      data->resize(static_cast<std::size_t>(p.batch * length * heads * dim) + 1);
+    const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim,
+                          std::int64_t blocks) {
+      data->resize(static_cast<std::size_t>(blocks * length * heads * dim) + 1);
       for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
       return heads_first ? Strides{length * heads * dim, dim, length * dim}
                          : Strides{length * heads * dim, heads * dim, dim};
     };
     const int shift = p.align >= 16 ? 0 : 1;
-    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
+    const std::int64_t key_blocks = p.paged() ? trial_pages(p) : p.batch;
+    const std::int64_t keys = p.paged() ? p.page : p.kv_len;
+    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim, p.batch);
     if (p.keys_transposed()) {  // rows of all keys, each with as many elements as keep the next aligned
       const std::int64_t pitch = p.align >= 16 ? (p.kv_len + 7) / 8 * 8 : p.kv_len;
-      make(&k, pitch, p.kv_heads, p.head_dim);
+      make(&k, pitch, p.kv_heads, p.head_dim, p.batch);
       call.k_strides = {p.kv_heads * p.head_dim * pitch, pitch, p.head_dim * pitch};
     } else {
-      call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+      call.k_strides = make(&k, keys, p.kv_heads, p.head_dim, key_blocks);
     }
-    call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
-    call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v);
+    call.v_strides = make(&v, keys, p.kv_heads, p.head_dim_v, key_blocks);
+    call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v, p.batch);
     std::fill(out.begin(), out.end(), std::uint16_t{0xffff});
     lse.assign(static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, NAN);
     call.q = q.data() + shift;
@@ -68,6 +73,30 @@ struct AttentionCase {
     call.lse_row_stride = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
     call.problem = p;
+    if (p.paged() || p.lengths_differ()) add_lists(shift);
+  }
+
+  // Lengths and pages at their most unpleasant; what no sequence uses holds NaN.
+  void add_lists(int shift) {
+    const Problem& p = call.problem;
+    const TrialLists lists = verification_lists(p, 3);
+    lengths = lists.lengths;
+    page_table = lists.table;
+    call.kv_lengths = lengths.empty() ? nullptr : lengths.data();
+    call.page_table = page_table.empty() ? nullptr : page_table.data();
+    call.page_table_stride = table_width(p);
+    call.pages = trial_pages(p);
+    const std::int64_t keys = p.paged() ? p.page : p.kv_len;
+    for (const KeyRun& run : unused_keys(p, lists))
+      for (std::int64_t key = run.first; key < run.first + run.count; ++key)
+        for (int head = 0; head < p.kv_heads; ++head) {
+          const auto poison = [&](std::vector<std::uint16_t>* data, const Strides& s, int dim) {
+            const std::int64_t at = shift + key / keys * s.batch + key % keys * s.row + head * s.head;
+            std::fill_n(data->begin() + at, dim, std::uint16_t{0x7fff});  // a NaN in both types
+          };
+          poison(&k, call.k_strides, p.head_dim);
+          poison(&v, call.v_strides, p.head_dim_v);
+        }
   }
 
   std::uint16_t out_at(int b, int h, int i, int d) const {
@@ -80,7 +109,9 @@ struct AttentionCase {
 // rounded once more.
 inline double weights_error(const Candidate& c, DType dtype) {
   const double emulated = dtype == DType::kBF16 ? 3e-3 : 5e-4;
-  return (c.exp2_fma != 0 ? emulated : 0) + (c.folded_scale != 0 ? 2e-4 : 0);
+  const std::string text = to_text(c);
+  const auto has = [&](const char* mechanism) { return text.find(mechanism) != std::string::npos; };
+  return (has(" exp2_fma=") ? emulated : 0) + (has(" folded_scale=") ? 2e-4 : 0);
 }
 
 // What float64 makes of a case, out and lse row after row; made once for as long as its inputs stay as they are, since

@@ -16,6 +16,7 @@
 #include "runtime/device.h"
 #include "runtime/program.h"
 #include "runtime/workload/workload.h"
+#include "search/families/resources.h"
 #include "search/graph/ir/graph_text.h"
 
 namespace gqa::test {
@@ -31,7 +32,7 @@ struct FakeWorld {
     return Status();
   };
   std::function<Verdict(const Candidate&)> verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
-  std::function<double(const Candidate&)> microseconds = [](const Candidate& c) { return 10.0 + c.tile_m; };
+  std::function<double(const Candidate&)> microseconds = [](const Candidate& c) { return 10.0 + shape_of(c).rows; };
   std::function<Status(const Candidate&)> launchable = [](const Candidate&) { return Status(); };
   // The same for programs of graphs, whose kernels may be a candidate's; they share the counters.
   std::function<Status(const Source&)> compile_program = [](const Source&) { return Status(); };

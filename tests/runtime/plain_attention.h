@@ -21,6 +21,21 @@ inline const std::uint16_t* row_of(const void* base, const Strides& s, int batch
   return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
 }
 
+// Of k or v, which may lie in pages.
+inline const std::uint16_t* cached_row(const Call& call, const void* base, const Strides& s, int batch, int key,
+                                       int head) {
+  if (!call.problem.paged()) return row_of(base, s, batch, key, head);
+  const int page = call.page_table[batch * call.page_table_stride + key / call.problem.page];
+  return row_of(base, s, page, key % call.problem.page, head);
+}
+
+// The rule of masks, key by key: the last query stands at the last key.
+inline bool sees(const Problem& p, int position, int keys, int key) {
+  const int own = position + keys - p.q_len;
+  if (p.causal()) return key <= own;
+  return (p.window_left < 0 || key >= own - p.window_left) && (p.window_right < 0 || key <= own + p.window_right);
+}
+
 // A key's elements, side by side or, where keys lie transposed, a row apart.
 struct Key {
   const std::uint16_t* first;
@@ -30,7 +45,7 @@ struct Key {
 
 inline Key key_of(const Call& call, int batch, int key, int head) {
   const Strides& s = call.k_strides;
-  if (!call.problem.keys_transposed()) return {row_of(call.k, s, batch, key, head), 1};
+  if (!call.problem.keys_transposed()) return {cached_row(call, call.k, s, batch, key, head), 1};
   return {row_of(call.k, s, batch, 0, head) + key, s.row};
 }
 
@@ -51,27 +66,32 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
                           Real* lse) {
   const Problem& p = call.problem;
   const int kv_head = head / p.group();
-  const int keys = p.causal() ? std::clamp(position + p.kv_len - p.q_len + 1, 0, p.kv_len) : p.kv_len;
+  const int keys = p.lengths_differ() ? call.kv_lengths[batch] : p.kv_len;
   const std::uint16_t* q = row_of(call.q, call.q_strides, batch, position, head);
   std::vector<Real> weights(static_cast<std::size_t>(keys));
   Real maximum = -std::numeric_limits<Real>::infinity();
   for (int j = 0; j < keys; ++j) {
+    Real& weight = weights[static_cast<std::size_t>(j)];
+    weight = -std::numeric_limits<Real>::infinity();
+    if (!sees(p, position, keys, j)) continue;
     const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.dtype, q[d])} * Real{load(p.dtype, k[d])};
-    weights[static_cast<std::size_t>(j)] = round(dot * Real{call.scale});
-    maximum = std::max(maximum, weights[static_cast<std::size_t>(j)]);
+    weight = round(dot * Real{call.scale});
+    maximum = std::max(maximum, weight);
   }
   Real sum = 0;
-  for (Real& weight : weights) sum += weight = std::exp(weight - maximum);
+  const bool none = maximum == -std::numeric_limits<Real>::infinity();
+  for (Real& weight : weights) sum += weight = none ? 0 : std::exp(weight - maximum);
   std::fill(out, out + p.head_dim_v, Real{0});
-  for (int j = 0; j < keys; ++j) {
-    const std::uint16_t* v = row_of(call.v, call.v_strides, batch, j, kv_head);
+  for (int j = 0; j < keys && !none; ++j) {
+    if (!sees(p, position, keys, j)) continue;
+    const std::uint16_t* v = cached_row(call, call.v, call.v_strides, batch, j, kv_head);
     const Real weight = round(weights[static_cast<std::size_t>(j)] / sum);
     for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.dtype, v[d])};
   }
   for (int d = 0; d < p.head_dim_v; ++d) out[d] = round(out[d]);
-  *lse = keys > 0 ? maximum + std::log(sum) : -std::numeric_limits<Real>::infinity();
+  *lse = none ? maximum : maximum + std::log(sum);
 }
 
 }  // namespace plain

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "search/families/candidate.h"
+#include "search/families/resources.h"
 #include "search/graph/attention/attention_program.h"
 #include "search/graph/ir/canonical.h"
 #include "search/graph/ir/graph_text.h"
@@ -79,7 +80,7 @@ TEST(ParseFuzz, Problems) {
 TEST(ParseFuzz, Candidates) {
   const int parsed = fuzz<Candidate>({to_text(Candidate()), kernel_text(Candidate()),
                                       "split m=16 n=32 warps=4 stages=3 pack=4 splits=17 head_swizzle=0"},
-                                     60000, [](const Candidate& c) { EXPECT_GE(c.tile_m, 0); });
+                                     60000, [](const Candidate& c) { EXPECT_GE(shape_of(c).rows, 16); });
   EXPECT_GT(parsed, 1000);
 }
 

@@ -22,6 +22,7 @@
 #include "runtime/cuda/launch/cuda_program.h"
 #include "runtime/session/session.h"
 #include "runtime/workload/programs.h"
+#include "search/families/resources.h"
 
 namespace gqa::bench {
 
@@ -191,7 +192,7 @@ class FamilyLaunches {
     if (Status s = open(compiler, candidate, std::move(binary)); !s.ok()) return s;
     if (Status s = session_->ready(problem); !s.ok()) return s;
     if (Status s = place(problem); !s.ok()) return s;
-    return candidate.family == Family::kWarpgroup ? write_down<true>() : write_down<false>();
+    return plan(problem, candidate).maps.used() ? write_down<true>() : write_down<false>();
   }
   ~FamilyLaunches() {
     session_.reset();

@@ -206,7 +206,7 @@ std::unique_ptr<Device> gpu() {
 bool compare_family(const bench::MeasuredFamily& family, const Device* compiler) {
   Candidate candidate;
   if (!parse(family.candidate, &candidate).ok()) return false;
-  if (compiler != nullptr && candidate.family == Family::kWarpgroup && compiler->spec().arch != "sm_90a") {
+  if (compiler != nullptr && name(candidate) == "warpgroup" && compiler->spec().arch != "sm_90a") {
     std::printf("%-10s not on %s\n", family.name, compiler->spec().arch.c_str());
     return true;
   }

@@ -38,12 +38,12 @@ CudaKernel::CudaKernel(std::shared_ptr<CudaShared> shared, const Candidate& cand
 Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem& problem, const Candidate& candidate,
                         const Binary& binary, std::unique_ptr<CudaKernel>* kernel) {
   const BesideCaptures here(shared->context);
-  if (candidate.family == Family::kWarpgroup)
+  const LaunchPlan launch = plan(problem, candidate);
+  if (launch.maps.used())
     if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;
   auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
   if (Status s = Module::load(shared->context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
-  if (Status s = fresh->module_.function(kEntryPoint, shared_memory(problem, candidate), &fresh->function_); !s.ok())
-    return s;
+  if (Status s = fresh->module_.function(kEntryPoint, launch.shared_memory, &fresh->function_); !s.ok()) return s;
   *kernel = std::move(fresh);
   return {};
 }
@@ -84,10 +84,12 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   set_tensors(call, &params);
   params.partials = workspace.partials;
   params.counters = workspace.counters;
-  TensorMaps maps;  // the second argument where there is one
-  if (candidate_.family == Family::kWarpgroup)
-    if (Status s = tensor_maps(driver, call, candidate_, &maps); !s.ok()) return s;
-  void* arguments[] = {&params, &maps};
+  TensorMaps maps;  // the second argument where there is one, or these:
+  CacheParams cache = cache_params_of(call);
+  if (numbers.plan.maps.used())
+    if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;
+  void* second = numbers.plan.cache_params ? static_cast<void*>(&cache) : &maps;
+  void* arguments[] = {&params, second};
   const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }

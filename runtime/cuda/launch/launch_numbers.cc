@@ -28,24 +28,25 @@ std::size_t place_of(std::uint64_t kernel, const Problem& p) {
 LaunchNumbers launch_numbers(const Problem& problem, const Candidate& candidate) {
   LaunchNumbers numbers{};
   AttentionParams& p = numbers.params;
+  const CandidateShape shape = shape_of(candidate);
+  numbers.plan = plan(problem, candidate);
   p.q_heads = problem.q_heads;
   p.kv_heads = problem.kv_heads;
   p.batch = problem.batch;
   p.q_len = problem.q_len;
   p.kv_len = problem.kv_len;
-  p.splits = candidate.splits;
-  p.row_tiles = static_cast<int>(row_tiles(problem, candidate));
-  p.rows_before = rows_before(problem, candidate);
-  p.head_groups = problem.q_heads / candidate.pack;
-  p.tiles = whole(p.row_tiles * head_groups(problem, candidate));
-  p.head_swizzle = whole(head_swizzle(problem, candidate));
+  p.splits = shape.splits;
+  p.row_tiles = static_cast<int>(row_tiles(problem, shape));
+  p.rows_before = numbers.plan.rows_before;
+  p.head_groups = problem.q_heads / shape.pack;
+  p.tiles = whole(p.row_tiles * head_groups(problem, shape));
+  p.head_swizzle = whole(head_swizzle(problem, shape));
   p.by_splits = divisor_of(p.splits);
   p.by_row_tiles = divisor_of(p.row_tiles);
   p.by_swizzle_tiles = divisor_of(whole(std::int64_t{p.head_swizzle} * p.row_tiles));
   p.by_swizzle = divisor_of(p.head_swizzle);
   p.by_head_groups = divisor_of(p.head_groups);
   p.by_group = divisor_of(problem.group());
-  numbers.plan = plan(problem, candidate);
   return numbers;
 }
 
@@ -77,6 +78,14 @@ void set_tensors(const Call& call, AttentionParams* p) {
   p->out_strides = strides_of(call.out_strides);
   p->lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
   p->scale_log2 = call.scale * kLog2OfE;
+}
+
+// A window past all keys is as good as none, and sums with it stay within 32 bits.
+CacheParams cache_params_of(const Call& call) {
+  const Problem& p = call.problem;
+  const auto side = [&](std::int32_t keys) { return keys >= p.kv_len ? -1 : keys; };
+  return {call.kv_lengths, call.page_table,     call.page_table_stride,
+          call.pages,      side(p.window_left), side(p.window_right)};
 }
 
 }  // namespace gqa

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "jit/device/attention/common/cache_params.h"
 #include "jit/device/attention/common/params.h"
 #include "runtime/device.h"
 #include "search/families/resources.h"
@@ -24,5 +25,8 @@ const LaunchNumbers& cached_numbers(std::uint64_t kernel, const Problem& problem
 
 // The rest of the parameters, without workspace.
 void set_tensors(const Call& call, AttentionParams* params);
+
+// The argument after them, where the plan has cache_params.
+CacheParams cache_params_of(const Call& call);
 
 }  // namespace gqa

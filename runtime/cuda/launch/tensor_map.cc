@@ -11,7 +11,6 @@ namespace gqa {
 namespace {
 
 constexpr int kPanel = 64;  // columns of a box: 128 bytes, a row of the swizzle
-constexpr int kWarpgroupRows = 64;
 
 // cuda.h may align its type to 128 bytes; the driver asks for 64.
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) == 64,
@@ -21,9 +20,6 @@ struct MapDimension {
   std::int64_t size, stride;  // elements
   int box;
 };
-
-// A cluster's CTAs take 64 rows by turns: jit/device/attention/wgmma_flash/warpgroup_producer.cuh.
-int query_rows(const Candidate& c) { return c.cluster == 1 ? c.tile_m : kWarpgroupRows; }
 
 enum class MapKind : std::uint8_t { kRows, kKeys, kTransposedKeys };  // which dimensions a map has
 
@@ -96,19 +92,19 @@ CUresult encode(const Driver& driver, const MapKey& key, TensorMap* map) {
   return encode(driver, m.dtype, key.data, dimensions, map);
 }
 
-MapShape rows_of(const Problem& p, const Candidate& c, int columns, int rows) {
-  return {p.batch, p.q_len, p.q_heads, columns, rows, c.pack, MapKind::kRows, p.dtype};
+MapShape rows_of(const Problem& p, int pack, int columns, int rows) {
+  return {p.batch, p.q_len, p.q_heads, columns, rows, pack, MapKind::kRows, p.dtype};
 }
 
-MapShape values_of(const Problem& p, const Candidate& c) {
-  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, c.tile_n, 1, MapKind::kKeys, p.dtype};
+MapShape values_of(const Problem& p, int keys) {
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, keys, 1, MapKind::kKeys, p.dtype};
 }
 
 // Where they lie transposed: boxes of 64 keys, all of head_dim.
-MapShape keys_of(const Problem& p, const Candidate& c) {
+MapShape keys_of(const Problem& p, int keys) {
   const bool transposed = p.keys_transposed();
   const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
-  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : c.tile_n, 1, kind, p.dtype};
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : keys, 1, kind, p.dtype};
 }
 
 Status refused(const Driver& driver, const char* tensor, const Call& call, CUresult result) {
@@ -130,20 +126,20 @@ CUresult find_or_encode(const Driver& driver, const MapKey& key, RecentMaps* rec
 
 }  // namespace
 
-Status tensor_maps(const Driver& driver, const Call& call, const Candidate& c, TensorMaps* maps) {
+Status tensor_maps(const Driver& driver, const Call& call, const TensorBoxes& boxes, TensorMaps* maps) {
   constinit thread_local static RecentMaps recent;
   RecentMaps* const mine = &recent;
   const Problem& p = call.problem;
-  const MapKey q = key_of(call.q, call.q_strides, rows_of(p, c, p.head_dim, query_rows(c)));
+  const MapKey q = key_of(call.q, call.q_strides, rows_of(p, boxes.pack, p.head_dim, boxes.query_rows));
   if (const CUresult r = find_or_encode(driver, q, mine, &maps->q); r != CUDA_SUCCESS)
     return refused(driver, "q", call, r);
-  const MapKey k = key_of(call.k, call.k_strides, keys_of(p, c));
+  const MapKey k = key_of(call.k, call.k_strides, keys_of(p, boxes.keys));
   if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
     return refused(driver, "k", call, r);
-  const MapKey v = key_of(call.v, call.v_strides, values_of(p, c));
+  const MapKey v = key_of(call.v, call.v_strides, values_of(p, boxes.keys));
   if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
     return refused(driver, "v", call, r);
-  const MapKey out = key_of(call.out, call.out_strides, rows_of(p, c, p.head_dim_v, kWarpgroupRows));
+  const MapKey out = key_of(call.out, call.out_strides, rows_of(p, boxes.pack, p.head_dim_v, boxes.out_rows));
   if (const CUresult r = find_or_encode(driver, out, mine, &maps->out); r != CUDA_SUCCESS)
     return refused(driver, "out", call, r);
   return {};

@@ -9,11 +9,12 @@
 #include "jit/device/attention/wgmma_flash/tensor_maps.h"
 #include "runtime/cuda/driver/driver.h"
 #include "runtime/device.h"
+#include "search/families/launch_plan.h"
 
 namespace gqa {
 
-// Needs can_map_tensors(driver).
-Status tensor_maps(const Driver& driver, const Call& call, const Candidate& candidate, TensorMaps* maps);
+// Boxes as the kernel's plan has them. Needs can_map_tensors(driver).
+Status tensor_maps(const Driver& driver, const Call& call, const TensorBoxes& boxes, TensorMaps* maps);
 
 // Ok if the driver encodes tensor maps, else what to do.
 Status can_map_tensors(const Driver& driver);

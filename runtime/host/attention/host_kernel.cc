@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/parallel.h"
-#include "search/families/resources.h"
 #include "search/problem/walk.h"
 
 namespace gqa {
@@ -65,21 +64,21 @@ void take_share(int share, int splits, Tile* tile) {
 // Tiles are numbered longest first: the last row tile of every head, then the one before it.
 Tile HostKernel::tile_at(const Call& call, std::int64_t index) const {
   const Problem& p = call.problem;
-  const int groups = p.q_heads / candidate_.pack;
+  const int groups = p.q_heads / shape_.pack;
   const std::int64_t others = std::int64_t{groups} * p.batch;
-  const std::int64_t row_tile = row_tiles(p, candidate_) - 1 - index / others;
+  const std::int64_t row_tile = row_tiles(p, shape_) - 1 - index / others;
   const std::int64_t other = index % others;
   Tile tile;
   tile.call = &call;
-  tile.tile_m = candidate_.tile_m;
-  tile.tile_n = candidate_.tile_n;
-  tile.pack = candidate_.pack;
+  tile.tile_m = shape_.rows;
+  tile.tile_n = shape_.keys;
+  tile.pack = shape_.pack;
   tile.batch = static_cast<int>(other / groups);
-  tile.head = static_cast<int>(other % groups) * candidate_.pack;
+  tile.head = static_cast<int>(other % groups) * shape_.pack;
   tile.kv_head = tile.head / p.group();
-  tile.first_row = static_cast<int>(row_tile * candidate_.tile_m);
-  tile.rows = static_cast<int>(
-      std::min<std::int64_t>(candidate_.tile_m, std::int64_t{p.q_len} * candidate_.pack - tile.first_row));
+  tile.first_row = static_cast<int>(row_tile * shape_.rows);
+  tile.rows =
+      static_cast<int>(std::min<std::int64_t>(shape_.rows, std::int64_t{p.q_len} * shape_.pack - tile.first_row));
   set_keys(&tile);
   return tile;
 }
@@ -98,8 +97,8 @@ bool HostKernel::run_flash(const Call& call, std::int64_t tiles) const {
 
 bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
   const std::size_t scratch = tile_scratch(call.problem, candidate_);
-  const int splits = candidate_.splits;
-  const std::int64_t stride = std::int64_t{candidate_.tile_m} * (call.problem.head_dim_v + 2);
+  const int splits = shape_.splits;
+  const std::int64_t stride = std::int64_t{shape_.rows} * (call.problem.head_dim_v + 2);
   float* partials = partials_of_this_thread(static_cast<std::size_t>(tiles * splits * stride));
   if (partials == nullptr) return false;
   std::atomic<bool> fits = true;
@@ -122,8 +121,8 @@ bool HostKernel::run_split(const Call& call, std::int64_t tiles) const {
 Status HostKernel::run(const ProgramCall& program_call) const {
   const Call& call = *program_call.attention;
   const std::int64_t tiles =
-      row_tiles(call.problem, candidate_) * (call.problem.q_heads / candidate_.pack) * call.problem.batch;
-  const bool split = candidate_.family == Family::kSplit && candidate_.splits > 1;
+      row_tiles(call.problem, shape_) * (call.problem.q_heads / shape_.pack) * call.problem.batch;
+  const bool split = shape_.splits > 1;
   if (split ? run_split(call, tiles) : run_flash(call, tiles)) return {};
   return {Code::kOutOfMemory, "host memory ran out for the scratch of " + to_text(candidate_)};
 }

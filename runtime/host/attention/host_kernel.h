@@ -7,13 +7,14 @@
 
 #include "runtime/device.h"
 #include "runtime/host/attention/tile.h"
+#include "search/families/resources.h"
 
 namespace gqa {
 
 class HostKernel final : public LoadedProgram {
  public:
   HostKernel(const Candidate& candidate, int threads, const TileKernels& kernels = tile_kernels())
-      : candidate_(candidate), threads_(threads), kernels_(kernels) {}
+      : candidate_(candidate), shape_(shape_of(candidate)), threads_(threads), kernels_(kernels) {}
   using LoadedProgram::run;
   Status run(const ProgramCall& call) const override;
 
@@ -24,6 +25,7 @@ class HostKernel final : public LoadedProgram {
   bool run_split(const Call& call, std::int64_t tiles) const;
 
   const Candidate candidate_;
+  const CandidateShape shape_;
   const int threads_;
   const TileKernels& kernels_;  // of an instruction set
 };

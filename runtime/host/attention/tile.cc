@@ -1,6 +1,7 @@
 // tile.cc: see tile.h.
 #include "runtime/host/attention/tile.h"
 
+#include "search/families/resources.h"
 #include "search/problem/walk.h"
 
 #if defined(__x86_64__)
@@ -51,7 +52,8 @@ SeenByRow seen_by_row(const Tile& tile, int row) {
 }
 
 std::size_t tile_scratch(const Problem& problem, const Candidate& candidate) {
-  const std::size_t m = padded(candidate.tile_m), n = padded(candidate.tile_n);
+  const CandidateShape shape = shape_of(candidate);
+  const std::size_t m = padded(shape.rows), n = padded(shape.keys);
   const std::size_t d = padded(problem.head_dim), dv = padded(problem.head_dim_v);
   // Queries, keys, values, scores, probabilities in 16 bits, accumulated rows, four words of state a row, alignment.
   return m * d + n * (d + dv) + m * n + m * n / 2 + m * dv + 4 * m + 16;

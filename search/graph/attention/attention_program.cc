@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/families/resources.h"
 #include "search/rounding.h"
 
 namespace gqa {
@@ -63,17 +64,17 @@ struct AttentionCuts {
   std::int64_t splits;
 };
 
-AttentionCuts cuts_of(const Problem& p, const Candidate& c) {
+AttentionCuts cuts_of(const Problem& p, const Candidate& candidate) {
+  const CandidateShape c = shape_of(candidate);
   AttentionCuts cuts = {};
   cuts.pack = c.pack;
   cuts.groups = p.group() / c.pack;
-  cuts.rows = std::clamp<std::int64_t>(c.tile_m / c.pack, 1, p.q_len);
+  cuts.rows = std::clamp<std::int64_t>(c.rows / c.pack, 1, p.q_len);
   cuts.tiles = ceil_div(p.q_len, cuts.rows);
   cuts.splits = c.splits;
-  const std::int64_t share = ceil_div(ceil_div(p.kv_len, c.tile_n), c.splits) * c.tile_n;
+  const std::int64_t share = ceil_div(ceil_div(p.kv_len, c.keys), c.splits) * c.keys;
   cuts.share = std::min<std::int64_t>(share, p.kv_len);
-  const std::int64_t step = c.family == Family::kSplit ? std::int64_t{c.tile_n} * c.warps : c.tile_n;
-  cuts.keys = std::min(step, cuts.share);
+  cuts.keys = std::min<std::int64_t>(c.cta_keys, cuts.share);
   cuts.steps = ceil_div(cuts.share, cuts.keys);
   return cuts;
 }
@@ -210,7 +211,7 @@ KernelGraph attention_graph(const Problem& problem) {
 KernelGraph attention_program(const Problem& problem, const Candidate& candidate) {
   KernelBuilder graph;
   const Inputs inputs = add_inputs(problem, &graph);
-  if (candidate.splits > 1) {
+  if (shape_of(candidate).splits > 1) {
     add_merge(problem, candidate, add_partials(problem, candidate, inputs, &graph), &graph);
   } else {
     add_flash(problem, candidate, inputs, &graph);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "search/families/resources.h"
 #include "search/graph/attention/attention_match.h"
 #include "search/graph/enumerate/lower.h"
 
@@ -125,17 +126,17 @@ bool pack_heads(const Section& section, const Roles& roles, std::int64_t pack, s
   return pack == 1;
 }
 
-std::optional<Cuts> cuts_of(const Section& section, const Roles& roles, const Candidate& candidate) {
+std::optional<Cuts> cuts_of(const Section& section, const Roles& roles, const CandidateShape& shape) {
   Cuts cuts;
   cuts.tiles.resize(section.dimensions.size(), 0);
   for (const int id : roles.plain) cuts.tiles[static_cast<std::size_t>(id)] = 1;
-  if (!pack_heads(section, roles, candidate.pack, &cuts.tiles)) return std::nullopt;
+  if (!pack_heads(section, roles, shape.pack, &cuts.tiles)) return std::nullopt;
   if (roles.row != kNoDimension) {
     const auto row = static_cast<std::size_t>(roles.row);
-    cuts.tiles[row] = std::clamp<std::int64_t>(candidate.tile_m / candidate.pack, 1, section.dimensions[row].size);
+    cuts.tiles[row] = std::clamp<std::int64_t>(shape.rows / shape.pack, 1, section.dimensions[row].size);
   }
-  cuts.loop_tile = candidate.tile_n;
-  cuts.splits = candidate.splits;
+  cuts.loop_tile = shape.keys;
+  cuts.splits = shape.splits;
   return cuts;
 }
 
@@ -179,7 +180,7 @@ std::optional<KernelGraph> retile(const KernelGraph& attention, const Candidate&
   const Section section = section_of(plain.graph);
   const Roles roles = roles_of(section, plain.scores, plain.values);
   if (!may_cut(section, roles)) return std::nullopt;
-  const auto cuts = cuts_of(section, roles, candidate);
+  const auto cuts = cuts_of(section, roles, shape_of(candidate));
   if (!cuts) return std::nullopt;
   Reason reason = Reason::kMalformed;
   const auto lowered = lower(section, {roles.keys, plain.placements}, *cuts, &reason);

@@ -53,6 +53,6 @@ Status parse(std::string_view text, ThreadPlan* plan) {
   return {};
 }
 
-ThreadPlan thread_plan(const Candidate& candidate) { return {std::string(name(candidate.family)), candidate, {}}; }
+ThreadPlan thread_plan(const Candidate& candidate) { return {std::string(name(candidate)), candidate, {}}; }
 
 }  // namespace gqa

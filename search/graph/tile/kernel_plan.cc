@@ -6,7 +6,9 @@
 #include <array>
 #include <map>
 #include <set>
+#include <string_view>
 
+#include "search/families/resources.h"
 #include "search/families/space.h"
 #include "search/graph/attention/retile.h"
 #include "search/graph/ir/canonical.h"
@@ -177,11 +179,11 @@ Choices tile_choices(const KernelGraph& program, std::size_t at, const DeviceSpe
 std::vector<Candidate> promising(const Problem& problem, bool split, const DeviceSpec& device, std::size_t most) {
   std::vector<Candidate> all;
   for (const Ranked& ranked : enumerate(problem, device).ranked) {
-    if (split == (ranked.candidate.splits > 1)) all.push_back(ranked.candidate);
+    if (split == (shape_of(ranked.candidate).splits > 1)) all.push_back(ranked.candidate);
   }
-  std::set<Family> seen;
+  std::set<std::string_view> seen;
   std::vector<std::size_t> chosen, others;
-  for (std::size_t at = 0; at < all.size(); ++at) (seen.insert(all[at].family).second ? chosen : others).push_back(at);
+  for (std::size_t at = 0; at < all.size(); ++at) (seen.insert(name(all[at])).second ? chosen : others).push_back(at);
   chosen.insert(chosen.end(), others.begin(), others.end());
   chosen.resize(std::min(chosen.size(), most));
   std::sort(chosen.begin(), chosen.end());
@@ -200,7 +202,8 @@ std::vector<KernelGraph> family_graphs(const KernelGraph& attention, const Devic
   for (const Candidate& c : promising(form->problem, attention.nodes().size() == 2, device, most)) {
     auto graph = retile(attention, c);
     if (!graph || attention_form(*graph) != form) continue;
-    const auto [equal, fresh] = proved.emplace(std::array{c.tile_m, c.tile_n, c.pack, c.splits}, false);
+    const CandidateShape shape = shape_of(c);
+    const auto [equal, fresh] = proved.emplace(std::array{shape.rows, shape.keys, shape.pack, shape.splits}, false);
     if (fresh) equal->second = prove_equal(*plain, *graph, kProofSeed, nullptr).ok();
     if (equal->second) found.push_back(std::move(*graph));
   }

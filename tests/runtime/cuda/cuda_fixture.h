@@ -74,10 +74,10 @@ class CudaGpu : public ::testing::Test {
   std::vector<Candidate> best(const Problem& problem, std::size_t kernels) {
     std::vector<Candidate> chosen;
     std::set<std::string> seen;
-    for (const Family family : {Family::kFlash, Family::kSplit, Family::kWarpgroup}) {
+    for (const std::string_view family : family_names()) {
       std::size_t taken = 0;
       for (const Ranked& ranked : enumerate(problem, device_->spec()).ranked) {
-        if (ranked.candidate.family != family || taken == kernels) continue;
+        if (name(ranked.candidate) != family || taken == kernels) continue;
         if (!seen.insert(kernel_text(ranked.candidate)).second) continue;
         chosen.push_back(ranked.candidate);
         ++taken;

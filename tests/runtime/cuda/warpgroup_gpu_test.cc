@@ -10,6 +10,7 @@
 #include <random>
 
 #include "runtime/api/args.h"
+#include "search/families/resources.h"
 #include "tests/full_run.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 #include "tests/runtime/tensors.h"
@@ -38,7 +39,7 @@ class WarpgroupGpu : public test::CudaGpu {
     std::vector<Candidate> chosen;
     std::set<std::string> seen;
     for (const Ranked& ranked : enumerate(problem, device_->spec()).ranked) {
-      if (ranked.candidate.family != Family::kWarpgroup) continue;
+      if (name(ranked.candidate) != "warpgroup") continue;
       if (seen.insert(kernel_text(ranked.candidate)).second) chosen.push_back(ranked.candidate);
     }
     EXPECT_FALSE(chosen.empty()) << to_text(problem);
@@ -64,7 +65,7 @@ class WarpgroupGpu : public test::CudaGpu {
     const bool causal = features.find("causal") != std::string::npos;
     const Problem problem = problem_of((causal ? "hq=64,hk=64,sq=16384," : "hq=2,hk=2,sq=2048,") + features);
     std::vector<Candidate> wanted = tiles(problem);
-    if (!problem.lse) std::erase_if(wanted, [](const Candidate& c) { return c.ones_column == 0; });
+    if (!problem.lse) std::erase_if(wanted, [](const Candidate& c) { return !std::get<WgmmaFlash>(c.of).has_ones(); });
     return load_all(problem, wanted);
   }
 
@@ -157,7 +158,10 @@ TEST_F(WarpgroupGpu, PackedHeads) {
     for (const bool heads_first : {false, true}) {
       const Problem problem = problem_of(text);
       std::vector<Candidate> packed = tiles(problem);
-      const auto other = [&](const Candidate& c) { return c.pack != 2 && (c.pack == 1 || c.pack != problem.group()); };
+      const auto other = [&](const Candidate& c) {
+        const int pack = shape_of(c).pack;
+        return pack != 2 && (pack == 1 || pack != problem.group());
+      };
       packed.erase(std::remove_if(packed.begin(), packed.end(), other), packed.end());
       ASSERT_FALSE(packed.empty()) << text;
       AttentionCase attention(problem, heads_first);
@@ -171,8 +175,8 @@ TEST_F(WarpgroupGpu, EveryOrder) {
     std::vector<Candidate> ordered;
     std::set<int> rows;  // the order does not shape code: a tile of each height will do
     for (Candidate c : tiles(problem)) {
-      c.head_swizzle = order;
-      if (rows.insert(c.tile_m).second) ordered.push_back(c);
+      std::get<WgmmaFlash>(c.of).head_swizzle = order;
+      if (rows.insert(shape_of(c).rows).second) ordered.push_back(c);
     }
     AttentionCase attention(problem);
     EXPECT_TRUE(right(load_all(problem, ordered), &attention));
@@ -368,8 +372,7 @@ class CopyEngineGpu : public WarpgroupGpu {
     const Problem wanted = signature(call.problem);
     if (wanted.tma) return ::testing::AssertionFailure() << to_text(wanted) << " claims tensor maps";
     for (const Ranked& ranked : enumerate(wanted, device_->spec()).ranked)
-      if (ranked.candidate.family == Family::kWarpgroup)
-        return ::testing::AssertionFailure() << to_text(ranked.candidate);
+      if (name(ranked.candidate) == "warpgroup") return ::testing::AssertionFailure() << to_text(ranked.candidate);
     const Candidate chosen = best(wanted, 1).front();
     const Status status = kernel_for(call.problem, call.problem, chosen, chosen)->run(call);
     if (!status.ok()) return ::testing::AssertionFailure() << status.message();

@@ -86,7 +86,7 @@ TEST_F(TunerTest, LackOfMemoryIsNobodysFault) {
 }
 
 TEST_F(TunerTest, PicksTheFastestAndKeepsItsNumbers) {
-  world_.microseconds = [](const Candidate& c) { return 100.0 + (c.tile_m + c.tile_n + 7 * c.stages) % 13; };
+  world_.microseconds = [](const Candidate& c) { return 100.0 + static_cast<double>(hash(c) % 13); };
   ASSERT_TRUE(run().ok());
   double fastest = 1e9;
   for (const Attempt& attempt : tuned_.attempts) {
@@ -332,12 +332,12 @@ TEST(Keys, HoldWhatAWinnerDependsOn) {
   };
   const std::string kernel = key_of(candidate);
   EXPECT_EQ(kernel.size(), 48u);
-  Candidate launch_only = candidate;
-  launch_only.head_swizzle = 1 - candidate.head_swizzle;
-  EXPECT_EQ(key_of(launch_only), kernel);
-  Candidate other = candidate;
-  other.stages += 1;
-  EXPECT_NE(key_of(other), kernel);
+  Candidate one, launched_otherwise, other;
+  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=1", &one).ok());
+  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=2 pack=1 head_swizzle=1", &launched_otherwise).ok());
+  ASSERT_TRUE(parse("flash m=64 n=64 warps=4 stages=3 pack=1", &other).ok());
+  EXPECT_EQ(key_of(launched_otherwise), key_of(one));
+  EXPECT_NE(key_of(other), key_of(one));
   world.compiler = "fake compiler 2";
   EXPECT_NE(key_of(candidate), kernel);
   EXPECT_EQ(key_of(candidate).substr(0, 32), kernel.substr(0, 32));

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
+#include <iterator>
 #include <set>
+#include <string>
+
+#include "tests/search/families/space_support.h"
 
 namespace gqa {
 namespace {
@@ -23,33 +26,30 @@ TEST(Candidate, Text) {
 }
 
 TEST(Candidate, TextRoundTrips) {
-  std::mt19937 random(1);
-  const auto any = [&] { return static_cast<std::int32_t>(random() % 1000); };
-  for (int i = 0; i < 5000; ++i) {
-    Candidate c;
-    c.family = static_cast<Family>(random() % 3);
-    const bool warpgroup = c.family == Family::kWarpgroup;
-#define GQA_FIELD(field, key, initial, use) \
-  if (warpgroup || FieldUse::use == FieldUse::kCode || FieldUse::use == FieldUse::kLaunch) c.field = any();
-    GQA_CANDIDATE_FIELDS(GQA_FIELD)
-#undef GQA_FIELD
-    Candidate back;
-    ASSERT_TRUE(parse(to_text(c), &back).ok()) << to_text(c);
-    ASSERT_EQ(back, c);
+  std::set<std::string> texts, families;
+  for (const DeviceSpec& device : devices()) {
+    for (const char* shape : kShapes) {
+      for (const Ranked& ranked : enumerate(problem_of(shape), device).ranked) {
+        const std::string text = to_text(ranked.candidate);
+        Candidate back;
+        ASSERT_TRUE(parse(text, &back).ok()) << text;
+        ASSERT_EQ(back, ranked.candidate);
+        texts.insert(text);
+        families.insert(std::string(name(back)));
+      }
+    }
   }
+  EXPECT_GT(texts.size(), 1000u);
+  EXPECT_EQ(families, (std::set<std::string>{"flash", "split", "warpgroup"}));
 }
 
 TEST(Candidate, LaunchParametersDoNotMakeAKernel) {
-  Candidate a, b;
-  b.splits = 7;
-  b.head_swizzle = 1;
-  EXPECT_NE(a, b);
-  EXPECT_EQ(kernel_text(a), kernel_text(b));
-  Candidate read;
-  ASSERT_TRUE(parse(kernel_text(b), &read).ok());
-  EXPECT_EQ(read, a);  // launch parameters at their defaults
-  b.pack = 2;
-  EXPECT_NE(kernel_text(a), kernel_text(b));
+  const std::string kernel = "split m=64 n=64 warps=4 stages=2 pack=1";
+  const Candidate one = candidate_of(kernel), seven = candidate_of(kernel + " splits=7");
+  EXPECT_NE(one, seven);
+  EXPECT_EQ(kernel_text(one), kernel_text(seven));
+  EXPECT_EQ(candidate_of(kernel_text(seven)), one);  // launch parameters at their defaults
+  EXPECT_NE(kernel_text(candidate_of(with_fields(kernel, "pack=2"))), kernel);
 }
 
 TEST(Candidate, AMechanismThatIsNotUsedIsNotInTheText) {
@@ -86,32 +86,77 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
             "'warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0'");
 }
 
-TEST(Candidate, HashIsTheSameInEveryProcessAndSeesEveryField) {
-  EXPECT_EQ(hash(Candidate()), 11136318408781825972u);
-  std::set<std::uint64_t> hashes = {hash(Candidate())};
-  Candidate split;
-  split.family = Family::kSplit;
-  EXPECT_TRUE(hashes.insert(hash(split)).second);
-  int fields = 0;
-#define GQA_FIELD(field, key, initial, use)            \
-  {                                                    \
-    Candidate c;                                       \
-    ++c.field;                                         \
-    ++fields;                                          \
-    EXPECT_TRUE(hashes.insert(hash(c)).second) << key; \
-  }
-  GQA_CANDIDATE_FIELDS(GQA_FIELD)
-#undef GQA_FIELD
-  EXPECT_EQ(hashes.size(), static_cast<std::size_t>(fields) + 2);
+// What cannot be built cannot be written down.
+TEST(Candidate, CombinationsThatAreNoneAreRefused) {
+  const std::string base = "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1";
+  EXPECT_EQ(error_of(base + " stream_k=5"),
+            "stream_k=5: expected dynamic=0, whose last wave it shares, and 128 rows or more");
+  EXPECT_EQ(error_of(base + " folded_scale=1"), "folded_scale=1: expected ones_column=1, whose ones it takes");
+  EXPECT_NE(error_of(base + " exp2_fma=4"), "");
+  EXPECT_NE(error_of(with_fields(base, "warps=4")), "");
+  EXPECT_EQ(error_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=2"), "2 splits: flash has 1");
+  EXPECT_EQ(error_of("split m=64 n=64 warps=4 stages=2 pack=1 head_swizzle=1"), "head_swizzle=1: split has none");
 }
 
-TEST(Candidate, OrderIsTotal) {
-  Candidate a, b;
-  b.tile_n = 128;
-  EXPECT_LT(a, b);
-  b.family = Family::kSplit;
-  b.tile_n = 16;
-  EXPECT_LT(a, b);  // by family first
+// Each of these differs from the first of its family in one field.
+constexpr const char* kFields[] = {
+    "flash m=64 n=64 warps=4 stages=2 pack=1 head_swizzle=0",
+    "flash m=128 n=64 warps=4 stages=2 pack=1 head_swizzle=0",
+    "flash m=64 n=32 warps=4 stages=2 pack=1 head_swizzle=0",
+    "flash m=64 n=64 warps=2 stages=2 pack=1 head_swizzle=0",
+    "flash m=64 n=64 warps=4 stages=1 pack=1 head_swizzle=0",
+    "flash m=64 n=64 warps=4 stages=2 pack=2 head_swizzle=0",
+    "flash m=64 n=64 warps=4 stages=2 pack=1 head_swizzle=1",
+    "split m=64 n=64 warps=4 stages=2 pack=1 splits=1",
+    "split m=32 n=64 warps=4 stages=2 pack=1 splits=1",
+    "split m=64 n=32 warps=4 stages=2 pack=1 splits=1",
+    "split m=64 n=64 warps=2 stages=2 pack=1 splits=1",
+    "split m=64 n=64 warps=4 stages=3 pack=1 splits=1",
+    "split m=64 n=64 warps=4 stages=2 pack=2 splits=1",
+    "split m=64 n=64 warps=4 stages=2 pack=1 splits=2",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1",
+    "warpgroup m=64 n=128 warps=4 stages=2 pack=1 dynamic=0 out=1",
+    "warpgroup m=64 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
+    "warpgroup m=64 n=64 warps=4 stages=3 pack=1 dynamic=0 out=1",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=0 out=1",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=1",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 queries=2",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 q_regs=2",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 head_swizzle=3",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=4",
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 cluster=2",
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5",
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=6",
+};
+
+TEST(Candidate, HashIsTheSameInEveryProcessAndSeesEveryField) {
+  EXPECT_EQ(hash(Candidate()), 6434460698165143749u);
+  std::set<std::uint64_t> hashes;
+  for (const char* text : kFields) EXPECT_TRUE(hashes.insert(hash(candidate_of(text))).second) << text;
+}
+
+// By family, then by the numbers of the text, in its order: rankings that tie are told apart by it.
+TEST(Candidate, OrderIsThatOfTheText) {
+  std::set<Candidate> all;
+  for (const char* text : kFields) EXPECT_TRUE(all.insert(candidate_of(text)).second) << text;
+  const char* const ascending[] = {
+      "flash m=64 n=64 warps=4 stages=2 pack=1",
+      "flash m=64 n=128 warps=4 stages=2 pack=1",
+      "split m=64 n=16 warps=4 stages=2 pack=1",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=0 stream_k=9",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 cluster=2",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 stream_k=5",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1",
+      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=0",
+  };
+  for (std::size_t at = 1; at < std::size(ascending); ++at)
+    EXPECT_LT(candidate_of(ascending[at - 1]), candidate_of(ascending[at])) << ascending[at];
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // space_support.h: what tests of the space, its limits and its ranking begin with.
-// Owns: the devices, and shapes of every kind.
+// Owns: the devices, shapes of every kind, and why a candidate is refused.
 // Never: asserts.
 // Threads: pure functions.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "search/families/space.h"
@@ -24,6 +25,13 @@ inline DeviceSpec host() {
   spec.tensor_flops = 1.5e12;
   spec.memory_bandwidth = 2e11;
   return spec;
+}
+
+// Why a candidate is refused: by itself, or for the problem on the device. "": it is not.
+inline std::string reason(std::string_view problem, std::string_view text, const DeviceSpec& device = h200()) {
+  Candidate candidate;
+  const Status status = parse(text, &candidate);
+  return status.ok() ? reject_reason(problem_of(problem), candidate, device) : status.message();
 }
 
 inline constexpr const char* kShapes[] = {

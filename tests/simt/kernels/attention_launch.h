@@ -59,7 +59,11 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   AttentionParams params = params_of(call, candidate);
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
-  void* arguments[] = {&params};
+  const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table);
+  if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
+  if (call.page_table != nullptr) call.page_table = pages.as<std::int32_t>();
+  CacheParams cache = cache_params_of(call);
+  void* arguments[] = {&params, &cache};
   const auto blocks = static_cast<unsigned>(needed.blocks), threads = static_cast<unsigned>(needed.threads);
   Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
   launch.workspace = &partials;

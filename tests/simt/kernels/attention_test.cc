@@ -1,5 +1,5 @@
 // The attention kernels of the flash and split families, run on the CPU against float64: head dims, masks, ragged
-// lengths, packed groups, splits, unaligned rows, strides, dtypes, pipelines.
+// lengths, packed groups, splits, unaligned rows, strides, dtypes, pipelines, KV caches.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,6 +55,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=4,hk=2,sq=7,sk=100,d=128,causal,lse=0", "split m=16 n=32 warps=2 stages=2 pack=2 splits=2"},
         Case{"b=1,hq=1,hk=1,sq=3,sk=5,d=192,dv=128", "split m=16 n=16 warps=4 stages=2 pack=1 splits=4"},
         Case{"b=1,hq=1,hk=1,sq=130,sk=300,d=64,causal", "split m=64 n=32 warps=2 stages=2 pack=1 splits=3"}));
+
+// A KV cache: pages smaller and larger than a step and no divisor of it, lengths of their own, windows; each sequence's
+// keys in equal shares, and those of all cut evenly.
+INSTANTIATE_TEST_SUITE_P(
+    Cache, Attention,
+    ::testing::Values(
+        Case{"b=3,hq=4,hk=2,sq=1,sk=90,d=64,page=16", "split m=16 n=16 warps=2 stages=3 pack=2 splits=2"},
+        Case{"b=2,hq=2,hk=1,sq=3,sk=70,d=64,causal,lens", "split m=16 n=32 warps=2 stages=2 pack=2 splits=2"},
+        Case{"b=2,hq=2,hk=1,sq=5,sk=100,d=64,causal,left=20", "split m=16 n=16 warps=2 stages=3 pack=2 splits=2"},
+        Case{"b=1,hq=2,hk=1,sq=5,sk=100,d=64,left=7,right=2", "split m=16 n=32 warps=2 stages=2 pack=2 splits=2"},
+        Case{"b=5,hq=4,hk=2,sq=2,sk=150,d=64,causal,page=16,lens",
+             "split m=16 n=32 warps=2 stages=3 pack=2 even=1 splits=5"},
+        Case{"b=5,hq=4,hk=2,sq=1,sk=130,d=128,dtype=f16,page=1,lens",
+             "split m=16 n=32 warps=2 stages=2 pack=2 even=1 splits=7"},
+        Case{"b=4,hq=4,hk=2,sq=3,sk=130,d=80,align=2,causal,page=3,lens",
+             "split m=16 n=16 warps=4 stages=2 pack=2 even=1 splits=3"},
+        Case{"b=4,hq=2,hk=1,sq=4,sk=300,d=64,causal,left=40,page=64,lens",
+             "split m=16 n=32 warps=2 stages=3 pack=2 even=1 splits=4"},
+        Case{"b=3,hq=2,hk=1,sq=20,sk=140,d=64,dv=128,causal,page=1,lens",
+             "split m=16 n=64 warps=2 stages=2 pack=2 even=1 splits=6"},
+        Case{"b=37,hq=1,hk=1,sq=1,sk=40,d=64,page=16,lens", "split m=16 n=16 warps=1 stages=4 pack=1 even=1 splits=9"},
+        Case{"b=2,hq=1,hk=1,sq=1,sk=20,d=64,lens", "split m=16 n=16 warps=2 stages=3 pack=1 even=1 splits=40"}));
 
 }  // namespace
 }  // namespace gqa::simt

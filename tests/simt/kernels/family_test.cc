@@ -90,7 +90,7 @@ const FamilyCase kCases[] = {
 FamilyKernel kernel_of(const KernelGraph& user, const Candidate& candidate) {
   for (const RankedProgram& ranked : search(user, "attention").programs) {
     const KernelGraph& program = ranked.program.graph;
-    if ((program.nodes().size() == 2) != (candidate.splits > 1) || !attention_form(program)) continue;
+    if ((program.nodes().size() == 2) != (shape_of(candidate).splits > 1) || !attention_form(program)) continue;
     const auto graph = retile(program, candidate);
     KernelPlan plan;
     if (!graph || !prove_equal(user, *graph, 1, nullptr).ok() || !plan_kernels(*graph, &plan).ok()) continue;

@@ -101,7 +101,7 @@ TEST_F(Mutants, AStorePastTheEnd) {
 }
 
 TEST_F(Mutants, ALoadPastTheEnd) {
-  const auto result = passes(kFlash, "attention/common/tile.cuh", "first + row + r < kv_len", "true");
+  const auto result = passes(kFlash, "attention/common/tile.cuh", "valid(first + row + r)", "true");
   EXPECT_FALSE(result);
   EXPECT_NE(std::string::npos, std::string(result.message()).find("past the end of")) << result.message();
 }

@@ -29,7 +29,7 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
   TensorMaps maps;
-  if (Status s = tensor_maps(emulated_driver(), call, candidate, &maps); !s.ok()) return s;
+  if (Status s = tensor_maps(emulated_driver(), call, needed.maps, &maps); !s.ok()) return s;
   void* arguments[] = {&params, &maps};
   const unsigned grid = grid_of(needed, sms);
   const auto threads = static_cast<unsigned>(needed.threads);

@@ -63,12 +63,11 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
   // half blocks it is the second one's second half; under emulation none but the emulated ones.
   static void set_keys(const Candidate& candidate, const Mutant& mutant, test::AttentionCase* attention) {
     const Problem& p = attention->call.problem;
-    const int first = candidate.ones_column != 0 ? 224 : 0, count = candidate.exp2_fma != 0      ? 16
-                                                                    : candidate.ones_column != 0 ? 32
-                                                                                                 : 64;
+    const auto& c = std::get<WgmmaFlash>(candidate.of);
+    const int first = c.has_ones() ? 224 : 0, count = c.exp2_fma != 0 ? 16 : c.has_ones() ? 32 : 64;
     if (mutant.first_key != 0) return set_weights(mutant.first_key, p.kv_len, mutant.powers, attention);
     if (mutant.powers != 0) return set_weights(first, count, mutant.powers, attention);
-    const float high = candidate.exp2_fma != 0 ? 3000.F : 100.F;
+    const float high = c.exp2_fma != 0 ? 3000.F : 100.F;
     for (int j = 0; j < p.kv_len; ++j) {
       const bool set = j >= first && j < first + count;
       attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, set ? high : 0.F);
@@ -87,8 +86,9 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     test::AttentionCase attention(problem);
     set_keys(candidate, mutant, &attention);
     attention.slack += 1e-2;
-    const std::vector<Schedule>& wanted = candidate.cluster > 1 ? cluster_schedules() : schedules();
-    const int sms = std::max(candidate.cluster, candidate.stream_k);
+    const LaunchPlan launch = plan(problem, candidate);
+    const std::vector<Schedule>& wanted = launch.cluster > 1 ? cluster_schedules() : schedules();
+    const int sms = std::max(launch.cluster, static_cast<int>(launch.clusters));
     const Status status = run_warpgroup(*kernel, candidate, sms, &attention, wanted);
     if (!status.ok()) return status.message();
     const auto result = test::matches_float64(attention);

@@ -7,7 +7,9 @@
     python -m gqa.bench --grid graph                      # programs of gqa.new_kernel_graph()
     python -m gqa.bench --shapes lora:m=4,k=4096,n=4096,r=16,dtype=bf16
 
-Stages, a file each: shapes and graph_cases (what to run), peers and graph_peers (who runs it), timing (how long),
-report (what is printed). Ratios are what counts: every round times every contestant, on the same inputs, and a ratio is
-taken within its round.
+    python -m gqa.bench --grid serving                    # over a paged cache: beside FlashInfer, XQA, FlashAttention-3
+
+Stages, a file each: shapes, graph_cases and serving_cases (what to run), peers, graph_peers and serving_peers (who
+runs it), timing (how long), report (what is printed). Ratios are what counts: every round times every contestant, on
+the same inputs, and a ratio is taken within its round.
 """

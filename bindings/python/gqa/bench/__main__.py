@@ -19,16 +19,17 @@ try:
 except ImportError:
     sys.exit("gqa.bench compares with PyTorch, which is not installed here: pip install torch")
 
-from . import graph_cases, graph_peers, peers, report, shapes, timing
+from . import graph_cases, graph_peers, peers, report, serving_cases, serving_peers, shapes, timing
 from .graph_cases import GraphCase
 from .reference import worst_error
+from .serving_cases import ServingCase
 from .shapes import SHORT, Shape
 
 _ROUNDS = 9
 _REST_MS = 200
-_GRIDS = ("prefill", "decode", "all", "hopper", "sweep", "graph")
+_GRIDS = ("prefill", "decode", "all", "hopper", "sweep", "graph", "serving")
 
-Case = Union[Shape, GraphCase]
+Case = Union[Shape, GraphCase, ServingCase]
 Rival = Tuple[str, Callable[..., Any]]  # a name, and what prepares its call
 
 
@@ -65,10 +66,14 @@ def _cases(options: argparse.Namespace, device: str) -> List[Case]:
 
 
 def _parsed(text: str) -> Case:
+    if serving_cases.is_serving(text):
+        return serving_cases.parse(text)
     return graph_cases.parse(text) if graph_cases.is_graph(text) else shapes.parse(text)
 
 
 def _grid(name: str, device: str) -> List[Case]:
+    if name == "serving":
+        return [*serving_cases.grid(device)]
     return [*graph_cases.grid(device)] if name == "graph" else [*shapes.grid(name, device)]
 
 
@@ -76,12 +81,17 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m gqa.bench", description="gqa beside PyTorch's attention, in one run")
     spec = "such as b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal"
     graph = "gated_mlp:m=4,k=4096,n=11008,dtype=bf16"
-    parser.add_argument("--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}, or graphs, {graph}")
+    served = "serving:b=64,sk=4096,sigma=0.8"
+    parser.add_argument(
+        "--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}, or graphs, {graph}, or {served}"
+    )
     parser.add_argument("--grid", choices=_GRIDS, default="all", help="else this grid (all)")
     parser.add_argument(
         "--dtype", choices=sorted(SHORT.values()), help="of the grid's shapes (bf16; of --grid graph, its own)"
     )
-    parser.add_argument("--without", nargs="+", default=[], metavar="LIBRARY", help="attention: leave these peers out")
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="LIBRARY", help="attention and serving: leave these peers out"
+    )
     parser.add_argument("--no-compile", action="store_true", help="graphs: leave torch.compile out")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: the first GPU, else the CPU")
     parser.add_argument("--json", metavar="FILE", help="also write every sample there")
@@ -131,10 +141,7 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     threads = options.threads if device == "cpu" else None
     models: List[str] = []  # what gqa says of its cost model, a line a tuning
     others, absent = peers.contestants(device)
-    known = [peer.name for peer in others] + absent
-    for library in options.without:
-        if library not in known:
-            _options().error(f"--without {library}: no such library; known here: {', '.join(known)}")
+    _check_without(options.without, [peer.name for peer in others] + absent + serving_peers.names(device))
     handle = gqa.Handle(
         name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
     )
@@ -144,16 +151,19 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
     if absent and any(isinstance(case, Shape) for case in cases):
         print(f"not installed here: {', '.join(absent)}")
+    serving, left_out = _serving(cases, device, handle, options)
+
+    def rivals_of(case: Case) -> List[Rival]:
+        if isinstance(case, GraphCase):
+            return [*graph_peers.contestants(case, device, handle, not options.no_compile)]
+        return serving if isinstance(case, ServingCase) else attention
+
     results: List[report.Result] = []
     lost = False
     with torch.no_grad():
         for case in cases:
-            if isinstance(case, GraphCase):
-                rivals: List[Rival] = [*graph_peers.contestants(case, device, handle, not options.no_compile)]
-            else:
-                rivals = attention
             try:
-                results.append(_measure(case, device, rivals, options))
+                results.append(_measure(case, device, rivals_of(case), options))
             except DeviceLost as error:
                 print(error, file=sys.stderr)
                 lost = True
@@ -164,11 +174,30 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     print("\n" + report.table(results))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine, "results": [result.as_json() for result in results]}, file, indent=1)
+            found = {"machine": machine, "left_out": left_out, "results": [result.as_json() for result in results]}
+            json.dump(found, file, indent=1)
     if lost:
         return 3
     handle.close()
     return 1 if any("gqa" in result.failures for result in results) else 0
+
+
+def _check_without(libraries: List[str], known: List[str]) -> None:
+    for library in libraries:
+        if library not in known:
+            _options().error(f"--without {library}: no such library; known here: {', '.join(dict.fromkeys(known))}")
+
+
+def _serving(
+    cases: List[Case], device: str, handle: gqa.Handle, options: argparse.Namespace
+) -> Tuple[List[Rival], Dict[str, str]]:
+    """Who runs the serving cases, loaded only if there is one, and why the others do not; says so."""
+    if not any(isinstance(case, ServingCase) for case in cases):
+        return [], {}
+    rivals, left_out = serving_peers.contestants(device, handle, options.without)
+    for name, why in left_out.items():
+        print(f"left out: {name} ({why})")
+    return [*rivals], left_out
 
 
 def _model_lines(lines: List[str]) -> Callable[[str, str], None]:
@@ -195,13 +224,19 @@ def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
     return {"device": torch.cuda.get_device_name(device), "cudnn": torch.backends.cudnn.version(), **facts}
 
 
+def _inputs_and_error(case: Case) -> Tuple[Callable[..., Any], Callable[..., float]]:
+    """What makes a case's inputs, and what holds an answer against float32."""
+    if isinstance(case, Shape):
+        return peers.make_inputs, worst_error
+    if isinstance(case, GraphCase):
+        return graph_peers.make_inputs, graph_peers.worst_error
+    return serving_peers.make_inputs, serving_peers.worst_error
+
+
 def _measure(
     case: Any, device: str, contestants: List[Rival], options: argparse.Namespace
 ) -> report.Result:
-    is_graph = isinstance(case, GraphCase)
-    make_inputs, error_of = (
-        (graph_peers.make_inputs, graph_peers.worst_error) if is_graph else (peers.make_inputs, worst_error)
-    )
+    make_inputs, error_of = _inputs_and_error(case)
     sets = timing.sets_needed(case.bytes(), device)
     inputs: List[Any] = [make_inputs(case, device, seed) for seed in range(sets)]
     result = report.Result(case, sets)

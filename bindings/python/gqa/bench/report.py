@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .graph_cases import GraphCase
+from .serving_cases import ServingCase
 from .shapes import Shape
 
 
@@ -17,7 +18,7 @@ from .shapes import Shape
 class Result:
     """One shape: each contestant's microseconds, a number a round, its error, or why it did not run."""
 
-    shape: Union[Shape, GraphCase]
+    shape: Union[Shape, GraphCase, ServingCase]
     sets: int
     times: Dict[str, List[float]] = field(default_factory=dict)
     errors: Dict[str, float] = field(default_factory=dict)
@@ -36,8 +37,10 @@ class Result:
 
     def as_json(self) -> Dict[str, Any]:
         best = self.best_peer()
+        lengths = {"lengths": self.shape.lengths()} if isinstance(self.shape, ServingCase) else {}
         return {
             "shape": str(self.shape),
+            **lengths,
             "input_sets": self.sets,
             "us": {name: self.us(name) for name in self.times},
             "samples_us": self.times,
@@ -56,7 +59,10 @@ class Result:
         return self.shape.bytes() / self.us(name) / 1e3
 
     def rate(self, name: str) -> str:
-        return f"{self._gbps(name):.0f} GB/s" if self.shape.decode else f"{self._tflops(name):.3g} TFLOP/s"
+        if not self.shape.decode:
+            return f"{self._tflops(name):.3g} TFLOP/s"
+        gbps = self._gbps(name)
+        return f"{gbps:.0f} GB/s" if gbps < 1000 else f"{gbps / 1000:.2f} TB/s"
 
 
 _COLUMNS = ("shape", "library", "us", "rate", "time / gqa", "max abs error")
@@ -82,7 +88,13 @@ def table(results: List[Result]) -> str:
 
 
 def summary(result: Result) -> str:
-    """One line a shape: the ratio that counts."""
+    """One line a shape: the ratio that counts; of lengths that a seed gave, a line that says them."""
+    if isinstance(result.shape, ServingCase):
+        return f"{_ratio(result)}\n  {result.shape.told()}"
+    return _ratio(result)
+
+
+def _ratio(result: Result) -> str:
     best = result.best_peer()
     if best is None:
         why = "; ".join(f"{name}: {reason}" for name, reason in result.failures.items())

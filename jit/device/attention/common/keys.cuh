@@ -19,12 +19,12 @@ struct KeyTile {
 
   // Keys first .. first + kTileN of one head; stride: from row to row.
   template <int kThreads>
-  static __device__ void copy(char* tile, int thread, const u16* head, long long stride, int first, int kv_len) {
+  static __device__ void copy(char* tile, int thread, const u16* head, long long stride, int first, Below valid) {
     if constexpr (kTransposed)
       copy_transposed_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride,
-                                                                                       first, kv_len);
+                                                                                       first, valid.end);
     else
-      copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride, first, kv_len);
+      copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride, first, valid);
   }
 
   // This lane's part of the tile's first fragment.

@@ -1,13 +1,10 @@
-// rows.cuh: which query position and head a tile's row is, and which keys it may see.
-// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack), the causal limit, and the
-// order in which the grid takes tiles.
-// Never: touches memory.
-// Threads: values.
+// rows.cuh: which query position and head a tile's row is.
+// Owns: the packing of a group's heads into rows (row r is position r / pack, head r % pack), and the order in which
+// the grid takes tiles. Never: touches memory. Threads: values.
 #pragma once
 
 #include "attention/common/features.cuh"
-#include "attention/common/params.h"
-#include "ptx/element.cuh"
+#include "attention/common/walk.cuh"
 #include "ptx/index.cuh"
 
 namespace gqa {
@@ -39,20 +36,6 @@ __device__ inline Place tile_place(const AttentionParams& p, int number) {
   return place_of<Config>(p, p.row_tiles - 1 - round, swizzle * p.head_swizzle + inside - round * p.head_swizzle);
 }
 
-// Keys that packed row `row` may see: those below the limit. Causal masks are aligned bottom-right.
-template <typename Config>
-__device__ inline int key_limit(const AttentionParams& p, int row) {
-  if constexpr (!Config::kCausal) return p.kv_len;
-  const int position = row / Config::kPack;
-  return max(0, min(p.kv_len, position + p.kv_len - p.q_len + 1));
-}
-
-// Keys that packed rows before `end` see: the last that exists sees most.
-template <typename Config>
-__device__ inline int keys_seen(const AttentionParams& p, int end) {
-  return key_limit<Config>(p, min(end, p.q_len * Config::kPack) - 1);
-}
-
 template <typename Config>
 __device__ inline bool row_exists(const AttentionParams& p, int row) {
   return row / Config::kPack < p.q_len;
@@ -67,24 +50,6 @@ template <typename Config>
 __device__ inline long long row_offset(const TensorStrides& s, int row) {
   const long long offset = row / Config::kPack * s.row;
   return Config::kPack == 1 ? offset : offset + row % Config::kPack * s.head;
-}
-
-// A score becomes -inf where its key, `column` past this lane's first, is at or past the limit.
-__device__ inline void mask_score(float& score, int column, int limit) {
-  if (column + static_cast<int>(threadIdx.x) % 4 * 2 >= limit) score = negative_infinity();
-}
-
-// Masks one fragment row of scores: keys first_key .. at or past the limit become -inf. `half` 0: row g, 1: row g + 8.
-template <int kFragments>
-__device__ inline void mask_row(float (&scores)[kFragments][4], int half, int first_key, int limit) {
-  const int lane_key = first_key + threadIdx.x % 4 * 2;
-#pragma unroll
-  for (int n = 0; n < kFragments; ++n) {
-#pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      if (lane_key + n * 8 + c >= limit) scores[n][2 * half + c] = negative_infinity();
-    }
-  }
 }
 
 }  // namespace gqa

@@ -43,9 +43,22 @@ __device__ inline void copy_tile(char* tile, int thread, RowAddress row) {
   }
 }
 
-// Keys first .. first + kRows of one head of k or v: rows at a constant stride, valid below kv_len.
-template <int kRows, int kColumns, int kThreads, int kAlign>
-__device__ inline void copy_keys(char* tile, int thread, const u16* head, long long stride, int first, int kv_len) {
+// Keys below `end`, and keys from `begin` on and below `end`: which of a block are brought; zeros come for the others.
+struct Below {
+  int end;
+  __device__ bool operator()(int key) const { return key < end; }
+  // Whether keys first .. last, without the last, hold one.
+  __device__ bool any(int first, int) const { return first < end; }
+};
+struct Between {
+  int begin, end;
+  __device__ bool operator()(int key) const { return key >= begin && key < end; }
+  __device__ bool any(int first, int last) const { return last > begin && first < end; }
+};
+
+// Keys first .. first + kRows of one head of k or v: rows at a constant stride, valid where `valid` says so of the key.
+template <int kRows, int kColumns, int kThreads, int kAlign, typename Valid>
+__device__ inline void copy_keys(char* tile, int thread, const u16* head, long long stride, int first, Valid valid) {
   constexpr int kPieces = kColumns / 8;
   if constexpr (kThreads % kPieces == 0 && kRows % (kThreads / kPieces) == 0) {
     // Every thread keeps its column: one running pointer instead of a multiplication (and its registers) a row.
@@ -55,12 +68,12 @@ __device__ inline void copy_keys(char* tile, int thread, const u16* head, long l
     char* destination = tile + row * row_pitch(kColumns) + thread % kPieces * 16;
 #pragma unroll
     for (int r = 0; r < kRows; r += kStep) {
-      copy_piece<kAlign>(destination + r * row_pitch(kColumns), source, first + row + r < kv_len);
+      copy_piece<kAlign>(destination + r * row_pitch(kColumns), source, valid(first + row + r));
       source += kStep * stride;
     }
   } else {
     copy_tile<kRows, kColumns, kThreads, kAlign>(
-        tile, thread, [&](int r, auto piece) { piece(head + (first + r) * stride, first + r < kv_len); });
+        tile, thread, [&](int r, auto piece) { piece(head + (first + r) * stride, valid(first + r)); });
   }
 }
 

@@ -61,12 +61,16 @@ struct WarpAttention {
   }
 
   // Masks what this warp's rows, starting at packed row `row`, may not see of the keys from first_key on.
-  __device__ void mask(const AttentionParams& p, int row, int first_key) {
+  __device__ void mask(const Walk<Config>& walk, int row, int first_key) {
     const int lane_row = row + threadIdx.x % 32 / 4;
 #pragma unroll
     for (int m = 0; m < kFragments; ++m)
 #pragma unroll
-      for (int h = 0; h < 2; ++h) mask_row(scores[m], h, first_key, key_limit<Config>(p, lane_row + m * 16 + h * 8));
+      for (int h = 0; h < 2; ++h) {
+        const int packed_row = lane_row + m * 16 + h * 8;
+        mask_row(scores[m], h, first_key, walk.limit(packed_row));
+        if constexpr (has_window<Config>()) mask_row_before(scores[m], h, first_key, walk.first(packed_row));
+      }
   }
 
   __device__ void softmax(float scale_log2) {

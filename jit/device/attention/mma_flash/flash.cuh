@@ -61,19 +61,21 @@ struct Flash {
   __device__ void load_k(int block) {
     if (block < 0) return;
     KeyTile<Config>::template copy<kThreads>(smem.k[block % Config::kStages], thread_index(), k_head, p.k_strides.row,
-                                             block * Config::kTileN, p.kv_len);
+                                             block * Config::kTileN, Below{p.kv_len});
   }
 
   __device__ void load_v(int block) {
     if (block < 0) return;
-    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(
-        smem.v[block % Config::kStages], thread_index(), v_head, p.v_strides.row, block * Config::kTileN, p.kv_len);
+    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(smem.v[block % Config::kStages],
+                                                                           thread_index(), v_head, p.v_strides.row,
+                                                                           block * Config::kTileN, Below{p.kv_len});
   }
 
   __device__ void mask_if_needed(Core& core, int block) const {
     const int first_key = block * Config::kTileN;
     // The first row of the warp sees least; if it sees the whole block, so do all.
-    if (first_key + Config::kTileN > key_limit<Config>(p, warp_row())) core.mask(p, warp_row(), first_key);
+    if (first_key + Config::kTileN > key_limit<Config>(p, warp_row()))
+      core.mask(Walk<Config>{p, nullptr, 0}, warp_row(), first_key);
   }
 
   // One buffer: v arrives under the first product, the next k under the second.

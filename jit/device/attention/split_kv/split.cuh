@@ -7,7 +7,9 @@
 #pragma once
 
 #include "attention/common/arrival.cuh"
+#include "attention/common/key_source.cuh"
 #include "attention/common/warp_attention.cuh"
+#include "attention/split_kv/even_splits.cuh"
 #include "ptx/grid_dependency.cuh"
 
 namespace gqa {
@@ -28,6 +30,7 @@ struct SplitSmem {
   union {
     Stage stages[Config::kWarps][Config::kStages];
     Merge merge;
+    int scan[Config::kWarps + 1];  // even_splits.cuh, before any key is brought
   };
   float weight[Config::kTileM];  // of the last merge: 1 / sum
   float shift[Config::kTileM];   // of the last merge: the overall maximum, scaled to exp2
@@ -39,33 +42,45 @@ struct Split {
   static constexpr int kThreads = Config::kWarps * 32;
   static constexpr int kRows = Config::kTileM;
   static constexpr int kDim = Config::kHeadDimV;
-  static constexpr int kPartial = kRows * (kDim + 2);  // floats a CTA leaves: out, maxima, sums
+  static constexpr int kPartial = kRows * (kDim + 2);  // floats a part leaves: out, maxima, sums
   using Smem = SplitSmem<Config>;
   using Core = WarpAttention<Config, kRows / 16>;
+  // What is known of the sequence before the grids before have ended.
+  static constexpr bool kKnown = !lengths_differ<Config>() && !even_splits<Config>();
 
   const AttentionParams& p;
+  const CacheParams* cache;
   Smem& smem;
   Place place;
-  const u16* k_head;
-  const u16* v_head;
-  int tile, split;          // tile: over all rows, heads and batches; split: this CTA's share
-  int first_block, blocks;  // of keys: this CTA's share
+  KeysOf<Config> keys;
+  Part part;                // of the tile: this CTA's
+  int first_block, blocks;  // of keys: this part's
   int warp, lane;
 
-  __device__ Split(const AttentionParams& params, Smem& memory) : p(params), smem(memory) {
-    tile = quotient(blockIdx.x, p.by_splits);
-    split = blockIdx.x - tile * p.splits;
+  __device__ Split(const AttentionParams& params, Smem& memory) : Split(params, nullptr, memory) {}
+  __device__ Split(const AttentionParams& params, const CacheParams& cache_params, Smem& memory)
+      : Split(params, &cache_params, memory) {}
+
+  __device__ Split(const AttentionParams& params, const CacheParams* cache_params, Smem& memory)
+      : p(params), cache(cache_params), smem(memory), keys(params, cache_params) {
     warp = threadIdx.x / 32;
     lane = threadIdx.x % 32;
+    if constexpr (kKnown) take_share();
+  }
+
+  // One of as many equal shares of a tile's keys as the launch says.
+  __device__ void take_share() {
+    const int tile = quotient(blockIdx.x, p.by_splits);
+    part = {tile, static_cast<int>(blockIdx.x) - tile * p.splits, p.splits};
     const int other = quotient(tile, p.by_row_tiles);
     place = place_of<Config>(p, tile - other * p.row_tiles, other);
-    k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
-    v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
-    const int keys = keys_seen<Config>(p, place.first_row + kRows);
-    const int total = (keys + Config::kTileN - 1) / Config::kTileN;
+    keys.open(place);
+    const Walk<Config> walk(p, cache, place.batch);
+    const int total = walk.blocks(place.first_row);
     const int share = quotient(total + p.splits - 1, p.by_splits);
-    first_block = min(split * share, total);
+    first_block = min(part.number * share, total);
     blocks = min(share, total - first_block);
+    first_block += walk.first_block(place.first_row);
   }
 
   __device__ void load_queries() {
@@ -77,36 +92,41 @@ struct Split {
   }
 
   // This warp's i-th block of keys into its own stage.
-  __device__ void load_block(int i) {
-    const int block = i * Config::kWarps + warp;
-    if (block >= blocks) return;
+  template <typename Valid>
+  __device__ void load_block(int i, Valid valid) {
+    if (i * Config::kWarps + warp >= blocks) return;
     auto& stage = smem.stages[warp][i % Config::kStages];
-    const int first_key = (first_block + block) * Config::kTileN;
-    KeyTile<Config>::template copy<32>(stage.k, lane, k_head, p.k_strides.row, first_key, p.kv_len);
-    copy_keys<Config::kTileN, Config::kHeadDimV, 32, Config::kAlign>(stage.v, lane, v_head, p.v_strides.row, first_key,
-                                                                     p.kv_len);
+    keys.copy(
+        stage.k, stage.v, lane, i, [&](int block) { return first_key(block); }, valid);
   }
 
-  __device__ void walk(Core& core) {
+  // Of this warp's i-th block.
+  __device__ int first_key(int i) const { return (first_block + i * Config::kWarps + warp) * Config::kTileN; }
+  __device__ int warp_blocks() const { return (blocks - warp + Config::kWarps - 1) / Config::kWarps; }
+
+  __device__ void visit_blocks(Core& core) {
+    const Walk<Config> walk(p, cache, place.batch);
+    const auto brought = walk.brought(place.first_row);
+    keys.start(
+        warp_blocks(), [&](int block) { return first_key(block); }, brought);
     load_queries();
     cp_async_commit();
 #pragma unroll
     for (int i = 0; i < Config::kStages - 1; ++i) {
-      load_block(i);
+      load_block(i, brought);
       cp_async_commit();
     }
     cp_async_wait<Config::kStages - 1>();
     __syncthreads();
     for (int i = 0; i * Config::kWarps + warp < blocks; ++i) {
       __syncwarp();  // all lanes are done with the stage that is overwritten next
-      load_block(i + Config::kStages - 1);
+      load_block(i + Config::kStages - 1, brought);
       cp_async_commit();
       cp_async_wait<Config::kStages - 1>();
       __syncwarp();
       auto& stage = smem.stages[warp][i % Config::kStages];
-      const int first_key = (first_block + i * Config::kWarps + warp) * Config::kTileN;
       core.multiply_keys(shared_address(smem.q), shared_address(stage.k));
-      if (first_key + Config::kTileN > key_limit<Config>(p, place.first_row)) core.mask(p, place.first_row, first_key);
+      if (walk.needs_look(place.first_row, first_key(i))) core.mask(walk, place.first_row, first_key(i));
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(stage.v));
     }
@@ -155,15 +175,15 @@ struct Split {
     return maximum == negative_infinity() ? 0.f : maximum * scale_log2;
   }
 
-  // Across this CTA's warps. With one split the rows are final; otherwise they go to the workspace.
+  // Across this CTA's warps. A tile's only part is final; others go to the workspace.
   __device__ void merge_warps() {
-    float* partial = p.partials + static_cast<long long>(blockIdx.x) * kPartial;
+    float* partial = partial_of(part.number);
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
       const Rows row = merge_row(
           Config::kWarps, [&](int w) { return smem.merge.maximum[w][r]; }, [&](int w) { return smem.merge.sum[w][r]; });
       smem.shift[r] = shift_of(row.maximum, p.scale_log2);
-      smem.weight[r] = p.splits == 1 ? inverse_or_zero(row.sum) : 1.f;
-      if (p.splits == 1) {
+      smem.weight[r] = parts() == 1 ? inverse_or_zero(row.sum) : 1.f;
+      if (parts() == 1) {
         store_lse(row, place.first_row + r);
       } else {
         partial[kRows * kDim + r] = row.maximum;
@@ -178,7 +198,7 @@ struct Split {
       for (int w = 0; w < Config::kWarps; ++w)
         accumulate(total, *reinterpret_cast<float4*>(&smem.merge.out[w][r][d]),
                    part_weight(smem.merge.maximum[w][r], smem.shift[r]));
-      if (p.splits == 1)
+      if (parts() == 1)
         store_out(total, smem.weight[r], place.first_row + r, d);
       else
         *reinterpret_cast<float4*>(&partial[i]) = total;
@@ -216,12 +236,11 @@ struct Split {
 
   // Across the tile's CTAs.
   __device__ void merge_splits() {
-    const float* partials = p.partials + static_cast<long long>(tile) * p.splits * kPartial;
-    const auto maximum = [&](int s, int r) { return __ldcg(&partials[s * kPartial + kRows * kDim + r]); };
+    const auto maximum = [&](int s, int r) { return __ldcg(&partial_of(s)[kRows * kDim + r]); };
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
       const Rows row = merge_row(
-          p.splits, [&](int s) { return maximum(s, r); },
-          [&](int s) { return __ldcg(&partials[s * kPartial + kRows * kDim + kRows + r]); });
+          parts(), [&](int s) { return maximum(s, r); },
+          [&](int s) { return __ldcg(&partial_of(s)[kRows * kDim + kRows + r]); });
       smem.shift[r] = shift_of(row.maximum, p.scale_log2);
       smem.weight[r] = inverse_or_zero(row.sum);
       store_lse(row, place.first_row + r);
@@ -232,24 +251,57 @@ struct Split {
       if (!row_exists<Config>(p, place.first_row + r)) continue;
       float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll 4
-      for (int s = 0; s < p.splits; ++s)
-        accumulate(total, __ldcg(reinterpret_cast<const float4*>(&partials[s * kPartial + i])),
+      for (int s = 0; s < parts(); ++s)
+        accumulate(total, __ldcg(reinterpret_cast<const float4*>(&partial_of(s)[i])),
                    part_weight(maximum(s, r), smem.shift[r]));
       store_out(total, smem.weight[r], place.first_row + r, i % kDim);
+    }
+  }
+
+  // How many parts the tile has, and where they leave their rows.
+  __device__ int parts() const {
+    if constexpr (even_splits<Config>()) return part.count;
+    return p.splits;
+  }
+  __device__ float* partial_of(int number) const {
+    if constexpr (even_splits<Config>()) return p.partials + static_cast<long long>(part.slot(number)) * kPartial;
+    return p.partials + static_cast<long long>(part.tile) * p.splits * kPartial + number * kPartial;
+  }
+
+  __device__ void run_part() {
+    {
+      Core core;
+      visit_blocks(core);
+      leave_in_shared(core);
+    }
+    merge_warps();
+    if (parts() == 1 || !arrive_last(&p.counters[part.tile], static_cast<u32>(parts()), &smem.last)) return;
+    merge_splits();
+  }
+
+  // One part after the other of this CTA's cut of the list.
+  __device__ void run_cut() {
+    EvenSplits<Config> cut(p, cache, smem.scan);
+    while (cut.next()) {
+      part = cut.part;
+      place = cut.place;
+      first_block = cut.first_block;
+      blocks = cut.blocks;
+      keys.open(place);
+      run_part();
+      __syncthreads();  // who stores still reads what the next part overwrites
     }
   }
 
   __device__ void run() {
     let_next_grid_begin();
     wait_for_grids_before();
-    {
-      Core core;
-      walk(core);
-      leave_in_shared(core);
+    if constexpr (even_splits<Config>()) {
+      run_cut();
+    } else {
+      if constexpr (!kKnown) take_share();
+      run_part();
     }
-    merge_warps();
-    if (p.splits == 1 || !arrive_last(&p.counters[tile], static_cast<u32>(p.splits), &smem.last)) return;
-    merge_splits();
   }
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "jit/device/attention/wgmma_flash/tensor_maps.h"
+#include "search/families/resources.h"
 #include "tests/runtime/cuda/driver/quiet_driver.h"
 
 namespace gqa {
@@ -78,7 +79,7 @@ class CudaKernelTest : public ::testing::Test {
   Status load(const char* problem, const char* candidate) {
     EXPECT_TRUE(parse(problem, &call_.problem).ok());
     EXPECT_TRUE(parse(candidate, &candidate_).ok());
-    with_maps = candidate_.family == Family::kWarpgroup;
+    with_maps = plan(call_.problem, candidate_).maps.used();
     Binary binary;
     binary.cubin = "not looked at";
     return CudaKernel::load(shared_, call_.problem, candidate_, binary, &kernel_);
@@ -167,8 +168,8 @@ TEST_F(CudaKernelTest, DivisorsAreOfTheNumbersBesideThem) {
                                                 {p.by_swizzle, p.head_swizzle},
                                                 {p.by_head_groups, p.head_groups},
                                                 {p.by_group, call_.problem.group()}};
-    EXPECT_EQ(p.row_tiles, row_tiles(call_.problem, candidate_));
-    EXPECT_EQ(p.rows_before, rows_before(call_.problem, candidate_));
+    EXPECT_EQ(p.row_tiles, row_tiles(call_.problem, shape_of(candidate_)));
+    EXPECT_EQ(p.rows_before, plan(call_.problem, candidate_).rows_before);
     EXPECT_EQ(p.tiles, p.row_tiles * p.head_groups * p.batch);
     for (const auto& [divisor, value] : divisors)
       for (int number = 0; number < 10000; ++number) ASSERT_EQ(quotient(number, divisor), number / value) << candidate;

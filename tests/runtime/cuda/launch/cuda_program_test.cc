@@ -8,6 +8,7 @@
 #include <set>
 
 #include "runtime/workload/programs.h"
+#include "search/families/resources.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "search/graph/tile/kernel_plan.h"
 #include "tests/runtime/cuda/driver/quiet_driver.h"
@@ -148,7 +149,7 @@ TEST_F(CudaProgramTest, AFamilysKernelFindsItsOperands) {
     for (const RankedProgram& ranked : found.programs) {
       for (const KernelGraph& graph_plan : thread_plans(ranked.program.graph, spec, 8)) {
         if (!plan_kernels(graph_plan, &plan_).ok() || plan_.kernels.size() != 1) continue;
-        if (plan_.kernels[0].family && plan_.kernels[0].family->candidate.splits == 1) return graph_plan;
+        if (plan_.kernels[0].family && shape_of(plan_.kernels[0].family->candidate).splits == 1) return graph_plan;
       }
     }
     return KernelGraph();

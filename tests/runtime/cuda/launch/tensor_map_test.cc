@@ -80,14 +80,8 @@ Call call_of(const char* text) {
   return c;
 }
 
-Candidate tile(int m, int n, int pack) {
-  Candidate c;
-  c.family = Family::kWarpgroup;
-  c.tile_m = m;
-  c.tile_n = n;
-  c.pack = pack;
-  return c;
-}
+// As of a tile of m rows and n keys.
+TensorBoxes tile(int m, int n, int pack) { return {m, n, 64, pack}; }
 
 class TensorMapTest : public ::testing::Test {
  protected:
@@ -202,7 +196,7 @@ TEST_F(TensorMapTest, EverythingThatShapesAMapMakesANewOne) {
     c.k = static_cast<const char*>(c.q) + 0x1000;
     c.v = static_cast<const char*>(c.q) + 0x2000;
     c.out = static_cast<char*>(const_cast<void*>(c.q)) + 0x3000;
-    Candidate t = tile(128, 80, 1);
+    TensorBoxes t = tile(128, 80, 1);
     EXPECT_TRUE(tensor_maps(driver_, c, t, &maps_).ok());
     const TensorMaps before = maps_;
     change(&c, &t);
@@ -214,29 +208,29 @@ TEST_F(TensorMapTest, EverythingThatShapesAMapMakesANewOne) {
       which += map.data == c.q ? "q" : map.data == c.k ? "k" : map.data == c.v ? "v" : map.data == c.out ? "o" : "?";
     return which;
   };
-  EXPECT_EQ(encodes([](Call*, Candidate*) {}), "");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->scale = 3; }), "");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->q = static_cast<const char*>(c->q) + 16; }), "other q");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->k = static_cast<const char*>(c->k) + 16; }), "other k");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->v = static_cast<const char*>(c->v) + 16; }), "other v");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->out = static_cast<char*>(c->out) + 16; }), "other o");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { std::swap(c->k, c->v); }), "other ") << "they have the same shape";
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->q_strides.row += 8; }), "q");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->k_strides.head += 8; }), "k");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->v_strides.batch += 8; }), "v");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->out_strides.row += 8; }), "o");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { --c->problem.batch; }), "qkvo");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { --c->problem.q_len; }), "qo");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { --c->problem.kv_len; }), "kv");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.q_heads = 4; }), "qo");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.kv_heads = 1; }), "kv");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.head_dim = 32; }), "qk");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.head_dim_v = 32; }), "vo");
-  EXPECT_EQ(encodes([](Call* c, Candidate*) { c->problem.dtype = DType::kF16; }), "qkvo");
-  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->tile_m = 64; }), "q");
-  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->cluster = 2; }), "q");
-  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->tile_n = 64; }), "kv");
-  EXPECT_EQ(encodes([](Call*, Candidate* t) { t->pack = 2; }), "qo");
+  EXPECT_EQ(encodes([](Call*, TensorBoxes*) {}), "");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->scale = 3; }), "");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->q = static_cast<const char*>(c->q) + 16; }), "other q");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->k = static_cast<const char*>(c->k) + 16; }), "other k");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->v = static_cast<const char*>(c->v) + 16; }), "other v");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->out = static_cast<char*>(c->out) + 16; }), "other o");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { std::swap(c->k, c->v); }), "other ") << "they have the same shape";
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->q_strides.row += 8; }), "q");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->k_strides.head += 8; }), "k");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->v_strides.batch += 8; }), "v");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->out_strides.row += 8; }), "o");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { --c->problem.batch; }), "qkvo");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { --c->problem.q_len; }), "qo");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { --c->problem.kv_len; }), "kv");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.q_heads = 4; }), "qo");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.kv_heads = 1; }), "kv");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.head_dim = 32; }), "qk");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.head_dim_v = 32; }), "vo");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.dtype = DType::kF16; }), "qkvo");
+  EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->query_rows = 64; }), "q");
+  EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->out_rows = 128; }), "o");
+  EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->keys = 64; }), "kv");
+  EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->pack = 2; }), "qo");
 }
 
 TEST_F(TensorMapTest, ALayersKeysStayWhileQueriesMove) {

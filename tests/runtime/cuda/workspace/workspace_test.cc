@@ -33,9 +33,9 @@ TEST(LaunchPlans, TheDynamicSchedulerNeedsACounterAndNoPartials) {
   Problem p;
   Candidate c;
   ASSERT_TRUE(parse("hq=8,sq=1000,d=64", &p).ok());
-  c.family = Family::kWarpgroup;
   for (const int dynamic : {0, 1}) {
-    c.dynamic = dynamic;
+    const std::string text = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 out=0 dynamic=" + std::to_string(dynamic);
+    ASSERT_TRUE(parse(text, &c).ok());
     const LaunchPlan launch = plan(p, c);
     EXPECT_EQ(launch.partial_floats, 0);
     EXPECT_EQ(launch.counters, dynamic);

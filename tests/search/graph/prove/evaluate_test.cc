@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Tiling{"hq=2,hk=1,sq=33,sk=41,d=32,dv=64,causal", "flash m=16 n=16 warps=1 stages=1 pack=2"},
                     Tiling{"b=2,hq=6,hk=2,sq=1,sk=100,d=32", "split m=16 n=16 warps=2 stages=1 pack=3 splits=3"},
                     Tiling{"hq=4,hk=2,sq=20,sk=9,d=32,causal", "flash m=16 n=16 warps=1 stages=1 pack=1"},
-                    Tiling{"hq=2,sq=40,sk=70,d=32,causal", "flash m=16 n=16 warps=1 stages=1 pack=1 splits=4"},
+                    Tiling{"hq=2,sq=40,sk=70,d=32,causal", "split m=16 n=16 warps=1 stages=1 pack=1 splits=4"},
                     Tiling{"hq=2,sq=40,sk=20,d=32,causal", "split m=16 n=16 warps=1 stages=1 pack=1 splits=7"}));
 
 }  // namespace

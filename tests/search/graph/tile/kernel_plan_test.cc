@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "search/families/resources.h"
 #include "search/families/space.h"
 #include "search/graph/attention/attention_program.h"
 #include "search/graph/attention/retile.h"
@@ -97,7 +98,7 @@ TEST_P(ThreadPlans, AreEqualToTheUsersGraphAndCanBeLaunched) {
     const Status equal = prove_equal(user, graph, 11, nullptr);
     EXPECT_TRUE(equal.ok()) << equal.message() << "\n" << to_text(graph);
     for (const PlannedKernel& kernel : planned(graph).kernels)
-      families.insert(kernel.family ? std::string(name(kernel.family->candidate.family)) : "tile");
+      families.insert(kernel.family ? std::string(name(kernel.family->candidate)) : "tile");
   }
   EXPECT_TRUE(families.count("tile"));
   EXPECT_TRUE(families.count("flash") || families.count("warpgroup") || families.count("split"));
@@ -116,10 +117,10 @@ TEST(KernelPlan, DecodeRunsOnSplitWithAllHeadsOfAGroupInATile) {
   bool packed = false;
   for (const KernelGraph& graph : all_plans(kDecode, 6)) {
     const KernelPlan plan = planned(graph);
-    if (!plan.kernels[0].family || plan.kernels[0].family->candidate.splits == 1) continue;
+    if (!plan.kernels[0].family || shape_of(plan.kernels[0].family->candidate).splits == 1) continue;
     EXPECT_EQ(graph.nodes().size(), 2U);
     EXPECT_EQ(plan.kernels.size(), 1U) << "the family's kernel merges too";
-    packed = packed || plan.kernels[0].family->candidate.pack == 8;
+    packed = packed || shape_of(plan.kernels[0].family->candidate).pack == 8;
   }
   EXPECT_TRUE(packed);
 }

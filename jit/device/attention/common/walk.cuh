@@ -1,0 +1,127 @@
+// walk.cuh: which keys a packed row sees, and which blocks of keys a row tile visits.
+// Owns: the rule of each mask (all, causal, window), aligned bottom-right to the sequence's own length, and what of a
+// block needs a look. Loops ask here; nobody else knows of causality or windows.
+// Never: touches keys. Reads a sequence's length where each has its own.
+// Threads: values, the same in all of a CTA.
+#pragma once
+
+#include "attention/common/cache_params.h"
+#include "attention/common/features.cuh"
+#include "attention/common/params.h"
+#include "attention/common/tile.cuh"
+#include "ptx/element.cuh"
+
+namespace gqa {
+
+// Keys that packed row `row` may see: those below the limit.
+template <typename Config>
+__device__ inline int key_limit(const AttentionParams& p, int row) {
+  if constexpr (!Config::kCausal) return p.kv_len;
+  const int position = row / Config::kPack;
+  return max(0, min(p.kv_len, position + p.kv_len - p.q_len + 1));
+}
+
+// Keys that packed rows before `end` see: the last that exists sees most.
+template <typename Config>
+__device__ inline int keys_seen(const AttentionParams& p, int end) {
+  return key_limit<Config>(p, min(end, p.q_len * Config::kPack) - 1);
+}
+
+// The walk of one sequence's row tiles. A row sees keys [first(row), limit(row)).
+template <typename Config>
+struct Walk {
+  const AttentionParams& p;
+  const CacheParams* cache;  // null where the Config needs none
+  int length;                // of the sequence, where each has its own
+
+  __device__ Walk(const AttentionParams& params, const CacheParams* cache_params, int sequence)
+      : p(params), cache(cache_params), length(0) {
+    if constexpr (lengths_differ<Config>()) length = max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
+  }
+
+  __device__ int keys() const {
+    if constexpr (lengths_differ<Config>()) return length;
+    return p.kv_len;
+  }
+
+  // The query's own key: the last query's is the last.
+  __device__ int own_key(int row) const { return row / Config::kPack + keys() - p.q_len; }
+  __device__ int within(int key) const { return max(0, min(keys(), key)); }
+
+  __device__ int limit(int row) const {
+    if constexpr (!lengths_differ<Config>() && !has_window<Config>()) {
+      return key_limit<Config>(p, row);
+    } else if constexpr (has_window<Config>()) {
+      return cache->window_right < 0 ? keys() : within(own_key(row) + cache->window_right + 1);
+    } else {
+      return Config::kCausal ? within(own_key(row) + 1) : keys();
+    }
+  }
+  __device__ int first(int row) const {
+    if constexpr (!has_window<Config>()) return 0;
+    return cache->window_left < 0 ? 0 : within(own_key(row) - cache->window_left);
+  }
+
+  __device__ int last_row(int first_row) const { return min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1; }
+  // Keys that the tile's rows see between them: [begin, end).
+  __device__ int begin(int first_row) const { return first(first_row); }
+  __device__ int end(int first_row) const { return limit(last_row(first_row)); }
+
+  // Blocks of keys that the tile visits: first_block(), and so many.
+  __device__ int first_block(int first_row) const { return begin(first_row) / Config::kTileN; }
+  __device__ int blocks(int first_row) const {
+    return max(0, (end(first_row) + Config::kTileN - 1) / Config::kTileN - first_block(first_row));
+  }
+
+  // Which keys are brought for the tile's rows.
+  __device__ auto brought(int first_row) const {
+    if constexpr (has_window<Config>())
+      return Between{begin(first_row), end(first_row)};
+    else if constexpr (lengths_differ<Config>())
+      return Below{end(first_row)};
+    else
+      return Below{p.kv_len};
+  }
+
+  // Whether some row of the tile may not see all keys of the block: the first row sees least, but of a window, whose
+  // last row sees least of what comes before.
+  __device__ bool needs_look(int first_row, int first_key) const {
+    if constexpr (has_window<Config>()) {
+      if (first_key < first(last_row(first_row))) return true;
+    }
+    return first_key + Config::kTileN > limit(first_row);
+  }
+};
+
+// A score becomes -inf where its key, `column` past this lane's first, is at or past the limit.
+__device__ inline void mask_score(float& score, int column, int limit) {
+  if (column + static_cast<int>(threadIdx.x) % 4 * 2 >= limit) score = negative_infinity();
+}
+
+// Masks one fragment row of scores: keys first_key .. at or past the limit become -inf. `half` 0: row g, 1: row g + 8.
+template <int kFragments>
+__device__ inline void mask_row(float (&scores)[kFragments][4], int half, int first_key, int limit) {
+  const int lane_key = first_key + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if (lane_key + n * 8 + c >= limit) scores[n][2 * half + c] = negative_infinity();
+    }
+  }
+}
+
+// The same for keys before `first`.
+template <int kFragments>
+__device__ inline void mask_row_before(float (&scores)[kFragments][4], int half, int first_key, int first) {
+  const int lane_key = first_key + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kFragments; ++n) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if (lane_key + n * 8 + c < first) scores[n][2 * half + c] = negative_infinity();
+    }
+  }
+}
+
+}  // namespace gqa

@@ -1,0 +1,32 @@
+// mma_tile.h: what kernels of mma.sync have in common: mma_flash and split_kv.
+// Owns: a line of their tables, their padded rows in shared memory, their registers, what a GPU refuses of them.
+// Never: knows which warps take what.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "search/device_spec.h"
+#include "search/families/launch_plan.h"
+#include "search/problem/problem.h"
+
+namespace gqa {
+
+struct MmaTile {
+  int m, n, warps, stages;
+};
+
+// Bytes between rows of a shared-memory tile with `columns` 16-bit elements: one 16-byte pad, so that the eight rows an
+// ldmatrix reads start in eight different bank groups (columns/8 is even for every head dim, so the pitch is odd).
+constexpr int row_pitch(int columns) { return 2 * columns + 16; }
+
+// Keys and values of a step of `keys`.
+std::int64_t mma_stage_bytes(const Problem& problem, int keys);
+
+// A thread's, an estimate to prune by: accumulators and scores of so many rows a warp, fragments and addressing.
+int mma_registers(const Problem& problem, int warp_rows, int keys);
+
+std::string over_mma_limits(const LaunchPlan& launch, int registers, const DeviceSpec& device);
+
+}  // namespace gqa

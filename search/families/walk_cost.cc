@@ -1,0 +1,47 @@
+// walk_cost.cc: see walk_cost.h.
+#include "search/families/walk_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "search/problem/walk.h"
+
+namespace gqa {
+namespace {
+
+constexpr double kMemoryOverL2 = 4;  // the power a byte takes, roughly
+
+// Keys and values that every row tile of a swizzled group of heads passes.
+double swizzle_bytes(const Problem& p, const CandidateShape& shape) {
+  const double heads = std::ceil(static_cast<double>(head_swizzle(p, shape)) * shape.pack / p.group());
+  return heads * key_value_bytes(p) / (double{1} * p.batch * p.kv_heads);
+}
+
+}  // namespace
+
+double keys_seen(const Problem& p, int pack, std::int64_t end) {
+  if (!p.causal()) return most_keys_of_all_queries(p);
+  const std::int64_t last_row = std::min(end, std::int64_t{p.q_len} * pack) - 1;
+  return static_cast<double>(std::clamp<std::int64_t>(last_row / pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
+}
+
+KeySteps steps_of(const Problem& p, const CandidateShape& shape, int keys) {
+  const std::int64_t tiles = row_tiles(p, shape);
+  const auto steps_before = [&](std::int64_t row) { return std::ceil(keys_seen(p, shape.pack, row) / keys); };
+  const std::int64_t rows = std::int64_t{shape.rows} * shape.cluster;
+  const double most = steps_before(tiles * rows);
+  if (!p.causal()) return {most, most};
+  return {average_steps(tiles, [&](std::int64_t tile) { return steps_before((tile + 1) * rows); }), most};
+}
+
+double key_reads(const Problem& p, const CandidateShape& shape, const KeySteps& steps, const DeviceSpec& device) {
+  const double fits = 0.6 * static_cast<double>(device.l2_bytes);
+  if (shape.head_swizzle == 1 || swizzle_bytes(p, shape) <= fits) return 1;
+  return std::max(1.0, static_cast<double>(row_tiles(p, shape)) * steps.average / std::max(1.0, steps.most));
+}
+
+double moved_bytes(const Problem& problem, double steps, double step_bytes, double reads_from_memory) {
+  return steps * step_bytes + kMemoryOverL2 * reads_from_memory * key_value_bytes(problem);
+}
+
+}  // namespace gqa

@@ -1,0 +1,167 @@
+// candidate.cc: the family's text; see wgmma_flash.h. Numbers that its types cannot hold are refused here.
+#include <iterator>
+
+#include "search/families/limits.h"
+#include "search/families/wgmma_flash/wgmma_flash.h"
+#include "search/text.h"
+
+namespace gqa {
+namespace {
+
+// The text, in its order; "splits" is in that of every family, and 1 here.
+struct At {
+  enum Field : std::uint8_t {
+    kM,
+    kN,
+    kWarps,
+    kStages,
+    kPack,
+    kScheduler,
+    kOut,
+    kOnesColumn,
+    kFoldedScale,
+    kQueries,
+    kExp2Fma,
+    kQRegs,
+    kCluster,
+    kSchedulerToo,
+    kSplits,
+    kHeadSwizzle
+  };
+};
+constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
+                                 {"n", 64, FieldUse::kCode},
+                                 {"warps", 4, FieldUse::kCode},
+                                 {"stages", 2, FieldUse::kCode},
+                                 {"pack", 1, FieldUse::kCode},
+                                 TileScheduler::kFields[0],
+                                 {"out", 0, FieldUse::kCode},
+                                 {"ones_column", 0, FieldUse::kMechanism},
+                                 {"folded_scale", 0, FieldUse::kMechanism},
+                                 {"queries", 1, FieldUse::kMechanism},
+                                 {"exp2_fma", 0, FieldUse::kMechanism},
+                                 {"q_regs", 0, FieldUse::kMechanism},
+                                 {"cluster", 1, FieldUse::kMechanism},
+                                 TileScheduler::kFields[1],
+                                 {"splits", 1, FieldUse::kLaunch},
+                                 {"head_swizzle", 0, FieldUse::kLaunch}};
+static_assert(std::size(kFields) == WgmmaFlash::kNumbers);
+
+struct Range {
+  At::Field at;
+  int least, most;
+};
+constexpr Range kRanges[] = {{At::kStages, 1, 4},      {At::kScheduler, 0, TileScheduler::kMost[0]},
+                             {At::kOut, 0, 4},         {At::kOnesColumn, 0, 1},
+                             {At::kFoldedScale, 0, 1}, {At::kExp2Fma, 0, 32},
+                             {At::kQueries, 1, 2},     {At::kQRegs, 0, 16},
+                             {At::kCluster, 1, 2},     {At::kSchedulerToo, 0, TileScheduler::kMost[1]}};
+
+std::string out_of_range(const WgmmaFlash::Numbers& numbers) {
+  for (const Range& range : kRanges) {
+    const std::int32_t given = numbers[range.at];
+    if (given >= range.least && given <= range.most) continue;
+    return std::string(kFields[range.at].key) + "=" + grouped(given) + ": warpgroup has " + grouped(range.least) +
+           " to " + grouped(range.most);
+  }
+  return more_than_one_split(numbers[At::kSplits], WgmmaFlash::kText.name);
+}
+
+std::string wrong_cta(const WgmmaFlash::Numbers& numbers) {
+  constexpr int kMostColumns = 256;  // of a wgmma
+  const int m = numbers[At::kM], n = numbers[At::kN], warps = numbers[At::kWarps];
+  CandidateShape shape;
+  shape.rows = m;
+  shape.keys = n;
+  shape.pack = numbers[At::kPack];
+  shape.head_swizzle = numbers[At::kHeadSwizzle];
+  if (std::string reason = wrong_tile(shape, warps); !reason.empty()) return reason;
+  if (m != 64 && m != 128 && m != 192) return "tile of " + grouped(m) + " rows: warpgroup has 64, 128 or 192";
+  if (n > kMostColumns) return "step of " + grouped(n) + " keys: wgmma takes at most " + grouped(kMostColumns);
+  if (warps == m / 16 || (m == kWarpgroupRows && warps == 2 * m / 16)) return "";
+  return grouped(warps) + " warps for " + grouped(m) +
+         " rows: warpgroup gives a warp 16, or two warpgroups the same 64";
+}
+
+std::string wrong_numbers(const WgmmaFlash::Numbers& numbers) {
+  std::string reason = wrong_cta(numbers);
+  return reason.empty() ? out_of_range(numbers) : reason;
+}
+
+std::string read_softmax(const WgmmaFlash::Numbers& numbers, WgmmaFlash::Softmax* softmax) {
+  const bool ones = numbers[At::kOnesColumn] != 0, folded = numbers[At::kFoldedScale] != 0;
+  if (folded && !ones) return "folded_scale=1: expected ones_column=1, whose ones it takes";
+  using Kind = WgmmaFlash::Softmax;
+  *softmax = folded ? Kind::kFoldedScale : ones ? Kind::kOnesColumn : Kind::kOnline;
+  return "";
+}
+
+// How fields go together, that the types leave open.
+std::string wrong_together(const WgmmaFlash& c) {
+  const bool shares_keys = c.key_shares != 1;
+  if (shares_keys && c.out_parts != 1) return "two warpgroups on the same rows without out=1: they hand over beside it";
+  if (shares_keys && c.stages % 2 != 0)
+    return grouped(c.stages) + " stages for two warpgroups on the same rows: expected as many for each";
+  if (c.has_ones() && (shares_keys || c.out_parts != 1 || c.tile_n % 32 != 0 || c.stages < 2))
+    return "a ones column beside halves of " + grouped(c.tile_n) + " keys, " + grouped(c.stages) +
+           " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
+  if (c.exp2_fma != 0 && (!c.has_ones() || c.exp2_fma == 1))
+    return "exp2_fma=" + grouped(c.exp2_fma) +
+           ": expected ones_column=1, since weights are then summed as rounded, and at least 2";
+  if (c.cluster != 1 && c.tile_m == kWarpgroupRows)
+    return "cluster=" + grouped(c.cluster) + ": expected one CTA an SM, and so 128 rows or more";
+  if (std::string reason = wrong_scheduler(c.scheduler, c.tile_m); !reason.empty()) return reason;
+  if (kWarpgroupRows % c.pack == 0) return "";
+  return "pack of " + grouped(c.pack) + " does not divide the " + grouped(kWarpgroupRows) + " rows of a warpgroup";
+}
+
+}  // namespace
+
+constinit const FamilyText WgmmaFlash::kText = {"warpgroup", kFields};
+
+WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
+  return {c.tile_m,
+          c.tile_n,
+          c.warps(),
+          c.stages,
+          c.pack,
+          c.scheduler.numbers()[0],
+          c.out_parts,
+          c.has_ones() ? 1 : 0,
+          c.softmax == WgmmaFlash::Softmax::kFoldedScale ? 1 : 0,
+          c.queries,
+          c.exp2_fma,
+          c.q_regs,
+          c.cluster,
+          c.scheduler.numbers()[1],
+          1,
+          c.head_swizzle};
+}
+
+std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
+  if (std::string reason = wrong_numbers(numbers); !reason.empty()) return reason;
+  if (std::string reason = read_softmax(numbers, &c->softmax); !reason.empty()) return reason;
+  if (std::string reason = read({numbers[At::kScheduler], numbers[At::kSchedulerToo]}, &c->scheduler); !reason.empty())
+    return reason;
+  c->tile_m = numbers[At::kM];
+  c->tile_n = numbers[At::kN];
+  c->key_shares = numbers[At::kWarps] * 16 / numbers[At::kM];
+  c->stages = numbers[At::kStages];
+  c->pack = numbers[At::kPack];
+  c->out_parts = numbers[At::kOut];
+  c->queries = numbers[At::kQueries];
+  c->exp2_fma = numbers[At::kExp2Fma];
+  c->q_regs = numbers[At::kQRegs];
+  c->cluster = numbers[At::kCluster];
+  c->head_swizzle = numbers[At::kHeadSwizzle];
+  return wrong_together(*c);
+}
+
+std::strong_ordering operator<=>(const WgmmaFlash& a, const WgmmaFlash& b) { return numbers_of(a) <=> numbers_of(b); }
+
+std::string wrong_fields(const WgmmaFlash& c) {
+  std::string reason = wrong_numbers(numbers_of(c));
+  return reason.empty() ? wrong_together(c) : reason;
+}
+
+}  // namespace gqa

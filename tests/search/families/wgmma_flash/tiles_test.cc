@@ -1,0 +1,113 @@
+// tiles_test.cc: which candidates wgmma_flash has, for which problems. No device is asked.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "tests/search/families/space_support.h"
+
+namespace gqa {
+namespace {
+
+std::set<WgmmaFlash> warpgroup_candidates(const std::string& shape, const DeviceSpec& device = h200()) {
+  std::vector<WgmmaFlash> found;
+  enumerate(problem_of(shape), device, &found);
+  return {found.begin(), found.end()};
+}
+
+// Those that are not refused.
+std::set<WgmmaFlash> ranked_candidates(const std::string& shape) {
+  std::set<WgmmaFlash> found = warpgroup_candidates(shape);
+  std::erase_if(found, [&](const WgmmaFlash& c) { return !reject_reason(problem_of(shape), c, h200()).empty(); });
+  return found;
+}
+
+TEST(Space, WarpgroupTilesAreForHopperOnly) {
+  for (const DeviceSpec& device : devices()) {
+    EXPECT_EQ(warpgroup_candidates("hq=32,hk=8,sq=4096,d=128", device).empty(), device.arch != "sm_90a") << device.arch;
+  }
+}
+
+TEST(Space, WarpgroupPacksDivisorsOfTheGroupThatDivideItsRows) {
+  const auto packs = [](const char* shape) {
+    std::set<int> found;
+    for (const WgmmaFlash& c : warpgroup_candidates(shape)) found.insert(c.pack);
+    return found;
+  };
+  EXPECT_EQ(packs("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{1, 2, 4}));
+  EXPECT_EQ(packs("hq=12,hk=2,sq=100,sk=4096,d=128"), (std::set<int>{1, 2}));
+  EXPECT_EQ(packs("hq=6,hk=2,sq=100,sk=4096,d=128"), (std::set<int>{1}));  // 3 does not divide 64
+}
+
+// The keys and values of heads walked together fill at most half of L2, in whole key/value heads.
+TEST(Space, WarpgroupSwizzlesHeadsWhereKeysDoNotFitL2) {
+  const auto orders = [](const char* shape) {
+    std::set<int> found;
+    for (const WgmmaFlash& c : warpgroup_candidates(shape)) found.insert(c.head_swizzle);
+    return found;
+  };
+  EXPECT_EQ(orders("hq=32,hk=8,sq=4096,d=128"), (std::set<int>{0}));
+  // 8 MiB a key/value head: 3 of them or 12, in whole groups or parts of them
+  EXPECT_EQ(orders("b=4,hq=32,hk=8,sq=16384,d=128"), (std::set<int>{0, 3 * 4, 3 * 2, 3, 12 * 4, 12 * 2, 12}));
+  EXPECT_EQ(orders("b=1,hq=8,hk=8,sq=65536,d=256"), (std::set<int>{0, 1, 4}));  // 64 MiB
+}
+
+TEST(Space, ClustersAreDynamicWhereAMaskMakesHeadsUneven) {
+  const auto dynamic = [](const char* shape) {
+    const std::set<WgmmaFlash> all = warpgroup_candidates(shape);
+    return std::any_of(all.begin(), all.end(),
+                       [](const WgmmaFlash& c) { return c.scheduler.is_dynamic() && c.cluster == 2; });
+  };
+  EXPECT_TRUE(dynamic("b=8,hq=8,sq=2048,d=256,causal"));
+  EXPECT_FALSE(dynamic("b=8,hq=8,sq=2048,d=256"));                 // all tiles alike
+  EXPECT_FALSE(dynamic("b=1,hq=8,sq=2048,d=256,causal"));          // keys fit L2
+  EXPECT_FALSE(dynamic("b=8,hq=8,sq=512,sk=16384,d=256,causal"));  // nearly alike
+}
+
+// What was timed: float16 folds the scale in a long walk; without a mask that has three buffers of keys.
+TEST(Space, WhereProductsSum) {
+  const auto summing = [](const std::string& problem) {
+    std::set<std::tuple<int, int, int>> found;  // exp2_fma, folded_scale, stages
+    for (const WgmmaFlash& c : ranked_candidates("hq=32,d=64,lse=0," + problem))
+      if (c.has_ones()) found.insert({c.exp2_fma, c.softmax == WgmmaFlash::Softmax::kFoldedScale, c.stages});
+    return found;
+  };
+  using Found = std::set<std::tuple<int, int, int>>;
+  EXPECT_EQ(summing("sq=16384,dtype=f16"), Found({{8, 1, 3}}));
+  EXPECT_EQ(summing("sq=4096,dtype=f16"), Found({{8, 1, 4}}));
+  EXPECT_EQ(summing("sq=1024,dtype=f16"), Found({{0, 0, 4}}));
+  EXPECT_EQ(summing("sq=16384,dtype=f16,causal"), Found({{8, 1, 4}}));
+  EXPECT_EQ(summing("sq=2048,dtype=f16,causal"), Found({{0, 0, 4}}));
+  EXPECT_EQ(summing("sq=512,sk=16384,dtype=f16"), Found({{8, 1, 3}}));
+  EXPECT_EQ(summing("sq=16384,dtype=bf16"), Found({{4, 0, 3}}));
+  EXPECT_EQ(summing("sq=2048,dtype=bf16"), Found({{4, 0, 4}}));
+  EXPECT_EQ(summing("sq=16384,dtype=bf16,causal"), Found({{4, 0, 4}}));
+}
+
+// 16k and 32 heads are 20.85 rounds of 192 rows.
+TEST(Space, KernelsWithAOnesColumnHaveStreamK) {
+  const std::set<WgmmaFlash> all = ranked_candidates("hq=32,sq=16384,d=64,lse=0");
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const WgmmaFlash& c) {
+    return c.has_ones() && c.scheduler.is_stream_k() && c.scheduler.clusters == 132;
+  }));
+}
+
+// Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
+// columns.
+TEST(Space, OutHasTheFewestPartsThatFit) {
+  const auto parts = [](int head_dim, int m, int n) {
+    std::set<int> found;
+    for (const WgmmaFlash& c : ranked_candidates("hq=8,sq=4096,d=" + std::to_string(head_dim))) {
+      if (c.tile_m == m && c.tile_n == n) found.insert(c.out_parts);
+    }
+    return found;
+  };
+  EXPECT_EQ(parts(128, 128, 64), std::set<int>({1}));
+  EXPECT_EQ(parts(256, 128, 64), std::set<int>({2}));
+  EXPECT_EQ(parts(192, 128, 96), std::set<int>({2}));
+  EXPECT_EQ(parts(256, 128, 80), std::set<int>({0}));
+}
+
+}  // namespace
+}  // namespace gqa
