@@ -9,6 +9,7 @@
 
 #include "runtime/host/attention/host_kernel.h"
 #include "runtime/workload/workload.h"
+#include "search/families/resources.h"
 #include "tests/runtime/cache_case.h"
 
 namespace gqa::test {
@@ -30,7 +31,7 @@ const char* const kCandidates[] = {"flash m=32 n=64 warps=1 stages=1 pack=1", "f
 std::vector<Candidate> candidates_for(const Problem& p) {
   std::vector<Candidate> fit;
   for (const char* text : kCandidates)
-    if (const Candidate candidate = candidate_of(text); p.group() % candidate.pack == 0) fit.push_back(candidate);
+    if (const Candidate candidate = candidate_of(text); p.group() % shape_of(candidate).pack == 0) fit.push_back(candidate);
   return fit;
 }
 
