@@ -12,10 +12,10 @@
 
 #include "runtime/api/c_struct.h"
 #include "runtime/api/cache_args.h"
-#include "runtime/api/dtype.h"
 #include "runtime/api/recent_calls.h"
-#include "runtime/api/tensor_rules.h"
-#include "runtime/api/view.h"
+#include "runtime/api/tensors/dtype.h"
+#include "runtime/api/tensors/tensor_rules.h"
+#include "runtime/api/tensors/view.h"
 
 namespace gqa {
 namespace {

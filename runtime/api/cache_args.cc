@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "runtime/api/tensor_rules.h"
+#include "runtime/api/tensors/tensor_rules.h"
 #include "search/problem/walk.h"
 
 namespace gqa {

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "runtime/api/gqa.h"
-#include "runtime/api/view.h"
+#include "runtime/api/tensors/view.h"
 #include "runtime/device.h"
 #include "search/problem/problem.h"
 #include "search/status.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/api/c_api.h"
-#include "runtime/api/dtype.h"
 #include "runtime/api/gqa_graph_internal.h"
+#include "runtime/api/tensors/dtype.h"
 #include "search/graph/ir/canonical.h"
 #include "search/graph/ir/graph_dot.h"
 #include "search/graph/ir/graph_json.h"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "runtime/api/args.h"
-#include "runtime/api/dtype.h"
-#include "runtime/api/tensor_rules.h"
+#include "runtime/api/tensors/dtype.h"
+#include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/verify/program_reference.h"
 
 namespace gqa {

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "runtime/api/args.h"
-#include "runtime/api/tensor_rules.h"
-#include "runtime/api/view.h"
+#include "runtime/api/tensors/tensor_rules.h"
+#include "runtime/api/tensors/view.h"
 
 namespace gqa {
 namespace {

@@ -8,7 +8,7 @@
 #include "runtime/api/args.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/cache_args.h"
-#include "runtime/api/dtype.h"
+#include "runtime/api/tensors/dtype.h"
 
 namespace gqa {
 namespace {

@@ -14,6 +14,7 @@ from . import _defaults
 from ._call import attend, exported
 from ._errors import Status, error_for
 from ._frameworks import Kind
+from ._handle import Handle
 
 _MOST = 2**31 - 1  # of a window's side, as of everything that is counted
 
@@ -45,7 +46,8 @@ class Cache(NamedTuple):
         if 0 <= length <= most:
             return length
         raise error_for(
-            Status.ERROR_OPTION, f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for"
+            Status.ERROR_OPTION,
+            f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for",
         )
 
 
@@ -86,6 +88,8 @@ def flash_attn_with_kvcache(
     pack_gqa: Optional[bool] = None,
     sm_margin: int = 0,
     return_softmax_lse: bool = False,
+    *,
+    handle: Optional[Handle] = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_with_kvcache: a few queries of each sequence on its cached keys.
 
@@ -100,8 +104,8 @@ def flash_attn_with_kvcache(
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim).
     Cached keys past a length, pages that no length reaches and entries of page_table past a length are never used: they
-    may hold anything. The numbers are read on the device as the work runs; GQA_CHECKED=1 in the environment (or
-    gqa.Handle's checked) has each call look at them first.
+    may hold anything. The numbers are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a
+    handle made with checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
     Returns out (batch, q_len, q_heads, head_dim_v), of q's framework; with return_softmax_lse (out, lse), lse (batch,
     q_heads, q_len) float32. A row that sees no key gives 0 and -inf. Like gqa.attention it raises GqaValueError,
@@ -140,7 +144,8 @@ def flash_attn_with_kvcache(
         _refuse("softcap", softcap, "0.0")
     left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
     cache = Cache(cache_seqlens, page_table, None if left == right == -1 else (left, right))
-    return attend(_defaults.core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache)
+    core_of = _defaults.core_of if handle is None else handle._core_of
+    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache)
 
 
 def _refuse(name: str, value: Any, default: str) -> None:

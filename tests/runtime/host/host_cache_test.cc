@@ -9,6 +9,7 @@
 
 #include "runtime/host/attention/host_kernel.h"
 #include "runtime/workload/workload.h"
+#include "search/families/resources.h"
 #include "tests/runtime/cache_case.h"
 
 namespace gqa::test {
@@ -30,8 +31,7 @@ const char* const kCandidates[] = {"flash m=32 n=64 warps=1 stages=1 pack=1", "f
 std::vector<Candidate> candidates_for(const Problem& p) {
   std::vector<Candidate> fit;
   for (const char* text : kCandidates)
-    if (const Candidate candidate = candidate_of(text); p.group() % shape_of(candidate).pack == 0)
-      fit.push_back(candidate);
+    if (const Candidate candidate = candidate_of(text); p.group() % shape_of(candidate).pack == 0) fit.push_back(candidate);
   return fit;
 }
 
@@ -177,6 +177,30 @@ TEST(HostCacheTrial, CatchesAWindowThatIsOffAtEitherSide) {
   EXPECT_FALSE(passes(text, [](Call* call) { --call->problem.window_left; }));
   EXPECT_FALSE(passes(text, [](Call* call) { ++call->problem.window_right; }));
   EXPECT_FALSE(passes(text, [](Call* call) { --call->problem.window_right; }));
+}
+
+// As a kernel that multiplies the value after a sequence's last by a weight of 0.
+class ReadsAValueTooMany final : public LoadedProgram {
+ public:
+  using LoadedProgram::run;
+  Status run(const ProgramCall& program_call) const override {
+    const Call& call = *program_call.attention;
+    const Problem& p = call.problem;
+    Status status = HostKernel(candidate_of(kCandidates[0]), 1).run(call);
+    for (int b = 0; b < p.batch; ++b) {
+      const int length = std::min(call.kv_lengths[b], p.kv_len - 1);
+      const std::uint16_t* value = static_cast<const std::uint16_t*>(call.v) + b * call.v_strides.batch;
+      std::uint16_t* out = static_cast<std::uint16_t*>(call.out) + b * call.out_strides.batch;
+      *out = store(p.dtype, load(p.dtype, *out) + 0 * load(p.dtype, value[length * call.v_strides.row]));
+    }
+    return status;
+  }
+};
+
+TEST(HostCacheTrial, CatchesAValueThatIsReadPastALength) {
+  const auto trial = trial_of("b=3,hq=2,hk=2,sq=1,sk=96,d=64,lens");
+  EXPECT_TRUE(trial->verify(HostKernel(candidate_of(kCandidates[0]), 1)).passed);
+  EXPECT_FALSE(trial->verify(ReadsAValueTooMany()).passed);
 }
 
 TEST(HostCacheTrial, CatchesAWrongPage) {

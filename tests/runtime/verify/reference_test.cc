@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/half.h"
+#include "tests/runtime/cache_case.h"
 #include "tests/runtime/plain_attention.h"
 
 namespace gqa {
@@ -211,6 +212,37 @@ TEST(ReferenceRows, EndWhenToldTo) {
   workers.stop = [&] { return ++asked > 3; };
   reference_rows(t.call, all_rows(t.call.problem), workers);
   EXPECT_LT(asked, 40);  // of 2 x 32 blocks of keys in each of 8 groups of rows
+}
+
+// ---- caches: lengths, pages and windows, against the naive loop over what is meant
+
+void expect_reference_right(const std::string& text, const std::vector<std::int32_t>& lengths) {
+  test::CacheCase t(text, lengths);
+  const Problem& p = t.call.problem;
+  std::vector<RowPlace> places;
+  for (int b = 0; b < p.batch; ++b)
+    for (int h = 0; h < p.q_heads; ++h)
+      for (int i = 0; i < p.q_len; ++i) places.push_back({b, h, i});
+  const ReferenceRows made = reference_rows(t.call, places, Workers());
+  for (std::size_t at = 0; at < places.size(); ++at) {
+    const RowPlace& place = places[at];
+    for (int d = 0; d < p.head_dim_v; ++d)
+      t.out[static_cast<std::size_t>(
+          ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * p.head_dim_v + d)] =
+          store(p.dtype, made.out[at * static_cast<std::size_t>(p.head_dim_v) + static_cast<std::size_t>(d)]);
+    t.lse[at] = made.lse[at];
+  }
+  EXPECT_TRUE(t.right());
+  EXPECT_TRUE(std::isfinite(made.naive_error) && made.naive_error < 0.1) << made.naive_error;
+}
+
+TEST(Reference, LengthsPagesAndWindows) {
+  expect_reference_right("b=4,hq=4,hk=2,sq=3,sk=150,d=32,causal,lens,lse,dtype=f16", {150, 0, 2, 97});
+  expect_reference_right("b=3,hq=4,hk=2,sq=3,sk=150,d=32,dv=64,lens,lse,page=16,dtype=f16", {150, 131, 5});
+  expect_reference_right("b=2,hq=2,hk=2,sq=1,sk=70,d=32,lse,page=3,dtype=f16", {});
+  for (const char* window : {",left=0,right=0", ",left=70", ",right=2", ",left=9,causal", ",left=7,right=3"})
+    expect_reference_right("b=3,hq=2,hk=1,sq=20,sk=150,d=32,lens,lse,page=64,dtype=f16" + std::string(window),
+                           {150, 0, 11});
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "runtime/api/gqa.h"
-#include "runtime/api/view.h"
+#include "runtime/api/tensors/view.h"
 #include "runtime/device.h"
 #include "search/status.h"
 

@@ -1,11 +1,11 @@
 // tensor_rules.cc: see tensor_rules.h.
-#include "runtime/api/tensor_rules.h"
+#include "runtime/api/tensors/tensor_rules.h"
 
 #include <cstdio>
 #include <limits>
 
 #include "runtime/api/c_struct.h"
-#include "runtime/api/dtype.h"
+#include "runtime/api/tensors/dtype.h"
 
 namespace gqa {
 namespace {

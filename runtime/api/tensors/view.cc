@@ -1,5 +1,5 @@
 // view.cc: see view.h.
-#include "runtime/api/view.h"
+#include "runtime/api/tensors/view.h"
 
 #include <cstdlib>
 #include <limits>

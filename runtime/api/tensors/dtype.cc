@@ -1,5 +1,5 @@
 // dtype.cc: see dtype.h.
-#include "runtime/api/dtype.h"
+#include "runtime/api/tensors/dtype.h"
 
 namespace gqa {
 

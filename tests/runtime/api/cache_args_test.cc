@@ -1,0 +1,307 @@
+// cache_args_test.cc: lengths, pages and windows of a call: what is refused and how it is said, what becomes of the
+// rest, structs of headers before them, and calls that repeat.
+#include "runtime/api/cache_args.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "runtime/api/args.h"
+#include "runtime/api/recent_calls.h"
+#include "tests/runtime/fake_device.h"
+#include "tests/runtime/tensors.h"
+
+namespace gqa::test {
+namespace {
+
+constexpr std::uintptr_t kApart = 1u << 30;  // tensors lie that far apart
+constexpr DLDataType kInt32 = {kDLInt, 32, 1}, kInt64 = {kDLInt, 64, 1};
+
+// A good call on pages: batch 2, 8 queries of 4 heads; 10 pages of 16 keys of 2 heads, 3 pages a sequence.
+struct CacheCall {
+  TestTensor q{1 * kApart, {2, 8, 4, 64}};
+  TestTensor k{2 * kApart, {10, 16, 2, 64}};
+  TestTensor v{3 * kApart, {10, 16, 2, 64}};
+  TestTensor out{4 * kApart, {2, 8, 4, 64}};
+  TestTensor lse{5 * kApart, {2, 4, 8}, kF32};
+  TestTensor lengths{6 * kApart, {2}, kInt32};
+  TestTensor table{7 * kApart, {2, 3}, kInt32};
+  bool paged = true, with_lse = false;
+  std::array<std::int32_t, 2> window = {-1, -1};
+  gqa_call options = {sizeof(gqa_call), 0, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  Call call;
+
+  void describe() {
+    options.lse = with_lse ? lse.get() : nullptr;
+    options.cache_seqlens = lengths.get();
+    options.page_table = paged ? table.get() : nullptr;
+    options.window_size = window.data();
+  }
+  Status make() {
+    FakeWorld world;
+    const FakeDevice device(&world);
+    describe();
+    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
+  }
+  // Whether the call is one that was checked a moment ago, but for its addresses.
+  bool recent() {
+    FakeWorld world;
+    const FakeDevice device(&world);
+    describe();
+    return find_recent_call(device, {q.get(), k.get(), v.get(), out.get(), &options}, &call);
+  }
+};
+
+struct BadCacheCall {
+  const char* name;
+  void (*spoil)(CacheCall& c);
+  Code code;
+  std::vector<std::string> says;
+};
+
+const BadCacheCall kBadCacheCalls[] = {
+    {"table_rank", [](CacheCall& c) { c.table.rank = 1; }, Code::kRank, {"page_table has 1 dimensions, expected 2"}},
+    {"table_batch",
+     [](CacheCall& c) { c.table.shape[0] = 3; },
+     Code::kShape,
+     {"page_table has batch 3", "q has batch 2"}},
+    {"table_type", [](CacheCall& c) { c.table.dtype = kInt64; }, Code::kDtype, {"page_table is int64, expected int32"}},
+    {"table_device",
+     [](CacheCall& c) {
+       c.table.device = {kDLCPU, 0};
+     },
+     Code::kDevice,
+     {"page_table is on the CPU", "cuda:0"}},
+    {"table_shape_null", [](CacheCall& c) { c.table.no_shape = true; }, Code::kNullArgument, {"page_table's shape"}},
+    {"table_data_null", [](CacheCall& c) { c.table.data = 0; }, Code::kNullArgument, {"page_table's data is NULL"}},
+    {"table_empty", [](CacheCall& c) { c.table.shape[1] = 0; }, Code::kSize, {"page_table's dimension 1", " is 0"}},
+    {"table_last_stride",
+     [](CacheCall& c) { c.table.strides[1] = 2; },
+     Code::kStride,
+     {"page_table's last stride is 2", "each row"}},
+    {"table_unaligned",
+     [](CacheCall& c) { c.table.byte_offset = 2; },
+     Code::kAlignment,
+     {"page_table's data", "4 bytes"}},
+    {"table_too_wide",
+     [](CacheCall& c) { c.table.shape[1] = 1 << 27, c.table.strides[0] = 1 << 27; },
+     Code::kSize,
+     {"page_table has 134217728 pages a sequence, of 16", "2147483647"}},
+    {"table_in_out", [](CacheCall& c) { c.table.data = c.out.data + 64; }, Code::kAlias, {"out touches", "page_table"}},
+    {"lengths_rank",
+     [](CacheCall& c) { c.lengths.rank = 2; },
+     Code::kRank,
+     {"cache_seqlens has 2 dimensions, expected 1"}},
+    {"lengths_batch", [](CacheCall& c) { c.lengths.shape[0] = 1; }, Code::kShape, {"cache_seqlens has batch 1"}},
+    {"lengths_type", [](CacheCall& c) { c.lengths.dtype = kF32; }, Code::kDtype, {"cache_seqlens is float32", "int32"}},
+    {"lengths_device",
+     [](CacheCall& c) {
+       c.lengths.device = {kDLCUDA, 1};
+     },
+     Code::kDevice,
+     {"cache_seqlens is on cuda:1"}},
+    {"lengths_stride",
+     [](CacheCall& c) { c.lengths.strides[0] = 2; },
+     Code::kStride,
+     {"cache_seqlens's last stride is 2"}},
+    {"lengths_in_out",
+     [](CacheCall& c) { c.lengths.data = c.out.data; },
+     Code::kAlias,
+     {"out touches", "cache_seqlens"}},
+    {"lengths_in_lse",
+     [](CacheCall& c) { c.with_lse = true, c.lengths.data = c.lse.data; },
+     Code::kAlias,
+     {"lse touches", "cache_seqlens"}},
+    {"page_of_no_keys",
+     [](CacheCall& c) { c.k.shape[1] = 0; },
+     Code::kSize,
+     {"k's dimension 1 of (pages, page, kv_heads, head_dim) is 0"}},
+    {"no_pages", [](CacheCall& c) { c.v.shape[0] = 0; }, Code::kSize, {"v's dimension 0 of (pages, page"}},
+    {"other_pages", [](CacheCall& c) { c.v.shape[0] = 9; }, Code::kShape, {"v has pages 9, but k has pages 10"}},
+    {"other_page", [](CacheCall& c) { c.v.shape[1] = 8; }, Code::kShape, {"v has page 8, but k has page 16"}},
+    {"dense_batch", [](CacheCall& c) { c.paged = false; }, Code::kShape, {"k has batch 10, but q has batch 2"}},
+    {"heads", [](CacheCall& c) { c.q.shape[2] = c.out.shape[2] = 3; }, Code::kHeads, {"kv_heads 2", "q_heads 3"}},
+    {"window_left",
+     [](CacheCall& c) {
+       c.window = {-2, 0};
+     },
+     Code::kOption,
+     {"gqa_call.window_size is {-2, 0}"}},
+    {"window_right",
+     [](CacheCall& c) {
+       c.window = {4, -7};
+     },
+     Code::kOption,
+     {"gqa_call.window_size is {4, -7}"}}};
+
+TEST(CacheArgs, EachKindOfBadInputIsRefusedByName) {
+  for (const BadCacheCall& bad : kBadCacheCalls) {
+    CacheCall c;
+    ASSERT_TRUE(c.make().ok());
+    bad.spoil(c);
+    const Status status = c.make();
+    EXPECT_EQ(status.code(), bad.code) << bad.name << ": " << status.message();
+    for (const std::string& word : bad.says)
+      EXPECT_NE(status.message().find(word), std::string::npos) << bad.name << ": " << status.message();
+  }
+}
+
+TEST(CacheArgs, PagesAndLengthsBecomeACall) {
+  CacheCall c;
+  c.table.strides[0] = 7;  // rows of a wider table
+  c.options.causal = 1;
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=48,d=64,dtype=bf16,causal,page=16,lens");
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.kv_lengths), c.lengths.data);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.page_table), c.table.data);
+  EXPECT_EQ(c.call.page_table_stride, 7);
+  EXPECT_EQ(c.call.pages, 10);
+  EXPECT_EQ(c.call.k_strides.batch, 16 * 2 * 64);
+}
+
+TEST(CacheArgs, LengthsOfDenseKeys) {
+  CacheCall c;
+  c.paged = false;
+  c.k.shape[0] = c.v.shape[0] = 2;
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,lens");
+  EXPECT_EQ(c.call.page_table, nullptr);
+  c.lengths.absent = true;
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16");
+}
+
+// A side that hides nothing of 48 keys, or of 8 queries, is none; causal makes right 0.
+TEST(CacheArgs, WindowsBecomeMasks) {
+  const auto mask = [](std::array<std::int32_t, 2> window, int causal) {
+    CacheCall c;
+    c.window = window;
+    c.options.causal = causal;
+    EXPECT_TRUE(c.make().ok());
+    const std::string text = to_text(c.call.problem);
+    const auto from = text.find("bf16") + 4;
+    return text.substr(from, text.find(",page") - from);
+  };
+  EXPECT_EQ(mask({-1, -1}, 0), "");
+  EXPECT_EQ(mask({-1, 5}, 1), ",causal");
+  EXPECT_EQ(mask({-1, 0}, 0), ",causal");
+  EXPECT_EQ(mask({46, 6}, 0), ",left=46,right=6");
+  EXPECT_EQ(mask({47, 6}, 0), ",right=6");
+  EXPECT_EQ(mask({46, 7}, 0), ",left=46");
+  EXPECT_EQ(mask({3, 9}, 1), ",causal,left=3");
+  EXPECT_EQ(mask({0, 0}, 0), ",causal,left=0");
+}
+
+TEST(CacheArgs, ACallOfAnEarlierHeaderEndsBeforeLengths) {
+  CacheCall c;
+  c.k.shape[0] = c.v.shape[0] = 2;
+  c.paged = false;
+  c.options.causal = 1;
+  c.describe();
+  c.options.size = offsetof(gqa_call, cache_seqlens);
+  c.window = {-9, -9};  // none of this is read
+  FakeWorld world;
+  const FakeDevice device(&world);
+  const Status status = make_call(device, c.q.get(), c.k.get(), c.v.get(), c.out.get(), &c.options, &c.call);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,causal");
+  c.options.size = offsetof(gqa_call, page_table);
+  EXPECT_EQ(make_call(device, c.q.get(), c.k.get(), c.v.get(), c.out.get(), &c.options, &c.call).code(),
+            Code::kStructSize);
+}
+
+// ---- calls that repeat
+
+TEST(CacheArgs, ARecentCallIsFoundAtOtherAddresses) {
+  CacheCall c;
+  ASSERT_TRUE(c.make().ok());
+  c.lengths.data += 4;
+  c.table.data += 12;
+  c.call = {};
+  ASSERT_TRUE(c.recent());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.kv_lengths), c.lengths.data);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.page_table), c.table.data);
+  EXPECT_EQ(c.call.page_table_stride, 3);
+  EXPECT_EQ(c.call.pages, 10);
+}
+
+TEST(CacheArgs, WhatIsNotARecentCallIsLookedAtAgain) {
+  const auto found = [](void (*change)(CacheCall & c)) {
+    CacheCall c;
+    c.window = {9, 2};
+    EXPECT_TRUE(c.make().ok());
+    change(c);
+    return c.recent();
+  };
+  EXPECT_TRUE(found([](CacheCall&) {}));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.shape[1] = 2; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.strides[0] = 5; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.absent = true; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.dtype = kInt64; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.rank = 1; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.data = c.out.data; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.table.data += 2; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.lengths.absent = true; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.lengths.data = c.out.data; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.lengths.data = 0; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.lengths.device.device_id = 1; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.k.shape[0] = 11; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.window = {9, 3}; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.window = {8, 2}; }));
+  EXPECT_FALSE(found([](CacheCall& c) { c.window = {-1, 2}; }));
+}
+
+// ---- gqa_shape
+
+gqa_shape cache_shape() {
+  static const std::int32_t window[] = {9, -1};
+  return {sizeof(gqa_shape), 2, 8, 48, 4, 2, 64, 0, kBf16, 1, 1, 16, window, 1};
+}
+
+TEST(CacheArgs, AShapeSaysPagesWindowAndLengths) {
+  gqa_shape shape = cache_shape();
+  Problem problem;
+  ASSERT_TRUE(make_problem(&shape, &problem).ok());
+  EXPECT_EQ(to_text(problem), "b=2,hq=4,hk=2,sq=8,sk=48,d=64,dtype=bf16,causal,left=9,page=16,lens,lse");
+  shape.size = offsetof(gqa_shape, page);  // of an earlier header
+  ASSERT_TRUE(make_problem(&shape, &problem).ok());
+  EXPECT_EQ(to_text(problem), "b=2,hq=4,hk=2,sq=8,sk=48,d=64,dtype=bf16,causal,lse");
+}
+
+TEST(CacheArgs, BadShapesAreRefused) {
+  const auto refused = [](void (*spoil)(gqa_shape&)) {
+    gqa_shape shape = cache_shape();
+    spoil(shape);
+    Problem problem;
+    return make_problem(&shape, &problem);
+  };
+  EXPECT_EQ(refused([](gqa_shape& s) { s.page = -1; }).code(), Code::kSize);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.page = std::int64_t{1} << 31; }).code(), Code::kSize);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.cache_seqlens = 2; }).code(), Code::kOption);
+  static const std::int32_t wrong[] = {0, -2};
+  const Status status = refused([](gqa_shape& s) { s.window_size = wrong; });
+  EXPECT_EQ(status.code(), Code::kOption);
+  EXPECT_NE(status.message().find("gqa_shape.window_size is {0, -2}"), std::string::npos) << status.message();
+}
+
+// ---- gqa_options
+
+TEST(CacheArgs, OptionsSayWhetherCallsAreChecked) {
+  gqa_options options = {}, read = {};
+  options.size = sizeof(options);
+  options.checked = 1;
+  ASSERT_TRUE(read_options(options, &read).ok());
+  EXPECT_EQ(read.checked, 1);
+  options.checked = 2;
+  EXPECT_NE(read_options(options, &read).message().find("gqa_options.checked is 2"), std::string::npos);
+  options.size = offsetof(gqa_options, checked);  // of an earlier header
+  ASSERT_TRUE(read_options(options, &read).ok());
+  EXPECT_EQ(read.checked, 0);
+}
+
+}  // namespace
+}  // namespace gqa::test
