@@ -31,7 +31,8 @@ const char* const kCandidates[] = {"flash m=32 n=64 warps=1 stages=1 pack=1", "f
 std::vector<Candidate> candidates_for(const Problem& p) {
   std::vector<Candidate> fit;
   for (const char* text : kCandidates)
-    if (const Candidate candidate = candidate_of(text); p.group() % shape_of(candidate).pack == 0) fit.push_back(candidate);
+    if (const Candidate candidate = candidate_of(text); p.group() % shape_of(candidate).pack == 0)
+      fit.push_back(candidate);
   return fit;
 }
 
