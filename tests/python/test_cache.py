@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import time
 
 import gqa
 import numpy as np
@@ -261,3 +262,66 @@ def test_a_handle_of_its_own_may_be_checked(tmp_path):
         t.table[2, 1] = -4
         with pytest.raises(gqa.GqaValueError, match=r"page_table\[2\]\[1\] is -4, expected 0 to 13"):
             gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, **given, handle=handle)
+
+
+# ---- on a GPU
+
+
+def on_gpu(case, handle, q=None):
+    """The paged call on tensors that live on the GPU, and those tensors."""
+    import torch
+
+    held = {name: torch.from_numpy(getattr(case, name)).cuda() for name in ("q", "k_pages", "v_pages", "lengths", "table")}
+
+    def call():
+        return gqa.flash_attn_with_kvcache(
+            held["q"], held["k_pages"], held["v_pages"], cache_seqlens=held["lengths"], page_table=held["table"],
+            causal=True, return_softmax_lse=True, handle=handle,
+        )  # fmt: skip
+
+    return held, call
+
+
+@pytest.mark.gpu
+def test_a_captured_call_reads_the_lengths_of_its_replay():
+    import torch
+
+    handle = gqa.Handle("cuda:0", cache_mode="off", tuning_budget=1)
+    case = Case(q_len=2)
+    held, call = on_gpu(case, handle)
+    check_lse(call(), case.expected(causal=True))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out, lse = call()
+    for shorter in ([40, 0, 17, 48], [3, 0, 16, 48], [0, 0, 1, 30], [40, 0, 2, 0]):
+        held["lengths"].copy_(torch.tensor(shorter, dtype=torch.int32))
+        graph.replay()
+        torch.cuda.synchronize()
+        check_lse((out, lse), case.expected(causal=True, lengths=shorter))
+
+
+@pytest.mark.gpu
+def test_a_growing_cache_neither_compiles_nor_tunes():
+    handle = gqa.Handle("cuda:0", cache_mode="off", tuning_budget=4)
+    held, call = on_gpu(Case(q_len=1), handle)
+    call()
+    began = time.perf_counter()
+    for length in range(1, 40):
+        held["lengths"].fill_(length)
+        call()
+    assert time.perf_counter() - began < 1  # one more tuning would take four seconds
+
+
+@pytest.mark.gpu
+def test_a_checked_handle_names_the_page_on_a_gpu():
+    handle = gqa.Handle("cuda:0", cache_mode="off", tuning_budget=1, checked=True)
+    held, call = on_gpu(Case(), handle)
+    call()
+    held["table"][0, 1] = 900
+    with pytest.raises(gqa.GqaValueError, match=r"page_table\[0\]\[1\] is 900, expected 0 to "):
+        call()
+
+
+def check_lse(given, expected):
+    for mine, right in zip((x.float().cpu().numpy() for x in given), expected):
+        np.testing.assert_allclose(mine, right, rtol=2e-3, atol=2e-3)

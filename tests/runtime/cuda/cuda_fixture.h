@@ -134,6 +134,10 @@ class GpuCopy {
     call_.out = moved(case_->out, call_.out);
     float* const lse = reinterpret_cast<float*>(moved(case_->lse, case_->lse.data()));
     if (call_.lse != nullptr) call_.lse = lse;
+    if (call_.kv_lengths != nullptr)
+      call_.kv_lengths = reinterpret_cast<std::int32_t*>(moved(case_->lengths, case_->lengths.data()));
+    if (call_.page_table != nullptr)
+      call_.page_table = reinterpret_cast<std::int32_t*>(moved(case_->page_table, case_->page_table.data()));
   }
   ~GpuCopy() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);
