@@ -100,8 +100,6 @@ class Device {
   virtual const DeviceSpec& spec() const = 0;
   // Name and version of the compiler with its options, part of every kernel's key: "nvrtc 13.0 --std=c++17 ...".
   virtual std::string compiler() const = 0;
-  // The driver's version, kept beside what was measured with it; "" where there is none.
-  virtual std::string driver() const { return ""; }
   // How a trial times, part of every winner's key: "graph replay, rotated inputs, cold L2, 1".
   virtual std::string timing_method() const = 0;
   virtual Status compile(const Source& source, Binary* binary) const = 0;

@@ -33,6 +33,8 @@ struct DeviceSpec {
   // it does not say; host: 0.
   int memory_gb_per_s = 0;  // the memory's clock times its bus
   int clock_mhz = 0;        // the SM clock's maximum
+  // The driver's version, kept beside what was measured with it, and no part of the identity; "" where there is none.
+  std::string driver;
 
   // What a winner is bound to: arch, SM count, shared memory and L2 sizes, rates of memory and clock; never the
   // product's name. A rate of 0 is left out.

@@ -30,8 +30,13 @@ std::string arch_of(int compute_capability) {
   return "sm_" + std::to_string(compute_capability) + (compute_capability >= 90 ? "a" : "");
 }
 
+std::string version_text(int driver) {
+  return "CUDA " + std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10);
+}
+
 DeviceSpec read_spec(const Driver& driver, CUdevice device) {
   DeviceSpec spec;
+  spec.driver = version_text(driver.version);
   spec.kind = DeviceKind::kCuda;
   spec.compute_capability = 10 * attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                             attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -152,11 +157,6 @@ Status CudaDevice::make_trial(const Reference& reference, const Binary& checker,
 
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
   return (dl_device_type == kDLCUDA || dl_device_type == kDLCUDAManaged) && dl_device_id == ordinal_;
-}
-
-std::string CudaDevice::driver() const {
-  const int version = shared_->context.driver().version;
-  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 // While a stream that waits for the legacy stream is being captured, the question for the legacy stream is answered

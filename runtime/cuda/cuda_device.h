@@ -62,7 +62,6 @@ class CudaDevice final : public CudaCompiler {
   Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                     std::unique_ptr<Trial>* trial) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
-  std::string driver() const override;
   Status capturing(std::optional<void*> stream, bool* captured) const override;
   Status check_lists(const Call& call) const override { return check_cached_lists(shared_->context, call); }
 

@@ -53,7 +53,7 @@ cache::WinnerRow winner_row(const Device& device, const std::string& signature, 
   row.key = winner_key(device, signature);
   row.compiler = device.compiler();
   row.candidate = program.text;
-  row.driver = device.driver();
+  row.driver = device.spec().driver;
   std::vector<std::string_view> families;
   for (const Source& source : program.sources) families.push_back(source.family);
   row.families = families_text(families);
