@@ -1,6 +1,7 @@
 // walk.h: which keys a query sees, in a sequence of so many keys.
-// Owns: the rule of each mask, in positions: the host's kernels, references, cost and refusals ask here, as the
-// device's loops ask jit/device/attention/common/walk.cuh. Never: knows tiles or blocks. Threads: pure functions.
+// Owns: the rule of each mask, in positions: the host's kernels, cost and refusals ask here, as the device's loops ask
+// jit/device/attention/common/walk.cuh. References say the rule for themselves.
+// Never: knows tiles or blocks. Threads: pure functions.
 #pragma once
 
 #include <algorithm>
