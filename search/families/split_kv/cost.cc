@@ -35,7 +35,7 @@ double merge_seconds(const MmaModel& m) {
 
 double predict_us(const Problem& problem, const SplitKv& c, const DeviceSpec& device) {
   const MmaModel m = model_of(problem, c, device);
-  const double keys = c.scheduler == SplitScheduler::kEven ? steps_of_all(m) / c.splits : m.steps.most / c.splits;
+  const double keys = c.scheduler == SplitScheduler::kEven ? steps_of_all(m) / m.blocks() : m.steps.most / c.splits;
   const double steps = std::ceil(std::ceil(keys) / c.warps);  // of one warp
   const double compute = steps * seconds_of_waves(m);
   const double tiles = static_cast<double>(row_tiles(problem, m.shape));

@@ -32,10 +32,9 @@ std::string wrong_for_gpu(const SplitKv& c) {
   return "";
 }
 
-// Of all tiles together, with one for each tile beside its keys: jit/device/attention/split_kv/even_splits.cuh.
+// Of a head group's tiles, with one for each tile beside its keys: jit/device/attention/split_kv/even_splits.cuh.
 std::int64_t listed_blocks(const Problem& p, const SplitKv& c) {
-  const CandidateShape shape = shape_of(c);
-  return row_tiles(p, shape) * head_groups(p, shape) * (ceil_div(p.kv_len, c.tile_n) + 1);
+  return row_tiles(p, shape_of(c)) * p.batch * (ceil_div(p.kv_len, c.tile_n) + 1);
 }
 
 std::string wrong_scheduler(const Problem& p, const SplitKv& c, bool host) {
@@ -106,9 +105,9 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
   launch.cache_params = needs_cache_params(problem);
   if (c.scheduler == SplitScheduler::kEven) {
     // A CTA leaves parts of two tiles at most, and counts for the one that it begins.
-    launch.blocks = c.splits;
-    launch.partial_floats = 2LL * c.splits * c.tile_m * (problem.head_dim_v + 2);
-    launch.counters = c.splits;
+    launch.blocks = std::int64_t{c.splits} * (problem.q_heads / c.pack);
+    launch.partial_floats = 2 * launch.blocks * c.tile_m * (problem.head_dim_v + 2);
+    launch.counters = launch.blocks;
   } else if (c.splits > 1) {
     launch.partial_floats = launch.blocks * c.tile_m * (problem.head_dim_v + 2);
     launch.counters = tiles;

@@ -22,7 +22,8 @@ namespace gqa {
 // Which keys a CTA walks.
 enum class SplitScheduler : std::int8_t {
   kShares,  // `splits` CTAs share each row tile's keys
-  kEven,    // the blocks of all tiles are one list, cut evenly over `splits` CTAs, whatever lengths sequences have
+  // The blocks of a head group's tiles are one list, cut evenly over `splits` CTAs, whatever lengths sequences have.
+  kEven,
 };
 
 struct SplitKv {
@@ -32,7 +33,7 @@ struct SplitKv {
   std::int32_t stages = 2;   // KV buffers in flight, a warp's
   std::int32_t pack = 1;     // query heads of a group in a tile's rows
   SplitScheduler scheduler = SplitScheduler::kShares;
-  std::int32_t splits = 1;  // CTAs that share one row tile's keys, or all of them
+  std::int32_t splits = 1;  // CTAs that share the keys of a row tile, or of all of a head group's
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the comparison with 0
   friend auto operator<=>(const SplitKv&, const SplitKv&) = default;

@@ -62,11 +62,14 @@ std::vector<int> split_counts(const Problem& p, const SplitKv& c, const DeviceSp
   return counts;
 }
 
-// CTAs an SM, all of which run at once: the cut is even, so a CTA that waits for another's end makes it uneven.
-void add_even(const DeviceSpec& device, SplitKv c, std::vector<SplitKv>* found) {
+// As many CTAs as SMs hold at once: the cut is even, so a CTA that waits for another's end makes it uneven.
+void add_even(const Problem& p, const DeviceSpec& device, SplitKv c, std::vector<SplitKv>* found) {
   c.scheduler = SplitScheduler::kEven;
+  c.splits = 0;
   for (const int ctas : kCtasAnSm) {
-    c.splits = ctas * device.sms;
+    const int splits = std::max(1, ctas * device.sms / (p.q_heads / c.pack));
+    if (splits == c.splits) continue;
+    c.splits = splits;
     found->push_back(c);
   }
 }
@@ -76,7 +79,7 @@ void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, s
   for (const int pack : {fits_tile, most}) {
     SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, SplitScheduler::kShares, 1};
     if (p.lengths_differ() && device.kind == DeviceKind::kCuda) {
-      add_even(device, c, found);
+      add_even(p, device, c, found);
       if (fits_tile == most) return;
       continue;
     }

@@ -13,6 +13,7 @@ namespace {
 // Sequences of all lengths, pages smaller than a step, tiles that several CTAs share and CTAs that share several tiles.
 constexpr const char* kCache = "b=5,hq=4,hk=2,sq=2,sk=150,d=64,causal,page=16,lens";
 constexpr const char* kEven = "split m=16 n=32 warps=2 stages=3 pack=2 even=1 splits=7";
+constexpr const char* kTwoLong = "b=4,hq=2,hk=1,sq=2,sk=200,d=64,causal,page=16,lens";
 constexpr const char* kRowPages = "b=4,hq=2,hk=1,sq=2,sk=90,d=64,causal,page=3,lens";
 constexpr const char* kRowEven = "split m=16 n=16 warps=2 stages=2 pack=2 even=1 splits=3";
 constexpr const char* kWindow = "b=1,hq=2,hk=1,sq=5,sk=100,d=64,left=20,right=2";
@@ -88,17 +89,21 @@ TEST_F(CacheMutants, ABlockThatNeededALook) {
 
 TEST_F(CacheMutants, ALostPart) {
   EXPECT_FALSE(passes(kCache, kEven, kSplit, "for (int s = 0; s < parts(); ++s)", "for (int s = 1; s < parts(); ++s)"));
-  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "cta_of(keys_at + count - 1) - owner + 1",
-                      "cta_of(keys_at + count - 1) - owner"));
+  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "piece_of(keys_at + count - 1) - owner + 1",
+                      "piece_of(keys_at + count - 1) - owner"));
 }
 
+// A CTA that ends one tile and begins another, both of which others share.
 TEST_F(CacheMutants, PartsInOnePlace) {
-  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "(which == 0 ? static_cast<int>(gridDim.x) : which)", "which"));
+  const char* const three = "split m=16 n=16 warps=2 stages=3 pack=2 even=1 splits=3";
+  EXPECT_TRUE(passes(kTwoLong, three, kSplit, "load_queries();", "load_queries();"));
+  EXPECT_FALSE(passes(kTwoLong, three, kEvenSplits, "(which == 0 ? static_cast<int>(gridDim.x) : which * head_groups)",
+                      "which * head_groups"));
 }
 
 TEST_F(CacheMutants, BlocksCutTwiceOrNever) {
-  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "end = cut(blockIdx.x + 1);", "end = cut(blockIdx.x + 1) + 1;"));
-  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "end = cut(blockIdx.x + 1);", "end = cut(blockIdx.x + 1) - 1;"));
+  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "end = cut(piece + 1);", "end = cut(piece + 1) + 1;"));
+  EXPECT_FALSE(passes(kCache, kEven, kEvenSplits, "end = cut(piece + 1);", "end = cut(piece + 1) - 1;"));
 }
 
 TEST_F(CacheMutants, ASequenceWithoutKeysThatNobodyWrites) {

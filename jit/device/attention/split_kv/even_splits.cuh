@@ -1,7 +1,9 @@
-// even_splits.cuh: the blocks of keys of all row tiles as one list, sequence after sequence, cut into as many equal
-// parts as there are CTAs. Lengths are read here, on the device, so that sequences of any lengths keep all CTAs busy
-// alike. Owns: the list's order (sequence, row tile, head group, block), this CTA's cut of it, and which parts a tile
-// has. Never: holds the list: a prefix sum over the sequences finds the cut's beginning, the rest follows from lengths.
+// even_splits.cuh: the blocks of keys of a head group's row tiles as one list, sequence after sequence, cut into equal
+// pieces, a CTA each. Lengths are read here, on the device, so that sequences of any lengths keep all CTAs busy alike.
+// All head groups have the same list and the same cuts, and CTAs of a piece are neighbours: they pass a key's heads,
+// which are neighbours in memory, together (docs/performance/serving.md).
+// Owns: the list's order (sequence, row tile, block), this CTA's piece of it, and which parts a tile has.
+// Never: holds the list: a prefix sum over the sequences finds the piece's beginning, the rest follows from lengths.
 // Threads: all of a CTA together; next() is the same in each.
 #pragma once
 
@@ -13,9 +15,11 @@ namespace gqa {
 struct Part {
   int tile, number, count;
 
-  // Of the even cut, `tile` is the CTA that has the tile's first part. A CTA leaves two parts at most: of a tile that
-  // others began, and of one that it begins itself.
-  __device__ int slot(int which) const { return tile + (which == 0 ? static_cast<int>(gridDim.x) : which); }
+  // Of even cuts, `tile` is the CTA that has the tile's first part; each next part's is a number of head groups
+  // further. A CTA leaves two parts at most: of a tile that others began, and of one that it begins itself.
+  __device__ int slot(int which, int head_groups) const {
+    return tile + (which == 0 ? static_cast<int>(gridDim.x) : which * head_groups);
+  }
 };
 
 template <typename Config>
@@ -26,8 +30,9 @@ struct EvenSplits {
 
   const AttentionParams& p;
   const CacheParams* cache;
-  int total, ctas;       // blocks in the list; CTAs that have any
-  int at, end;           // what is left of this CTA's cut
+  int group, piece;      // this CTA's
+  int total, pieces;     // blocks in the list; pieces that have any
+  int at, end;           // what is left of this CTA's piece
   int sequence, listed;  // the sequence that holds `at`, and what the list holds before it
   Part part;
   Place place;
@@ -41,17 +46,21 @@ struct EvenSplits {
     int mine = 0;
     for (int b = first; b < last; ++b) mine += blocks_of(b);
     const int before = sum_before(mine, scan);
-    ctas = min(static_cast<int>(gridDim.x), total);
-    at = cut(blockIdx.x);
-    end = cut(blockIdx.x + 1);
+    pieces = min(quotient(gridDim.x, p.by_head_groups), total);
+    piece = quotient(blockIdx.x, p.by_head_groups);
+    group = blockIdx.x - piece * p.head_groups;
+    at = cut(piece);
+    end = cut(piece + 1);
     find_sequence(first, last, before, scan);
   }
 
-  // The list's first block of CTA number `cta`.
-  __device__ int cut(int cta) const { return static_cast<int>(static_cast<long long>(total) * min(cta, ctas) / ctas); }
-  // The CTA whose cut has the list's block number `block`.
-  __device__ int cta_of(int block) const {
-    return static_cast<int>((static_cast<long long>(block + 1) * ctas - 1) / total);
+  // The list's first block of a piece.
+  __device__ int cut(int number) const {
+    return static_cast<int>(static_cast<long long>(total) * min(number, pieces) / pieces);
+  }
+  // The piece that has the list's block number `block`.
+  __device__ int piece_of(int block) const {
+    return static_cast<int>((static_cast<long long>(block + 1) * pieces - 1) / total);
   }
 
   __device__ int tile_blocks(const Walk<Config>& walk, int tile) const {
@@ -62,7 +71,7 @@ struct EvenSplits {
     const Walk<Config> walk(p, cache, b);
     int sum = 0;
     for (int tile = 0; tile < p.row_tiles; ++tile) sum += tile_blocks(walk, tile);
-    return sum * p.head_groups;
+    return sum;
   }
 
   // Sets `total`.
@@ -109,8 +118,8 @@ struct EvenSplits {
     while (at < end) {
       const Walk<Config> walk(p, cache, sequence);
       int tile = 0, begin = listed, each = tile_blocks(walk, 0);
-      while (at >= begin + each * p.head_groups) {
-        begin += each * p.head_groups;
+      while (at >= begin + each) {
+        begin += each;
         if (++tile == p.row_tiles) break;
         each = tile_blocks(walk, tile);
       }
@@ -124,23 +133,21 @@ struct EvenSplits {
     return false;
   }
 
-  // Moves past the tile at `at`: one of the head groups whose tiles of `each` blocks begin at `begin`. False where none
-  // of its blocks are this CTA's.
+  // Moves past the tile of `each` blocks that begins at `begin`. False where none of its keys are this CTA's.
   __device__ bool take(const Walk<Config>& walk, int tile, int begin, int each) {
-    const int group = (at - begin) / each, keys_at = begin + group * each + kOverhead, count = each - kOverhead;
+    const int keys_at = begin + kOverhead, count = each - kOverhead;
     const int from = max(at, keys_at) - keys_at, to = min(end, keys_at + count) - keys_at;
-    const bool begins = at == begin + group * each;
+    const bool begins = at == begin;
     at = min(end, keys_at + count);
     if (count == 0 ? !begins : to <= from) return false;
     place = place_of<Config>(p, tile, sequence * p.head_groups + group);
     first_block = walk.first_block(place.first_row) + from;
     blocks = to - from;
-    const int cta = blockIdx.x;
     if (from == 0 && to == count) {
-      part = {cta, 0, 1};
+      part = {static_cast<int>(blockIdx.x), 0, 1};
     } else {
-      const int owner = cta_of(keys_at);
-      part = {owner, cta - owner, cta_of(keys_at + count - 1) - owner + 1};
+      const int owner = piece_of(keys_at);
+      part = {owner * p.head_groups + group, piece - owner, piece_of(keys_at + count - 1) - owner + 1};
     }
     return true;
   }

@@ -264,7 +264,8 @@ struct Split {
     return p.splits;
   }
   __device__ float* partial_of(int number) const {
-    if constexpr (even_splits<Config>()) return p.partials + static_cast<long long>(part.slot(number)) * kPartial;
+    if constexpr (even_splits<Config>())
+      return p.partials + static_cast<long long>(part.slot(number, p.head_groups)) * kPartial;
     return p.partials + static_cast<long long>(part.tile) * p.splits * kPartial + number * kPartial;
   }
 
