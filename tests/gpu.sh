@@ -48,9 +48,11 @@ run_tests() { xargs -P "$1" -I '{}' bash -c 'one "$@"' one "$program" '{}' "$res
 failed=0
 python_tests >build/gpu/python.log 2>&1 &
 python=$!
-# The longest stand last in the program, and start first. Those that take the GPU's memory run alone, after all others.
-tests_of "$program" | tac | grep -v '^ShortMemory\.' | run_tests "$jobs" || failed=1
+# The longest stand last in the program, and start first. Those that take the GPU's memory, or measure how much of it is
+# free, run alone, after all others.
+alone='^ShortMemory\.|Behind$'
+tests_of "$program" | tac | grep -vE "$alone" | run_tests "$jobs" || failed=1
 wait "$python" || failed=1
 cat build/gpu/python.log
-tests_of "$program" | grep '^ShortMemory\.' | run_tests 1 || failed=1
+tests_of "$program" | grep -E "$alone" | run_tests 1 || failed=1
 exit $failed
