@@ -22,7 +22,7 @@ double swizzle_bytes(const Problem& p, const CandidateShape& shape) {
 double keys_seen(const Problem& p, int pack, std::int64_t end) {
   if (!p.causal()) return most_keys_of_all_queries(p);
   const std::int64_t last_row = std::min(end, std::int64_t{p.q_len} * pack) - 1;
-  return static_cast<double>(std::clamp<std::int64_t>(last_row / pack + p.kv_len - p.q_len + 1, 0, p.kv_len));
+  return seen_keys(p, static_cast<std::int32_t>(last_row / pack), p.kv_len).end;
 }
 
 KeySteps steps_of(const Problem& p, const CandidateShape& shape, int keys) {

@@ -85,9 +85,10 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   params.partials = workspace.partials;
   params.counters = workspace.counters;
   TensorMaps maps;  // the second argument where there is one, or these:
-  CacheParams cache = cache_params_of(call);
+  CacheParams cache;
   if (numbers.plan.maps.used())
     if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;
+  if (numbers.plan.cache_params) cache = cache_params_of(call);
   void* second = numbers.plan.cache_params ? static_cast<void*>(&cache) : &maps;
   void* arguments[] = {&params, second};
   const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);

@@ -74,19 +74,21 @@ void add_even(const Problem& p, const DeviceSpec& device, SplitKv c, std::vector
   }
 }
 
+void add_shares(const Problem& p, const DeviceSpec& device, SplitKv c, std::vector<SplitKv>* found) {
+  for (const int splits : split_counts(p, c, device)) {
+    c.splits = splits;
+    found->push_back(c);
+  }
+}
+
 void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, std::vector<SplitKv>* found) {
   const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kPackedRows);
   for (const int pack : {fits_tile, most}) {
-    SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, SplitScheduler::kShares, 1};
-    if (p.lengths_differ() && device.kind == DeviceKind::kCuda) {
+    const SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, SplitScheduler::kShares, 1};
+    if (p.lengths_differ() && device.kind == DeviceKind::kCuda)
       add_even(p, device, c, found);
-      if (fits_tile == most) return;
-      continue;
-    }
-    for (const int splits : split_counts(p, c, device)) {
-      c.splits = splits;
-      found->push_back(c);
-    }
+    else
+      add_shares(p, device, c, found);
     if (fits_tile == most) return;
   }
 }
