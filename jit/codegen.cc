@@ -9,13 +9,14 @@
 #include "jit/score_chain.h"
 #include "search/families/resources.h"
 #include "search/graph/tile/kernel_plan.h"
+#include "search/problem/key_layout.h"
 
 namespace gqa {
 namespace {
 
 void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family, bool chain) {
   out << "struct Config {\n"
-      << "  using Element = gqa::" << (problem.dtype == DType::kF16 ? "F16" : "BF16") << ";\n"
+      << "  using Element = gqa::" << (problem.q_type == DType::kF16 ? "F16" : "BF16") << ";\n"
       << "  static constexpr int kHeadDim = " << problem.head_dim << ";\n"
       << "  static constexpr int kHeadDimV = " << problem.head_dim_v << ";\n"
       << "  static constexpr bool kCausal = " << (problem.causal() ? "true" : "false") << ";\n"
@@ -72,13 +73,11 @@ std::string source(const Problem& problem, const Candidate& candidate, const std
 
 }  // namespace
 
-std::string feature_text(const Problem& problem) {
+std::string feature_text(const KernelTraits& traits) {
   std::ostringstream out;
-  out << "d=" << problem.head_dim << ",dv=" << problem.head_dim_v << ",dtype=" << name(problem.dtype)
-      << (problem.causal() ? ",causal" : "") << ",align=" << problem.align
-      << (problem.keys_transposed() ? ",ktrans" : "") << (problem.windowed() ? ",window" : "");
-  if (problem.paged()) out << ",page=" << problem.page;
-  if (problem.lengths_differ()) out << ",lens";
+  out << "d=" << traits.head_dim << ",dv=" << traits.head_dim_v << ",dtype=" << name(traits.q_type)
+      << (traits.causal() ? ",causal" : "") << ",align=" << traits.align << keys_text(traits)
+      << (traits.windowed() ? ",window" : "") << lengths_text(traits);
   return out.str();
 }
 

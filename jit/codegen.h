@@ -26,7 +26,7 @@ std::string family_source(const FamilyKernel& kernel);
 
 // The features of a problem that shape code: "d=128,dv=128,dtype=bf16,causal,align=16,ktrans". Whether log-sum-exp is
 // asked for is not among them: the same code writes it or not, so calls with and without it share kernels.
-std::string feature_text(const Problem& problem);
+std::string feature_text(const KernelTraits& traits);
 
 // Source of the kernels that verify and time: inputs, poison, reference, comparison (device/check.cuh).
 std::string check_source();

@@ -24,7 +24,8 @@ struct Reference;  // runtime/workload/workload.h
 // problem.keys_transposed(), a row of k is one element of every key: k_strides.row steps along head_dim, and keys are
 // contiguous. Where problem.paged(), k and v hold `pages` pages, the batch strides of k and v step from page to page,
 // and page_table says which page holds a sequence's keys: row `b` of it those of sequence b. Entries past a sequence's
-// length are never read.
+// length are never read. Where queries or keys are packed, their tensors have no batch: the batch stride is 0, and
+// sequence b is rows starts[b] to starts[b + 1], of which lengths, where there are any, say how many are used.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -32,7 +33,10 @@ struct Call {
   void* out = nullptr;
   float* lse = nullptr;  // null where problem.lse is false: none is asked for
   Strides q_strides, k_strides, v_strides, out_strides;
-  const std::int32_t* kv_lengths = nullptr;  // keys of each sequence, where problem.lengths_differ(); else null
+  const std::int32_t* q_starts = nullptr;    // batch + 1, where problem.q_packed(); else null
+  const std::int32_t* k_starts = nullptr;    // batch + 1, where problem.k_packed(); else null
+  const std::int32_t* q_lengths = nullptr;   // queries of each sequence; may be given where problem.q_packed()
+  const std::int32_t* kv_lengths = nullptr;  // keys of each; given where kv_lengths is kEach, may be where kPacked
   const std::int32_t* page_table = nullptr;  // where problem.paged(); else null
   std::int64_t page_table_stride = 0;        // entries from a sequence's row to the next
   std::int32_t pages = 0;

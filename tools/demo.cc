@@ -159,9 +159,9 @@ Tensors make_tensors(const Device& device, const Problem& p) {
                   Buffer::make(device, count(p.q_len, p.q_heads, p.head_dim_v)),
                   p.lse ? Buffer::make(device, 2 * count(p.q_len, p.q_heads, 1)) : Buffer(),  // float32
                   {}};
-  tensors.q.fill(numbers(p.dtype, count(p.q_len, p.q_heads, p.head_dim), 1));
-  tensors.k.fill(numbers(p.dtype, count(p.kv_len, p.kv_heads, p.head_dim), 2));
-  tensors.v.fill(numbers(p.dtype, count(p.kv_len, p.kv_heads, p.head_dim_v), 3));
+  tensors.q.fill(numbers(p.q_type, count(p.q_len, p.q_heads, p.head_dim), 1));
+  tensors.k.fill(numbers(p.q_type, count(p.kv_len, p.kv_heads, p.head_dim), 2));
+  tensors.v.fill(numbers(p.q_type, count(p.kv_len, p.kv_heads, p.head_dim_v), 3));
   Call& call = tensors.call;
   call.q = tensors.q.data();
   call.k = tensors.k.data();
@@ -203,11 +203,11 @@ double usual_answer(Session& session, const Tensors& tensors) {
 // The winner that the cache file now holds, loaded once more and held against the reference in this process.
 Verdict verify_kept(Session& session, const Problem& problem) {
   Device& device = session.device();
-  const Problem kept = signature(problem);
+  const Signature kept(problem);
   const auto winner = session.store().find_winner(winner_key(device, to_text(kept)), device.compiler());
   auto row = winner ? session.store().find_kernel(winner->kernel) : std::nullopt;
   if (!row) fail({Code::kInternal, "the cache file holds no winner for " + to_text(kept) + " after the call"});
-  AttentionWorkload workload(kept);
+  AttentionWorkload workload{kept};
   Program program;
   must(workload.program(winner->candidate, device.spec(), &program));
   std::vector<Binary> binaries(1);
@@ -292,7 +292,7 @@ bool compile_only(const Arguments& arguments, const Problem& problem) {
   TunePolicy policy;
   policy.budget_seconds = 60;
   const Clock::time_point start = Clock::now();
-  AttentionWorkload workload(problem);
+  AttentionWorkload workload{Signature(problem)};
   must(precompile(*device, *store, workload, policy, {}, &attempts));
   const double taken = seconds_since(start);
   int made = 0;

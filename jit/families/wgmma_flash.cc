@@ -15,10 +15,10 @@ bool needs_half_scores(const Problem& problem, const WgmmaFlash& c) { return c.h
 std::string products_of(const Problem& problem, const WgmmaFlash& c) {
   const BLayout keys = problem.keys_transposed() ? BLayout::kRows : BLayout::kColumns;
   const auto scores = c.q_regs != 0 ? either_product : shared_product;  // by where Q is
-  std::string text = scores("Scores", problem.dtype, c.tile_n, keys) + "\n";
-  if (needs_half_scores(problem, c)) text += scores("HalfScores", problem.dtype, c.tile_n / 2, keys) + "\n";
+  std::string text = scores("Scores", problem.kv_type, c.tile_n, keys) + "\n";
+  if (needs_half_scores(problem, c)) text += scores("HalfScores", problem.kv_type, c.tile_n / 2, keys) + "\n";
   const int ones = c.has_ones() ? kColumnsOfOnes : 0;
-  return text + register_product("Values", problem.dtype, problem.head_dim_v + ones, BLayout::kRows) + "\n";
+  return text + register_product("Values", problem.kv_type, problem.head_dim_v + ones, BLayout::kRows) + "\n";
 }
 
 std::string config_of(const Problem& problem, const WgmmaFlash& c) {

@@ -167,7 +167,7 @@ Status read_views(const GivenTensors& given, Views* views) {
 
 void fill_problem(const GivenTensors& given, const Views& views, DType dtype, Problem* problem) {
   const auto size = [](const View& view, int at) { return static_cast<std::int32_t>(view.size[at]); };
-  problem->dtype = dtype;
+  problem->set_types(dtype);
   problem->lse = given.lse != nullptr;
   problem->batch = size(views.q, 0);
   problem->q_len = size(views.q, 1);

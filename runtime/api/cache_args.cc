@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/api/tensors/tensor_rules.h"
-#include "search/problem/walk.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {

@@ -74,7 +74,7 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
   }
   if (Status status = check_choices(shape); !status.ok()) return status;
   Problem made;
-  made.dtype = dtype;
+  made.set_types(dtype);
   made.lse = shape.lse == 1;
   made.keys = shape.page != 0 ? KeyLayout::kPaged : KeyLayout::kDense;
   made.page = static_cast<std::int32_t>(shape.page);

@@ -80,13 +80,13 @@ Session::~Session() {
 // ---- a hit
 
 Status Session::run(const Call& call) {
-  const Problem wanted = signature(call.problem);
+  const Signature wanted(call.problem);
   if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
   return run_miss(wanted, call);
 }
 
 Status Session::run_ready(const Call& call) {
-  const Problem wanted = signature(call.problem);
+  const Signature wanted(call.problem);
   if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
   if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
   return {Code::kNotCached,
@@ -102,7 +102,7 @@ Status Session::may_begin(std::optional<void*> stream, const std::string& what) 
                                 " is loaded: run it, gqa_warm it or superoptimize it once before the capture begins"};
 }
 
-Status Session::run_miss(const Problem& wanted, const Call& call) {
+Status Session::run_miss(const Signature& wanted, const Call& call) {
   const Visit visit(this);
   Readied readied;
   if (Status status = ready_problem(wanted, call.stream, &readied); !status.ok()) return status;
@@ -113,10 +113,10 @@ Status Session::ready(const Problem& problem, Readied* readied) {
   if (Status status = check(problem); !status.ok()) return status;
   const Visit visit(this);
   Readied unread;
-  return ready_problem(signature(problem), std::nullopt, readied != nullptr ? readied : &unread);
+  return ready_problem(Signature(problem), std::nullopt, readied != nullptr ? readied : &unread);
 }
 
-Status Session::ready_problem(const Problem& wanted, std::optional<void*> stream, Readied* readied) {
+Status Session::ready_problem(const Signature& wanted, std::optional<void*> stream, Readied* readied) {
   AttentionWorkload workload(wanted);
   ReadyRequest request;
   request.stream = stream;
@@ -185,7 +185,7 @@ Status Session::fly(const Miss& miss, Flight& flight, std::unique_lock<std::mute
 }
 
 // The problem's hits find it from now on.
-void Session::publish(const Problem& wanted, const std::shared_ptr<const ReadyProgram>& ready) {
+void Session::publish(const Signature& wanted, const std::shared_ptr<const ReadyProgram>& ready) {
   const std::lock_guard lock(mutex_);
   if (tables_.back()->find(wanted) != nullptr) return;
   if (tables_.back()->full()) {

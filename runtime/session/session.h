@@ -98,8 +98,8 @@ class Session {
     Effort effort;
     TunePolicy policy;
   };
-  Status run_miss(const Problem& signature, const Call& call);
-  Status ready_problem(const Problem& signature, std::optional<void*> stream, Readied* readied);
+  Status run_miss(const Signature& signature, const Call& call);
+  Status ready_problem(const Signature& signature, std::optional<void*> stream, Readied* readied);
   Status may_begin(std::optional<void*> stream, const std::string& what) const;
   Status wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock);
   Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
@@ -109,7 +109,7 @@ class Session {
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
   Status tune_under_lease(const Miss& miss, Readied* readied);
   Status tune_here(const Miss& miss, Readied* readied);
-  void publish(const Problem& signature, const std::shared_ptr<const ReadyProgram>& ready);
+  void publish(const Signature& signature, const std::shared_ptr<const ReadyProgram>& ready);
   void log(bool warning, const std::string& message) const;
   void log_tuned(const Miss& miss, const Readied& readied) const;
 

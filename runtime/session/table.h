@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "search/problem/signature.h"
 
 namespace gqa {
 
@@ -18,7 +19,7 @@ class ProgramTable {
  public:
   explicit ProgramTable(std::size_t slots) : slots_(slots) {}  // a power of two
 
-  const LoadedProgram* find(const Problem& signature) const {
+  const LoadedProgram* find(const Signature& signature) const {
     for (std::size_t i = hash(signature);; ++i) {
       const Slot& slot = slots_[i & (slots_.size() - 1)];
       const LoadedProgram* program = slot.program.load(std::memory_order_acquire);
@@ -28,7 +29,7 @@ class ProgramTable {
 
   bool full() const { return 2 * (used_ + 1) > slots_.size(); }
 
-  void add(const Problem& signature, const LoadedProgram* program) {
+  void add(const Signature& signature, const LoadedProgram* program) {
     std::size_t i = hash(signature);
     while (slots_[i & (slots_.size() - 1)].program.load(std::memory_order_relaxed) != nullptr) ++i;
     Slot& slot = slots_[i & (slots_.size() - 1)];
@@ -49,7 +50,7 @@ class ProgramTable {
 
  private:
   struct Slot {
-    Problem signature;
+    Signature signature;
     std::atomic<const LoadedProgram*> program = nullptr;
   };
   std::vector<Slot> slots_;

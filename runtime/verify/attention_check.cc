@@ -63,7 +63,7 @@ std::vector<Measured> measured(const Problem& problem, const std::vector<std::in
               std::to_string(c.worst_index % problem.head_dim_v);
   out.naive_error = c.naive_error;
   out.largest = c.largest;
-  out.rounding = problem.dtype == DType::kBF16 ? 0x1p-9 : 0x1p-12;
+  out.rounding = problem.out_type == DType::kBF16 ? 0x1p-9 : 0x1p-12;
   if (!problem.lse) return {workspace, out};
 
   lse.output = "log-sum-exp";

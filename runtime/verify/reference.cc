@@ -26,7 +26,7 @@ struct ReferenceRow {
   std::array<double, kMostDim> exact_out = {}, naive_out = {};
 };
 
-const std::uint16_t* address(const void* base, const Strides& s, int batch, int row, int head) {
+const std::uint16_t* address(const void* base, const Strides& s, int batch, std::int64_t row, int head) {
   return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
 }
 
@@ -63,8 +63,9 @@ class RowGroup {
   void add(std::size_t index, const RowPlace& place) {
     ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, 0, 0});
     set_keys(place.position, &row);
-    const std::uint16_t* q = address(call_.q, call_.q_strides, batch_, place.position, place.head);
-    for (int d = 0; d < p_.head_dim; ++d) row.query.push_back(load(p_.dtype, q[d]));
+    const std::int64_t first = call_.q_starts == nullptr ? 0 : call_.q_starts[batch_];
+    const std::uint16_t* q = address(call_.q, call_.q_strides, batch_, first + place.position, place.head);
+    for (int d = 0; d < p_.head_dim; ++d) row.query.push_back(load(p_.q_type, q[d]));
     first_key_ = std::min(first_key_, row.first);
     last_key_ = std::max(last_key_, row.last);
   }
@@ -83,7 +84,7 @@ class RowGroup {
   }
 
  private:
-  float rounded(float value) const { return load(p_.dtype, store(p_.dtype, value)); }
+  float rounded(float value) const { return load(p_.kv_type, store(p_.kv_type, value)); }
 
   template <typename Visit>
   void for_each_block(const Visit& visit) {
@@ -91,11 +92,19 @@ class RowGroup {
       visit(first, std::min(kKeysABlock, last_key_ - first));
   }
 
+  std::int64_t length_of(const std::int32_t* starts, const std::int32_t* lengths, int most) const {
+    std::int64_t length = most;
+    if (starts != nullptr) length = std::int64_t{starts[batch_ + 1]} - starts[batch_];
+    if (lengths != nullptr) length = lengths[batch_];
+    return std::max<std::int64_t>(0, std::min<std::int64_t>(length, most));
+  }
+
   // The last query stands beside the sequence's last key; `own` is the key that a row's query stands beside.
   void set_keys(int position, ReferenceRow* row) const {
-    int length = p_.kv_len;
-    if (call_.kv_lengths != nullptr) length = std::max(0, std::min(length, call_.kv_lengths[batch_]));
-    const std::int64_t own = std::int64_t{position} - p_.q_len + length;
+    const std::int64_t length = length_of(call_.k_starts, call_.kv_lengths, p_.kv_len);
+    const std::int64_t queries = length_of(call_.q_starts, call_.q_lengths, p_.q_len);
+    if (position >= queries) return;
+    const std::int64_t own = position - queries + length;
     std::int64_t first = 0, last = length;
     if (p_.mask == Mask::kCausal) last = own + 1;
     if (p_.mask == Mask::kWindow && p_.window_left != -1) first = own - p_.window_left;
@@ -109,6 +118,8 @@ class RowGroup {
 
   // The page and the slot of it, or the sequence and the key.
   const std::uint16_t* key_address(const void* base, const Strides& s, int key) const {
+    if (call_.k_starts != nullptr)
+      return address(base, s, batch_, std::int64_t{call_.k_starts[batch_]} + key, kv_head_);
     if (call_.page_table == nullptr) return address(base, s, batch_, key, kv_head_);
     const int page = call_.page_table[batch_ * call_.page_table_stride + key / p_.page];
     return address(base, s, page, key % p_.page, kv_head_);
@@ -124,7 +135,7 @@ class RowGroup {
       const int key = first + j;
       const std::uint16_t* from =
           p_.keys_transposed() ? address(call_.k, s, batch_, 0, kv_head_) + key : key_address(call_.k, s, key);
-      for (int d = 0; d < p_.head_dim; ++d) *to++ = load(p_.dtype, from[d * step]);
+      for (int d = 0; d < p_.head_dim; ++d) *to++ = load(p_.kv_type, from[d * step]);
     }
   }
 
@@ -152,7 +163,7 @@ class RowGroup {
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
       const std::uint16_t* v = key_address(call_.v, call_.v_strides, first + j);
-      for (int d = 0; d < p_.head_dim_v; ++d) *to++ = load(p_.dtype, v[d]);
+      for (int d = 0; d < p_.head_dim_v; ++d) *to++ = load(p_.kv_type, v[d]);
     }
     for (ReferenceRow& row : rows_) {
       const int begin = std::max(first, row.first), end = std::min(first + count, row.last);

@@ -5,13 +5,13 @@
 #pragma once
 
 #include "runtime/workload/workload.h"
+#include "search/problem/signature.h"
 
 namespace gqa {
 
 class AttentionWorkload final : public Workload {
  public:
-  // Takes the problem's signature: lengths as bucketed.
-  explicit AttentionWorkload(const Problem& problem) : reference_{gqa::signature(problem)} {}
+  explicit AttentionWorkload(const Signature& signature) : reference_{signature.problem()} {}
 
   std::string signature() const override { return to_text(problem()); }
   std::string name() const override { return to_text(problem()); }

@@ -4,16 +4,25 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/families/served.h"
 #include "search/families/walk_cost.h"
 #include "search/text.h"
 
 namespace gqa {
+namespace {
+
+// A transposed key's elements do not lie side by side, as its loops read them.
+constexpr Served kServed = {{Mask::kNone, Mask::kCausal, Mask::kWindow},
+                            {KeyLayout::kDense, KeyLayout::kPaged},
+                            {Lengths::kOne, Lengths::kPacked},
+                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked}};
+
+}  // namespace
 
 std::string wrong_for_host(const Problem& p, int warps, int stages) {
   if (warps != 1) return grouped(warps) + " warps: the host has 1";
   if (stages != 1) return grouped(stages) + " stages: the host has 1";
-  if (p.keys_transposed()) return "keys given as (head_dim, keys): the host reads a key's elements side by side";
-  return "";
+  return not_served(p, kServed, "the host");
 }
 
 std::string over_host_cache(const Problem& p, const CandidateShape& s, const DeviceSpec& device) {

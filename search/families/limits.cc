@@ -26,13 +26,6 @@ std::string more_than_one_split(int splits, std::string_view family) {
   return splits == 1 ? "" : grouped(splits) + " splits: " + std::string(family) + " has 1";
 }
 
-std::string wrong_for_cache(const Problem& p, std::string_view family) {
-  const std::string name(family);
-  if (p.paged()) return "keys in pages: " + name + " reads dense keys";
-  if (p.lengths_differ()) return "each sequence has its own length: " + name + " takes one for all";
-  return p.windowed() ? "a window: " + name + " walks all keys, or those that a causal mask shows" : "";
-}
-
 std::string wrong_pack(const Problem& p, const CandidateShape& s) {
   if (p.group() % s.pack == 0) return "";
   return "pack of " + grouped(s.pack) + " does not divide the group of " + grouped(p.group()) + " query heads";

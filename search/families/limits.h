@@ -20,9 +20,6 @@ std::string wrong_tile(const CandidateShape& shape, int warps);
 // In a family without splits, whose text has their number all the same.
 std::string more_than_one_split(int splits, std::string_view family);
 
-// Pages, lengths of their own and windows, in a family whose kernels have none.
-std::string wrong_for_cache(const Problem& problem, std::string_view family);
-
 std::string wrong_pack(const Problem& problem, const CandidateShape& shape);
 // In families where packing only fills tiles that one head leaves empty.
 std::string useless_pack(const Problem& problem, const CandidateShape& shape);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "search/problem/walk.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
@@ -22,7 +22,7 @@ double swizzle_bytes(const Problem& p, const CandidateShape& shape) {
 double keys_seen(const Problem& p, int pack, std::int64_t end) {
   if (!p.causal()) return most_keys_of_all_queries(p);
   const std::int64_t last_row = std::min(end, std::int64_t{p.q_len} * pack) - 1;
-  return seen_keys(p, static_cast<std::int32_t>(last_row / pack), p.kv_len).end;
+  return seen_keys(p, {p.q_len, p.kv_len}, static_cast<std::int32_t>(last_row / pack)).end;
 }
 
 KeySteps steps_of(const Problem& p, const CandidateShape& shape, int keys) {

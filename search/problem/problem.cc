@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <limits>
 
-#include "search/problem/walk.h"
+#include "search/problem/key_layout.h"
+#include "search/problem/mask.h"
+#include "search/problem/signature.h"
 #include "search/text.h"
 
 namespace gqa {
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::array<std::int32_t, 8> kHeadDims = {32, 64, 80, 96, 112, 128, 192, 256};
 constexpr std::int32_t kMax32 = std::numeric_limits<std::int32_t>::max();
-constexpr std::int32_t kSmallestKvBucket = 16;
 // No tensor of a bucketed problem is larger: past any memory there is, and far enough from 2^63 that no later product
 // of sizes (workspace of splits, strides) can overflow.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
@@ -46,20 +46,11 @@ Status check_head_dim(const char* what, std::int32_t dim) {
                                     ", expected one of 32, 64, 80, 96, 112, 128, 192, 256");
 }
 
-Status check_page(const Problem& p) {
-  if (p.paged() ? p.page >= 1 : p.page == 0) return {};
-  return Status(Code::kSize, "page is " + std::to_string(p.page) + ", expected " +
-                                 (p.paged() ? "at least 1 key a page" : "0, since keys have no pages"));
-}
-
-Status check_window(const Problem& p) {
-  const bool none = p.window_left == -1 && p.window_right == -1;
-  if (p.window_left < -1 || p.window_right < -1 || p.windowed() == none) {
-    return Status(Code::kOption, "the window is (" + std::to_string(p.window_left) + ", " +
-                                     std::to_string(p.window_right) + "), expected numbers of keys, or -1 for all" +
-                                     (p.windowed() ? " on one side at most" : ""));
-  }
-  return {};
+Status check_types(const Problem& p) {
+  if (p.kv_type == p.q_type && p.out_type == p.q_type) return {};
+  return Status(Code::kDtype, "q is " + std::string(name(p.q_type)) + ", keys and values are " +
+                                  std::string(name(p.kv_type)) + " and out is " + std::string(name(p.out_type)) +
+                                  ", expected one type for all");
 }
 
 struct Tensor {
@@ -78,7 +69,7 @@ bool too_large(const Tensor& t) {
 
 // Sizes are checked as bucketed: a problem passes if and only if its signature does.
 Status check_counts(const Problem& p) {
-  const Problem s = signature(p);
+  const Problem s = Signature(p).problem();
   if (std::int64_t{s.q_len} * s.group() > kMax32) {
     return Status(Code::kSize, "q_len " + std::to_string(p.q_len) + " times " + std::to_string(p.group()) +
                                    " query heads a key/value head does not fit 32 bits; split the call by queries");
@@ -104,33 +95,21 @@ Status check_counts(const Problem& p) {
 
 std::uint64_t hash(const Problem& p) {
   const auto number = [](auto kind) { return static_cast<std::int32_t>(kind); };
-  const std::array<std::int32_t, 14> packed = {
-      number(p.dtype), number(p.mask),
-      p.align,         p.tma | p.lse << 1 | number(p.keys) << 2 | number(p.kv_lengths) << 4,
-      p.page,          p.window_left,
-      p.window_right,  p.head_dim,
-      p.head_dim_v,    p.batch,
-      p.q_heads,       p.kv_heads,
-      p.q_len,         p.kv_len};
+  const std::array<std::int32_t, 13> packed = {
+      number(p.q_type) | number(p.kv_type) << 8 | number(p.out_type) << 16 | p.align << 24,
+      number(p.mask) | number(p.keys) << 8 | number(p.q_lengths) << 16 | number(p.kv_lengths) << 24,
+      p.tma | p.lse << 1,
+      p.page,
+      p.window_left,
+      p.window_right,
+      p.head_dim,
+      p.head_dim_v,
+      p.batch,
+      p.q_heads,
+      p.kv_heads,
+      p.q_len,
+      p.kv_len};
   return XXH3_64bits(packed.data(), sizeof(packed));
-}
-
-std::int32_t bucket(std::int32_t length) {
-  if (length <= 1) return length;
-  const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint32_t>(length)));
-  const std::int64_t between = power / 4 * 3;  // 1.5 times the power below
-  const std::int64_t rounded = between >= length ? between : power;
-  return static_cast<std::int32_t>(std::min<std::int64_t>(rounded, kMax32));
-}
-
-Problem signature(const Problem& problem) {
-  Problem s = problem;
-  if (s.q_len == 1) set_window(s.window_left, -1, &s);  // the last query sees every key up to its own
-  s.tma = s.tma && s.align == 16;
-  s.batch = bucket(s.batch);
-  s.q_len = bucket(s.q_len);
-  s.kv_len = std::max(bucket(s.kv_len), kSmallestKvBucket);
-  return s;
 }
 
 Status check(const Problem& p) {
@@ -144,20 +123,28 @@ Status check(const Problem& p) {
   if (p.align != 16 && p.align != 2) {
     return Status(Code::kAlignment, "align is " + std::to_string(p.align) + ", expected 16 or 2");
   }
-  if (Status status = check_page(p); !status.ok()) return status;
-  if (Status status = check_window(p); !status.ok()) return status;
+  if (Status status = check_types(p); !status.ok()) return status;
+  if (Status status = check_keys(p); !status.ok()) return status;
+  if (Status status = check_mask(p); !status.ok()) return status;
   return check_counts(p);
 }
 
 std::string_view name(DType dtype) { return dtype == DType::kF16 ? "f16" : "bf16"; }
 
+std::string_view name(Lengths lengths) {
+  switch (lengths) {
+    case Lengths::kOne:
+      return "one length";
+    case Lengths::kEach:
+      return "lengths of their own";
+    case Lengths::kPacked:
+      return "packed sequences";
+  }
+  return "";
+}
+
 double flops(const Problem& p) {
-  const double q = p.q_len, kv = p.kv_len;
-  double scores = q * kv;
-  // Row i sees i + kv - q + 1 keys, none where that is negative; the last row sees all of them.
-  if (p.causal()) scores = kv >= q ? q * (2 * kv - q + 1) / 2 : kv * (kv + 1) / 2;
-  if (p.windowed()) scores = q * most_keys_of_a_query(p);
-  return 2.0 * p.batch * p.q_heads * scores * (double{1} * p.head_dim + p.head_dim_v);
+  return 2.0 * p.batch * p.q_heads * seen_pairs(p) * (double{1} * p.head_dim + p.head_dim_v);
 }
 
 double bytes(const Problem& p) {

@@ -38,13 +38,13 @@ struct AttentionCase {
                  // probabilities are rounded to the dtype, that rounding of values of this magnitude
 
   explicit AttentionCase(const Problem& p, bool heads_first = false, float magnitude = 1)
-      : slack(2e-5 * magnitude * magnitude + magnitude / (p.dtype == DType::kBF16 ? 256 : 2048)) {
+      : slack(2e-5 * magnitude * magnitude + magnitude / (p.q_type == DType::kBF16 ? 256 : 2048)) {
     std::mt19937 random(7);
     std::normal_distribution<float> normal(0, magnitude);
     const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim,
                           std::int64_t blocks) {
       data->resize(static_cast<std::size_t>(blocks * length * heads * dim) + 1);
-      for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
+      for (std::uint16_t& bits : *data) bits = store(p.q_type, normal(random));
       return heads_first ? Strides{length * heads * dim, dim, length * dim}
                          : Strides{length * heads * dim, heads * dim, dim};
     };
@@ -147,7 +147,7 @@ inline const Float64& float64_of(const AttentionCase& t) {
 inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double weights_error = 0) {
   const Problem& p = t.call.problem;
   // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
-  const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
+  const double relative = p.q_type == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
   const Float64& float64 = float64_of(t);
   std::size_t row = 0;
   for (int b = 0; b < p.batch; ++b)
@@ -159,7 +159,7 @@ inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double
           return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
                                                << given_lse << ", expected " << lse;
         for (int d = 0; d < p.head_dim_v; ++d) {
-          const double given = load(p.dtype, t.out_at(b, h, i, d)), right = expected[d];
+          const double given = load(p.q_type, t.out_at(b, h, i, d)), right = expected[d];
           if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack + weights_error))
             return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
                                                  << " is " << given << ", expected " << right;

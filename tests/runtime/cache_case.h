@@ -62,8 +62,8 @@ class CacheCase {
               !(std::fabs(double{lse[row]} - sum) < 1e-4 * (1 + std::fabs(sum))))
             return wrong(b, h, i) << "lse is " << lse[row] << ", expected " << sum;
           for (int d = 0; d < p.head_dim_v; ++d) {
-            const double given = load(p.dtype, out_at(b, i, h, d)), wanted = expected[static_cast<std::size_t>(d)];
-            const double relative = p.dtype == DType::kBF16 ? 1.0 / 128 : 1.0 / 1024;
+            const double given = load(p.q_type, out_at(b, i, h, d)), wanted = expected[static_cast<std::size_t>(d)];
+            const double relative = p.q_type == DType::kBF16 ? 1.0 / 128 : 1.0 / 1024;
             if (!(std::fabs(given - wanted) <= relative * (1 + std::fabs(wanted)) / 2))
               return wrong(b, h, i) << "out[" << d << "] is " << given << ", expected " << wanted;
           }
@@ -83,7 +83,7 @@ class CacheCase {
   void fill(std::vector<std::uint16_t>* data, std::int64_t count) {
     std::normal_distribution<float> normal(0, 1);
     data->resize(static_cast<std::size_t>(count));
-    for (std::uint16_t& bits : *data) bits = store(call.problem.dtype, normal(random_));
+    for (std::uint16_t& bits : *data) bits = store(call.problem.q_type, normal(random_));
   }
 
   // Every other sequence begins with the first page of the one before, if both fill it: then the same keys are meant.
@@ -170,7 +170,7 @@ class CacheCase {
   double naive(int b, int h, int i, std::vector<double>* result) const {
     const Problem& p = call.problem;
     const auto number = [&](const std::vector<std::uint16_t>& data, std::int64_t at) {
-      return double{load(p.dtype, data[static_cast<std::size_t>(at)])};
+      return double{load(p.q_type, data[static_cast<std::size_t>(at)])};
     };
     const std::int64_t query = ((std::int64_t{b} * p.q_len + i) * p.q_heads + h) * p.head_dim;
     double sum = 0;

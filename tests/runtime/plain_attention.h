@@ -76,7 +76,7 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
     if (!sees(p, position, keys, j)) continue;
     const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
-    for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.dtype, q[d])} * Real{load(p.dtype, k[d])};
+    for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
     weight = round(dot * Real{call.scale});
     maximum = std::max(maximum, weight);
   }
@@ -88,7 +88,7 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
     if (!sees(p, position, keys, j)) continue;
     const std::uint16_t* v = cached_row(call, call.v, call.v_strides, batch, j, kv_head);
     const Real weight = round(weights[static_cast<std::size_t>(j)] / sum);
-    for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.dtype, v[d])};
+    for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.q_type, v[d])};
   }
   for (int d = 0; d < p.head_dim_v; ++d) out[d] = round(out[d]);
   *lse = none ? maximum : maximum + std::log(sum);
@@ -106,7 +106,7 @@ inline void reference_row(const Call& call, int batch, int head, int position, f
 }
 
 inline void naive_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
-  plain::attention_row(call, batch, head, position, plain::Rounded{call.problem.dtype}, out, lse);
+  plain::attention_row(call, batch, head, position, plain::Rounded{call.problem.q_type}, out, lse);
 }
 
 }  // namespace gqa

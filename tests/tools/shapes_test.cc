@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "search/problem/signature.h"
 #include "tests/search/from_text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/models.h"
@@ -44,7 +45,8 @@ TEST(Models, ExpandToPrefillAndDecode) {
 }
 
 TEST(Models, ShapesAreTheirOwnSignatures) {
-  for (const Problem& shape : model_shapes("qwen3-30b-a3b")) EXPECT_EQ(shape, signature(shape)) << to_text(shape);
+  for (const Problem& shape : model_shapes("qwen3-30b-a3b"))
+    EXPECT_EQ(shape, Signature(shape).problem()) << to_text(shape);
 }
 
 TEST(Models, RanksDivideTheHeads) {
@@ -101,7 +103,7 @@ TEST(Shapes, EachSignatureOnceInTheOrderGiven) {
   const std::vector<Problem> shapes = read_shapes(options);
   ASSERT_EQ(shapes.size(), 2u + 17u);
   EXPECT_EQ(shapes[0], problem_of("hq=4,sq=1024,d=64"));
-  EXPECT_EQ(shapes[1], signature(problem_of("hq=4,sq=8,d=64")));
+  EXPECT_EQ(shapes[1], Signature(problem_of("hq=4,sq=8,d=64")).problem());
   options = {};
   options.specs = {"hq=4,sq=8,d=64", "hq=4,sq=8,d=64,lse"};  // tuned apart
   EXPECT_EQ(read_shapes(options).size(), 2u);

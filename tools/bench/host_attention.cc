@@ -43,7 +43,7 @@ struct Inputs {
   void fill(std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim,
             const Problem& p, Strides* strides) {
     data->resize(static_cast<std::size_t>(p.batch * length * heads * dim));
-    for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
+    for (std::uint16_t& bits : *data) bits = store(p.q_type, normal(random));
     *strides = {length * heads * dim, heads * dim, dim};
   }
 

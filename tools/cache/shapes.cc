@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "search/problem/signature.h"
 #include "search/text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/models.h"
@@ -98,7 +99,7 @@ std::vector<Problem> read_shapes(const ShapeOptions& options) {
   std::vector<Problem> shapes;
   const auto add = [&](const std::vector<Problem>& more) {
     for (const Problem& problem : more) {
-      const Problem wanted = signature(problem);
+      const Problem wanted = Signature(problem).problem();
       if (std::find(shapes.begin(), shapes.end(), wanted) == shapes.end()) shapes.push_back(wanted);
     }
   };

@@ -89,7 +89,7 @@ class ArchTarget : public Target {
     warmed.device = device_->spec().arch;
     warmed.from = "compiled";
     std::vector<Attempt> attempts;
-    AttentionWorkload workload(signature);
+    AttentionWorkload workload{Signature(signature)};
     const Status status = precompile(*device_, *store_, workload, policy_, progress_, &attempts);
     warmed.outcomes = count_outcomes(attempts);
     warmed.candidate = most_promising(attempts);

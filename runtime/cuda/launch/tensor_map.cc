@@ -93,18 +93,18 @@ CUresult encode(const Driver& driver, const MapKey& key, TensorMap* map) {
 }
 
 MapShape rows_of(const Problem& p, int pack, int columns, int rows) {
-  return {p.batch, p.q_len, p.q_heads, columns, rows, pack, MapKind::kRows, p.dtype};
+  return {p.batch, p.q_len, p.q_heads, columns, rows, pack, MapKind::kRows, p.q_type};
 }
 
 MapShape values_of(const Problem& p, int keys) {
-  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, keys, 1, MapKind::kKeys, p.dtype};
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, keys, 1, MapKind::kKeys, p.kv_type};
 }
 
 // Where they lie transposed: boxes of 64 keys, all of head_dim.
 MapShape keys_of(const Problem& p, int keys) {
   const bool transposed = p.keys_transposed();
   const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
-  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : keys, 1, kind, p.dtype};
+  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : keys, 1, kind, p.kv_type};
 }
 
 Status refused(const Driver& driver, const char* tensor, const Call& call, CUresult result) {

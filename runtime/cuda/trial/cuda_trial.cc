@@ -111,7 +111,7 @@ Status CudaTrial::fill_inputs() {
     if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
       return s;
     if (Status s = checker_->fill(stream_.get(), input.memory->address(), count, seed++,
-                                  layout_.problem.dtype == DType::kBF16);
+                                  layout_.problem.q_type == DType::kBF16);
         !s.ok())
       return s;
   }
@@ -182,7 +182,7 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.head_dim = layout_.problem.head_dim;
   c.head_dim_v = layout_.problem.head_dim_v;
   c.causal = layout_.problem.causal();
-  c.bf16 = layout_.problem.dtype == DType::kBF16;
+  c.bf16 = layout_.problem.q_type == DType::kBF16;
   c.vectors = layout_.problem.align >= 16;
   c.page = layout_.problem.page;
   return c;
@@ -226,7 +226,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   scan.batch_stride = full.out_strides.batch;
   scan.rows = problem.q_len;
   scan.row_extent = full.out_strides.row;
-  scan.bf16 = problem.dtype == DType::kBF16;
+  scan.bf16 = problem.q_type == DType::kBF16;
   if (Status s = checker_->scan(stream_.get(), scan); !s.ok() || !problem.lse) return s;
   scan.slab = lse_.as<void>();
   scan.count = static_cast<long long>(lse_.bytes() / 4);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/parallel.h"
-#include "search/problem/walk.h"
 
 namespace gqa {
 namespace {
@@ -33,16 +32,11 @@ float* partials_of_this_thread(std::size_t floats) {
   return at_least(&buffer, floats);
 }
 
-int keys_of_sequence(const Call& call, int sequence) {
-  const int most = call.problem.kv_len;
-  return call.kv_lengths == nullptr ? most : std::clamp(call.kv_lengths[sequence], 0, most);
-}
-
 // The keys that the tile's rows see between them.
 void set_keys(Tile* tile) {
+  if (tile->rows == 0) return;
   const int first = tile->first_row / tile->pack, last = (tile->first_row + tile->rows - 1) / tile->pack;
-  tile->keys = keys_of_sequence(*tile->call, tile->batch);
-  const KeyRange seen = seen_keys(tile->call->problem, first, last + 1, tile->keys);
+  const KeyRange seen = seen_keys(tile->call->problem, tile->sequence.size, first, last + 1);
   tile->first_key = seen.first;
   tile->last_key = seen.first + seen.count();
 }
@@ -77,8 +71,9 @@ Tile HostKernel::tile_at(const Call& call, std::int64_t index) const {
   tile.head = static_cast<int>(other % groups) * shape_.pack;
   tile.kv_head = tile.head / p.group();
   tile.first_row = static_cast<int>(row_tile * shape_.rows);
-  tile.rows =
-      static_cast<int>(std::min<std::int64_t>(shape_.rows, std::int64_t{p.q_len} * shape_.pack - tile.first_row));
+  tile.sequence = sequence_of(call, tile.batch);
+  const std::int64_t rows = std::int64_t{tile.sequence.size.queries} * shape_.pack - tile.first_row;
+  tile.rows = static_cast<int>(std::clamp<std::int64_t>(rows, 0, shape_.rows));
   set_keys(&tile);
   return tile;
 }

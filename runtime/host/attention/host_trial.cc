@@ -102,7 +102,7 @@ HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) cons
   parallel_for((kPeriod + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kFillPiece; i < std::min(kPeriod, (piece + 1) * kFillPiece); ++i)
       period[static_cast<std::size_t>(i)] =
-          store(layout_.problem.dtype, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
+          store(layout_.problem.q_type, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
   });
   const std::int64_t total = layout_.input_slab(count, sets_);
   Elements data(new std::uint16_t[static_cast<std::size_t>(total)]);
@@ -159,7 +159,7 @@ void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
       stray += strays(row, extent);
     } else {
       unwritten += extent - strays(row, extent);
-      nonfinite += nonfinites(row, extent, layout_.problem.dtype);
+      nonfinite += nonfinites(row, extent, layout_.problem.q_type);
     }
   });
   comparison->unwritten += unwritten;
@@ -186,7 +186,7 @@ void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
     const std::int64_t out =
         first + ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * dim;
     for (std::int64_t d = 0; d < dim; ++d) {
-      const double error = std::fabs(double{load(p.dtype, out_[static_cast<std::size_t>(out + d)])} -
+      const double error = std::fabs(double{load(p.q_type, out_[static_cast<std::size_t>(out + d)])} -
                                      double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]});
       if (worse(error, comparison->error)) {
         comparison->error = std::isnan(error) ? 3e38 : error;

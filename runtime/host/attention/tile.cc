@@ -2,7 +2,7 @@
 #include "runtime/host/attention/tile.h"
 
 #include "search/families/resources.h"
-#include "search/problem/walk.h"
+#include "search/problem/mask.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -47,7 +47,7 @@ std::size_t padded(int value) { return (static_cast<std::size_t>(value) + 31) / 
 }  // namespace
 
 SeenByRow seen_by_row(const Tile& tile, int row) {
-  const KeyRange seen = seen_keys(tile.call->problem, row / tile.pack, tile.keys);
+  const KeyRange seen = seen_keys(tile.call->problem, tile.sequence.size, row / tile.pack);
   return {seen.first, seen.end};
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/sequence.h"
 
 namespace gqa {
 
@@ -16,8 +17,8 @@ struct Tile {
   const Call* call = nullptr;
   int tile_m = 0, tile_n = 0, pack = 1;
   int batch = 0, head = 0, kv_head = 0;  // head: the first of the packed ones
-  int first_row = 0, rows = 0;           // packed rows: row r is position r / pack, head r % pack
-  int keys = 0;                          // the sequence has
+  int first_row = 0, rows = 0;           // packed rows: row r is position r / pack, head r % pack; none past its end
+  Sequence sequence;                     // its place and size
   int first_key = 0, last_key = 0;       // keys [first, last) of this tile: none that no row of it sees at either end
   // Null: the rows are finished and stored to the call's out and lse. Else (out rows, maxima, sums) are left here:
   // tile_m * (head_dim_v + 2) floats, unnormalised, maxima scaled to exp2.

@@ -6,12 +6,16 @@
 #include "search/families/host.h"
 #include "search/families/limits.h"
 #include "search/families/mma_tile.h"
+#include "search/families/served.h"
 #include "search/text.h"
 
 namespace gqa {
 namespace {
 
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
+
+constexpr Served kServed = {
+    {Mask::kNone, Mask::kCausal}, {KeyLayout::kDense, KeyLayout::kTransposed}, {Lengths::kOne}, {Lengths::kOne}};
 
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
 std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {
@@ -24,7 +28,7 @@ std::string wrong_for_gpu(const Problem& p, const MmaFlash& c) {
   if (c.tile_m % c.warps != 0 || (warp_rows != 16 && warp_rows != 32))
     return grouped(c.tile_m) + " rows over " + grouped(c.warps) + " warps: flash gives a warp 16 or 32";
   if (c.stages < 1 || c.stages > 3) return grouped(c.stages) + " stages: flash has 1 to 3";
-  return wrong_for_cache(p, MmaFlash::kText.name);
+  return not_served(p, kServed, MmaFlash::kText.name);
 }
 
 std::string unfit(const Problem& p, const CandidateShape& shape, bool host) {

@@ -6,7 +6,8 @@
 #include "search/families/host.h"
 #include "search/families/limits.h"
 #include "search/families/mma_tile.h"
-#include "search/problem/walk.h"
+#include "search/families/served.h"
+#include "search/problem/mask.h"
 #include "search/rounding.h"
 #include "search/text.h"
 
@@ -25,11 +26,16 @@ std::int64_t shared_memory(const Problem& p, const SplitKv& c) {
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
-std::string wrong_for_gpu(const SplitKv& c) {
+constexpr Served kServed = {{Mask::kNone, Mask::kCausal, Mask::kWindow},
+                            {KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged},
+                            {Lengths::kOne},
+                            {Lengths::kOne, Lengths::kEach}};
+
+std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);
   if (c.stages < 2 || c.stages > 6) return grouped(c.stages) + " stages: split has 2 to 6";
   if (c.warps > 8) return grouped(c.warps) + " warps: split has at most 8";
-  return "";
+  return not_served(p, kServed, SplitKv::kText.name);
 }
 
 // Of a head group's tiles, with one for each tile beside its keys: jit/device/attention/split_kv/even_splits.cuh.
@@ -125,7 +131,7 @@ std::int64_t most_split_rows(const Problem& p, const DeviceSpec& device) {
 std::string reject_reason(const Problem& problem, const SplitKv& c, const DeviceSpec& device) {
   const bool host = device.kind == DeviceKind::kHost;
   if (std::string reason = wrong_tile(shape_of(c), c.warps); !reason.empty()) return reason;
-  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages) : wrong_for_gpu(c);
+  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages) : wrong_for_gpu(problem, c);
   if (!wrong.empty()) return wrong;
   if (std::string reason = unfit(problem, c, device); !reason.empty()) return reason;
   const LaunchPlan launch = plan(problem, c);

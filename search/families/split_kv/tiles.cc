@@ -6,7 +6,7 @@
 #include "search/families/limits.h"
 #include "search/families/mma_tile.h"
 #include "search/families/split_kv/split_kv.h"
-#include "search/problem/walk.h"
+#include "search/problem/mask.h"
 #include "search/rounding.h"
 
 namespace gqa {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "search/families/served.h"
 #include "search/families/wgmma_flash/wgmma_flash.h"
 #include "search/text.h"
 
@@ -14,10 +15,13 @@ constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 constexpr int kWgmmaOperands = 30;               // registers beside a wgmma's accumulators
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
+constexpr Served kServed = {
+    {Mask::kNone, Mask::kCausal}, {KeyLayout::kDense, KeyLayout::kTransposed}, {Lengths::kOne}, {Lengths::kOne}};
+
 std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
   if (p.keys_transposed() && c.tile_n % kPanelColumns != 0)
     return "step of " + grouped(c.tile_n) + " keys: transposed keys come in panels of " + grouped(kPanelColumns);
-  return wrong_for_cache(p, WgmmaFlash::kText.name);
+  return not_served(p, kServed, WgmmaFlash::kText.name);
 }
 
 // The ones stand beside one panel of values; a half of the keys is rows of a block. Q times the scale is rounded once
@@ -28,8 +32,8 @@ std::string wrong_for_softmax(const Problem& p, const WgmmaFlash& c) {
   if (p.head_dim_v != kPanelColumns)
     return "ones_column=1 beside values of head_dim_v " + grouped(p.head_dim_v) + ": expected 64";
   if (p.keys_transposed()) return "ones_column=1 with halves of transposed keys: halves are rows";
-  if (c.softmax == WgmmaFlash::Softmax::kOnesColumn || p.dtype == DType::kF16) return "";
-  return "folded_scale=1 of " + std::string(name(p.dtype)) +
+  if (c.softmax == WgmmaFlash::Softmax::kOnesColumn || p.kv_type == DType::kF16) return "";
+  return "folded_scale=1 of " + std::string(name(p.kv_type)) +
          " queries: expected f16, whose error in scores is an eighth";
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using Softmax = WgmmaFlash::Softmax;
 
-bool is_bf16(const Problem& p) { return p.dtype == DType::kBF16; }
+bool is_bf16(const Problem& p) { return p.kv_type == DType::kBF16; }
 // With a ones column: walks for which three buffers of keys are faster than four, and those that a folded scale pays
 // for (docs/performance.md).
 bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }

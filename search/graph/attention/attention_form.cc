@@ -215,7 +215,7 @@ bool fill_dtype(const KernelGraph& graph, AttentionForm* form) {
   for (const AttentionView* view : {&form->k, &form->v, &form->out}) {
     if (graph.spec(view->tensor).type != type) return false;
   }
-  form->problem.dtype = type == ElementType::kF16 ? DType::kF16 : DType::kBF16;
+  form->problem.set_types(type == ElementType::kF16 ? DType::kF16 : DType::kBF16);
   return type != ElementType::kF32;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "search/problem/signature.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/tensors.h"
 
@@ -210,7 +211,7 @@ TEST(Args, LogSumExpIsAskedForExactlyWhereATensorIsGiven) {
     ASSERT_TRUE(args.make().ok());
     EXPECT_EQ(args.call.problem.lse, given);
     EXPECT_EQ(args.call.lse != nullptr, given);
-    EXPECT_EQ(signature(args.call.problem).lse, given);
+    EXPECT_EQ(Signature(args.call.problem).problem().lse, given);
   }
   FakeWorld world;
   ASSERT_TRUE(
@@ -303,7 +304,7 @@ TEST(Args, StridesThatNoTensorMapCanExpressAreSaidSo) {
     change(args);
     const Status status = args.make();
     EXPECT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(signature(args.call.problem).tma, args.call.problem.tma);
+    EXPECT_EQ(Signature(args.call.problem).problem().tma, args.call.problem.tma);
     return args.call.problem.tma;
   };
   constexpr std::int64_t kReach = std::int64_t{1} << 40;    // bytes

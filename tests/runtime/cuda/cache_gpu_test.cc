@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/cached_lists.h"
 #include "runtime/session/session.h"
-#include "search/problem/walk.h"
+#include "search/problem/mask.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 
 namespace gqa {

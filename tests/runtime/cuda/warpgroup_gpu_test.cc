@@ -11,6 +11,7 @@
 
 #include "runtime/api/args.h"
 #include "search/families/resources.h"
+#include "search/problem/signature.h"
 #include "tests/full_run.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 #include "tests/runtime/tensors.h"
@@ -84,7 +85,7 @@ class WarpgroupGpu : public test::CudaGpu {
     for (const Loaded& one : kernels) {
       run(*one.kernel, attention);
       ::testing::AssertionResult result =
-          test::matches_float64(*attention, test::weights_error(one.candidate, attention->call.problem.dtype));
+          test::matches_float64(*attention, test::weights_error(one.candidate, attention->call.problem.q_type));
       if (!result) return result << " | " << to_text(one.candidate);
     }
     return ::testing::AssertionSuccess();
@@ -210,13 +211,13 @@ void set_keys(AttentionCase* attention, Value value) {
   const Problem& p = attention->call.problem;
   const std::int64_t row = attention->call.k_strides.row;
   for (std::int64_t j = 0; j < std::int64_t{p.batch} * p.kv_len; ++j) {
-    const std::uint16_t bits = store(p.dtype, value(j % p.kv_len));
+    const std::uint16_t bits = store(p.q_type, value(j % p.kv_len));
     std::fill_n(attention->k.begin() + j * row, row, bits);
   }
 }
 
 void set_queries(AttentionCase* attention, float value) {
-  std::fill(attention->q.begin(), attention->q.end(), store(attention->call.problem.dtype, value));
+  std::fill(attention->q.begin(), attention->q.end(), store(attention->call.problem.q_type, value));
 }
 
 TEST_F(WarpgroupGpu, LargeMagnitudes) {
@@ -276,13 +277,13 @@ void set_climb(AttentionCase* attention, Grows grows) {
     for (int i = 0; i < p.q_len; ++i)
       for (int h = 0; h < p.q_heads; ++h) {
         const Strides& s = attention->call.q_strides;
-        attention->q[b * s.batch + i * s.row + h * s.head] = store(p.dtype, grows(i) ? query : 0);
+        attention->q[b * s.batch + i * s.row + h * s.head] = store(p.q_type, grows(i) ? query : 0);
       }
     for (int j = 0; j < p.kv_len; ++j)
       for (int h = 0; h < p.kv_heads; ++h) {
         const Strides& s = attention->call.k_strides;
         const int step = (p.kv_len - 1 - j) / 64;
-        attention->k[b * s.batch + j * s.row + h * s.head] = store(p.dtype, kGrowth * static_cast<float>(step));
+        attention->k[b * s.batch + j * s.row + h * s.head] = store(p.q_type, kGrowth * static_cast<float>(step));
       }
   }
   attention->slack += 1e-3;  // float32's error in scores of some hundreds
@@ -369,7 +370,7 @@ class CopyEngineGpu : public WarpgroupGpu {
   ::testing::AssertionResult falls_back(AttentionCase* attention) {
     test::GpuCopy copy(*driver_, attention);
     const Call call = described(copy.call());
-    const Problem wanted = signature(call.problem);
+    const Problem wanted = Signature(call.problem).problem();
     if (wanted.tma) return ::testing::AssertionFailure() << to_text(wanted) << " claims tensor maps";
     for (const Ranked& ranked : enumerate(wanted, device_->spec()).ranked)
       if (name(ranked.candidate) == "warpgroup") return ::testing::AssertionFailure() << to_text(ranked.candidate);
@@ -415,7 +416,7 @@ TEST_F(CopyEngineGpu, ServesAlignedCalls) {
   test::GpuCopy copy(*driver_, &attention);
   const Call call = described(copy.call());
   EXPECT_TRUE(call.problem.tma);
-  EXPECT_FALSE(tiles(signature(call.problem)).empty());
+  EXPECT_FALSE(tiles(Signature(call.problem).problem()).empty());
 }
 
 // ---- many launches
@@ -450,7 +451,7 @@ class WarpgroupLoad : public WarpgroupGpu {
     const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(*random); };
     Call c;
     Problem& p = c.problem;
-    p.dtype = dtype;
+    p.set_types(dtype);
     p.mask = causal ? Mask::kCausal : Mask::kNone;
     p.head_dim = p.head_dim_v = head_dim;
     p.batch = any(1, kMostBatch);

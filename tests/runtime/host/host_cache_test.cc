@@ -192,7 +192,7 @@ class ReadsAValueTooMany final : public LoadedProgram {
       const int length = std::min(call.kv_lengths[b], p.kv_len - 1);
       const std::uint16_t* value = static_cast<const std::uint16_t*>(call.v) + b * call.v_strides.batch;
       std::uint16_t* out = static_cast<std::uint16_t*>(call.out) + b * call.out_strides.batch;
-      *out = store(p.dtype, load(p.dtype, *out) + 0 * load(p.dtype, value[length * call.v_strides.row]));
+      *out = store(p.q_type, load(p.q_type, *out) + 0 * load(p.q_type, value[length * call.v_strides.row]));
     }
     return status;
   }

@@ -18,6 +18,7 @@
 #include "runtime/workload/programs.h"
 #include "runtime/workload/workload.h"
 #include "search/families/space.h"
+#include "search/problem/signature.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -44,7 +45,7 @@ std::unique_ptr<LoadedProgram> kernel_of(Device& device, const Problem& problem,
 // The best flash and the best split candidate of the problem's signature, run on the problem itself.
 ::testing::AssertionResult runs_right(const Problem& problem, bool heads_first = false, float magnitude = 1) {
   const auto device = host();
-  const Problem wanted = signature(problem);
+  const Problem wanted = Signature(problem).problem();
   for (const char* family : {"flash", "split"})
     for (const Ranked& ranked : enumerate(wanted, device->spec()).ranked) {
       if (name(ranked.candidate) != family) continue;
@@ -119,8 +120,8 @@ TEST(HostDevice, OneDominantKey) {
   for (const char* text : {"b=1,hq=2,hk=1,sq=40,sk=600,d=64", "b=1,hq=4,hk=1,sq=1,sk=600,d=64,dtype=f16"}) {
     const Problem p = problem_of(text);
     AttentionCase t(p);
-    std::fill(t.q.begin(), t.q.end(), store(p.dtype, 8));
-    std::fill(t.k.begin() + 333 * 64, t.k.begin() + 334 * 64, store(p.dtype, 8));
+    std::fill(t.q.begin(), t.q.end(), store(p.q_type, 8));
+    std::fill(t.k.begin() + 333 * 64, t.k.begin() + 334 * 64, store(p.q_type, 8));
     ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
     EXPECT_TRUE(matches_float64(t));
     for (int d = 0; d < 64; ++d) EXPECT_EQ(t.v[static_cast<std::size_t>(333 * 64 + d)], t.out_at(0, 1, 0, d));
@@ -136,7 +137,7 @@ TEST(HostDevice, ANaNReachesItsRowOnly) {
   for (int h = 0; h < 2; ++h)
     for (int i = 0; i < 40; ++i) {
       const bool poisoned = h == 0 && i == 3;
-      EXPECT_EQ(poisoned, std::isnan(load(p.dtype, t.out_at(0, h, i, 63)))) << h << "," << i;
+      EXPECT_EQ(poisoned, std::isnan(load(p.q_type, t.out_at(0, h, i, 63)))) << h << "," << i;
       EXPECT_EQ(poisoned, std::isnan(t.lse[static_cast<std::size_t>(h * 40 + i)])) << h << "," << i;
     }
 }
@@ -186,7 +187,8 @@ TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
         tile.head = head;
         tile.kv_head = head / p.group();
         tile.rows = p.q_len;
-        tile.keys = tile.last_key = p.kv_len;
+        tile.sequence.size = {p.q_len, p.kv_len};
+        tile.last_key = p.kv_len;
         kernels->run(tile, scratch.data());
       }
       EXPECT_TRUE(matches_float64(t)) << kernels->name;

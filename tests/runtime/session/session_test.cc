@@ -14,6 +14,7 @@
 
 #include "runtime/workload/keys.h"
 #include "search/families/space.h"
+#include "search/problem/signature.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/temporary_folder.h"
 
@@ -227,7 +228,7 @@ TEST_F(SessionTest, AnotherWayOfTimingKeepsTheKernels) {
 TEST_F(SessionTest, AWinnerOfAnotherSearchIsNotFound) {
   const auto session = open();
   ASSERT_TRUE(session->ready(small_problem()).ok());
-  cache::WinnerKey key = winner_key(session->device(), to_text(signature(small_problem())));
+  cache::WinnerKey key = winner_key(session->device(), to_text(Signature(small_problem()).problem()));
   EXPECT_TRUE(session->store().find_winner(key, world_.compiler).has_value());
   key.search = "another";
   EXPECT_FALSE(session->store().find_winner(key, world_.compiler).has_value());
@@ -280,7 +281,7 @@ TEST_F(SessionTest, AGuessIsUntimedAndNeverShadowsATunedWinner) {
   EXPECT_LE(world_.compiles, 3);
   EXPECT_TRUE(guess->store().list_winners().empty());
   EXPECT_FALSE(guess->store().list_kernels().empty());
-  const Candidate best = enumerate(signature(small_problem()), world_.spec).ranked.front().candidate;
+  const Candidate best = enumerate(Signature(small_problem()).problem(), world_.spec).ranked.front().candidate;
   EXPECT_EQ(guessed.ready->winner.candidate, to_text(best));
   ASSERT_TRUE(open()->ready(small_problem(), &tuned).ok());
   EXPECT_FALSE(tuned.origin == Origin::kCache);
@@ -430,7 +431,7 @@ TEST_F(SessionTest, EvidenceTellsWhatHappened) {
     EXPECT_NEAR(attempt["median_us"].get<double>(), winner.median_us, 1e-3);
   }
   EXPECT_EQ(winners, 1);
-  const Space space = enumerate(signature(small_problem()), world_.spec);
+  const Space space = enumerate(Signature(small_problem()).problem(), world_.spec);
   EXPECT_EQ(json["pruned"]["count"], space.rejected.size());
   EXPECT_EQ(json["attempts"].size() + json["not_tried"]["count"].get<std::size_t>(), space.ranked.size());
   EXPECT_EQ(json["clock_mhz"]["before"], 1500);

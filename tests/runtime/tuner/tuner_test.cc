@@ -13,6 +13,7 @@
 #include "runtime/workload/keys.h"
 #include "runtime/workload/programs.h"
 #include "search/families/space.h"
+#include "search/problem/signature.h"
 #include "tests/runtime/fake_device.h"
 
 namespace gqa::test {
@@ -34,9 +35,9 @@ class TunerTest : public ::testing::Test {
  protected:
   Status run(const char* problem = "b=1,hq=8,hk=2,sq=256,sk=256,d=64,causal") {
     FakeDevice device(&world_);
-    problem_ = signature(small_problem(problem));
+    problem_ = Signature(small_problem(problem)).problem();
     tuned_ = Tuned();
-    AttentionWorkload workload(problem_);
+    AttentionWorkload workload{Signature(problem_)};
     Workshop workshop(device, *store_, policy_.compile_threads);
     return tune(device, workshop, workload, policy_, Effort(policy_.budget_seconds), progress_, &tuned_);
   }
@@ -53,7 +54,7 @@ class TunerTest : public ::testing::Test {
 
   // The candidates that share the best rank's kernel.
   std::string best_kernel() const {
-    return kernel_text(enumerate(signature(small_problem()), world_.spec).ranked.front().candidate);
+    return kernel_text(enumerate(Signature(small_problem()).problem(), world_.spec).ranked.front().candidate);
   }
 
   FakeWorld world_;
@@ -224,7 +225,7 @@ TEST_F(TunerTest, AGuessTakesTheBestRankThatVerifies) {
   policy_.guess = true;
   policy_.compile_threads = 3;
   std::vector<Candidate> kernels;  // the best candidate of each
-  for (const Ranked& ranked : enumerate(signature(small_problem()), world_.spec).ranked) {
+  for (const Ranked& ranked : enumerate(Signature(small_problem()).problem(), world_.spec).ranked) {
     const auto same = [&](const Candidate& c) { return kernel_text(c) == kernel_text(ranked.candidate); };
     if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(ranked.candidate);
   }
@@ -308,7 +309,7 @@ TEST_F(TunerTest, ProgressCountsUpToTheEnd) {
 TEST_F(TunerTest, PrecompileKeepsKernelsAndMeasuresNothing) {
   FakeDevice device(&world_);
   std::vector<Attempt> attempts;
-  AttentionWorkload workload(small_problem());
+  AttentionWorkload workload{Signature(small_problem())};
   ASSERT_TRUE(precompile(device, *store_, workload, policy_, {}, &attempts).ok());
   EXPECT_EQ(world_.compiles, policy_.max_candidates);
   EXPECT_EQ(world_.loads + world_.trials + world_.launches, 0);
@@ -323,8 +324,8 @@ TEST(Keys, HoldWhatAWinnerDependsOn) {
   FakeWorld world;
   const FakeDevice device(&world);
   const Problem problem = small_problem();
-  const cache::WinnerKey key = winner_key(device, AttentionWorkload(problem).signature());
-  EXPECT_EQ(key.signature, to_text(signature(problem)));
+  const cache::WinnerKey key = winner_key(device, AttentionWorkload(Signature(problem)).signature());
+  EXPECT_EQ(key.signature, to_text(Signature(problem).problem()));
   EXPECT_EQ(key.device, world.spec.identity());
   const Candidate candidate = enumerate(problem, world.spec).ranked.front().candidate;
   const auto key_of = [&](const Candidate& of) {

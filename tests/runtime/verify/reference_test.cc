@@ -26,7 +26,7 @@ struct Tensors {
     std::normal_distribution<float> normal(0, magnitude);
     const auto make = [&](std::vector<std::uint16_t>* data, int length, int heads, int dim) {
       data->resize(static_cast<std::size_t>(p.batch) * length * heads * dim);
-      for (std::uint16_t& bits : *data) bits = store(p.dtype, normal(random));
+      for (std::uint16_t& bits : *data) bits = store(p.q_type, normal(random));
       return Strides{std::int64_t{length} * heads * dim, std::int64_t{heads} * dim, dim};
     };
     call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
@@ -136,7 +136,7 @@ TEST(PlainAttention, TransposedKeysAreTheSameKeys) {
 TEST(PlainAttention, NaiveRoundsToTheDtype) {
   for (const char* dtype : {"f16", "bf16"}) {
     const Tensors t(std::string("b=1,hq=1,hk=1,sq=1,sk=200,d=64,dtype=") + dtype);
-    const DType type = t.call.problem.dtype;
+    const DType type = t.call.problem.q_type;
     float exact[64], naive[64], lse = 0, error = 0;
     reference_row(t.call, 0, 0, 0, exact, &lse);
     naive_row(t.call, 0, 0, 0, naive, &lse);
@@ -229,7 +229,7 @@ void expect_reference_right(const std::string& text, const std::vector<std::int3
     for (int d = 0; d < p.head_dim_v; ++d)
       t.out[static_cast<std::size_t>(
           ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * p.head_dim_v + d)] =
-          store(p.dtype, made.out[at * static_cast<std::size_t>(p.head_dim_v) + static_cast<std::size_t>(d)]);
+          store(p.q_type, made.out[at * static_cast<std::size_t>(p.head_dim_v) + static_cast<std::size_t>(d)]);
     t.lse[at] = made.lse[at];
   }
   EXPECT_TRUE(t.right());

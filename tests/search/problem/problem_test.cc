@@ -8,7 +8,8 @@
 #include <random>
 #include <set>
 
-#include "search/problem/walk.h"
+#include "search/problem/mask.h"
+#include "search/problem/signature.h"
 
 namespace gqa {
 namespace {
@@ -31,18 +32,18 @@ std::string problem_error(std::string_view text) {
 // A winner's key holds this text: a field that is added later must not be in it at its default, or every cache is void.
 TEST(ProblemText, HoldsNoFieldAtItsDefault) {
   const std::string least = "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16";
-  EXPECT_EQ(to_text(signature(read("hq=32,hk=8,sq=4096,d=128"))), least);
+  EXPECT_EQ(to_text(Signature(read("hq=32,hk=8,sq=4096,d=128")).problem()), least);
   EXPECT_EQ(read(least), read("hq=32,hk=8,sq=4096,d=128"));
-  for (const char* more :
-       {",dv=64", ",causal", ",align=2", ",notma", ",ktrans", ",page=16", ",left=9", ",right=9", ",lens", ",lse"})
-    EXPECT_EQ(to_text(signature(read(least + more))).size(), least.size() + std::string(more).size()) << more;
+  for (const char* more : {",dv=64", ",causal", ",align=2", ",notma", ",ktrans", ",page=16", ",left=9", ",right=9",
+                           ",lens", ",packk", ",packq", ",lse"})
+    EXPECT_EQ(to_text(Signature(read(least + more)).problem()).size(), least.size() + std::string(more).size()) << more;
 }
 
 Problem random_problem(std::mt19937& random) {
   constexpr int kDims[] = {32, 64, 80, 96, 112, 128, 192, 256};
   const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
   Problem p;
-  p.dtype = any(0, 1) ? DType::kF16 : DType::kBF16;
+  p.set_types(any(0, 1) ? DType::kF16 : DType::kBF16);
   p.align = any(0, 1) ? 16 : 2;
   p.tma = p.align == 16 && any(0, 1);
   p.head_dim = kDims[any(0, 7)];
@@ -54,8 +55,13 @@ Problem random_problem(std::mt19937& random) {
   p.kv_len = any(1, 100000);
   p.keys = any(0, 1) == 1 ? KeyLayout::kTransposed : KeyLayout::kDense;
   p.lse = any(0, 1) == 1;
-  p.kv_lengths = any(0, 1) == 1 ? Lengths::kEach : Lengths::kOne;
-  if (p.keys == KeyLayout::kDense && any(0, 1) == 1) {
+  if (p.keys == KeyLayout::kTransposed) {
+    set_window(-1, any(-1, 0), &p);
+    return p;
+  }
+  p.kv_lengths = static_cast<Lengths>(any(0, 2));
+  p.q_lengths = any(0, 1) == 1 ? Lengths::kPacked : Lengths::kOne;
+  if (p.kv_lengths != Lengths::kPacked && any(0, 1) == 1) {
     p.keys = KeyLayout::kPaged;
     p.page = any(1, 300);
   }
@@ -75,7 +81,7 @@ TEST(Problem, DefaultsAndSynonyms) {
   EXPECT_EQ(p.kv_heads, 4);
   EXPECT_EQ(p.kv_len, 7);
   EXPECT_EQ(p.head_dim_v, 64);
-  EXPECT_EQ(p.dtype, DType::kBF16);
+  EXPECT_EQ(p.q_type, DType::kBF16);
   EXPECT_FALSE(p.causal());
   EXPECT_EQ(p.align, 16);
   EXPECT_EQ(read("hq=4,sq=7,d=64,causal=0,dtype=bfloat16"), p);
@@ -104,8 +110,8 @@ void expect_a_problem_of_its_own(const std::string& key, Flag flag) {
   EXPECT_TRUE(std::invoke(flag, with));
   EXPECT_NE(plain, with);
   EXPECT_NE(hash(plain), hash(with));
-  EXPECT_TRUE(std::invoke(flag, signature(with)));
-  EXPECT_FALSE(std::invoke(flag, signature(plain)));
+  EXPECT_TRUE(std::invoke(flag, Signature(with).problem()));
+  EXPECT_FALSE(std::invoke(flag, Signature(plain).problem()));
   EXPECT_EQ(to_text(plain), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16");
   EXPECT_EQ(to_text(with), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16," + key);
   EXPECT_EQ(read(text + "," + key + "=1"), with);
@@ -116,7 +122,29 @@ void expect_a_problem_of_its_own(const std::string& key, Flag flag) {
 
 TEST(Problem, TransposedKeysAreAProblemOfTheirOwn) { expect_a_problem_of_its_own("ktrans", &Problem::keys_transposed); }
 
-TEST(Problem, LengthsOfTheirOwnAreAProblemOfTheirOwn) { expect_a_problem_of_its_own("lens", &Problem::lengths_differ); }
+TEST(Problem, LengthsOfTheirOwnAreAProblemOfTheirOwn) {
+  expect_a_problem_of_its_own("lens", &Problem::lengths_differ);
+  expect_a_problem_of_its_own("packq", &Problem::q_packed);
+  expect_a_problem_of_its_own("packk", &Problem::k_packed);
+  EXPECT_EQ(problem_error("hq=4,sq=7,d=64,lens,packk"),
+            "lens and packk: expected one of them, since packed keys have lengths");
+  EXPECT_EQ(problem_error("hq=4,sq=7,d=64,page=16,packk"),
+            "keys are packed and lie in pages, expected one of them: pages have a table of their own");
+}
+
+TEST(Problem, TransposedKeysHaveNoWindowAndNoLengths) {
+  for (const char* more : {"left=3", "lens", "packq"})
+    EXPECT_EQ(problem_error("hq=4,sq=7,d=64,ktrans," + std::string(more)),
+              "keys are given as (head_dim, keys) beside a window or lengths, expected neither: such keys come from "
+              "graphs");
+}
+
+TEST(Problem, OneTypeForAllTensors) {
+  Problem p = read("hq=4,sq=7,d=64");
+  p.kv_type = DType::kF16;
+  EXPECT_EQ(check(p).code(), Code::kDtype);
+  EXPECT_EQ(check(p).message(), "q is bf16, keys and values are f16 and out is bf16, expected one type for all");
+}
 
 TEST(Problem, APageIsPartOfIt) {
   const Problem p = read("b=3,hq=4,sq=1,sk=4096,d=64,page=16,lens");
@@ -124,7 +152,7 @@ TEST(Problem, APageIsPartOfIt) {
   EXPECT_EQ(p.page, 16);
   EXPECT_EQ(to_text(p), "b=3,hq=4,hk=4,sq=1,sk=4096,d=64,dtype=bf16,page=16,lens");
   EXPECT_NE(hash(p), hash(read("b=3,hq=4,sq=1,sk=4096,d=64,page=32,lens")));
-  EXPECT_NE(signature(p), signature(read("b=3,hq=4,sq=1,sk=4096,d=64,page=32,lens")));
+  EXPECT_NE(Signature(p).problem(), Signature(read("b=3,hq=4,sq=1,sk=4096,d=64,page=32,lens")).problem());
   EXPECT_EQ(problem_error("hq=4,sq=7,d=64,page=0"), "page='0': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(problem_error("hq=4,sq=7,d=64,page=4,ktrans"), "ktrans and page=4: expected one of them");
 }
@@ -135,14 +163,14 @@ TEST(Problem, AWindowIsPartOfIt) {
     const Problem p = read(text + window);
     EXPECT_TRUE(p.windowed());
     EXPECT_EQ(to_text(p), whole + window);
-    EXPECT_EQ(signature(p).window_left, p.window_left);
+    EXPECT_EQ(Signature(p).problem().window_left, p.window_left);
     EXPECT_NE(hash(p), hash(read(text)));
   }
   EXPECT_EQ(read(text + ",right=0"), read(text + ",causal"));
   EXPECT_NE(read(text + ",left=12"), read(text + ",left=13"));
   // One query stands beside the last key: nothing is after its own.
-  EXPECT_EQ(signature(read("hq=4,sq=1,sk=100,d=64,left=5,right=3")),
-            signature(read("hq=4,sq=1,sk=100,d=64,left=5,causal")));
+  EXPECT_EQ(Signature(read("hq=4,sq=1,sk=100,d=64,left=5,right=3")).problem(),
+            Signature(read("hq=4,sq=1,sk=100,d=64,left=5,causal")).problem());
   Problem p = read(text);
   p.mask = Mask::kWindow;
   EXPECT_EQ(check(p).message(), "the window is (-1, -1), expected numbers of keys, or -1 for all on one side at most");
@@ -163,7 +191,7 @@ TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {
   EXPECT_TRUE(plain.tma);
   EXPECT_FALSE(without.tma);
   EXPECT_NE(plain, without);
-  EXPECT_NE(signature(plain), signature(without));
+  EXPECT_NE(Signature(plain).problem(), Signature(without).problem());
   EXPECT_EQ(to_text(without), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,notma");
   EXPECT_EQ(read("hq=4,sq=7,d=64,notma=1"), without);
   EXPECT_EQ(read("hq=4,sq=7,d=64,notma=0"), plain);
@@ -175,7 +203,7 @@ TEST(Problem, NoTmaIsSaidOnceAndUnalignedRowsImplyIt) {
   EXPECT_EQ(to_text(unaligned), "b=1,hq=4,hk=4,sq=7,sk=7,d=64,dtype=bf16,align=2");
   Problem described = plain;
   described.align = 2;
-  EXPECT_EQ(signature(described), signature(unaligned));
+  EXPECT_EQ(Signature(described).problem(), Signature(unaligned).problem());
 }
 
 TEST(Problem, ErrorsNameKeyValueAndExpectation) {
@@ -189,14 +217,15 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(problem_error("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,heads=4"),
-            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, left, right, page, lens, align, "
-            "notma, ktrans or lse");
+            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, left, right, ktrans, page, lens, "
+            "packk, packq, align, notma or lse");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
   EXPECT_EQ(problem_error("hq=4,sq,d=64"),
-            "'sq' has no value: expected KEY=VALUE (only 'causal', 'notma', 'ktrans', 'lens' and 'lse' stand alone)");
+            "'sq' has no value: expected KEY=VALUE (only 'causal', 'ktrans', 'lens', 'packk', 'packq', 'notma' "
+            "and 'lse' stand alone)");
   EXPECT_EQ(problem_error("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   EXPECT_EQ(problem_error("hq=4,d=64"),
@@ -245,7 +274,7 @@ TEST(Problem, AProblemPassesWhenItsSignatureDoes) {
     p.q_len = any();
     p.kv_len = any();
     ++seen[check(p).ok()];
-    ASSERT_EQ(check(p).code(), check(signature(p)).code()) << to_text(p);
+    ASSERT_EQ(check(p).code(), check(Signature(p).problem()).code()) << to_text(p);
   }
   EXPECT_GT(std::min(seen[0], seen[1]), 1000);
 }
@@ -273,13 +302,13 @@ TEST(Problem, BucketsAreMonotoneTightAndIdempotent) {
 }
 
 TEST(Problem, SignatureKeepsWhatShapesCodeAndBucketsLengths) {
-  EXPECT_EQ(to_text(signature(read("b=5,hq=14,hk=2,sq=1000,sk=3000,d=96,dv=64,dtype=f16,causal,align=2"))),
+  EXPECT_EQ(to_text(Signature(read("b=5,hq=14,hk=2,sq=1000,sk=3000,d=96,dv=64,dtype=f16,causal,align=2")).problem()),
             "b=6,hq=14,hk=2,sq=1024,sk=3072,d=96,dv=64,dtype=f16,causal,align=2");
-  EXPECT_EQ(signature(read("hq=1,sq=1,sk=1,d=64")).kv_len, 16);
+  EXPECT_EQ(Signature(read("hq=1,sq=1,sk=1,d=64")).problem().kv_len, 16);
   std::mt19937 random(3);
   for (int i = 0; i < 5000; ++i) {
-    const Problem p = random_problem(random), s = signature(p);
-    ASSERT_EQ(signature(s), s);
+    const Problem p = random_problem(random), s = Signature(p).problem();
+    ASSERT_EQ(Signature(s).problem(), s);
     if (p.kv_len >= p.q_len) {
       ASSERT_GE(s.kv_len, s.q_len);
     }
@@ -289,18 +318,19 @@ TEST(Problem, SignatureKeepsWhatShapesCodeAndBucketsLengths) {
 TEST(Problem, ADecodeThatGrowsByOneKeyFindsFewSignatures) {
   std::set<std::string> signatures;
   Problem p = read("hq=32,hk=8,sq=1,sk=4096,d=128,causal");
-  for (p.kv_len = 1; p.kv_len <= 8192; ++p.kv_len) signatures.insert(to_text(signature(p)));
+  for (p.kv_len = 1; p.kv_len <= 8192; ++p.kv_len) signatures.insert(to_text(Signature(p).problem()));
   EXPECT_EQ(signatures.size(), 19u);  // 16, 24, 32, 48, ..., 8192
 }
 
 TEST(Problem, ASingleQueryDropsItsCausalMask) {
-  EXPECT_EQ(signature(read("hq=8,sq=1,sk=99,d=64,causal")), signature(read("hq=8,sq=1,sk=99,d=64")));
-  EXPECT_TRUE(signature(read("hq=8,sq=2,sk=99,d=64,causal")).causal());
+  EXPECT_EQ(Signature(read("hq=8,sq=1,sk=99,d=64,causal")).problem(),
+            Signature(read("hq=8,sq=1,sk=99,d=64")).problem());
+  EXPECT_TRUE(Signature(read("hq=8,sq=2,sk=99,d=64,causal")).problem().causal());
 }
 
 TEST(Problem, HashIsTheSameInEveryProcess) {
-  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 12896501882121938489u);
-  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 16264824334575987748u);
+  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 14278951776657430770u);
+  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 3170536951650892562u);
 }
 
 TEST(Problem, HashSeesEveryField) {
@@ -312,7 +342,12 @@ TEST(Problem, HashSeesEveryField) {
     EXPECT_NE(other, p);
     return hashes.insert(hash(other)).second;
   };
-  EXPECT_TRUE(changed([](Problem& o) { o.dtype = DType::kF16; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.set_types(DType::kF16); }));
+  EXPECT_TRUE(changed([](Problem& o) { o.kv_type = DType::kF16; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.out_type = DType::kF16; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.keys = KeyLayout::kPaged; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.q_lengths = Lengths::kPacked; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.kv_lengths = Lengths::kPacked; }));
   EXPECT_TRUE(changed([](Problem& o) { o.mask = Mask::kCausal; }));
   EXPECT_TRUE(changed([](Problem& o) { o.align = 2; }));
   EXPECT_TRUE(changed([](Problem& o) { o.tma = false; }));

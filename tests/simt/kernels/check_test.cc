@@ -22,7 +22,7 @@ float error_of(unsigned long long worst) {
 // element by 0.5 and in one row's lse by 0.25.
 CheckResult compared(const Kernel& kernel, const Problem& problem) {
   test::AttentionCase attention(problem);
-  std::fill(attention.out.begin(), attention.out.end(), store(problem.dtype, 1));
+  std::fill(attention.out.begin(), attention.out.end(), store(problem.q_type, 1));
   std::fill(attention.lse.begin(), attention.lse.end(), 2.F);
   const CaseTensor out("out", attention.out, attention.call.out);
   const Buffer lse("lse", attention.lse);
@@ -46,7 +46,7 @@ CheckResult compared(const Kernel& kernel, const Problem& problem) {
   check.result = result.as<CheckResult>();
   check.head_dim = problem.head_dim;
   check.head_dim_v = problem.head_dim_v;
-  check.bf16 = problem.dtype == DType::kBF16;
+  check.bf16 = problem.q_type == DType::kBF16;
   void* arguments[] = {&params, &check};
   const Status status = kernel.launch({{static_cast<unsigned>(numbers.size()), 1, 1}, {128, 1, 1}, 0, arguments});
   EXPECT_TRUE(status.ok()) << status.message();

@@ -169,7 +169,7 @@ class FamilyRun {
   }
 
  private:
-  DType dtype() const { return kernel_.form.problem.dtype; }
+  DType dtype() const { return kernel_.form.problem.q_type; }
   const TensorSpec& out_spec() const { return user_.spec(user_.outputs()[0]); }
 
   const void* data(const AttentionView& view) const { return buffers_[static_cast<std::size_t>(view.tensor)]->data(); }

@@ -32,7 +32,7 @@ inline void make_scores_climb(float growth, test::AttentionCase* attention) {
   const Problem& p = attention->call.problem;
   for (int j = 0; j < p.kv_len; ++j)
     attention->k[static_cast<std::size_t>(j * p.head_dim)] =
-        store(p.dtype, growth * static_cast<float>((p.kv_len - 1 - j) / 64));
+        store(p.q_type, growth * static_cast<float>((p.kv_len - 1 - j) / 64));
 }
 
 // Of all rows alike: so many keys weigh so many powers of two more than the others, which are alike.
@@ -40,10 +40,10 @@ inline void set_weights(int first, int count, float powers, test::AttentionCase*
   const Problem& p = attention->call.problem;
   const auto dim = static_cast<std::size_t>(p.head_dim);
   const float query = std::sqrt(static_cast<float>(dim)), ln2 = 0.69314718F;
-  for (std::size_t i = 0; i < attention->q.size(); ++i) attention->q[i] = store(p.dtype, i % dim == 0 ? query : 0.F);
+  for (std::size_t i = 0; i < attention->q.size(); ++i) attention->q[i] = store(p.q_type, i % dim == 0 ? query : 0.F);
   for (int j = 0; j < p.kv_len; ++j) {
     const bool set = j >= first && j < first + count;
-    attention->k[static_cast<std::size_t>(j) * dim] = store(p.dtype, set ? powers * ln2 : 0.F);
+    attention->k[static_cast<std::size_t>(j) * dim] = store(p.q_type, set ? powers * ln2 : 0.F);
   }
 }
 
@@ -56,7 +56,7 @@ inline ::testing::AssertionResult right(const char* candidate_text, int sms, tes
   if (kernel == nullptr) return ::testing::AssertionFailure() << why;
   if (Status s = run_warpgroup(*kernel, candidate, sms, attention, wanted); !s.ok())
     return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(*attention, test::weights_error(candidate, attention->call.problem.dtype));
+  return test::matches_float64(*attention, test::weights_error(candidate, attention->call.problem.q_type));
 }
 
 struct WarpgroupCase {

@@ -70,7 +70,7 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
     const float high = c.exp2_fma != 0 ? 3000.F : 100.F;
     for (int j = 0; j < p.kv_len; ++j) {
       const bool set = j >= first && j < first + count;
-      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.dtype, set ? high : 0.F);
+      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.q_type, set ? high : 0.F);
     }
   }
 

@@ -62,7 +62,7 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
     const int head = h / p.group(), last = p.causal() ? i + p.kv_len - p.q_len : p.kv_len - 1;
     const auto at = [&](const std::vector<std::uint16_t>& data, const Strides& s, int row, int of, int d) {
       return static_cast<double>(
-          load(p.dtype, data[static_cast<std::size_t>(b * s.batch + row * s.row + of * s.head + d)]));
+          load(p.q_type, data[static_cast<std::size_t>(b * s.batch + row * s.row + of * s.head + d)]));
     };
     std::vector<double> out(static_cast<std::size_t>(p.head_dim_v));
     double sum = 0;
@@ -101,7 +101,7 @@ TEST_P(WarpgroupPrograms, AgreeWithTheFormulaUnderEverySchedule) {
         const std::vector<double> right = expected(given, c.softcap, b, h, i);
         for (int d = 0; d < plain.head_dim_v; ++d)
           ASSERT_NEAR(right[static_cast<std::size_t>(d)],
-                      static_cast<double>(load(plain.dtype, attention.out_at(b, h, i, d))), attention.slack * 4)
+                      static_cast<double>(load(plain.q_type, attention.out_at(b, h, i, d))), attention.slack * 4)
               << b << " " << h << " " << i << " " << d;
       }
 }

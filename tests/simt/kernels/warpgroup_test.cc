@@ -100,7 +100,7 @@ class WarpgroupInputs : public Warpgroup {
     const Problem& p = attention->call.problem;
     const float query = std::sqrt(static_cast<float>(p.head_dim));
     for (int i = 0; i < p.q_len; ++i)
-      attention->q[static_cast<std::size_t>(i * p.head_dim)] = store(p.dtype, grows(i) ? query : 0);
+      attention->q[static_cast<std::size_t>(i * p.head_dim)] = store(p.q_type, grows(i) ? query : 0);
     make_scores_climb(growth, attention);
     attention->slack += 1e-3;  // float32's error in scores of some hundreds
   }
@@ -164,8 +164,8 @@ TEST_F(WarpgroupInputs, QueriesThatCannotBeScaled) {
           const Problem p = problem_of(problem_for(candidate, problem));
           if (candidate == stream_k && p.causal()) continue;
           test::AttentionCase attention(p);
-          for (std::uint16_t& q : attention.q) q = store(p.dtype, load(p.dtype, q) / (8 * scale));
-          if (large) attention.q[70 * 64 + 3] = store(p.dtype, 60000.F);  // a row that sees few keys well
+          for (std::uint16_t& q : attention.q) q = store(p.q_type, load(p.q_type, q) / (8 * scale));
+          if (large) attention.q[70 * 64 + 3] = store(p.q_type, 60000.F);  // a row that sees few keys well
           attention.call.scale = scale;
           attention.slack += large ? 1e-2 : 0;
           EXPECT_TRUE(right(candidate, candidate == stream_k ? 3 : 1, &attention))
@@ -184,8 +184,8 @@ TEST_F(WarpgroupInputs, ScoresTooFarForScaledQueries) {
       EXPECT_TRUE(right(candidate, 1, &large)) << problem << candidate;
       test::AttentionCase half(problem_of(problem_for(candidate, problem)));
       const Problem& p = half.call.problem;
-      for (std::size_t i = 0; i < half.q.size(); ++i) half.q[i] = store(p.dtype, 8 * load(p.dtype, half.q[i]));
-      for (std::size_t i = 0; i < half.k.size() / 2; ++i) half.k[i] = store(p.dtype, 8 * load(p.dtype, half.k[i]));
+      for (std::size_t i = 0; i < half.q.size(); ++i) half.q[i] = store(p.q_type, 8 * load(p.q_type, half.q[i]));
+      for (std::size_t i = 0; i < half.k.size() / 2; ++i) half.k[i] = store(p.q_type, 8 * load(p.q_type, half.k[i]));
       half.slack += 5e-4;
       EXPECT_TRUE(right(candidate, 1, &half)) << problem << candidate;
     }
@@ -198,10 +198,10 @@ TEST_F(WarpgroupInputs, ScoresFarFromZero) {
     for (const char* candidate : {kFoldedScale, kFoldedScaleFma}) {
       test::AttentionCase attention(problem_of(problem_for(candidate, kMoreKeys)));
       const Problem& p = attention.call.problem;
-      for (int i = 0; i < p.q_len; ++i) attention.q[static_cast<std::size_t>(i * 64)] = store(p.dtype, 64.F);
+      for (int i = 0; i < p.q_len; ++i) attention.q[static_cast<std::size_t>(i * 64)] = store(p.q_type, 64.F);
       for (int j = 0; j < p.kv_len; ++j)
-        attention.k[static_cast<std::size_t>(j * 64)] = store(p.dtype, score / 8 + static_cast<float>(j % 2) / 4);
-      for (std::size_t i = 0; i < attention.v.size(); ++i) attention.v[i] = store(p.dtype, i < 320 * 64 ? 1.F : -1.F);
+        attention.k[static_cast<std::size_t>(j * 64)] = store(p.q_type, score / 8 + static_cast<float>(j % 2) / 4);
+      for (std::size_t i = 0; i < attention.v.size(); ++i) attention.v[i] = store(p.q_type, i < 320 * 64 ? 1.F : -1.F);
       attention.slack += std::abs(score) > 100 ? 5e-3 : 0;
       EXPECT_TRUE(right(candidate, 1, &attention)) << score << candidate;
     }
@@ -229,7 +229,7 @@ TEST_F(WarpgroupInputs, AFewKeysWeighMoreOrLess) {
       test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
       set_weights(224, 16, powers, &attention);
       EXPECT_TRUE(right(kExp2Fma, 1, &attention)) << dtype << powers;
-      if (attention.call.problem.dtype == DType::kF16) {
+      if (attention.call.problem.q_type == DType::kF16) {
         EXPECT_TRUE(right(kFoldedScaleFma, 1, &attention)) << powers;
       }
     }
@@ -265,7 +265,7 @@ TEST_F(WarpgroupInputs, NotANumberIsSeen) {
       attention.k[static_cast<std::size_t>(key * 64 + 5)] = 0x7fc0;
       EXPECT_FALSE(right(candidate, 1, &attention));  // nothing is equal to it
       for (int row = 0; row < 100; ++row) {
-        EXPECT_TRUE(std::isnan(load(attention.call.problem.dtype, attention.out_at(0, 0, row, 7))))
+        EXPECT_TRUE(std::isnan(load(attention.call.problem.q_type, attention.out_at(0, 0, row, 7))))
             << candidate << key << " " << row;
         if (attention.call.problem.lse) {
           EXPECT_TRUE(std::isnan(attention.lse[static_cast<std::size_t>(row)]));
@@ -287,7 +287,7 @@ TEST_F(WarpgroupInputs, EmulatedExponentialsPassVerification) {
       reference_row(attention.call, 0, 0, row, exact, &lse);
       naive_row(attention.call, 0, 0, row, naive, &naive_lse);
       for (int d = 0; d < 64; ++d) {
-        const double given = load(problem.dtype, attention.out_at(0, 0, row, d));
+        const double given = load(problem.q_type, attention.out_at(0, 0, row, d));
         comparison.error = std::max(comparison.error, std::fabs(given - exact[d]));
         comparison.naive_error = std::max(comparison.naive_error, std::fabs(static_cast<double>(naive[d]) - exact[d]));
         comparison.largest = std::max(comparison.largest, std::fabs(exact[d]));

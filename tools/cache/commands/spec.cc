@@ -27,7 +27,9 @@ The element type of q, k, v and out:
 Flags stand alone, or with =1 or =0. Each is off by default.
   causal    query i sees keys j <= i + sk - sq (aligned bottom-right)
   lse       the call asks for log-sum-exp; it is tuned apart from a call that does not
-  lens      each sequence has a length of its own, up to sk, read on the device
+  lens      each sequence has keys of its own number, up to sk, read on the device
+  packk     the same, and keys of all sequences follow each other in one tensor (cu_seqlens_k)
+  packq     each sequence has queries of its own number, up to sq, that follow each other (cu_seqlens_q)
   ktrans    k lies as (head_dim, tokens); only kernels of graphs ask for it
   notma     the strides suit no TMA tensor map: one steps backwards, or spans 2^40 bytes or more
 

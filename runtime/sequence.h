@@ -1,0 +1,39 @@
+// sequence.h: where a sequence of a call begins and how long it is.
+// Owns: reading the call's lists on the host: starts, lengths, and their limits. The device's loops read them in
+// jit/device/attention/common/walk.cuh.
+// Never: reads a list that lies on a device. Threads: values.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runtime/device.h"
+#include "search/problem/mask.h"
+
+namespace gqa {
+
+struct Sequence {
+  SequenceSize size;                            // within the problem's maxima
+  std::int64_t first_query = 0, first_key = 0;  // rows of packed tensors before it; 0 elsewhere
+};
+
+namespace sequence_detail {
+
+inline std::int32_t length(const std::int32_t* starts, const std::int32_t* lengths, int sequence, std::int32_t most) {
+  const std::int64_t given = lengths != nullptr  ? lengths[sequence]
+                             : starts != nullptr ? std::int64_t{starts[sequence + 1]} - starts[sequence]
+                                                 : most;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(given, 0, most));
+}
+
+}  // namespace sequence_detail
+
+inline Sequence sequence_of(const Call& call, int sequence) {
+  const auto start = [&](const std::int32_t* starts) { return starts == nullptr ? 0 : std::int64_t{starts[sequence]}; };
+  return {{sequence_detail::length(call.q_starts, call.q_lengths, sequence, call.problem.q_len),
+           sequence_detail::length(call.k_starts, call.kv_lengths, sequence, call.problem.kv_len)},
+          start(call.q_starts),
+          start(call.k_starts)};
+}
+
+}  // namespace gqa

@@ -1,0 +1,14 @@
+// served.cc: see served.h.
+#include "search/families/served.h"
+
+namespace gqa {
+
+std::string not_served(const Problem& p, const Served& served, std::string_view family) {
+  const std::string by = std::string(family) + " serves no ";
+  if (!served.keys.has(p.keys)) return by + std::string(name(p.keys)) + " keys";
+  if (!served.kv_lengths.has(p.kv_lengths)) return by + std::string(name(p.kv_lengths)) + " of keys";
+  if (!served.q_lengths.has(p.q_lengths)) return by + std::string(name(p.q_lengths)) + " of queries";
+  return served.masks.has(p.mask) ? "" : by + std::string(name(p.mask)) + " mask";
+}
+
+}  // namespace gqa

@@ -1,0 +1,38 @@
+// served.h: which masks, key layouts and lengths a family's kernels serve.
+// Owns: Served, the sets that a family names, and the words of what refuses all else. What a family does not name it
+// refuses: a new kind reaches no kernel that was not written for it.
+// Never: knows a family. Threads: pure functions.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "search/problem/problem.h"
+
+namespace gqa {
+
+// Of an enum's values.
+template <typename Kind>
+class KindSet {
+ public:
+  constexpr KindSet(std::initializer_list<Kind> kinds) {
+    for (const Kind kind : kinds) bits_ |= bit(kind);
+  }
+  constexpr bool has(Kind kind) const { return (bits_ & bit(kind)) != 0; }
+
+ private:
+  static constexpr unsigned bit(Kind kind) { return 1u << static_cast<unsigned>(kind); }
+  unsigned bits_ = 0;
+};
+
+struct Served {
+  KindSet<Mask> masks;
+  KindSet<KeyLayout> keys;
+  KindSet<Lengths> q_lengths, kv_lengths;
+};
+
+// "flash serves no paged keys"; "" where the problem is served.
+std::string not_served(const Problem& problem, const Served& served, std::string_view family);
+
+}  // namespace gqa

@@ -1,0 +1,58 @@
+// kernel_traits.h: what of a problem shapes machine code.
+// Owns: KernelTraits and the kinds that it names: element types, masks, where keys lie, whose lengths differ.
+// Never: holds a size, a length or a number that a launch can bring: those are Problem's.
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace gqa {
+
+enum class DType : std::uint8_t { kF16, kBF16 };
+
+// Which keys a query sees; mask.h has the rules. All masks are aligned bottom-right.
+enum class Mask : std::uint8_t { kNone, kCausal, kWindow };
+
+// How k and v lie; key_layout.h has what belongs to each. Dense: a sequence's keys follow each other. Transposed: k
+// lies as (head_dim, keys), v is dense. Paged: blocks of `page` keys, found by a table of each sequence.
+enum class KeyLayout : std::uint8_t { kDense, kTransposed, kPaged };
+
+// How long sequences are, queries and keys apart. One: all alike. Each: its own, read on the device from an array.
+// Packed: its own, and sequences follow each other in one tensor without a batch, where a device array of their
+// beginnings says.
+enum class Lengths : std::uint8_t { kOne, kEach, kPacked };
+
+struct KernelTraits {
+  DType q_type = DType::kBF16, kv_type = DType::kBF16, out_type = DType::kBF16;
+  Mask mask = Mask::kNone;
+  KeyLayout keys = KeyLayout::kDense;
+  Lengths q_lengths = Lengths::kOne, kv_lengths = Lengths::kOne;
+  // Bytes that every row of q, k, v and out is aligned to: 16 (vector copies) or 2 (element by element).
+  std::uint16_t align = 16;
+  std::int32_t head_dim = 0;    // of q and k
+  std::int32_t head_dim_v = 0;  // of v and out
+  std::int32_t page = 0;        // keys a page holds; 0 where there are none
+
+  bool causal() const { return mask == Mask::kCausal; }
+  bool windowed() const { return mask == Mask::kWindow; }
+  bool keys_transposed() const { return keys == KeyLayout::kTransposed; }
+  bool paged() const { return keys == KeyLayout::kPaged; }
+  bool lengths_differ() const { return kv_lengths != Lengths::kOne; }
+  bool q_packed() const { return q_lengths == Lengths::kPacked; }
+  bool k_packed() const { return kv_lengths == Lengths::kPacked; }
+  void set_types(DType all) { q_type = kv_type = out_type = all; }
+  friend bool operator==(const KernelTraits&, const KernelTraits&) = default;
+};
+
+std::string_view name(DType dtype);       // "f16", "bf16"
+std::string_view name(Mask mask);         // "none", "causal", "window"
+std::string_view name(KeyLayout layout);  // "dense", "transposed", "paged"
+std::string_view name(Lengths lengths);   // "one length", "lengths of their own", "packed sequences"
+
+// Whether a launch says more than lengths and strides: jit/device/attention/common/cache_params.h.
+inline bool needs_cache_params(const KernelTraits& traits) {
+  return traits.paged() || traits.windowed() || traits.q_lengths != Lengths::kOne || traits.kv_lengths != Lengths::kOne;
+}
+
+}  // namespace gqa
