@@ -27,6 +27,12 @@ constexpr Role kOut = {"out", 4, "(batch, q_len, q_heads, head_dim_v)"};
 constexpr Role kPagedK = {"k", 4, "(pages, page, kv_heads, head_dim)"};
 constexpr Role kPagedV = {"v", 4, "(pages, page, kv_heads, head_dim_v)"};
 constexpr Role kLse = {"lse", 3, "(batch, q_heads, q_len)"};
+// With cu_seqlens_q or cu_seqlens_k.
+constexpr Role kPackedQ = {"q", 3, "(total_q, q_heads, head_dim)"};
+constexpr Role kPackedOut = {"out", 3, "(total_q, q_heads, head_dim_v)"};
+constexpr Role kPackedLse = {"lse", 2, "(q_heads, total_q)"};
+constexpr Role kJoinedK = {"k", 3, "(total_k, kv_heads, head_dim)"};
+constexpr Role kJoinedV = {"v", 3, "(total_k, kv_heads, head_dim_v)"};
 
 // What a caller handed in.
 struct GivenTensors {
@@ -43,7 +49,12 @@ struct GivenTensors {
 
 Status check_shapes(const GivenTensors& given) {
   const auto& [q, k, v, out, lse, lists] = given;
-  const bool paged = given.paged();
+  const bool paged = given.paged(), apart = paged || lists.k_starts != nullptr;
+  if (!apart)
+    if (Status status = check_equal(kK, k.shape[0], "batch", lists.q_starts != nullptr ? "cu_seqlens_q" : "q",
+                                    lists.sequences(q.shape[0]));
+        !status.ok())
+      return status;
   const struct {
     const Role& role;
     const DLTensor& tensor;
@@ -51,8 +62,7 @@ Status check_shapes(const GivenTensors& given) {
     const char* dim;
     const char* other_name;
     const DLTensor& other;
-  } pairs[] = {{kK, k, 0, paged ? "pages" : "batch", paged ? "k" : "q", paged ? k : q},
-               {kV, v, 0, paged ? "pages" : "batch", paged ? "k" : "q", paged ? k : q},
+  } pairs[] = {{kV, v, 0, paged ? "pages" : "batch", "k", k},
                {kOut, out, 0, "batch", "q", q},
                {kV, v, 1, paged ? "page" : "kv_len", "k", k},
                {kOut, out, 1, "q_len", "q", q},
@@ -83,8 +93,6 @@ Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
 
 // ---- where tensors lie
 
-// ---- where tensors lie
-
 struct Views {
   View q, k, v, out, lse;
   ListViews lists;
@@ -107,8 +115,9 @@ Status check_all_written(const Views& views, bool lse, const CacheLists& lists) 
 
 // ---- filling the call
 
-// A call of the header that had no lengths, pages and windows yet ends before them: NULL.
+// A call of the header that had no lengths, pages and windows, or no packed sequences yet, ends before them: NULL.
 constexpr std::size_t kCallWithoutCache = offsetof(gqa_call, cache_seqlens);
+constexpr std::size_t kCallWithoutPacking = offsetof(gqa_call, cu_seqlens_q);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
@@ -119,6 +128,7 @@ Status check_call(const gqa_call& call) {
   if (call.causal != 0 && call.causal != 1) {
     return {Code::kOption, "gqa_call.causal is " + std::to_string(call.causal) + ", expected 0 or 1"};
   }
+  if (Status status = check_packing(call); !status.ok()) return status;
   return check_window("gqa_call.window_size", call.window_size);
 }
 
@@ -131,6 +141,20 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
   if (status.ok() && options != nullptr) status = check_call(*options);
   if (status.ok() && options != nullptr && options->lse != nullptr) status = check_present(kLse, options->lse);
   if (status.ok()) status = check_lists_present(lists_of(options));
+  return status;
+}
+
+// Of packed tensors, before they are taken for such with a batch.
+Status check_packed_ranks(const GivenTensors& given) {
+  Status status;
+  if (given.lists.q_starts != nullptr) {
+    status = check_rank(kPackedQ, given.q);
+    if (status.ok()) status = check_rank(kPackedOut, given.out);
+    if (status.ok() && given.lse != nullptr) status = check_rank(kPackedLse, *given.lse);
+  }
+  if (given.lists.k_starts == nullptr) return status;
+  if (status.ok()) status = check_rank(kJoinedK, given.k);
+  if (status.ok()) status = check_rank(kJoinedV, given.v);
   return status;
 }
 
@@ -174,7 +198,6 @@ void fill_problem(const GivenTensors& given, const Views& views, DType dtype, Pr
   problem->q_heads = size(views.q, 2);
   problem->head_dim = size(views.q, 3);
   problem->keys = given.paged() ? KeyLayout::kPaged : KeyLayout::kDense;
-  problem->kv_lengths = given.lists.lengths != nullptr ? Lengths::kEach : Lengths::kOne;
   problem->page = given.paged() ? size(views.k, 1) : 0;
   problem->kv_len = given.paged() ? problem->page * size(views.lists.table, 1) : size(views.k, 1);
   problem->kv_heads = size(views.k, 2);
@@ -212,21 +235,29 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call) {
-  if (options != nullptr && options->size == kCallWithoutCache) {
+  if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking)) {
     gqa_call whole{};
-    std::memcpy(&whole, options, kCallWithoutCache);
+    std::memcpy(&whole, options, options->size);
     whole.size = sizeof(whole);
     return make_call(device, q, k, v, out, &whole, call);
   }
   const GivenCall given = {q, k, v, out, options};
   if (find_recent_call(device, given, call)) return {};
   if (Status status = check_all_present(q, k, v, out, options); !status.ok()) return status;
-  const GivenTensors tensors = {*q, *k, *v, *out, options != nullptr ? options->lse : nullptr, lists_of(options)};
+  const CacheLists lists = lists_of(options);
+  const DLTensor* lse = options != nullptr ? options->lse : nullptr;
+  if (Status status = check_packed_ranks({*q, *k, *v, *out, lse, lists}); !status.ok()) return status;
+  const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
+  const Lifted whole_q(*q, q_packed), whole_k(*k, k_packed), whole_v(*v, k_packed), whole_out(*out, q_packed),
+      whole_lse(lse != nullptr ? *lse : *q, q_packed);
+  const GivenTensors tensors = {
+      whole_q.get(), whole_k.get(), whole_v.get(), whole_out.get(), lse != nullptr ? &whole_lse.get() : nullptr, lists};
   DType dtype{};
   if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;
   if (Status status = read_views(tensors, &views); !status.ok()) return status;
   fill_problem(tensors, views, dtype, &call->problem);
+  fill_lengths(tensors.lists, options, &call->problem);
   if (options != nullptr) fill_mask(options->causal == 1, options->window_size, &call->problem);
   if (Status status = check(call->problem); !status.ok()) return status;
   fill_call(views, options, call);

@@ -11,6 +11,9 @@ namespace gqa {
 namespace {
 
 constexpr Role kLengths = {"cache_seqlens", 1, "(batch)"};
+constexpr Role kQStarts = {"cu_seqlens_q", 1, "(batch + 1)"};
+constexpr Role kKStarts = {"cu_seqlens_k", 1, "(batch + 1)"};
+constexpr Role kQLengths = {"seqused_q", 1, "(batch)"};
 constexpr Role kTable = {"page_table", 2, "(batch, pages a sequence)"};
 constexpr DLDataType kListType = {kDLInt, 32, 1};
 constexpr int kListElement = 4;  // bytes
@@ -22,6 +25,26 @@ Status check_list(const Device& device, const Role& role, const DLTensor* list, 
   return status;
 }
 
+Status check_starts(const Device& device, const Role& role, const DLTensor* starts, std::int64_t sequences) {
+  if (starts == nullptr) return {};
+  if (Status status = check_tensor(device, role, *starts, kListType); !status.ok()) return status;
+  if (starts->shape[0] == sequences + 1 && sequences > 0) return {};
+  const std::string expected = sequences > 0 ? std::to_string(sequences + 1) : "at least 2";
+  return {Code::kShape, std::string(role.name) + " has " + std::to_string(starts->shape[0]) + " numbers, expected " +
+                            expected + ": where each sequence begins, and last where the last one ends"};
+}
+
+Status check_maximum(const char* name, std::int64_t most, const char* list, bool packed) {
+  if (packed ? most >= 1 && most <= std::numeric_limits<std::int32_t>::max() : most == 0) return {};
+  return {Code::kSize, std::string("gqa_call.") + name + " is " + std::to_string(most) + ", expected " +
+                           (packed ? "1 to 2147483647, the most that a sequence of " + std::string(list) + " has"
+                                   : "0, since there is no " + std::string(list))};
+}
+
+const std::int32_t* data_of(const DLTensor* list, const View& view) {
+  return list == nullptr ? nullptr : reinterpret_cast<const std::int32_t*>(view.data);
+}
+
 Status read_list(const Role& role, const DLTensor* list, const char* last, View* view) {
   return list == nullptr ? Status() : read_view(role, *list, kListElement, last, view);
 }
@@ -29,7 +52,32 @@ Status read_list(const Role& role, const DLTensor* list, const char* last, View*
 }  // namespace
 
 CacheLists lists_of(const gqa_call* options) {
-  return options == nullptr ? CacheLists() : CacheLists{options->cache_seqlens, options->page_table};
+  if (options == nullptr) return {};
+  return {options->cache_seqlens, options->page_table, options->cu_seqlens_q, options->cu_seqlens_k,
+          options->seqused_q};
+}
+
+Lifted::Lifted(const DLTensor& given, bool packed) : tensor_(given) {
+  if (!packed) return;
+  shape_[0] = 1;
+  strides_[0] = 0;
+  for (int i = 0; i < given.ndim; ++i) {
+    shape_[i + 1] = given.shape[i];
+    if (given.strides != nullptr) strides_[i + 1] = given.strides[i];
+  }
+  tensor_.ndim = given.ndim + 1;
+  tensor_.shape = shape_;
+  if (given.strides != nullptr) tensor_.strides = strides_;
+}
+
+Status check_packing(const gqa_call& call) {
+  const bool q_packed = call.cu_seqlens_q != nullptr, k_packed = call.cu_seqlens_k != nullptr;
+  if (Status status = check_maximum("max_seqlen_q", call.max_seqlen_q, "cu_seqlens_q", q_packed); !status.ok())
+    return status;
+  if (Status status = check_maximum("max_seqlen_k", call.max_seqlen_k, "cu_seqlens_k", k_packed); !status.ok())
+    return status;
+  if (call.seqused_q == nullptr || q_packed) return {};
+  return {Code::kOption, "seqused_q is given without cu_seqlens_q, expected both or neither"};
 }
 
 Status check_window(const char* name, const std::int32_t* window) {
@@ -42,12 +90,21 @@ Status check_lists_present(const CacheLists& lists) {
   Status status;
   if (lists.lengths != nullptr) status = check_present(kLengths, lists.lengths);
   if (status.ok() && lists.table != nullptr) status = check_present(kTable, lists.table);
+  if (status.ok() && lists.q_starts != nullptr) status = check_present(kQStarts, lists.q_starts);
+  if (status.ok() && lists.k_starts != nullptr) status = check_present(kKStarts, lists.k_starts);
+  if (status.ok() && lists.q_lengths != nullptr) status = check_present(kQLengths, lists.q_lengths);
   return status;
 }
 
 Status check_list_tensors(const Device& device, const CacheLists& lists, std::int64_t batch) {
-  Status status = check_list(device, kLengths, lists.lengths, batch);
-  if (status.ok()) status = check_list(device, kTable, lists.table, batch);
+  if (lists.q_starts != nullptr)
+    if (Status status = check_rank(kQStarts, *lists.q_starts); !status.ok()) return status;
+  const std::int64_t sequences = lists.sequences(batch);
+  Status status = check_starts(device, kQStarts, lists.q_starts, sequences);
+  if (status.ok()) status = check_starts(device, kKStarts, lists.k_starts, sequences);
+  if (status.ok()) status = check_list(device, kLengths, lists.lengths, sequences);
+  if (status.ok()) status = check_list(device, kTable, lists.table, sequences);
+  if (status.ok()) status = check_list(device, kQLengths, lists.q_lengths, sequences);
   return status;
 }
 
@@ -61,14 +118,26 @@ Status check_table_keys(const DLTensor& table, std::int64_t page) {
 Status read_lists(const CacheLists& lists, ListViews* views) {
   Status status = read_list(kLengths, lists.lengths, "it", &views->lengths);
   if (status.ok()) status = read_list(kTable, lists.table, "each row", &views->table);
+  if (status.ok()) status = read_list(kQStarts, lists.q_starts, "it", &views->q_starts);
+  if (status.ok()) status = read_list(kKStarts, lists.k_starts, "it", &views->k_starts);
+  if (status.ok()) status = read_list(kQLengths, lists.q_lengths, "it", &views->q_lengths);
   return status;
 }
 
 Status check_apart_from(const View& written, const CacheLists& lists, const ListViews& views) {
-  Status status;
-  if (lists.lengths != nullptr) status = check_apart(written, views.lengths);
-  if (status.ok() && lists.table != nullptr) status = check_apart(written, views.table);
-  return status;
+  const struct {
+    const DLTensor* list;
+    const View& view;
+  } all[] = {{lists.lengths, views.lengths},
+             {lists.table, views.table},
+             {lists.q_starts, views.q_starts},
+             {lists.k_starts, views.k_starts},
+             {lists.q_lengths, views.q_lengths}};
+  for (const auto& [list, view] : all) {
+    if (list == nullptr) continue;
+    if (Status status = check_apart(written, view); !status.ok()) return status;
+  }
+  return {};
 }
 
 void fill_mask(bool causal, const std::int32_t* window, Problem* p) {
@@ -79,10 +148,23 @@ void fill_mask(bool causal, const std::int32_t* window, Problem* p) {
   set_window(left, right, p);
 }
 
+void fill_lengths(const CacheLists& lists, const gqa_call* options, Problem* p) {
+  p->kv_lengths = lists.k_starts != nullptr  ? Lengths::kPacked
+                  : lists.lengths != nullptr ? Lengths::kEach
+                                             : Lengths::kOne;
+  p->q_lengths = lists.q_starts != nullptr ? Lengths::kPacked : Lengths::kOne;
+  p->batch = static_cast<std::int32_t>(lists.sequences(p->batch));
+  if (p->q_packed()) p->q_len = static_cast<std::int32_t>(options->max_seqlen_q);
+  if (p->k_packed()) p->kv_len = static_cast<std::int32_t>(options->max_seqlen_k);
+}
+
 void fill_lists(const CacheLists& lists, const ListViews& views, std::int64_t pages, Call* call) {
-  if (lists.lengths != nullptr) call->kv_lengths = reinterpret_cast<const std::int32_t*>(views.lengths.data);
+  call->kv_lengths = data_of(lists.lengths, views.lengths);
+  call->q_starts = data_of(lists.q_starts, views.q_starts);
+  call->k_starts = data_of(lists.k_starts, views.k_starts);
+  call->q_lengths = data_of(lists.q_lengths, views.q_lengths);
   if (lists.table == nullptr) return;
-  call->page_table = reinterpret_cast<const std::int32_t*>(views.table.data);
+  call->page_table = data_of(lists.table, views.table);
   call->page_table_stride = views.table.stride[0];
   call->pages = static_cast<std::int32_t>(pages);
 }

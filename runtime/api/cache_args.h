@@ -1,5 +1,5 @@
-// cache_args.h: what a call says of a key/value cache: lengths, pages and a window.
-// Owns: the rules about gqa_call's cache_seqlens, page_table and window_size (and gqa_shape's), and what they make of a
+// cache_args.h: what a call says of its sequences beyond the tensors: lengths, packing, pages and a window.
+// Owns: the rules about gqa_call's lists, their maxima and window_size (and gqa_shape's), and what they make of a
 // Problem and a Call.
 // Never: reads a list: its numbers lie on the device, and checked.h judges them where that is asked for.
 // Threads: pure functions; nothing is allocated unless it is refused.
@@ -19,17 +19,39 @@ namespace gqa {
 struct CacheLists {
   const DLTensor* lengths = nullptr;
   const DLTensor* table = nullptr;
+  const DLTensor* q_starts = nullptr;
+  const DLTensor* k_starts = nullptr;
+  const DLTensor* q_lengths = nullptr;
+
+  // How many sequences the call has, where queries do not lie in a batch of `batch`.
+  std::int64_t sequences(std::int64_t batch) const { return q_starts == nullptr ? batch : q_starts->shape[0] - 1; }
 };
 CacheLists lists_of(const gqa_call* options);
 
 struct ListViews {
-  View lengths, table;
+  View lengths, table, q_starts, k_starts, q_lengths;
 };
+
+// A tensor of packed sequences, (rows, ...), as one with a batch of 1; any other as it is.
+class Lifted {
+ public:
+  Lifted(const DLTensor& given, bool packed);
+  Lifted(const Lifted&) = delete;
+  Lifted& operator=(const Lifted&) = delete;
+  const DLTensor& get() const { return tensor_; }
+
+ private:
+  DLTensor tensor_;
+  std::int64_t shape_[4], strides_[4];
+};
+
+// That maxima are there for packed sequences, and only for those.
+Status check_packing(const gqa_call& call);
 
 // `window`: null, or the two numbers; `name`: "gqa_call.window_size".
 Status check_window(const char* name, const std::int32_t* window);
 Status check_lists_present(const CacheLists& lists);
-// What the lists are, and that they have a row for each of `batch` sequences.
+// What the lists are, and that they have a row for each sequence; `batch`: of q, where it has one.
 Status check_list_tensors(const Device& device, const CacheLists& lists, std::int64_t batch);
 // That the table's rows stand for no more keys than 32 bits count.
 Status check_table_keys(const DLTensor& table, std::int64_t page);
@@ -38,6 +60,8 @@ Status check_apart_from(const View& written, const CacheLists& lists, const List
 
 // After the problem's kv_len and q_len: a side that hides nothing of so many keys is as good as none.
 void fill_mask(bool causal, const std::int32_t* window, Problem* problem);
+// Lengths, and of packed sequences their number and maxima.
+void fill_lengths(const CacheLists& lists, const gqa_call* options, Problem* problem);
 void fill_lists(const CacheLists& lists, const ListViews& views, std::int64_t pages, Call* call);
 
 }  // namespace gqa

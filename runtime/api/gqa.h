@@ -152,11 +152,17 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  *   j <= len(b) - q_len + i                           with causal;
  *   those at most left before it and right after it   with window_size {left, right}.
  * A row that sees no key, as all rows of a sequence of length 0, gives 0 and lse -inf.
+ * With cu_seqlens_q, queries of all sequences follow each other: q is (total_q, q_heads, head_dim), out likewise, lse
+ * (q_heads, total_q), and sequence b has rows cu_seqlens_q[b] to cu_seqlens_q[b + 1] - 1, at most max_seqlen_q of them;
+ * q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in the same way. A sequence
+ * may have no query, no key, or more queries than keys; rows that no sequence has are not written. total_q and total_k
+ * may be larger than the last number of the list.
+ * Packed sequences are computed by the host alone as yet: on a GPU such a call fails with GQA_ERROR_NO_CANDIDATE.
  * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
  * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
  * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
  * past a length are never used: they may hold anything, NaN and numbers out of range included.
- * Both lists are read on the device when the work runs, never by the host (but see gqa_options.checked), so a captured
+ * All lists are read on the device when the work runs, never by the host (but see gqa_options.checked), so a captured
  * call reads what they hold at each replay. An entry that a length reaches must be 0 to pages - 1. Calls that differ in
  * these numbers only are one problem: a growing cache compiles and tunes nothing. */
 typedef struct gqa_call {
@@ -174,6 +180,15 @@ typedef struct gqa_call {
                                     handle's device */
   const int32_t* window_size;    /* NULL: no window; or two numbers {left, right} in host memory, each at least 0, or -1
                                     for no limit on that side; causal makes right 0 */
+  /* A gqa_call that ends here is taken too. */
+  const DLTensor* cu_seqlens_q; /* NULL: q is (batch, q_len, q_heads, head_dim); or (batch + 1) int32, contiguous, on
+                                   the handle's device, ascending from 0 on */
+  const DLTensor* cu_seqlens_k; /* the same of k and v; not with page_table. cache_seqlens, where it is given too, says
+                                   how many keys of each sequence's are used */
+  const DLTensor* seqused_q;    /* NULL, or (batch) int32: how many queries of each packed sequence's are used, the
+                                   others' rows of out and lse are not written; cu_seqlens_q alone has it */
+  int64_t max_seqlen_q; /* with cu_seqlens_q: no sequence has more queries; those that are past it are not read */
+  int64_t max_seqlen_k; /* with cu_seqlens_k: no sequence has more keys */
 } gqa_call;
 
 /* out = softmax(q k^T * scale + mask) v. On a GPU the work is queued on the stream and the call returns; on the host it
@@ -196,8 +211,8 @@ GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLT
 GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                const DLTensor* out, const gqa_call* call);
 
-/* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse or page, as older headers
- * have it, is taken too. */
+/* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page or cu_seqlens_q, as
+ * older headers have it, is taken too. */
 typedef struct gqa_shape {
   size_t size; /* sizeof(gqa_shape) */
   int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim;
@@ -208,6 +223,8 @@ typedef struct gqa_shape {
   int64_t page; /* keys a page of calls with page_table, whose kv_len is page times its columns; 0: without */
   const int32_t* window_size; /* as gqa_call's; NULL: no window */
   int cache_seqlens;          /* 1: calls that give cache_seqlens, 0: calls that do not */
+  int cu_seqlens_q;           /* 1: calls that give cu_seqlens_q: q_len is their max_seqlen_q, batch their sequences */
+  int cu_seqlens_k;           /* 1: calls that give cu_seqlens_k: kv_len is their max_seqlen_k */
 } gqa_shape;
 
 /* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be

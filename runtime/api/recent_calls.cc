@@ -14,9 +14,10 @@
 namespace gqa {
 namespace {
 
-constexpr std::size_t kTensors = 7, kCalls = 8;
+constexpr std::size_t kTensors = 10, kCalls = 8;
 // Places in a call: q, k, v and out are four; those from kLseAt on may be left out.
-constexpr std::size_t kOutAt = 3, kLseAt = 4, kLengthsAt = 5, kTableAt = 6;
+constexpr std::size_t kOutAt = 3, kLseAt = 4, kLengthsAt = 5, kTableAt = 6, kQStartsAt = 7, kKStartsAt = 8,
+                      kQLengthsAt = 9;
 
 // A tensor but for its address; without padding, so that bytes compare.
 struct Description {
@@ -35,6 +36,7 @@ struct CallKey {
   std::array<Description, kTensors> tensors{};  // rank 0: no tensor
   std::int32_t scale_bits = 0, causal = 0;
   std::int32_t has_window = 0, window[2] = {}, unused = 0;
+  std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
 };
 static_assert(std::has_unique_object_representations_v<CallKey>);
 
@@ -67,13 +69,18 @@ std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
   tensors[kLseAt] = given.options->lse;
   tensors[kLengthsAt] = given.options->cache_seqlens;
   tensors[kTableAt] = given.options->page_table;
+  tensors[kQStartsAt] = given.options->cu_seqlens_q;
+  tensors[kKStartsAt] = given.options->cu_seqlens_k;
+  tensors[kQLengthsAt] = given.options->seqused_q;
   return tensors;
 }
 
 int element_bytes_at(std::size_t at) { return at >= kLseAt ? 4 : 2; }
-int rank_at(std::size_t at) {
-  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2};
-  return kRanks[at];
+// Packed tensors have no batch.
+int rank_at(std::size_t at, const std::array<const DLTensor*, kTensors>& tensors) {
+  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2, 1, 1, 1};
+  const bool of_keys = at == 1 || at == 2, packed = tensors[of_keys ? kKStartsAt : kQStartsAt] != nullptr;
+  return at <= kLseAt && packed ? kRanks[at] - 1 : kRanks[at];
 }
 // How rows of q, k, v and out lie decides which kernels serve; of the others an element's alignment is enough.
 std::uintptr_t alignment_at(std::size_t at) { return at >= kLseAt ? 4 : kVectorBytes; }
@@ -98,11 +105,13 @@ bool describe(const GivenCall& given, CallKey* key) {
   const auto tensors = tensors_of(given);
   for (std::size_t at = 0; at < kTensors; ++at) {
     if (at >= kLseAt && tensors[at] == nullptr) continue;
-    if (!describe(tensors[at], rank_at(at), &key->tensors[at])) return false;
+    if (!describe(tensors[at], rank_at(at, tensors), &key->tensors[at])) return false;
   }
   if (given.options == nullptr) return true;
   std::memcpy(&key->scale_bits, &given.options->scale, sizeof key->scale_bits);
   key->causal = given.options->causal;
+  key->max_seqlen_q = given.options->max_seqlen_q;
+  key->max_seqlen_k = given.options->max_seqlen_k;
   if (given.options->window_size == nullptr) return true;
   key->has_window = 1;
   std::memcpy(key->window, given.options->window_size, sizeof key->window);
@@ -129,9 +138,9 @@ bool locate(const GivenCall& given, const RecentCall& recent, std::array<std::ui
       return false;
   }
   const Span& out = spans[kOutAt];
-  const Span& lse = spans[kLseAt];  // empty, and touches nothing, where there is none, as lengths and table
-  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, std::size_t{2}, kLengthsAt, kTableAt})
-    if (out.touches(spans[at]) || lse.touches(spans[at])) return false;
+  const Span& lse = spans[kLseAt];  // empty, and touches nothing, where there is none, as the lists
+  for (std::size_t at = 0; at < kTensors; ++at)
+    if (at != kOutAt && at != kLseAt && (out.touches(spans[at]) || lse.touches(spans[at]))) return false;
   return !out.touches(lse);
 }
 
@@ -154,6 +163,9 @@ bool find_recent_call(const Device& device, const GivenCall& given, Call* call) 
     call->lse = reinterpret_cast<float*>(data[kLseAt]);
     call->kv_lengths = reinterpret_cast<const std::int32_t*>(data[kLengthsAt]);
     call->page_table = reinterpret_cast<const std::int32_t*>(data[kTableAt]);
+    call->q_starts = reinterpret_cast<const std::int32_t*>(data[kQStartsAt]);
+    call->k_starts = reinterpret_cast<const std::int32_t*>(data[kKStartsAt]);
+    call->q_lengths = reinterpret_cast<const std::int32_t*>(data[kQLengthsAt]);
     call->stream = given.options != nullptr ? given.options->stream : nullptr;
     return true;
   }

@@ -15,10 +15,11 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// Shapes of headers that had no `lse` or no `page` yet end before it: zero.
+// Shapes of headers that had no `lse`, no `page` or no `cu_seqlens_q` yet end before it: zero.
 Status read_shape(const gqa_shape& given, gqa_shape* shape) {
-  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse), kWithoutPage = offsetof(gqa_shape, page);
-  if (given.size != kWithoutLse && given.size != kWithoutPage) {
+  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse), kWithoutPage = offsetof(gqa_shape, page),
+                        kWithoutPacking = offsetof(gqa_shape, cu_seqlens_q);
+  if (given.size != kWithoutLse && given.size != kWithoutPage && given.size != kWithoutPacking) {
     if (Status status = check_struct(given, "gqa_shape"); !status.ok()) return status;
   }
   std::memcpy(shape, &given, std::min(given.size, sizeof(gqa_shape)));
@@ -35,6 +36,8 @@ Status check_choices(const gqa_shape& shape) {
   Status status = check_flag("gqa_shape.causal", shape.causal);
   if (status.ok()) status = check_flag("gqa_shape.lse", shape.lse);
   if (status.ok()) status = check_flag("gqa_shape.cache_seqlens", shape.cache_seqlens);
+  if (status.ok()) status = check_flag("gqa_shape.cu_seqlens_q", shape.cu_seqlens_q);
+  if (status.ok()) status = check_flag("gqa_shape.cu_seqlens_k", shape.cu_seqlens_k);
   if (status.ok()) status = check_window("gqa_shape.window_size", shape.window_size);
   if (!status.ok() || (shape.page >= 0 && shape.page <= std::numeric_limits<std::int32_t>::max())) return status;
   return {Code::kSize, "gqa_shape.page is " + std::to_string(shape.page) + ", expected 1 to 2147483647, or 0 for none"};
@@ -78,7 +81,10 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
   made.lse = shape.lse == 1;
   made.keys = shape.page != 0 ? KeyLayout::kPaged : KeyLayout::kDense;
   made.page = static_cast<std::int32_t>(shape.page);
-  made.kv_lengths = shape.cache_seqlens == 1 ? Lengths::kEach : Lengths::kOne;
+  made.kv_lengths = shape.cu_seqlens_k == 1    ? Lengths::kPacked
+                    : shape.cache_seqlens == 1 ? Lengths::kEach
+                                               : Lengths::kOne;
+  made.q_lengths = shape.cu_seqlens_q == 1 ? Lengths::kPacked : Lengths::kOne;
   const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
   const struct {
     const char* name;

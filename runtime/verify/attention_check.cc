@@ -20,9 +20,7 @@ std::string place(const Problem& problem, std::int64_t row) {
   return out.str();
 }
 
-}  // namespace
-
-std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t most) {
+std::vector<std::int64_t> sampled_rows(const Problem& problem, std::int64_t most) {
   const std::int64_t all = static_cast<std::int64_t>(problem.batch) * problem.q_heads * problem.q_len;
   std::vector<std::int64_t> rows;
   if (all <= most) {
@@ -43,6 +41,23 @@ std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t mos
   for (std::int64_t i = 0; i < spread; ++i)
     rows.push_back(
         static_cast<std::int64_t>(static_cast<double>(i) / static_cast<double>(spread) * static_cast<double>(all)));
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> rows_to_check(const Problem& p, const TrialLists& lists, std::int64_t most) {
+  std::vector<std::int64_t> rows = sampled_rows(p, most);
+  if (!p.q_packed()) return rows;
+  const std::int64_t batch_rows = std::int64_t{p.q_heads} * p.q_len;
+  for (std::int32_t sequence = 0; sequence < p.batch; ++sequence)  // each one's last
+    rows.push_back(sequence * batch_rows + queries_of(p, lists, sequence) - 1);
+  const auto missing = [&](std::int64_t row) {
+    return row < 0 || row % p.q_len >= queries_of(p, lists, static_cast<std::int32_t>(row / batch_rows));
+  };
+  rows.erase(std::remove_if(rows.begin(), rows.end(), missing), rows.end());
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   return rows;

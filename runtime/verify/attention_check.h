@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "runtime/verify/judgement.h"
+#include "runtime/verify/trial_lists.h"
 #include "search/problem/problem.h"
 
 namespace gqa {
 
 // Numbers of the rows to compare, in (batch, head, position) order and ascending: all where there are at most `most`,
-// else a fixed sample that holds the first and last rows, those at tile edges, and the rest spread evenly.
-std::vector<std::int64_t> rows_to_check(const Problem& problem, std::int64_t most);
+// else a fixed sample that holds the first and last rows, those at tile edges, and the rest spread evenly. Where
+// queries are packed, those that sequences have.
+std::vector<std::int64_t> rows_to_check(const Problem& problem, const TrialLists& lists, std::int64_t most);
 
 // What a device measured of one run.
 struct Comparison {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "runtime/verify/trial_lists.h"
+#include "search/problem/key_layout.h"
 
 namespace gqa {
 namespace {
@@ -12,9 +12,11 @@ Strides compact(std::int64_t length, std::int64_t heads, std::int64_t dim) {
   return {length * heads * dim, heads * dim, dim};
 }
 
-// Of k and v: a sequence's, or a page's.
-std::int64_t keys_together(const Problem& p) { return p.paged() ? p.page : p.kv_len; }
+// Of k and v.
 std::int64_t slabs_of_keys(const Problem& p) { return p.paged() ? trial_pages(p) : p.batch; }
+
+// Packed sequences are one.
+void pack(Strides* strides) { strides->batch = 0; }
 
 }  // namespace
 
@@ -30,6 +32,18 @@ TrialLayout::TrialLayout(const Problem& p)
   v = slabs_of_keys(p) * v_strides.batch;
   out = p.batch * out_strides.batch;
   lse = p.lse ? std::int64_t{p.batch} * p.q_heads * p.q_len : 0;
+  if (p.q_packed()) pack(&q_strides), pack(&out_strides);
+  if (p.k_packed()) pack(&k_strides), pack(&v_strides);
+}
+
+std::int64_t TrialLayout::out_at(const TrialLists& lists, int batch, int position, int head) const {
+  const std::int64_t row = position + (problem.q_packed() ? lists.q_starts[static_cast<std::size_t>(batch)] : 0);
+  return first_out() + batch * out_strides.batch + row * out_strides.row + head * out_strides.head;
+}
+
+std::int64_t TrialLayout::lse_at(const TrialLists& lists, int batch, int position, int head) const {
+  const std::int64_t row = position + (problem.q_packed() ? lists.q_starts[static_cast<std::size_t>(batch)] : 0);
+  return kGuard + batch * lse_batch_stride() + head * lse_head_stride() + row;
 }
 
 Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int set) const {
@@ -43,12 +57,14 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
   c.k_strides = k_strides;
   c.v_strides = v_strides;
   c.out_strides = out_strides;
+  c.q_starts = buffers.q_starts;
+  c.k_starts = buffers.k_starts;
   c.kv_lengths = buffers.lengths;
   c.page_table = buffers.table;
   c.page_table_stride = table_width(problem);
   c.pages = trial_pages(problem);
-  c.lse_batch_stride = std::int64_t{problem.q_heads} * problem.q_len;
-  c.lse_head_stride = problem.q_len;
+  c.lse_batch_stride = lse_batch_stride();
+  c.lse_head_stride = lse_head_stride();
   c.lse_row_stride = 1;
   c.scale = 1.0F / std::sqrt(static_cast<float>(problem.head_dim));
   c.problem = lengths;
@@ -56,6 +72,7 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
 }
 
 Problem ragged(Problem problem) {
+  if (problem.q_packed()) return problem;  // its sequences are ragged
   if (problem.q_len > 8) problem.q_len -= 3;
   if (problem.kv_len > 8) problem.kv_len -= 5;
   return problem;

@@ -6,11 +6,12 @@
 #include <cstdint>
 
 #include "runtime/device.h"
+#include "runtime/verify/trial_lists.h"
 
 namespace gqa {
 
 // Where the buffers begin. q, k and v hold several sets one after the other; out and lse lie between guards; lse is
-// null where the problem asks for none. Lengths and table are of trial_lists.h, null where the problem has none.
+// null where the problem asks for none. Lists are of trial_lists.h, null where the problem has none.
 struct TrialBuffers {
   std::uint16_t* q = nullptr;
   std::uint16_t* k = nullptr;
@@ -19,6 +20,8 @@ struct TrialBuffers {
   float* lse = nullptr;
   const std::int32_t* lengths = nullptr;
   const std::int32_t* table = nullptr;
+  const std::int32_t* q_starts = nullptr;
+  const std::int32_t* k_starts = nullptr;
 };
 
 struct TrialLayout {
@@ -34,6 +37,15 @@ struct TrialLayout {
   std::int64_t out_slab() const { return out + 2 * kGuard; }
   std::int64_t lse_slab() const { return problem.lse ? lse + 2 * kGuard : 0; }
   std::int64_t first_out() const { return kGuard + shift; }
+  // Elements from the beginning of a slab to a row's first.
+  std::int64_t out_at(const TrialLists& lists, int batch, int position, int head) const;
+  std::int64_t lse_at(const TrialLists& lists, int batch, int position, int head) const;
+  std::int64_t lse_head_stride() const {
+    return problem.q_packed() ? std::int64_t{problem.batch} * problem.q_len : problem.q_len;
+  }
+  std::int64_t lse_batch_stride() const {
+    return problem.q_packed() ? 0 : std::int64_t{problem.q_heads} * problem.q_len;
+  }
 
   Problem problem;
   std::int64_t q, k, v, out, lse;  // elements, a set; where there are pages, k and v are trial_pages() of them

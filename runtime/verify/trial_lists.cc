@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "search/problem/key_layout.h"
+
 namespace gqa {
 namespace {
 
@@ -38,11 +40,13 @@ class ListRandom {
   std::uint64_t state_;
 };
 
-std::int32_t pages_of(const Problem& p, std::int32_t keys) {
-  return static_cast<std::int32_t>((std::int64_t{keys} + p.page - 1) / p.page);
+std::int32_t distance(const std::vector<std::int32_t>& starts, std::int32_t sequence) {
+  const auto at = static_cast<std::size_t>(sequence);
+  return starts[at + 1] - starts[at];
 }
 
 std::int32_t length_of(const Problem& p, const TrialLists& lists, std::int32_t sequence) {
+  if (p.k_packed()) return distance(lists.k_starts, sequence);
   return p.lengths_differ() ? lists.lengths[static_cast<std::size_t>(sequence)] : p.kv_len;
 }
 
@@ -74,15 +78,39 @@ std::vector<std::int32_t> edge_lengths(const Problem& p, ListRandom* random) {
   return lengths;
 }
 
-std::vector<std::int32_t> usual_lengths(const Problem& p, ListRandom* random) {
-  const double mean = kMeanOfMost * p.kv_len;
+// Of at most `most`.
+std::vector<std::int32_t> usual_lengths(const Problem& p, std::int32_t most, ListRandom* random) {
+  const double mean = kMeanOfMost * most;
   std::vector<std::int32_t> lengths;
   for (std::int32_t i = 0; i < p.batch; ++i) {
     const double length = mean * std::exp(kSigma * random->normal() - kSigma * kSigma / 2);
-    lengths.push_back(static_cast<std::int32_t>(std::clamp(length, 1.0, double{1} * p.kv_len)));
+    lengths.push_back(static_cast<std::int32_t>(std::clamp(length, 1.0, double{1} * most)));
   }
-  lengths[lengths.size() / 2] = p.kv_len;
+  lengths[lengths.size() / 2] = most;
   return lengths;
+}
+
+// Queries that are packed: all of them, none, one, and any number.
+std::vector<std::int32_t> edge_queries(const Problem& p, ListRandom* random) {
+  std::vector<std::int32_t> lengths;
+  for (std::int32_t i = 0; i < p.batch; ++i)
+    lengths.push_back(random->up_to(3) == 0 ? random->up_to(1) : random->up_to(p.q_len));
+  lengths.front() = p.batch == 1 ? p.q_len - p.q_len / 3 : p.q_len;
+  if (p.batch > 1) lengths[lengths.size() / 2] = 0;
+  return lengths;
+}
+
+std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& lengths) {
+  std::vector<std::int32_t> starts = {0};
+  for (const std::int32_t length : lengths) starts.push_back(starts.back() + length);
+  return starts;
+}
+
+void set_keys(const Problem& p, const std::vector<std::int32_t>& lengths, TrialLists* lists) {
+  if (p.k_packed())
+    lists->k_starts = starts_of(lengths);
+  else
+    lists->lengths = lengths;
 }
 
 // All pages but the one that nobody refers to, out of order.
@@ -120,9 +148,10 @@ void share_prefixes(const Problem& p, TrialLists* lists) {
   }
 }
 
-// Keys in use of each sequence, or of each page.
+// Keys in use of each sequence, or of each page; of packed ones all together.
 std::vector<std::int32_t> used_keys(const Problem& p, const TrialLists& lists) {
   std::vector<std::int32_t> used(static_cast<std::size_t>(p.paged() ? trial_pages(p) : p.batch));
+  if (p.k_packed()) return {lists.k_starts.back()};
   for (std::int32_t sequence = 0; sequence < p.batch; ++sequence) {
     const std::int32_t length = length_of(p, lists, sequence);
     if (!p.paged()) {
@@ -140,7 +169,7 @@ std::vector<std::int32_t> used_keys(const Problem& p, const TrialLists& lists) {
 
 }  // namespace
 
-std::int32_t table_width(const Problem& p) { return p.paged() ? pages_of(p, p.kv_len) : 0; }
+std::int32_t table_width(const Problem& p) { return pages_of(p, p.kv_len); }
 
 std::int32_t trial_pages(const Problem& p) {
   if (!p.paged()) return 0;
@@ -149,10 +178,19 @@ std::int32_t trial_pages(const Problem& p) {
   return static_cast<std::int32_t>(std::min(std::int64_t{p.batch} * table_width(p), most) + 1);
 }
 
+std::int32_t queries_of(const Problem& p, const TrialLists& lists, std::int32_t sequence) {
+  return p.q_packed() ? distance(lists.q_starts, sequence) : p.q_len;
+}
+
+std::int64_t query_rows(const Problem& p, const TrialLists& lists) {
+  return p.q_packed() ? lists.q_starts.back() : std::int64_t{p.batch} * p.q_len;
+}
+
 TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
-  if (p.lengths_differ()) lists.lengths = edge_lengths(p, &random);
+  if (p.lengths_differ()) set_keys(p, edge_lengths(p, &random), &lists);
+  if (p.q_packed()) lists.q_starts = starts_of(edge_queries(p, &random));
   if (!p.paged()) return lists;
   fill_table(p, &random, &lists);
   share_prefixes(p, &lists);
@@ -162,13 +200,14 @@ TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
 TrialLists timing_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
-  if (p.lengths_differ()) lists.lengths = usual_lengths(p, &random);
+  if (p.lengths_differ()) set_keys(p, usual_lengths(p, p.kv_len, &random), &lists);
+  if (p.q_packed()) lists.q_starts = starts_of(usual_lengths(p, p.q_len, &random));
   if (p.paged()) fill_table(p, &random, &lists);
   return lists;
 }
 
 std::vector<KeyRun> unused_keys(const Problem& p, const TrialLists& lists) {
-  const std::int64_t most = p.paged() ? p.page : p.kv_len;
+  const std::int64_t most = p.k_packed() ? std::int64_t{p.batch} * p.kv_len : keys_together(p);
   std::vector<KeyRun> runs;
   std::int64_t first = 0;
   for (const std::int32_t used : used_keys(p, lists)) {

@@ -14,8 +14,9 @@ namespace gqa {
 
 // What Call points to. Entries of the table that no length reaches are far out of range.
 struct TrialLists {
-  std::vector<std::int32_t> lengths;  // 0 to kv_len, of each sequence; empty unless problem.lengths_differ()
-  std::vector<std::int32_t> table;    // a row of table_width() entries for each sequence; empty unless problem.paged()
+  std::vector<std::int32_t> q_starts, k_starts;  // batch + 1, of packed queries or keys; else empty
+  std::vector<std::int32_t> lengths;             // 0 to kv_len, of each sequence; empty unless its kv_lengths are kEach
+  std::vector<std::int32_t> table;  // a row of table_width() entries for each sequence; empty unless problem.paged()
 };
 
 inline constexpr std::int32_t kEntryPastLength = 0x7fffffff;
@@ -26,6 +27,11 @@ std::int32_t table_width(const Problem& problem);
 // Pages that k and v hold: one for each entry, and one that nobody refers to; fewer where that would be gigabytes, and
 // then sequences share them. 0 where there are no pages.
 std::int32_t trial_pages(const Problem& problem);
+
+// Where sequence `sequence` of packed queries or keys begins, and how long it is; of others the problem says both.
+std::int32_t queries_of(const Problem& problem, const TrialLists& lists, std::int32_t sequence);
+// Rows of q and out that sequences have between them.
+std::int64_t query_rows(const Problem& problem, const TrialLists& lists);
 
 // One sequence has all kv_len keys and one, where there are two, none; the rest end beside a page's end, have fewer
 // keys than queries, or any number. A single one has two thirds of them, so that whoever takes kv_len is caught. Pages

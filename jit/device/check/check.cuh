@@ -65,18 +65,25 @@ struct Softmax {
   }
 };
 
-// Where checked row `index` lies: rows are numbered (batch, head, position).
+// Where checked row `index` lies: rows are numbered (batch, head, position). The checked ones exist.
 struct CheckedRow {
-  int batch, head, position;
-  __device__ CheckedRow(const AttentionParams& p, long long index) {
+  int batch, head, position, first;  // first: row of the sequence's first query, where they are packed
+  __device__ CheckedRow(const AttentionParams& p, const CheckParams& c, long long index) {
     position = static_cast<int>(index % p.q_len);
     head = static_cast<int>(index / p.q_len % p.q_heads);
     batch = static_cast<int>(index / p.q_len / p.q_heads);
+    first = c.q_starts == nullptr ? 0 : c.q_starts[batch];
   }
   __device__ long long offset(const TensorStrides& s) const {
-    return batch * s.batch + position * s.row + head * s.head;
+    return batch * s.batch + (first + position) * s.row + head * s.head;
   }
 };
+
+// Of sequence b, at most `most`: what `lengths` says, or else the distance of its starts.
+__device__ inline int checked_length(const int* starts, const int* lengths, int b, int most) {
+  const int given = lengths != nullptr ? lengths[b] : starts != nullptr ? starts[b + 1] - starts[b] : most;
+  return max(0, min(given, most));
+}
 
 // The keys of the checked row's sequence and head, where they lie, and which of them the row sees: [first, end). The
 // last query stands at the last key.
@@ -94,15 +101,17 @@ struct CheckedKeys {
         cache(cache_params),
         row(checked),
         kv_head(checked.head / (params.q_heads / params.kv_heads)) {
-    const int keys = cache.lengths == nullptr ? p.kv_len : max(0, min(cache.lengths[row.batch], p.kv_len));
-    const int own = row.position + keys - p.q_len, right = c.causal ? 0 : cache.window_right;
+    const int keys = checked_length(cache.k_starts, cache.lengths, row.batch, p.kv_len);
+    const int queries = checked_length(cache.q_starts, cache.q_lengths, row.batch, p.q_len);
+    const int own = row.position + keys - queries, right = c.causal ? 0 : cache.window_right;
     first = cache.window_left < 0 ? 0 : max(0, min(own - cache.window_left, keys));
     end = right < 0 ? keys : max(0, min(own + right + 1, keys));
   }
 
   __device__ const u16* at(const void* tensor, const TensorStrides& s, int key) const {
     const int page = c.page == 0 ? row.batch : cache.pages[row.batch * cache.table_stride + key / c.page];
-    const int slot = c.page == 0 ? key : key % c.page;
+    const long long slot =
+        (c.page == 0 ? key : key % c.page) + (cache.k_starts == nullptr ? 0 : cache.k_starts[row.batch]);
     return static_cast<const u16*>(tensor) + page * s.batch + slot * s.row + kv_head * s.head;
   }
   __device__ const u16* k(int key) const { return at(p.k, p.k_strides, key); }
@@ -146,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   __shared__ Softmax states[kCheckThreads];
   __shared__ float weights[2][kCheckThreads];  // float32, and rounded
   const bool bf16 = c.bf16, vectors = c.vectors;
-  const CheckedRow row(p, c.rows[blockIdx.x]);
+  const CheckedRow row(p, c, c.rows[blockIdx.x]);
   const CheckedKeys keys(p, c, cache, row);
   const u16* q = static_cast<const u16*>(p.q) + row.offset(p.q_strides);
   for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
@@ -202,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     gqa_compare(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c) {
   using namespace gqa;
-  const CheckedRow row(p, c.rows[blockIdx.x]);
+  const CheckedRow row(p, c, c.rows[blockIdx.x]);
   const u16* out = static_cast<const u16*>(p.out) + row.offset(p.out_strides);
   for (int d = threadIdx.x; d < c.head_dim_v; d += kCheckThreads) {
     const long long index = static_cast<long long>(blockIdx.x) * c.head_dim_v + d;

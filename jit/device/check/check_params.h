@@ -28,6 +28,7 @@ struct CheckParams {
   int causal, bf16, vectors;  // vectors: rows are 16-byte aligned
   int page;                   // keys a page; 0: none
   int unused;
+  const int* q_starts;  // of packed queries, as CacheParams'
 };
 
 // A slab of poison with a tensor inside, of which the first `rows` rows of each batch are in use: (batch, rows,
@@ -43,7 +44,7 @@ struct ScanParams {
   int bf16;
 };
 
-static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 64 && sizeof(ScanParams) == 80,
+static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 72 && sizeof(ScanParams) == 80,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

@@ -84,8 +84,8 @@ void set_tensors(const Call& call, AttentionParams* p) {
 CacheParams cache_params_of(const Call& call) {
   const Problem& p = call.problem;
   const auto side = [&](std::int32_t keys) { return keys >= p.kv_len ? -1 : keys; };
-  return {call.kv_lengths, call.page_table,     call.page_table_stride,
-          call.pages,      side(p.window_left), side(p.window_right)};
+  return {call.kv_lengths,      call.page_table, call.page_table_stride, call.pages,    side(p.window_left),
+          side(p.window_right), call.q_starts,   call.k_starts,          call.q_lengths};
 }
 
 }  // namespace gqa

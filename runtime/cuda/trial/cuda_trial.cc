@@ -146,7 +146,9 @@ Status CudaTrial::copy_lists(const TrialLists& lists, DeviceLists* copied) {
     return stream_.wait();
   };
   Status status = copy(lists.lengths, &copied->lengths);
-  return status.ok() ? copy(lists.table, &copied->table) : status;
+  if (status.ok()) status = copy(lists.table, &copied->table);
+  if (status.ok()) status = copy(lists.q_starts, &copied->q_starts);
+  return status.ok() ? copy(lists.k_starts, &copied->k_starts) : status;
 }
 
 Status CudaTrial::allocate_outputs() {
@@ -166,7 +168,9 @@ Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, int set) 
                                 out_.as<Bits>(),
                                 lse_.as<float>(),
                                 lists.lengths.as<std::int32_t>(),
-                                lists.table.as<std::int32_t>()};
+                                lists.table.as<std::int32_t>(),
+                                lists.q_starts.as<std::int32_t>(),
+                                lists.k_starts.as<std::int32_t>()};
   Call c = layout_.call(buffers, problem, set);
   c.stream = stream_.get();
   return c;
@@ -185,12 +189,14 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.bf16 = layout_.problem.q_type == DType::kBF16;
   c.vectors = layout_.problem.align >= 16;
   c.page = layout_.problem.page;
+  c.q_starts = verified_lists_.q_starts.as<int>();
   return c;
 }
 
 Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   variant->problem = problem;
-  variant->row_numbers = rows_to_check(problem, std::max<std::int64_t>(256, kReferenceKeys / problem.kv_len));
+  variant->row_numbers =
+      rows_to_check(problem, verified_, std::max<std::int64_t>(256, kReferenceKeys / problem.kv_len));
   variant->rows = static_cast<int>(variant->row_numbers.size());
   const std::size_t rows = variant->row_numbers.size();
   if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->device_rows); !s.ok()) return s;
@@ -222,16 +228,17 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   scan.result = result_.as<CheckResult>();
   scan.count = static_cast<long long>(out_.bytes() / 2);
   scan.first = layout_.first_out();
-  scan.batch = problem.batch;
-  scan.batch_stride = full.out_strides.batch;
-  scan.rows = problem.q_len;
+  const bool packed = problem.q_packed();  // then all sequences' rows are one's
+  scan.batch = packed ? 1 : problem.batch;
+  scan.batch_stride = packed ? layout_.out : full.out_strides.batch;
+  scan.rows = packed ? query_rows(problem, verified_) : problem.q_len;
   scan.row_extent = full.out_strides.row;
   scan.bf16 = problem.q_type == DType::kBF16;
   if (Status s = checker_->scan(stream_.get(), scan); !s.ok() || !problem.lse) return s;
   scan.slab = lse_.as<void>();
   scan.count = static_cast<long long>(lse_.bytes() / 4);
   scan.first = TrialLayout::kGuard;
-  scan.batch_stride = full.lse_batch_stride;
+  scan.batch_stride = packed ? layout_.lse : full.lse_batch_stride;
   scan.row_extent = full.lse_head_stride;
   scan.rows_inner = 1;
   scan.wide = 1;

@@ -125,8 +125,11 @@ void HostTrial::poison_unused(std::uint16_t* elements, const Strides& strides) c
 
 Call HostTrial::call(const Problem& problem, const TrialLists& lists, int set) {
   TrialBuffers buffers = {q_.get(), k_.get(), v_.get(), out_.data(), lse_.data()};
-  if (problem.lengths_differ()) buffers.lengths = lists.lengths.data();
-  if (problem.paged()) buffers.table = lists.table.data();
+  const auto given = [](const std::vector<std::int32_t>& list) { return list.empty() ? nullptr : list.data(); };
+  buffers.lengths = given(lists.lengths);
+  buffers.table = given(lists.table);
+  buffers.q_starts = given(lists.q_starts);
+  buffers.k_starts = given(lists.k_starts);
   return layout_.call(buffers, problem, set);
 }
 
@@ -134,7 +137,7 @@ void HostTrial::prepare(const Problem& problem, Variant* variant) {
   variant->problem = problem;
   const double work = std::min(kMostRowWork, kRowsBudgetShare * effort_.budget() * kRowWorkASecond) * threads_;
   const auto most = static_cast<std::int64_t>(work / static_cast<double>(reference_work(problem)));
-  variant->rows = rows_to_check(problem, std::max(kFewestRows, most));
+  variant->rows = rows_to_check(problem, verified_, std::max(kFewestRows, most));
   std::vector<RowPlace> places;
   for (const std::int64_t row : variant->rows) places.push_back(place_of(problem, row));
   variant->reference = reference_rows(call(problem, verified_, 0), places, workers_of(effort_, threads_));
@@ -143,6 +146,12 @@ void HostTrial::prepare(const Problem& problem, Variant* variant) {
 void HostTrial::poison() {
   std::fill(out_.begin(), out_.end(), kPoisonElement);
   if (!lse_.empty()) std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
+}
+
+// Of out's rows, sequence after sequence.
+bool HostTrial::row_exists(const Problem& problem, std::int64_t row) const {
+  if (problem.q_packed()) return row < query_rows(problem, verified_);
+  return row % layout_.problem.q_len < problem.q_len;
 }
 
 // Inside the problem every element must be written and finite, outside it must still be poison.
@@ -155,7 +164,7 @@ void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
   std::atomic<std::int64_t> stray = strays(begin, first - begin) + strays(last, begin + out_.size() - last);
   parallel_for(layout_.out / extent, threads_, [&](std::int64_t i) {  // all heads of a position
     const std::uint16_t* row = first + i * extent;
-    if (i % layout_.problem.q_len >= problem.q_len) {
+    if (!row_exists(problem, i)) {
       stray += strays(row, extent);
     } else {
       unwritten += extent - strays(row, extent);
@@ -171,7 +180,7 @@ void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
 void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(lse_.size()); ++i) {
     const std::int64_t at = i - kGuard;
-    const bool inside = at >= 0 && at < layout_.lse && at % layout_.problem.q_len < problem.q_len;
+    const bool inside = at >= 0 && at < layout_.lse && row_exists(problem, at % layout_.lse_head_stride());
     const bool poisoned = is_poison(lse_[static_cast<std::size_t>(i)]);
     comparison->unwritten += inside && poisoned;
     comparison->stray += !inside && !poisoned;
@@ -180,11 +189,10 @@ void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
 
 void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
   const Problem& p = layout_.problem;
-  const std::int64_t first = layout_.first_out(), dim = p.head_dim_v;
+  const std::int64_t dim = p.head_dim_v;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
-    const std::int64_t out =
-        first + ((std::int64_t{place.batch} * p.q_len + place.position) * p.q_heads + place.head) * dim;
+    const std::int64_t out = layout_.out_at(verified_, place.batch, place.position, place.head);
     for (std::int64_t d = 0; d < dim; ++d) {
       const double error = std::fabs(double{load(p.q_type, out_[static_cast<std::size_t>(out + d)])} -
                                      double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]});
@@ -198,10 +206,9 @@ void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
 }
 
 void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) const {
-  const Problem& p = layout_.problem;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
-    const std::int64_t at = kGuard + (std::int64_t{place.batch} * p.q_heads + place.head) * p.q_len + place.position;
+    const std::int64_t at = layout_.lse_at(verified_, place.batch, place.position, place.head);
     const double given = lse_[static_cast<std::size_t>(at)];
     const double expected = variant.reference.lse[static_cast<std::size_t>(i)];
     const double error = given == expected ? 0 : std::fabs(given - expected);

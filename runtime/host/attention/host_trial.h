@@ -41,6 +41,7 @@ class HostTrial final : public Trial {
   void prepare(const Problem& problem, Variant* variant);
   Status launch(const LoadedProgram& program, const Call& with) const;
   void poison();
+  bool row_exists(const Problem& problem, std::int64_t row) const;
   void scan(const Problem& problem, Comparison* comparison) const;
   void scan_lse(const Problem& problem, Comparison* comparison) const;
   void compare(const Variant& variant, Comparison* comparison) const;

@@ -24,7 +24,8 @@ struct Args {
   TestTensor out{4 * kPlace, {2, 8, 4, 64}};
   TestTensor lse{5 * kPlace, {2, 4, 8}, kF32};
   bool with_lse = false;
-  gqa_call options = {sizeof(gqa_call), 0, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, nullptr, 0,       0};
   Call call;
 
   Status make() {
@@ -337,7 +338,7 @@ TEST(Args, ALargerStructIsFineWhileWhatIsUnknownIsZero) {
   struct Later {
     gqa_call known;
     std::uint64_t fresh = 0;
-  } later = {{sizeof(Later), 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr}, 0};
+  } later = {{sizeof(Later), 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0}, 0};
   Args args;
   FakeWorld world;
   const FakeDevice device(&world);
@@ -362,7 +363,7 @@ TEST(Args, EveryArgumentStatusHasATestOfItsOwn) {
 
 // ---- gqa_shape and gqa_options
 
-gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1, 0, 0, nullptr, 0}; }
+gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1, 0, 0, nullptr, 0, 0, 0}; }
 
 TEST(Shape, BecomesAProblem) {
   const gqa_shape shape = good_shape();

@@ -103,7 +103,7 @@ TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
   std::vector<std::string> lines;
   const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
-  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0, 0, nullptr, 0};
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0, 0, nullptr, 0, 0, 0};
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines.back().find('\n'), std::string::npos);
@@ -168,7 +168,8 @@ TEST(CApi, CancelsWhatIsInProgressAndNothingLater) {
   const Handle host(options);
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
   ASSERT_EQ(gqa_cancel(host.handle), GQA_OK);  // nothing is in progress
-  const gqa_shape large = {sizeof(gqa_shape), 1, 4096, 16384, 32, 32, 128, 0, {kDLBfloat, 16, 1}, 0, 0, 0, nullptr, 0};
+  const gqa_shape large = {sizeof(gqa_shape),  1, 4096, 16384, 32,      32, 128, 0,
+                           {kDLBfloat, 16, 1}, 0, 0,    0,     nullptr, 0,  0,   0};
   gqa_status status = GQA_OK;
   std::string message;
   std::thread caller([&] {

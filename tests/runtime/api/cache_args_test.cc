@@ -32,7 +32,8 @@ struct CacheCall {
   TestTensor table{7 * kApart, {2, 3}, kInt32};
   bool paged = true, with_lse = false;
   std::array<std::int32_t, 2> window = {-1, -1};
-  gqa_call options = {sizeof(gqa_call), 0, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, nullptr, 0,       0};
   Call call;
 
   void describe() {
@@ -259,7 +260,7 @@ TEST(CacheArgs, WhatIsNotARecentCallIsLookedAtAgain) {
 
 gqa_shape cache_shape() {
   static const std::int32_t window[] = {9, -1};
-  return {sizeof(gqa_shape), 2, 8, 48, 4, 2, 64, 0, kBf16, 1, 1, 16, window, 1};
+  return {sizeof(gqa_shape), 2, 8, 48, 4, 2, 64, 0, kBf16, 1, 1, 16, window, 1, 0, 0};
 }
 
 TEST(CacheArgs, AShapeSaysPagesWindowAndLengths) {
@@ -301,6 +302,119 @@ TEST(CacheArgs, OptionsSayWhetherCallsAreChecked) {
   options.size = offsetof(gqa_options, checked);  // of an earlier header
   ASSERT_TRUE(read_options(options, &read).ok());
   EXPECT_EQ(read.checked, 0);
+}
+
+// ---- packed sequences
+
+// Three sequences: 20 queries of 4 heads, 50 keys of 2 heads.
+struct PackedCall {
+  TestTensor q{1 * kApart, {20, 4, 64}};
+  TestTensor k{2 * kApart, {50, 2, 64}};
+  TestTensor v{3 * kApart, {50, 2, 64}};
+  TestTensor out{4 * kApart, {20, 4, 64}};
+  TestTensor lse{5 * kApart, {4, 20}, kF32};
+  TestTensor q_starts{6 * kApart, {4}, kInt32};
+  TestTensor k_starts{7 * kApart, {4}, kInt32};
+  TestTensor used{8 * kApart, {3}, kInt32};
+  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, nullptr, 9,       30};
+  bool q_packed = true, k_packed = true, with_used = false;
+  Call call;
+
+  Status make() {
+    FakeWorld world;
+    const FakeDevice device(&world);
+    options.lse = lse.get();
+    options.cu_seqlens_q = q_packed ? q_starts.get() : nullptr;
+    options.cu_seqlens_k = k_packed ? k_starts.get() : nullptr;
+    options.seqused_q = with_used ? used.get() : nullptr;
+    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
+  }
+};
+
+TEST(PackedArgs, ACallIsItsSequences) {
+  PackedCall c;
+  c.with_used = true;
+  ASSERT_TRUE(c.make().ok()) << c.make().message();
+  EXPECT_EQ(to_text(c.call.problem), "b=3,hq=4,hk=2,sq=9,sk=30,d=64,dtype=bf16,causal,packk,packq,lse");
+  EXPECT_EQ(c.call.q_strides.batch, 0);
+  EXPECT_EQ(c.call.k_strides.batch, 0);
+  EXPECT_EQ(c.call.q_strides.row, 256);
+  EXPECT_EQ(c.call.lse_head_stride, 20);
+  EXPECT_EQ(c.call.lse_row_stride, 1);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.q_starts), 6 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.k_starts), 7 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.q_lengths), 8 * kApart);
+  // Once more, found among the recent calls: the lists are where they are now, and other maxima are another problem.
+  c.q_starts.data = 9 * kApart;
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.q_starts), 9 * kApart);
+  c.options.max_seqlen_q = 20;
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_EQ(c.call.problem.q_len, 20);
+}
+
+TEST(PackedArgs, PackedQueriesOnABatchOfKeys) {
+  PackedCall c;
+  c.k_packed = false;
+  c.options.max_seqlen_k = 0;
+  c.k.shape = c.v.shape = {3, 50, 2, 64};
+  c.k.strides = c.v.strides = {6400, 128, 64, 1};
+  ASSERT_TRUE(c.make().ok()) << c.make().message();
+  EXPECT_EQ(to_text(c.call.problem), "b=3,hq=4,hk=2,sq=9,sk=50,d=64,dtype=bf16,causal,packq,lse");
+  c.k.shape[0] = c.v.shape[0] = 2;
+  EXPECT_EQ(c.make().message(), "k has batch 2, but cu_seqlens_q has batch 3: they must be equal");
+}
+
+struct BadPackedCall {
+  void (*spoil)(PackedCall& c);
+  Code code;
+  std::string says;
+};
+
+const BadPackedCall kBadPackedCalls[] = {
+    {[](PackedCall& c) { c.options.max_seqlen_q = 0; }, Code::kSize, "gqa_call.max_seqlen_q is 0, expected 1 to"},
+    {[](PackedCall& c) { c.options.max_seqlen_k = -1; }, Code::kSize, "gqa_call.max_seqlen_k is -1, expected 1 to"},
+    {[](PackedCall& c) { c.k_packed = false; }, Code::kSize,
+     "max_seqlen_k is 30, expected 0, since there is no cu_seqlens_k"},
+    {[](PackedCall& c) { c.q_starts.shape[0] = 1; }, Code::kShape, "cu_seqlens_q has 1 numbers, expected at least 2"},
+    {[](PackedCall& c) { c.k_starts.shape[0] = 3; }, Code::kShape, "cu_seqlens_k has 3 numbers, expected 4"},
+    {[](PackedCall& c) { c.q_starts.dtype = kInt64; }, Code::kDtype, "cu_seqlens_q is int64, expected int32"},
+    {[](PackedCall& c) {
+       c.k_starts.device = {kDLCPU, 0};
+     },
+     Code::kDevice, "cu_seqlens_k"},
+    {[](PackedCall& c) {
+       c.q.shape = {1, 20, 4, 64};
+     },
+     Code::kRank, "q has 4 dimensions, expected 3"},
+    {[](PackedCall& c) { c.v.rank = 2; }, Code::kRank, "v has 2 dimensions, expected 3"},
+    {[](PackedCall& c) { c.lse.rank = 1; }, Code::kRank, "lse has 1 dimensions, expected 2"},
+    {[](PackedCall& c) {
+       c.lse.shape = {20, 4};
+     },
+     Code::kShape, "lse has q_heads 20"},
+    {[](PackedCall& c) { c.with_used = true, c.used.shape[0] = 2; }, Code::kShape, "seqused_q has batch 2"},
+    {[](PackedCall& c) { c.out.data = c.q_starts.data; }, Code::kAlias, "which overlap cu_seqlens_q"},
+    {[](PackedCall& c) { c.with_used = true, c.lse.data = c.used.data; }, Code::kAlias, "which overlap seqused_q"},
+};
+
+TEST(PackedArgs, WhatIsWrongIsNamed) {
+  for (const BadPackedCall& bad : kBadPackedCalls) {
+    PackedCall c;
+    bad.spoil(c);
+    const Status status = c.make();
+    EXPECT_EQ(status.code(), bad.code) << bad.says << ": " << status.message();
+    EXPECT_NE(status.message().find(bad.says), std::string::npos) << bad.says << ": " << status.message();
+  }
+}
+
+TEST(PackedArgs, UsedQueriesNeedAList) {
+  PackedCall c;
+  c.q_packed = false;
+  c.options.max_seqlen_q = 0;
+  c.with_used = true;
+  EXPECT_EQ(c.make().message(), "seqused_q is given without cu_seqlens_q, expected both or neither");
 }
 
 }  // namespace

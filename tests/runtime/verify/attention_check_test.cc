@@ -14,14 +14,14 @@ namespace gqa {
 namespace {
 
 TEST(RowsToCheck, AllOfASmallProblem) {
-  const std::vector<std::int64_t> rows = rows_to_check(problem_of("b=2,hq=3,hk=3,sq=5,d=64"), 30);
+  const std::vector<std::int64_t> rows = rows_to_check(problem_of("b=2,hq=3,hk=3,sq=5,d=64"), {}, 30);
   ASSERT_EQ(30U, rows.size());
   for (std::int64_t row = 0; row < 30; ++row) EXPECT_EQ(row, rows[static_cast<std::size_t>(row)]);
 }
 
 TEST(RowsToCheck, ASampleHoldsEndsAndTileEdgesAndReachesEveryHead) {
   const Problem p = problem_of("b=3,hq=8,hk=2,sq=300,d=64");
-  const std::vector<std::int64_t> rows = rows_to_check(p, 500);
+  const std::vector<std::int64_t> rows = rows_to_check(p, {}, 500);
   EXPECT_LE(rows.size(), 510U);
   EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end()));
   EXPECT_EQ(rows.end(), std::adjacent_find(rows.begin(), rows.end()));
@@ -37,15 +37,30 @@ TEST(RowsToCheck, ASampleHoldsEndsAndTileEdgesAndReachesEveryHead) {
   }
   EXPECT_EQ(24U, heads.size());
   EXPECT_GT(places_in_a_tile.size(), 48U);
-  EXPECT_EQ(rows, rows_to_check(p, 500));
+  EXPECT_EQ(rows, rows_to_check(p, {}, 500));
 }
 
 TEST(RowsToCheck, RowsOfManyBatchesStayInRange) {
   const Problem p = problem_of("b=70000,hq=2,hk=1,sq=1,d=64");
-  const std::vector<std::int64_t> rows = rows_to_check(p, 256);
+  const std::vector<std::int64_t> rows = rows_to_check(p, {}, 256);
   EXPECT_GE(rows.front(), 0);
   EXPECT_EQ(139999, rows.back());
   EXPECT_GT(rows.size(), 200U);
+}
+
+// Rows that no packed sequence has are compared with nothing; each sequence's last row is.
+TEST(RowsToCheck, OfPackedSequencesThoseThatTheyHave) {
+  for (const std::int64_t most : {20, 1000000}) {
+    const Problem p = problem_of("b=4,hq=2,hk=1,sq=300,d=64,packq");
+    const TrialLists lists = {{0, 300, 300, 301, 401}, {}, {}, {}};
+    const std::vector<std::int64_t> rows = rows_to_check(p, lists, most);
+    EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end()));
+    for (const std::int64_t row : rows)
+      EXPECT_LT(row % 300, queries_of(p, lists, static_cast<std::int32_t>(row / 600))) << row;
+    for (const std::int64_t last : {std::int64_t{299}, std::int64_t{2 * 600}, std::int64_t{3 * 600 + 99}})
+      EXPECT_EQ(1, std::count(rows.begin(), rows.end(), last)) << last;
+    EXPECT_EQ(most > 1000, rows.size() == 2U * 401);
+  }
 }
 
 // What an honest run of a bf16 problem measures.
@@ -59,7 +74,7 @@ Comparison honest() {
 
 Verdict judged(const Comparison& comparison) {
   const Problem p = problem_of("b=2,hq=4,hk=4,sq=10,d=64,lse=1");
-  return judge(measured(p, rows_to_check(p, 80), comparison));
+  return judge(measured(p, rows_to_check(p, {}, 80), comparison));
 }
 
 TEST(Judge, PassesUpToTwiceTheNaiveError) {
