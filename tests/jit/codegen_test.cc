@@ -174,6 +174,13 @@ TEST(Codegen, LogSumExpAskedForOrNotIsTheSameCode) {
     EXPECT_EQ(attention_source(with, candidate_of(candidate)), attention_source(without, candidate_of(candidate)));
 }
 
+// Who else wants to know what a row sees asks the walk.
+TEST(Codegen, OnlyTheWalkKnowsOfCausality) {
+  for (const EmbeddedHeader& header : embedded_headers())
+    EXPECT_EQ(header.text.find("kCausal") != std::string::npos, header.name == "attention/common/walk.cuh")
+        << header.name;
+}
+
 TEST(Codegen, GeneratedSourceNeedsNoToolkitHeader) {
   for (const EmbeddedHeader& header : embedded_headers()) {
     std::istringstream lines(header.text);

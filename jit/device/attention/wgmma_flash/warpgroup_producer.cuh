@@ -85,7 +85,7 @@ struct WarpgroupProducer {
   // mask it all.
   __device__ int block_count(const Place& place) const {
     const int end = place.first_row + Config::kTileM * kCluster;
-    return max(1, (keys_seen<Config>(p, end) + Config::kTileN - 1) / Config::kTileN);
+    return max(1, (Walk<Config>(p).seen_before(end) + Config::kTileN - 1) / Config::kTileN);
   }
 
   // In the order the consumers ask: the keys of the next block before the values of this one.
