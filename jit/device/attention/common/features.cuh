@@ -1,7 +1,7 @@
 // features.cuh: what a Config may say beyond what every one does.
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), ones_column() (warpgroup_halves.cuh), folded_scale()
 // (folded_scale.cuh), cluster_size() (CTAs that share keys: cluster.cuh), q_regs() (warpgroup_attention.cuh),
-// query_buffers(), exp2_fma() (exp2_fma.cuh), stream_k() (stream_k.cuh), page_size() (keys a page, 0: no pages),
+// query_buffers(), exp2_fma() (exp2_fma.cuh), page_size() (keys a page, 0: no pages),
 // lengths_differ() and has_window() (walk.cuh), even_splits() (even_splits.cuh), apply_chain() (Chain: what becomes of
 // each score before the mask and the softmax) and halves_tiles() (HalfScores: the MMA with half a tile's keys). A
 // Config without them has none. Of every warpgroup's: key_shares() (warpgroup_share.cuh). Never: costs a kernel
@@ -39,7 +39,6 @@ GQA_FEATURE(int, cluster_size, kCluster, 1)
 GQA_FEATURE(int, q_regs, kQRegs, 0)
 GQA_FEATURE(int, query_buffers, kQueries, 1)
 GQA_FEATURE(int, exp2_fma, kExp2Fma, 0)
-GQA_FEATURE(bool, stream_k, kStreamK, false)
 GQA_FEATURE(int, page_size, kPage, 0)
 GQA_FEATURE(bool, lengths_differ, kLengthsDiffer, false)
 GQA_FEATURE(bool, has_window, kWindow, false)

@@ -8,6 +8,7 @@
 #include "attention/wgmma_flash/exp2_fma.cuh"
 #include "attention/wgmma_flash/warpgroup_hints.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 
 namespace gqa {

@@ -6,8 +6,9 @@
 #pragma once
 
 #include "attention/wgmma_flash/epilogue.cuh"
-#include "attention/wgmma_flash/stream_k.cuh"
+#include "attention/wgmma_flash/schedule.cuh"
 #include "attention/wgmma_flash/warpgroup_hints.cuh"
+#include "attention/wgmma_flash/warpgroup_share.cuh"
 #include "ptx/cluster.cuh"
 
 namespace gqa {
@@ -225,11 +226,8 @@ struct WarpgroupConsumer {
   }
 
   // One warpgroup's rows of out from all parts of the keys. False: they are another's to store.
-  __device__ bool join(const volatile KeyPart& at) {
-    if constexpr (stream_k<Config>()) {
-      const KeyPart part = {at.slot, at.parts, at.first_slot, at.tile};
-      return part.parts < 2 || StreamKFixup<Config>{p, group}.fix_up(core, part);
-    }
+  __device__ bool join(const volatile SchedulerWords& words) {
+    if (!Config::TileScheduler::template join<Config>(p, group, core, words)) return false;
     if constexpr (kShare > 1) {
       const KeyShare<Config> share(smem, q.passed - 1);
       if (part() > 0) {
