@@ -1,9 +1,8 @@
 // schedule.cuh: how tiles reach a CTA's roles, whichever tile scheduler a Config has.
 // Owns: the seam between Config::TileScheduler and the kernel: WholeTiles, what a scheduler answers where it does no
-// more than hand out whole tiles; tickets, by which the producer tells consumers what it was given. Each scheduler has a
-// header of its own, which the generated text includes.
-// Never: knows a scheduler, or touches tensors.
-// Threads: one producer thread asks the scheduler; consumers read tickets from a ring, and ask it to join parts.
+// more than hand out whole tiles; tickets, by which the producer tells consumers what it was given. Each scheduler has
+// a header of its own, which the generated text includes. Never: knows a scheduler, or touches tensors. Threads: one
+// producer thread asks the scheduler; consumers read tickets from a ring, and ask it to join parts.
 #pragma once
 
 #include "attention/common/rows.cuh"

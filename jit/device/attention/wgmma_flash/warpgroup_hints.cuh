@@ -5,6 +5,7 @@
 #pragma once
 
 #include "attention/common/walk.cuh"
+#include "attention/wgmma_flash/warpgroup_features.cuh"
 
 namespace gqa {
 

@@ -6,6 +6,7 @@
 
 #include "attention/wgmma_flash/exp2_fma.cuh"
 #include "attention/wgmma_flash/folded_scale.cuh"
+#include "attention/wgmma_flash/warpgroup_features.cuh"
 #include "attention/wgmma_flash/warpgroup_hints.cuh"
 
 namespace gqa {
