@@ -61,7 +61,8 @@ std::string source(const Problem& problem, const Candidate& candidate, const std
       << "// candidate: " << kernel_text(candidate) << "\n"
       << "// family:    " << family.what << "\n";
   if (chain) out << "// scores:    " << to_text(steps) << "\n";
-  out << "#include \"" << family.header << "\"\n\n" << family.products;
+  for (const std::string_view header : family.headers) out << "#include \"" << header << "\"\n";
+  out << "\n" << family.products;
   if (chain) out << score_chain("ScoreChain", steps) << "\n";
   write_config(out, problem, family, chain);
   out << "\nusing Smem = " << family.smem << "<Config>;\n"

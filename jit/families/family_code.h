@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "search/families/candidate.h"
 #include "search/problem/problem.h"
@@ -13,8 +14,8 @@
 namespace gqa {
 
 struct FamilyCode {
-  std::string_view header;  // of jit/device/
-  std::string_view type;    // of the kernel, and of its shared memory: templates of a Config
+  std::vector<std::string_view> headers;  // of jit/device/
+  std::string_view type;                  // of the kernel, and of its shared memory: templates of a Config
   std::string_view smem;
   std::string_view what;      // of it, in the banner
   std::string products = {};  // functions that stand before the Config, which names them

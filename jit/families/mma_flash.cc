@@ -4,8 +4,8 @@
 namespace gqa {
 
 FamilyCode code_of(const Problem&, const MmaFlash& c, bool) {
-  FamilyCode code = {"attention/mma_flash/flash.cuh", "gqa::Flash", "gqa::FlashSmem",
-                     "a CTA walks all keys of its query rows"};
+  FamilyCode code = {
+      {"attention/mma_flash/flash.cuh"}, "gqa::Flash", "gqa::FlashSmem", "a CTA walks all keys of its query rows"};
   code.config = tile_config(c.tile_m, c.tile_n, c.warps, c.stages, c.pack);
   return code;
 }

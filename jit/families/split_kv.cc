@@ -4,7 +4,9 @@
 namespace gqa {
 
 FamilyCode code_of(const Problem&, const SplitKv& c, bool) {
-  FamilyCode code = {"attention/split_kv/split.cuh", "gqa::Split", "gqa::SplitSmem",
+  FamilyCode code = {{"attention/split_kv/split.cuh"},
+                     "gqa::Split",
+                     "gqa::SplitSmem",
                      "CTAs share the keys of a row tile; the last merges"};
   code.config = tile_config(c.tile_m, c.tile_n, c.warps, c.stages, c.pack);
   if (c.scheduler == SplitScheduler::kEven)

@@ -174,6 +174,31 @@ TEST(Codegen, LogSumExpAskedForOrNotIsTheSameCode) {
     EXPECT_EQ(attention_source(with, candidate_of(candidate)), attention_source(without, candidate_of(candidate)));
 }
 
+// Who else wants to know what a row sees asks the walk.
+TEST(Codegen, OnlyTheWalkKnowsOfCausality) {
+  for (const EmbeddedHeader& header : embedded_headers())
+    EXPECT_EQ(header.text.find("kCausal") != std::string::npos, header.name == "attention/common/walk.cuh")
+        << header.name;
+}
+
+// The kernel meets its tile scheduler as a type of the Config, so that one is taken out with its header.
+TEST(Codegen, ATileSchedulerIsNamedByItsHeaderAndItsKernelsOnly) {
+  const std::pair<const char*, const char*> schedulers[] = {{"StreamK", "stream_k=5"}, {"DynamicTiles", "dynamic=1"}};
+  const std::string base = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1";
+  const Problem p = problem_of("hq=8,sq=4096,sk=4096,d=64");
+  for (const auto& [type, field] : schedulers) {
+    std::string holder;
+    for (const EmbeddedHeader& header : embedded_headers()) {
+      if (header.text.find(type) == std::string::npos) continue;
+      EXPECT_EQ(holder, "") << header.name;
+      holder = header.name;
+    }
+    const std::string include = "#include \"" + holder + "\"";
+    EXPECT_NE(attention_source(p, candidate_of(with_fields(base, field))).find(include), std::string::npos) << type;
+    EXPECT_EQ(attention_source(p, candidate_of(base)).find(include), std::string::npos) << type;
+  }
+}
+
 TEST(Codegen, GeneratedSourceNeedsNoToolkitHeader) {
   for (const EmbeddedHeader& header : embedded_headers()) {
     std::istringstream lines(header.text);

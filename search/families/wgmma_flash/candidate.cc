@@ -1,5 +1,5 @@
 // candidate.cc: the family's text; see wgmma_flash.h. Numbers that its types cannot hold are refused here.
-#include <iterator>
+#include <array>
 
 #include "search/families/limits.h"
 #include "search/families/wgmma_flash/wgmma_flash.h"
@@ -24,45 +24,59 @@ struct At {
     kExp2Fma,
     kQRegs,
     kCluster,
-    kSchedulerToo,
-    kSplits,
+    kMoreSchedulers,
+    kSplits = kMoreSchedulers + TileScheduler::kNumbers - 1,
     kHeadSwizzle
   };
 };
-constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},
-                                 {"n", 64, FieldUse::kCode},
-                                 {"warps", 4, FieldUse::kCode},
-                                 {"stages", 2, FieldUse::kCode},
-                                 {"pack", 1, FieldUse::kCode},
-                                 TileScheduler::kFields[0],
-                                 {"out", 0, FieldUse::kCode},
-                                 {"ones_column", 0, FieldUse::kMechanism},
-                                 {"folded_scale", 0, FieldUse::kMechanism},
-                                 {"queries", 1, FieldUse::kMechanism},
-                                 {"exp2_fma", 0, FieldUse::kMechanism},
-                                 {"q_regs", 0, FieldUse::kMechanism},
-                                 {"cluster", 1, FieldUse::kMechanism},
-                                 TileScheduler::kFields[1],
-                                 {"splits", 1, FieldUse::kLaunch},
-                                 {"head_swizzle", 0, FieldUse::kLaunch}};
-static_assert(std::size(kFields) == WgmmaFlash::kNumbers);
+// A kind of scheduler's, of those that have one: the first stands apart, as texts have it.
+constexpr std::size_t at_scheduler(std::size_t kind) {
+  return kind == 0 ? std::size_t{At::kScheduler} : At::kMoreSchedulers + kind - 1;
+}
+
+constexpr std::array<TextField, WgmmaFlash::kNumbers> all_fields() {
+  std::array<TextField, WgmmaFlash::kNumbers> all = {};
+  all[At::kM] = {"m", 64, FieldUse::kCode};
+  all[At::kN] = {"n", 64, FieldUse::kCode};
+  all[At::kWarps] = {"warps", 4, FieldUse::kCode};
+  all[At::kStages] = {"stages", 2, FieldUse::kCode};
+  all[At::kPack] = {"pack", 1, FieldUse::kCode};
+  all[At::kOut] = {"out", 0, FieldUse::kCode};
+  all[At::kOnesColumn] = {"ones_column", 0, FieldUse::kMechanism};
+  all[At::kFoldedScale] = {"folded_scale", 0, FieldUse::kMechanism};
+  all[At::kQueries] = {"queries", 1, FieldUse::kMechanism};
+  all[At::kExp2Fma] = {"exp2_fma", 0, FieldUse::kMechanism};
+  all[At::kQRegs] = {"q_regs", 0, FieldUse::kMechanism};
+  all[At::kCluster] = {"cluster", 1, FieldUse::kMechanism};
+  for (std::size_t kind = 0; kind < TileScheduler::kNumbers; ++kind) all[at_scheduler(kind)] = kSchedulerFields[kind];
+  all[At::kSplits] = {"splits", 1, FieldUse::kLaunch};
+  all[At::kHeadSwizzle] = {"head_swizzle", 0, FieldUse::kLaunch};
+  return all;
+}
+constexpr auto kFields = all_fields();
+static_assert(At::kHeadSwizzle + 1 == WgmmaFlash::kNumbers);
 
 struct Range {
-  At::Field at;
+  std::size_t at;
   int least, most;
 };
-constexpr Range kRanges[] = {{At::kStages, 1, 4},      {At::kScheduler, 0, TileScheduler::kMost[0]},
-                             {At::kOut, 0, 4},         {At::kOnesColumn, 0, 1},
-                             {At::kFoldedScale, 0, 1}, {At::kExp2Fma, 0, 32},
-                             {At::kQueries, 1, 2},     {At::kQRegs, 0, 16},
-                             {At::kCluster, 1, 2},     {At::kSchedulerToo, 0, TileScheduler::kMost[1]}};
+constexpr Range kRanges[] = {{At::kStages, 1, 4},      {At::kOut, 0, 4},      {At::kOnesColumn, 0, 1},
+                             {At::kFoldedScale, 0, 1}, {At::kExp2Fma, 0, 32}, {At::kQueries, 1, 2},
+                             {At::kQRegs, 0, 16},      {At::kCluster, 1, 2}};
+
+std::string outside(const Range& range, const WgmmaFlash::Numbers& numbers) {
+  const std::int32_t given = numbers[range.at];
+  if (given >= range.least && given <= range.most) return "";
+  return std::string(kFields[range.at].key) + "=" + grouped(given) + ": warpgroup has " + grouped(range.least) +
+         " to " + grouped(range.most);
+}
 
 std::string out_of_range(const WgmmaFlash::Numbers& numbers) {
-  for (const Range& range : kRanges) {
-    const std::int32_t given = numbers[range.at];
-    if (given >= range.least && given <= range.most) continue;
-    return std::string(kFields[range.at].key) + "=" + grouped(given) + ": warpgroup has " + grouped(range.least) +
-           " to " + grouped(range.most);
+  for (const Range& range : kRanges)
+    if (std::string reason = outside(range, numbers); !reason.empty()) return reason;
+  for (std::size_t kind = 0; kind < TileScheduler::kNumbers; ++kind) {
+    const Range range = {at_scheduler(kind), 0, kMostOfSchedulers[kind]};
+    if (std::string reason = outside(range, numbers); !reason.empty()) return reason;
   }
   return more_than_one_split(numbers[At::kSplits], WgmmaFlash::kText.name);
 }
@@ -110,7 +124,7 @@ std::string wrong_together(const WgmmaFlash& c) {
            ": expected ones_column=1, since weights are then summed as rounded, and at least 2";
   if (c.cluster != 1 && c.tile_m == kWarpgroupRows)
     return "cluster=" + grouped(c.cluster) + ": expected one CTA an SM, and so 128 rows or more";
-  if (std::string reason = wrong_scheduler(c.scheduler, c.tile_m); !reason.empty()) return reason;
+  if (std::string reason = c.scheduler.wrong(c.tile_m); !reason.empty()) return reason;
   if (kWarpgroupRows % c.pack == 0) return "";
   return "pack of " + grouped(c.pack) + " does not divide the " + grouped(kWarpgroupRows) + " rows of a warpgroup";
 }
@@ -120,29 +134,32 @@ std::string wrong_together(const WgmmaFlash& c) {
 constinit const FamilyText WgmmaFlash::kText = {"warpgroup", kFields};
 
 WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
-  return {c.tile_m,
-          c.tile_n,
-          c.warps(),
-          c.stages,
-          c.pack,
-          c.scheduler.numbers()[0],
-          c.out_parts,
-          c.has_ones() ? 1 : 0,
-          c.softmax == WgmmaFlash::Softmax::kFoldedScale ? 1 : 0,
-          c.queries,
-          c.exp2_fma,
-          c.q_regs,
-          c.cluster,
-          c.scheduler.numbers()[1],
-          1,
-          c.head_swizzle};
+  WgmmaFlash::Numbers numbers = {};
+  numbers[At::kM] = c.tile_m;
+  numbers[At::kN] = c.tile_n;
+  numbers[At::kWarps] = c.warps();
+  numbers[At::kStages] = c.stages;
+  numbers[At::kPack] = c.pack;
+  numbers[At::kOut] = c.out_parts;
+  numbers[At::kOnesColumn] = c.has_ones() ? 1 : 0;
+  numbers[At::kFoldedScale] = c.softmax == WgmmaFlash::Softmax::kFoldedScale ? 1 : 0;
+  numbers[At::kQueries] = c.queries;
+  numbers[At::kExp2Fma] = c.exp2_fma;
+  numbers[At::kQRegs] = c.q_regs;
+  numbers[At::kCluster] = c.cluster;
+  const TileScheduler::Numbers scheduler = c.scheduler.numbers();
+  for (std::size_t kind = 0; kind < scheduler.size(); ++kind) numbers[at_scheduler(kind)] = scheduler[kind];
+  numbers[At::kSplits] = 1;
+  numbers[At::kHeadSwizzle] = c.head_swizzle;
+  return numbers;
 }
 
 std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   if (std::string reason = wrong_numbers(numbers); !reason.empty()) return reason;
   if (std::string reason = read_softmax(numbers, &c->softmax); !reason.empty()) return reason;
-  if (std::string reason = read({numbers[At::kScheduler], numbers[At::kSchedulerToo]}, &c->scheduler); !reason.empty())
-    return reason;
+  TileScheduler::Numbers scheduler = {};
+  for (std::size_t kind = 0; kind < scheduler.size(); ++kind) scheduler[kind] = numbers[at_scheduler(kind)];
+  if (std::string reason = read(scheduler, &c->scheduler); !reason.empty()) return reason;
   c->tile_m = numbers[At::kM];
   c->tile_n = numbers[At::kN];
   c->key_shares = numbers[At::kWarps] * 16 / numbers[At::kM];

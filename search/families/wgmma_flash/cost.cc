@@ -120,7 +120,7 @@ double compute_clocks(const Model& m) {
   times.columns = m.p.head_dim_v;
   times.swizzles = static_cast<double>(head_groups(m.p, m.shape) / head_swizzle(m.p, m.shape));
   times.share = m.launch.resident > 1 ? kBesideAnother : 1;
-  return schedule_clocks(m.c.scheduler, m.p.causal(), times);
+  return m.c.scheduler.clocks(m.p.causal(), times);
 }
 
 }  // namespace

@@ -65,11 +65,11 @@ std::string unfit(const Problem& p, const WgmmaFlash& c, const DeviceSpec& devic
   if (std::string reason = useless_pack(p, shape); !reason.empty()) return reason;
   if (std::string reason = oversized(p, shape, kLeastRows, kLeastKeys); !reason.empty()) return reason;
   if (std::string reason = useless_cluster(p, c, device); !reason.empty()) return reason;
-  return useless_scheduler(p, c.scheduler, shape);
+  return c.scheduler.useless(p, shape);
 }
 
 std::string over_registers(const Problem& p, const WgmmaFlash& c, const LaunchPlan& launch, const DeviceSpec& device) {
-  const int needed = registers(p, c), most = consumer_registers(c);
+  const int needed = registers(p, c), most = role_registers(c).consumer;
   if (needed > most)
     return "needs about " + grouped(needed) + " registers a consumer thread, " + grouped(c.warpgroups()) +
            " consumer warpgroups leave it " + grouped(most);

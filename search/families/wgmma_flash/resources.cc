@@ -62,7 +62,7 @@ LaunchPlan plan(const Problem& problem, const WgmmaFlash& c) {
   launch.shared_memory = shared_memory(problem, c);
   launch.rows_before = rows_before(problem, c);
   launch.maps = boxes_of(c);
-  plan_scheduler(problem, c.scheduler, c.warpgroups(), 512 * (c.has_ones() ? 2 : 1), &launch);
+  c.scheduler.plan(problem, c.warpgroups(), 512 * (c.has_ones() ? 2 : 1), &launch);
   return launch;
 }
 
@@ -72,17 +72,19 @@ int registers(const Problem& p, const WgmmaFlash& c) {
   return p.head_dim_v / 2 + c.tile_n / 2 + c.tile_n / 4 + 28 + (c.has_ones() ? 4 : 0) + 4 * c.q_regs;
 }
 
-// The producer gives most of its registers to the consumers, more of them under the static scheduler; three share what
-// two have.
-int consumer_registers(const WgmmaFlash& c) {
+// The producer gives most of its registers to the consumers; three share what two have. With fewer than 32 a producer
+// that does more than static rounds spills.
+RoleRegisters role_registers(const WgmmaFlash& c) {
   const int consumers = c.warpgroups();
-  return consumers == 1 ? 224 : consumers == 3 ? 160 : c.scheduler.is_static() ? 240 : 232;
+  if (consumers == 1) return {32, 224};
+  if (consumers == 3) return {32, 160};
+  return c.scheduler.has_small_producer() ? RoleRegisters{24, 240} : RoleRegisters{40, 232};
 }
 
 int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
   WgmmaFlash none = candidate;
   none.q_regs = 0;
-  const int left = consumer_registers(candidate) - registers(problem, none);
+  const int left = role_registers(candidate).consumer - registers(problem, none);
   return std::clamp(left / 4, 0, problem.head_dim / 16);
 }
 

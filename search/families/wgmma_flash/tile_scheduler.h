@@ -1,6 +1,6 @@
 // tile_scheduler.h: how the warpgroup family's tiles reach its persistent CTAs.
-// Owns: TileScheduler: its part of the text, what it refuses, the workspace it needs, the walks worth trying, how it
-// evens out the load. Stream-K of the last partial wave is these two files, a line of jit/families/ and device code.
+// Owns: TileScheduler, one of its kinds, each a struct in a header of its name (scheduler_kind.h says what it answers);
+// their fields of the text. A kind is named here, in its own files, and by its line in jit/families/.
 // Never: knows a tile's size.
 // Threads: a value; pure functions.
 #pragma once
@@ -8,65 +8,62 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
-#include "search/device_spec.h"
-#include "search/families/launch_plan.h"
-#include "search/families/text_fields.h"
-#include "search/problem/problem.h"
+#include "search/families/wgmma_flash/dynamic_tiles.h"
+#include "search/families/wgmma_flash/static_rounds.h"
+#include "search/families/wgmma_flash/stream_k.h"
 
 namespace gqa {
 
 struct TileScheduler {
-  // kStatic: rounds over the grid, every other round backwards. kDynamic: each CTA, or cluster, takes the next tile
-  // from a counter. kStreamK: static rounds, and so many clusters (CTAs, where they are single) share the keys of the
-  // last partial wave's tiles.
-  enum class Kind : std::uint8_t { kStatic, kDynamic, kStreamK };
+  using Kind = std::variant<StaticRounds, DynamicTiles, StreamK>;
 
-  Kind kind = Kind::kStatic;
-  std::int32_t clusters = 0;  // kStreamK's
+  Kind kind;
 
-  bool is_static() const { return kind == Kind::kStatic; }
-  bool is_dynamic() const { return kind == Kind::kDynamic; }
-  bool is_stream_k() const { return kind == Kind::kStreamK; }
+  template <typename Of>
+  bool is() const {
+    return std::holds_alternative<Of>(kind);
+  }
 
-  // Its fields of the text, with the most that each can be.
-  static constexpr TextField kFields[] = {{"dynamic", 0, FieldUse::kCode}, {"stream_k", 0, FieldUse::kMechanism}};
-  static constexpr std::int32_t kMost[] = {1, 1 << 16};
-  using Numbers = std::array<std::int32_t, 2>;
-  Numbers numbers() const { return {is_dynamic() ? 1 : 0, clusters}; }
+  // The kinds' fields of the text. One at most is not 0: the scheduler is of its kind, else of the first.
+  static constexpr std::size_t kNumbers = std::variant_size_v<Kind> - 1;
+  using Numbers = std::array<std::int32_t, kNumbers>;
+  template <std::size_t kAt>
+  using Field = std::variant_alternative_t<kAt + 1, Kind>;  // whose it is
+
+  Numbers numbers() const;
+
+  // Of its kind: scheduler_kind.h.
+  bool has_small_producer() const;
+  std::string wrong(int rows) const;
+  std::string useless(const Problem& problem, const CandidateShape& shape) const;
+  void plan(const Problem& problem, int warpgroups, int floats_beside_out, LaunchPlan* launch) const;
+  double clocks(bool masked, const TileTimes& times) const;
 };
 
-// From the text's numbers; both at once are no scheduler.
+template <std::size_t... kAt>
+constexpr std::array<TextField, sizeof...(kAt)> scheduler_fields(std::index_sequence<kAt...>) {
+  return {TileScheduler::Field<kAt>::kField...};
+}
+template <std::size_t... kAt>
+constexpr TileScheduler::Numbers most_of_schedulers(std::index_sequence<kAt...>) {
+  return {TileScheduler::Field<kAt>::kMost...};
+}
+using SchedulerIndices = std::make_index_sequence<TileScheduler::kNumbers>;
+inline constexpr auto kSchedulerFields = scheduler_fields(SchedulerIndices());
+inline constexpr auto kMostOfSchedulers = most_of_schedulers(SchedulerIndices());
+
+// From the text's numbers; two at once are no scheduler.
 std::string read(const TileScheduler::Numbers& numbers, TileScheduler* scheduler);
 
-std::string wrong_scheduler(const TileScheduler& scheduler, int rows);
-std::string useless_scheduler(const Problem& problem, const TileScheduler& scheduler, const CandidateShape& shape);
-
-// Counters, partials and how many clusters run; of `warpgroups` a CTA, whose rows have so many floats beside out's.
-void plan_scheduler(const Problem& problem, const TileScheduler& scheduler, int warpgroups, int floats_beside_out,
-                    LaunchPlan* launch);
-
-// Worth trying: a kind of scheduler, on clusters of so many CTAs.
+// Worth trying: a scheduler, on clusters of so many CTAs.
 struct TileWalk {
-  TileScheduler::Kind kind;
+  TileScheduler scheduler;
   int cluster;
 };
-inline constexpr TileWalk kTileWalks[] = {{TileScheduler::Kind::kStatic, 1},  {TileScheduler::Kind::kDynamic, 1},
-                                          {TileScheduler::Kind::kStatic, 2},  {TileScheduler::Kind::kDynamic, 2},
-                                          {TileScheduler::Kind::kStreamK, 1}, {TileScheduler::Kind::kStreamK, 2}};
-TileScheduler scheduler_of(const TileWalk& walk, const DeviceSpec& device);
-
-// What tiles take, clocks, where `each` of them, on average, comes to a CTA.
-struct TileTimes {
-  double each;
-  double average, longest;  // of a tile, with its overhead
-  double overhead;          // epilogue and prologue
-  double more_steps, step;  // that the longest has over the average, where a mask makes tiles differ; one of them
-  double rows, columns;     // of a tile of out
-  double swizzles;          // groups of heads that are walked one after another
-  double share;             // of its time that a CTA takes where two share an SM
-};
-// Clocks until the last CTA is done.
-double schedule_clocks(const TileScheduler& scheduler, bool masked, const TileTimes& times);
+std::vector<TileWalk> tile_walks(const DeviceSpec& device);
 
 }  // namespace gqa

@@ -80,7 +80,7 @@ WgmmaFlash candidate_of(const Problem& p, const Tile& tile, int pack, const Tile
   c.key_shares = tile.key_shares;
   c.stages = tile.stages;
   c.pack = pack;
-  c.scheduler = scheduler_of(walk, device);
+  c.scheduler = walk.scheduler;
   c.out_parts = tile.out_buffer ? 1 : 0;
   c.softmax = tile.softmax;
   c.queries = tile.queries;
@@ -117,7 +117,7 @@ std::vector<int> swizzles_of(const Problem& p, const WgmmaFlash& c, const Device
 // Clusters do as well under the static scheduler as under the dynamic one, but for swizzled heads whose tiles a mask
 // makes unequal: those leave its rounds uneven.
 bool pays(const Problem& p, const WgmmaFlash& c, const std::vector<int>& swizzles) {
-  if (!c.scheduler.is_dynamic() || c.cluster == 1) return true;
+  if (!c.scheduler.is<DynamicTiles>() || c.cluster == 1) return true;
   const bool unequal = p.causal() && p.q_len >= p.kv_len / 2;
   return unequal && swizzles.size() > 1;
 }
@@ -128,7 +128,7 @@ void add_tile(const Problem& p, const Tile& tile, const DeviceSpec& device, std:
   if (tile.is_for != nullptr && !tile.is_for(p)) return;
   for (const int pack : divisors(p.group())) {
     if (kWarpgroupRows % pack != 0) continue;
-    for (const TileWalk& walk : kTileWalks) {
+    for (const TileWalk& walk : tile_walks(device)) {
       WgmmaFlash c = candidate_of(p, tile, pack, walk, device);
       const std::vector<int> swizzles = swizzles_of(p, c, device);
       if (!pays(p, c, swizzles)) continue;

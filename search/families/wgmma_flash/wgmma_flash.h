@@ -47,7 +47,7 @@ struct WgmmaFlash {
   int warpgroups() const { return warps() / 4; }
   bool has_ones() const { return softmax != Softmax::kOnline; }
 
-  static constexpr std::size_t kNumbers = 16;
+  static constexpr std::size_t kNumbers = 14 + TileScheduler::kNumbers;
   using Numbers = std::array<std::int32_t, kNumbers>;
   static const FamilyText kText;
 };
@@ -79,8 +79,11 @@ int rows_before(const Problem& problem, const WgmmaFlash& candidate);
 // Whether a tile's first step may be half a block of keys: under a causal mask, in whole fragments of 16.
 bool halves_tiles(const Problem& problem, const WgmmaFlash& candidate);
 
-// Registers that a consumer thread may have: jit/device/attention/wgmma_flash/warpgroup_flash.cuh.
-int consumer_registers(const WgmmaFlash& candidate);
+// What setmaxnreg leaves a producer thread and gives a consumer: they go into the code as they are here.
+struct RoleRegisters {
+  int producer, consumer;
+};
+RoleRegisters role_registers(const WgmmaFlash& candidate);
 
 // The most of `q_regs` that leaves the rest of a candidate its registers.
 int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate);

@@ -2,6 +2,7 @@
 // problem:   d=64,dv=64,dtype=bf16,causal,align=16
 // candidate: warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1
 // family:    a producer feeds warpgroups that walk the keys of 64 query rows each
+#include "attention/wgmma_flash/dynamic_tiles.cuh"
 #include "attention/wgmma_flash/warpgroup_flash.cuh"
 
 struct Scores {
@@ -70,7 +71,9 @@ struct Config {
   using Scores = ::Scores;
   using HalfScores = ::HalfScores;
   using Values = ::Values;
-  static constexpr bool kDynamic = true;  // tile scheduler; else static rounds
+  using TileScheduler = gqa::DynamicTiles;
+  static constexpr int kProducerRegisters = 40;  // by setmaxnreg
+  static constexpr int kConsumerRegisters = 232;
   static constexpr int kResident = 1;  // CTAs an SM holds
   static constexpr int kOutParts = 1;  // through a buffer; 0: out leaves from registers
 };

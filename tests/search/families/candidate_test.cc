@@ -89,8 +89,7 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
 // What cannot be built cannot be written down.
 TEST(Candidate, CombinationsThatAreNoneAreRefused) {
   const std::string base = "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1";
-  EXPECT_EQ(error_of(base + " stream_k=5"),
-            "stream_k=5: expected dynamic=0, whose last wave it shares, and 128 rows or more");
+  EXPECT_EQ(error_of(base + " stream_k=5"), "dynamic=1 beside stream_k=5: expected one tile scheduler");
   EXPECT_EQ(error_of(base + " folded_scale=1"), "folded_scale=1: expected ones_column=1, whose ones it takes");
   EXPECT_NE(error_of(base + " exp2_fma=4"), "");
   EXPECT_NE(error_of(with_fields(base, "warps=4")), "");

@@ -13,23 +13,12 @@
 
 namespace gqa {
 
-// Keys that packed row `row` may see: those below the limit.
-template <typename Config>
-__device__ inline int key_limit(const AttentionParams& p, int row) {
-  if constexpr (!Config::kCausal) return p.kv_len;
-  const int position = row / Config::kPack;
-  return max(0, min(p.kv_len, position + p.kv_len - p.q_len + 1));
-}
-
-// Keys that packed rows before `end` see: the last that exists sees most.
-template <typename Config>
-__device__ inline int keys_seen(const AttentionParams& p, int end) {
-  return key_limit<Config>(p, min(end, p.q_len * Config::kPack) - 1);
-}
-
 // The walk of one sequence's row tiles. A row sees keys [first(row), limit(row)).
 template <typename Config>
 struct Walk {
+  // Whether rows of a tile may see different keys, so that what is brought for all of them some do not see.
+  static constexpr bool kRowsDiffer = Config::kCausal || has_window<Config>();
+
   const AttentionParams& p;
   const CacheParams* cache;  // null where the Config needs none
   int length;                // of the sequence, where each has its own
@@ -37,6 +26,11 @@ struct Walk {
   __device__ Walk(const AttentionParams& params, const CacheParams* cache_params, int sequence)
       : p(params), cache(cache_params), length(0) {
     if constexpr (lengths_differ<Config>()) length = max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
+  }
+
+  // Of sequences that have one length, and no window.
+  __device__ explicit Walk(const AttentionParams& params) : p(params), cache(nullptr), length(0) {
+    static_assert(!lengths_differ<Config>() && !has_window<Config>(), "these come with CacheParams");
   }
 
   __device__ int keys() const {
@@ -49,12 +43,11 @@ struct Walk {
   __device__ int within(int key) const { return max(0, min(keys(), key)); }
 
   __device__ int limit(int row) const {
-    if constexpr (!lengths_differ<Config>() && !has_window<Config>()) {
-      return key_limit<Config>(p, row);
-    } else if constexpr (has_window<Config>()) {
+    if constexpr (has_window<Config>()) {
       return cache->window_right < 0 ? keys() : within(own_key(row) + cache->window_right + 1);
     } else {
-      return Config::kCausal ? within(own_key(row) + 1) : keys();
+      // Not within(): of packed rows the assembler would make other code.
+      return Config::kCausal ? max(0, min(keys(), own_key(row) + 1)) : keys();
     }
   }
   __device__ int first(int row) const {
@@ -62,7 +55,10 @@ struct Walk {
     return cache->window_left < 0 ? 0 : within(own_key(row) - cache->window_left);
   }
 
-  __device__ int last_row(int first_row) const { return min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1; }
+  // Of those before `end` the last that exists, which sees most.
+  __device__ int last_before(int end) const { return min(end, p.q_len * Config::kPack) - 1; }
+  __device__ int seen_before(int end) const { return limit(last_before(end)); }
+  __device__ int last_row(int first_row) const { return last_before(first_row + Config::kTileM); }
   // Keys that the tile's rows see between them: [begin, end).
   __device__ int begin(int first_row) const { return first(first_row); }
   __device__ int end(int first_row) const { return limit(last_row(first_row)); }
@@ -92,6 +88,16 @@ struct Walk {
     return first_key + Config::kTileN > limit(first_row);
   }
 };
+
+// The same where there is no Walk at hand.
+template <typename Config>
+__device__ inline int key_limit(const AttentionParams& p, int row) {
+  return Walk<Config>(p).limit(row);
+}
+template <typename Config>
+__device__ inline int keys_seen(const AttentionParams& p, int end) {
+  return Walk<Config>(p).seen_before(end);
+}
 
 // A score becomes -inf where its key, `column` past this lane's first, is at or past the limit.
 __device__ inline void mask_score(float& score, int column, int limit) {

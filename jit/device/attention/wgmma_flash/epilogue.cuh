@@ -7,6 +7,7 @@
 
 #include "attention/common/rows.cuh"
 #include "attention/common/softmax.cuh"
+#include "attention/wgmma_flash/warpgroup_features.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"

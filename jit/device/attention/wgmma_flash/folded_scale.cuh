@@ -6,9 +6,10 @@
 #pragma once
 
 #include "attention/wgmma_flash/exp2_fma.cuh"
+#include "attention/wgmma_flash/warpgroup_hints.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
+#include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
-#include "ptx/warpgroup_hints.cuh"
 
 namespace gqa {
 

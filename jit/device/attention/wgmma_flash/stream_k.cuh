@@ -1,37 +1,27 @@
 // stream_k.cuh: stream-K for the tiles of the last partial wave: each CTA or cluster takes as many blocks of keys, and
 // where a tile's parts meet, the last to arrive adds them up, in the order of their keys, so that it does not matter
-// who it is. Osama et al., "Stream-K", 2023. Owns: who takes which blocks (StreamK), and the fix-up in the workspace
-// (StreamKFixup). Never: waits for another CTA. Threads: StreamK: one producer thread; StreamKFixup: the 128 threads of
-// a warpgroup, each for its own fragments.
+// who it is. Osama et al., "Stream-K", 2023. Owns: StreamK, that tile scheduler: who takes which blocks, and the fix-up
+// in the workspace (StreamKFixup). Never: waits for another CTA. Threads: StreamK's Tiles: one producer thread;
+// StreamKFixup: the 128 threads of a warpgroup, each for its own fragments.
 #pragma once
 
 #include "attention/common/arrival.cuh"
-#include "attention/wgmma_flash/schedule.cuh"
+#include "attention/wgmma_flash/static_rounds.cuh"
 #include "attention/wgmma_flash/warpgroup_share.cuh"
+#include "ptx/cluster.cuh"
 
 namespace gqa {
 
-// The keys of those tiles, end to end, in shares of as many blocks, one for each walker (a CTA, or a cluster).
-template <typename Config>
-struct StreamK {
-  const AttentionParams& p;
-  int blocks;  // of each tile's keys
+// Which of a tile's parts a ticket is.
+struct KeyPart {
+  int slot;        // of the workspace
+  int parts;       // 0 or 1: it is all of the tile
+  int first_slot;  // of the tile's parts
+  int tile;        // of the last partial wave
 
-  // Calls load(tile's number, first block, end, part) for each tile of this walker's share.
-  template <typename Load>
-  __device__ void each_piece(Load load) const {
-    const int walkers = gridDim.x / cluster_size<Config>(), walker = blockIdx.x / cluster_size<Config>();
-    const int left = partial_wave_tiles<Config>(p), share = (left * blocks + walkers - 1) / walkers;
-    const int end = min((walker + 1) * share, left * blocks);
-#pragma unroll 1
-    for (int at = walker * share; at < end;) {
-      const int tile = at / blocks, first = at - tile * blocks, last = min(blocks, first + end - at);
-      const int first_walker = tile * blocks / share, last_walker = ((tile + 1) * blocks - 1) / share;
-      // From one piece to the next the walker or the tile is another: their sum tells all apart.
-      load(p.tiles - left + tile, first, last,
-           KeyPart{walker + tile, last_walker - first_walker + 1, first_walker + tile, tile});
-      at += last - first;
-    }
+  __device__ SchedulerWords words() const { return {{slot, parts, first_slot, tile}}; }
+  __device__ static KeyPart of(const volatile SchedulerWords& words) {
+    return {words.word[0], words.word[1], words.word[2], words.word[3]};
   }
 };
 
@@ -74,6 +64,45 @@ struct StreamKFixup {
 #pragma unroll 1
     for (int i = 0; i < part.parts; ++i) add_part(core, part.first_slot + i);
     return true;
+  }
+};
+
+struct StreamK : StaticRounds {
+  static constexpr bool kHasParts = true;
+
+  template <typename Config>
+  struct Tiles : StaticRounds::Tiles<Config> {
+    using Rounds = StaticRounds::Tiles<Config>;
+    using Rounds::p;
+    using Rounds::Rounds;
+
+    // Of the last partial wave.
+    __device__ int tiles_left() const { return p.tiles % static_cast<int>(gridDim.x / cluster_size<Config>()); }
+    __device__ bool more() const { return this->number < p.tiles - tiles_left(); }
+
+    // The keys of those tiles, end to end, in shares of as many blocks, one for each walker (a CTA, or a cluster).
+    template <typename Load>
+    __device__ void each_part(int blocks, Load load) const {
+      const int walkers = gridDim.x / cluster_size<Config>(), walker = blockIdx.x / cluster_size<Config>();
+      const int left = tiles_left(), share = (left * blocks + walkers - 1) / walkers;
+      const int end = min((walker + 1) * share, left * blocks);
+#pragma unroll 1
+      for (int at = walker * share; at < end;) {
+        const int tile = at / blocks, first = at - tile * blocks, last = min(blocks, first + end - at);
+        const int first_walker = tile * blocks / share, last_walker = ((tile + 1) * blocks - 1) / share;
+        // From one piece to the next the walker or the tile is another: their sum tells all apart.
+        const KeyPart part = {walker + tile, last_walker - first_walker + 1, first_walker + tile, tile};
+        load(p.tiles - left + tile, first, last, part.words());
+        at += last - first;
+      }
+    }
+  };
+
+  template <typename Config>
+  __device__ static bool join(const AttentionParams& p, int group, WarpgroupAttention<Config>& core,
+                              const volatile SchedulerWords& words) {
+    const KeyPart part = KeyPart::of(words);
+    return part.parts < 2 || StreamKFixup<Config>{p, group}.fix_up(core, part);
   }
 };
 

@@ -6,9 +6,10 @@
 #pragma once
 
 #include "attention/wgmma_flash/epilogue.cuh"
-#include "attention/wgmma_flash/stream_k.cuh"
+#include "attention/wgmma_flash/schedule.cuh"
+#include "attention/wgmma_flash/warpgroup_hints.cuh"
+#include "attention/wgmma_flash/warpgroup_share.cuh"
 #include "ptx/cluster.cuh"
-#include "ptx/warpgroup_hints.cuh"
 
 namespace gqa {
 
@@ -17,7 +18,7 @@ struct WarpgroupConsumer {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kShare = Smem::kShare;
   // Whether warpgroups leave out what none of their rows sees, though another's, or another CTA's, may.
-  static constexpr bool kSkips = Config::kCausal && kShare == 1;
+  static constexpr bool kSkips = Walk<Config>::kRowsDiffer && kShare == 1;
   using BlockScores = float[Config::kTileN / 8][4];
 
   const AttentionParams& p;
@@ -159,7 +160,7 @@ struct WarpgroupConsumer {
   // Keys that this warpgroup's rows see. One at least: rows that see none mask it all.
   __device__ int seen_by_rows(int first_row) const {
     const int first = first_of_rows(first_row);
-    return first < 0 ? 1 : max(1, keys_seen<Config>(p, first + 64));
+    return first < 0 ? 1 : max(1, Walk<Config>(p).seen_before(first + 64));
   }
 
   // Whether of this block no more than the first half is seen.
@@ -169,7 +170,7 @@ struct WarpgroupConsumer {
 
   // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
   __device__ int first_masked(int first_row) const {
-    return key_limit<Config>(p, first_of_rows(first_row)) / Config::kTileN;
+    return Walk<Config>(p).limit(first_of_rows(first_row)) / Config::kTileN;
   }
 
   // The first step, of half a block where the rows see no more of it.
@@ -185,9 +186,9 @@ struct WarpgroupConsumer {
     release_queries();
   }
 
-  // Of a tile none of whose keys a mask hides, this warpgroup's rows do not exist.
+  // Of a tile whose keys all rows see, this warpgroup's do not exist.
   __device__ bool has_no_rows(int first_row) const {
-    return !Config::kCausal && kShare == 1 && first_of_rows(first_row) < 0;
+    return !Walk<Config>::kRowsDiffer && kShare == 1 && first_of_rows(first_row) < 0;
   }
   __device__ void walk_past(int blocks) {
     pass(blocks);
@@ -225,11 +226,8 @@ struct WarpgroupConsumer {
   }
 
   // One warpgroup's rows of out from all parts of the keys. False: they are another's to store.
-  __device__ bool join(const volatile KeyPart& at) {
-    if constexpr (stream_k<Config>()) {
-      const KeyPart part = {at.slot, at.parts, at.first_slot, at.tile};
-      return part.parts < 2 || StreamKFixup<Config>{p, group}.fix_up(core, part);
-    }
+  __device__ bool join(const volatile SchedulerWords& words) {
+    if (!Config::TileScheduler::template join<Config>(p, group, core, words)) return false;
     if constexpr (kShare > 1) {
       const KeyShare<Config> share(smem, q.passed - 1);
       if (part() > 0) {

@@ -1,8 +1,8 @@
 // warpgroup_flash.cuh: the warpgroup family's kernel (Hopper): a producer feeds kWarps / 4 consumer warpgroups by TMA;
 // each walks the keys of its 64 query rows, or every other block of them, last block first. Shah et al.,
-// "FlashAttention-3", 2024, for the two roles. Owns: who does what, and the registers each has. Never: knows how a tile
-// is numbered (schedule.cuh), loaded (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh). Threads: consumers
-// first, then a producer warpgroup of which one thread works; roles meet at the rings' barriers.
+// "FlashAttention-3", 2024, for the two roles. Owns: who does what, and when each has its registers. Never: knows how a
+// tile is numbered (schedule.cuh), loaded (warpgroup_producer.cuh) or computed (warpgroup_consumer.cuh). Threads:
+// consumers first, then a producer warpgroup of which one thread works; roles meet at the rings' barriers.
 #pragma once
 
 #include "attention/wgmma_flash/warpgroup_halves.cuh"
@@ -15,13 +15,14 @@ template <typename Config>
 struct WarpgroupFlash {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kWarps / 4;
-  // What setmaxnreg leaves a producer thread and gives a consumer: together no more than the launch bounds. With fewer
-  // than 32 a producer that does more than static rounds spills.
-  static constexpr bool kStaticRounds = !Config::kDynamic && !stream_k<Config>();
-  static constexpr int kProducerRegisters = kConsumers != 2 ? 32 : kStaticRounds ? 24 : 40;
-  static constexpr int kConsumerRegisters = kConsumers == 1 ? 224 : kConsumers == 3 ? 160 : kStaticRounds ? 240 : 232;
+  using TileScheduler = typename Config::TileScheduler;
   static_assert(Config::kTileM % 64 == 0, "a warpgroup owns 64 rows");
   static constexpr int kThreads = (kConsumers + 1) * kWarpgroup;
+  // What a thread is launched with, in eights; setmaxnreg waits forever for more than all have together.
+  static constexpr int kLaunchedRegisters = 65536 / (kThreads * Config::kResident) / 8 * 8;
+  static_assert(Config::kProducerRegisters + kConsumers * Config::kConsumerRegisters <=
+                    (kConsumers + 1) * kLaunchedRegisters,
+                "the roles share what was launched");
   static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
 
   const AttentionParams& p;
@@ -45,7 +46,7 @@ struct WarpgroupFlash {
     smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.tickets.ring.init(kConsumers * kWarpgroup);
-    if constexpr (Config::kDynamic && Smem::kCluster > 1) smem.tile_broadcast.init();
+    if constexpr (TileScheduler::kBroadcastsTiles && Smem::kCluster > 1) smem.tile_broadcast.init();
     if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
     fence_barrier_init();
   }
@@ -70,13 +71,13 @@ struct WarpgroupFlash {
     WarpgroupProducer<Config> producer{p, maps, smem};
     ProducerWalk<Config> walk(p, smem.tickets, smem.tile_broadcast);
     while (walk.more()) producer.load_tile(walk);
-    if constexpr (stream_k<Config>()) producer.load_stream_k(walk);
+    if constexpr (TileScheduler::kHasParts) producer.load_parts(walk);
     walk.announce({Place{}, 0});
     let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
   }
 
   __device__ static int first_block(const volatile Ticket& ticket) {
-    if constexpr (stream_k<Config>()) return told_same<Config>(ticket.first);
+    if constexpr (TileScheduler::kHasParts) return told_same<Config>(ticket.first);
     return 0;
   }
 
@@ -96,7 +97,7 @@ struct WarpgroupFlash {
       if constexpr (folded_scale<Config>()) consumer.ticket = &walk.ticket();
       consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
-      if (consumer.join(walk.ticket().part)) consumer.store(walk.ticket().place);
+      if (consumer.join(walk.ticket().words)) consumer.store(walk.ticket().place);
     }
     consumer.end();
   }
@@ -108,13 +109,13 @@ struct WarpgroupFlash {
       if (works) init_rings();
       named_arrive(kRingsAreThere, kThreads);
       begin_together();
-      give_up_registers<kProducerRegisters>();
+      give_up_registers<Config::kProducerRegisters>();
       if (works) produce();
     } else {
       if constexpr (Smem::kOnesColumn) write_ones();
       named_sync(kRingsAreThere, kThreads);
       begin_together();
-      take_registers<kConsumerRegisters>();
+      take_registers<Config::kConsumerRegisters>();
       consume(group);
     }
     end_together();

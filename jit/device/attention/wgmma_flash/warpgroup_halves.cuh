@@ -246,7 +246,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // many as then.
   __device__ void walk(int first_row, int blocks, int first) {
     const int seen = this->seen_by_rows(first_row);
-    block = Config::kCausal ? (seen - 1) / Config::kTileN : blocks - 1;
+    block = Consumer::kSkips ? (seen - 1) / Config::kTileN : blocks - 1;
     core.clear();
     this->q.wait_full(smem.q_ring);
     if (this->has_no_rows(first_row)) return this->walk_past(blocks - first);

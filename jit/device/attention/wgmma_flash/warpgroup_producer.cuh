@@ -5,7 +5,7 @@
 // Threads: one.
 #pragma once
 
-#include "attention/wgmma_flash/stream_k.cuh"
+#include "attention/wgmma_flash/schedule.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -85,7 +85,7 @@ struct WarpgroupProducer {
   // mask it all.
   __device__ int block_count(const Place& place) const {
     const int end = place.first_row + Config::kTileM * kCluster;
-    return max(1, (keys_seen<Config>(p, end) + Config::kTileN - 1) / Config::kTileN);
+    return max(1, (Walk<Config>(p).seen_before(end) + Config::kTileN - 1) / Config::kTileN);
   }
 
   // In the order the consumers ask: the keys of the next block before the values of this one.
@@ -119,14 +119,14 @@ struct WarpgroupProducer {
     walk.next();
   }
 
-  // This CTA's share of the last partial wave's tiles, whose keys are all as many.
-  __device__ void load_stream_k(ProducerWalk<Config>& walk) {
-    const StreamK<Config> shared{p, block_count(place_of_tile(0))};
-    shared.each_piece([&](int number, int first, int end, const KeyPart& part) {
+  // This producer's parts of tiles, whose keys are all as many.
+  __device__ void load_parts(ProducerWalk<Config>& walk) {
+    const auto load_part = [&](int number, int first, int end, const SchedulerWords& words) {
       Place place = place_of_tile(number);
       place.first_row += cluster_rank<Config>() * 64;
-      load(walk, {place, end, first, part});
-    });
+      load(walk, {place, end, first, words});
+    };
+    walk.each_part(block_count(place_of_tile(0)), load_part);
   }
 };
 

@@ -4,8 +4,8 @@
 // may touch what is the rings' business.
 #pragma once
 
-#include "attention/common/features.cuh"
 #include "attention/wgmma_flash/schedule.cuh"
+#include "attention/wgmma_flash/warpgroup_features.cuh"
 #include "ptx/wgmma.cuh"
 
 namespace gqa {

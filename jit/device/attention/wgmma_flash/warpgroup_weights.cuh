@@ -6,7 +6,8 @@
 
 #include "attention/wgmma_flash/exp2_fma.cuh"
 #include "attention/wgmma_flash/folded_scale.cuh"
-#include "ptx/warpgroup_hints.cuh"
+#include "attention/wgmma_flash/warpgroup_features.cuh"
+#include "attention/wgmma_flash/warpgroup_hints.cuh"
 
 namespace gqa {
 

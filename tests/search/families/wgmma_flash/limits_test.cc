@@ -119,9 +119,8 @@ TEST(Prune, WhatStreamKLacks) {
   const char* full = "hq=16,sq=16384,d=128";  // 2,048 tiles of 128 rows: 15.5 rounds
   EXPECT_EQ(warpgroup("stream_k=132 dynamic=0", full), "");
   EXPECT_EQ(warpgroup("stream_k=66 dynamic=0 cluster=2", full), "");
-  EXPECT_EQ(warpgroup("stream_k=132", full),
-            "stream_k=132: expected dynamic=0, whose last wave it shares, and 128 rows or more");
-  EXPECT_EQ(warpgroup("stream_k=132 dynamic=0 m=64 n=64 warps=4", full), warpgroup("stream_k=132", full));
+  EXPECT_EQ(warpgroup("stream_k=132 dynamic=0 m=64 n=64 warps=4", full),
+            "stream_k=132: expected one CTA an SM, and so 128 rows or more");
   EXPECT_EQ(warpgroup("stream_k=132 dynamic=0", "hq=16,sq=16384,d=128,causal"),
             "stream_k=132 under a causal mask: its last tiles are the shortest ones");
   EXPECT_EQ(warpgroup("stream_k=128 dynamic=0", full), "stream_k=128: 2,048 tiles nearly fill 16 waves");

@@ -57,7 +57,7 @@ TEST(Space, ClustersAreDynamicWhereAMaskMakesHeadsUneven) {
   const auto dynamic = [](const char* shape) {
     const std::set<WgmmaFlash> all = warpgroup_candidates(shape);
     return std::any_of(all.begin(), all.end(),
-                       [](const WgmmaFlash& c) { return c.scheduler.is_dynamic() && c.cluster == 2; });
+                       [](const WgmmaFlash& c) { return c.scheduler.is<DynamicTiles>() && c.cluster == 2; });
   };
   EXPECT_TRUE(dynamic("b=8,hq=8,sq=2048,d=256,causal"));
   EXPECT_FALSE(dynamic("b=8,hq=8,sq=2048,d=256"));                 // all tiles alike
@@ -89,7 +89,8 @@ TEST(Space, WhereProductsSum) {
 TEST(Space, KernelsWithAOnesColumnHaveStreamK) {
   const std::set<WgmmaFlash> all = ranked_candidates("hq=32,sq=16384,d=64,lse=0");
   EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const WgmmaFlash& c) {
-    return c.has_ones() && c.scheduler.is_stream_k() && c.scheduler.clusters == 132;
+    const auto* stream_k = std::get_if<StreamK>(&c.scheduler.kind);
+    return c.has_ones() && stream_k != nullptr && stream_k->clusters == 132;
   }));
 }
 

@@ -4,7 +4,8 @@
 // (docs/performance.md). Never: changes a value. Threads: all lanes of a warp call together.
 #pragma once
 
-#include "attention/common/features.cuh"
+#include "attention/common/walk.cuh"
+#include "attention/wgmma_flash/warpgroup_features.cuh"
 
 namespace gqa {
 
@@ -19,7 +20,7 @@ constexpr bool kMovesOperands = ones_column<Config>() || key_shares<Config>() > 
 
 // Whether the offsets of the emulated exponentials are kept from half block to half block, else reckoned anew.
 template <typename Config>
-constexpr bool kKeepsExp2Fma = Config::kCausal;
+constexpr bool kKeepsExp2Fma = Walk<Config>::kRowsDiffer;
 
 template <typename Config>
 __device__ inline int told_same(int value) {
@@ -30,7 +31,7 @@ __device__ inline int told_same(int value) {
 // Of what a barrier answered.
 template <typename Config>
 __device__ inline bool told_agreed(bool answer) {
-  if constexpr (ones_column<Config>() || (Config::kCausal && !kTellTile<Config>))
+  if constexpr (ones_column<Config>() || (Walk<Config>::kRowsDiffer && !kTellTile<Config>))
     return __all_sync(0xffffffffu, answer);
   return answer;
 }
