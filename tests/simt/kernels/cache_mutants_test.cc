@@ -84,7 +84,7 @@ TEST_F(CacheMutants, AWindowOffByOne) {
 }
 
 TEST_F(CacheMutants, ABlockThatNeededALook) {
-  EXPECT_FALSE(passes(kWindow, kShares, kWalk, "if (first_key < first(last_row(first_row))) return true;", ""));
+  EXPECT_FALSE(passes(kWindow, kShares, kWalk, "if (first_key < first(last_row<kRows>(first_row))) return true;", ""));
 }
 
 TEST_F(CacheMutants, ALostPart) {

@@ -62,16 +62,18 @@ struct Walk {
     return cache->window_left < 0 ? 0 : within(own_key(row) - cache->window_left);
   }
 
-  __device__ int last_row(int first_row) const { return min(first_row + Config::kTileM, p.q_len * Config::kPack) - 1; }
+  template <int kRows = Config::kTileM>
+  __device__ int last_row(int first_row) const {
+    return min(first_row + kRows, p.q_len * Config::kPack) - 1;
+  }
   // Keys that the tile's rows see between them: [begin, end).
   __device__ int begin(int first_row) const { return first(first_row); }
   __device__ int end(int first_row) const { return limit(last_row(first_row)); }
 
-  // Blocks of keys that the tile visits: first_block(), and so many.
+  // Blocks of keys that the tile visits: first_block() .. end_block(), and so many.
   __device__ int first_block(int first_row) const { return begin(first_row) / Config::kTileN; }
-  __device__ int blocks(int first_row) const {
-    return max(0, (end(first_row) + Config::kTileN - 1) / Config::kTileN - first_block(first_row));
-  }
+  __device__ int end_block(int first_row) const { return (end(first_row) + Config::kTileN - 1) / Config::kTileN; }
+  __device__ int blocks(int first_row) const { return max(0, end_block(first_row) - first_block(first_row)); }
 
   // Which keys are brought for the tile's rows.
   __device__ auto brought(int first_row) const {
@@ -83,11 +85,12 @@ struct Walk {
       return Below{p.kv_len};
   }
 
-  // Whether some row of the tile may not see all keys of the block: the first row sees least, but of a window, whose
-  // last row sees least of what comes before.
+  // Whether some of the tile's rows, or of kRows, may not see all keys of the block: the first row sees least, but of a
+  // window, whose last row sees least of what comes before.
+  template <int kRows = Config::kTileM>
   __device__ bool needs_look(int first_row, int first_key) const {
     if constexpr (has_window<Config>()) {
-      if (first_key < first(last_row(first_row))) return true;
+      if (first_key < first(last_row<kRows>(first_row))) return true;
     }
     return first_key + Config::kTileN > limit(first_row);
   }
