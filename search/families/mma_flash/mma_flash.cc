@@ -19,12 +19,12 @@ std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {
   return static_cast<std::int64_t>(c.tile_m) * row + c.stages * mma_stage_bytes(p, c.tile_n);
 }
 
-std::string wrong_for_gpu(const Problem& p, const MmaFlash& c) {
+std::string wrong_for_gpu(const MmaFlash& c) {
   const int warp_rows = c.tile_m / c.warps;
   if (c.tile_m % c.warps != 0 || (warp_rows != 16 && warp_rows != 32))
     return grouped(c.tile_m) + " rows over " + grouped(c.warps) + " warps: flash gives a warp 16 or 32";
   if (c.stages < 1 || c.stages > 3) return grouped(c.stages) + " stages: flash has 1 to 3";
-  return wrong_for_cache(p, MmaFlash::kText.name);
+  return "";
 }
 
 std::string unfit(const Problem& p, const CandidateShape& shape, bool host) {
@@ -61,6 +61,7 @@ LaunchPlan plan(const Problem& problem, const MmaFlash& c) {
   launch.blocks = row_tiles(problem, shape) * head_groups(problem, shape);
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
+  launch.cache_params = needs_cache_params(problem);
   return launch;
 }
 
@@ -72,7 +73,7 @@ std::string reject_reason(const Problem& problem, const MmaFlash& c, const Devic
   const bool host = device.kind == DeviceKind::kHost;
   const CandidateShape shape = shape_of(c);
   if (std::string reason = wrong_tile(shape, c.warps); !reason.empty()) return reason;
-  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages) : wrong_for_gpu(problem, c);
+  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages) : wrong_for_gpu(c);
   if (!wrong.empty()) return wrong;
   if (std::string reason = unfit(problem, shape, host); !reason.empty()) return reason;
   const LaunchPlan launch = plan(problem, c);
