@@ -14,19 +14,25 @@
 namespace gqa {
 namespace {
 
+// The device's name of a kind: "causal" is kCausal there, too.
+std::string enumerator(std::string_view kind) {
+  std::string text = "k" + std::string(kind);
+  text[1] = static_cast<char>(text[1] - 'a' + 'A');
+  return text;
+}
+
 void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family, bool chain) {
   out << "struct Config {\n"
       << "  using Element = gqa::" << (problem.q_type == DType::kF16 ? "F16" : "BF16") << ";\n"
       << "  static constexpr int kHeadDim = " << problem.head_dim << ";\n"
       << "  static constexpr int kHeadDimV = " << problem.head_dim_v << ";\n"
-      << "  static constexpr bool kCausal = " << (problem.causal() ? "true" : "false") << ";\n"
+      << "  static constexpr auto kMask = gqa::Mask::" << enumerator(name(problem.mask)) << ";\n"
       << "  static constexpr int kAlign = " << problem.align << ";   // bytes every row is aligned to\n"
       << family.config;
   if (problem.keys_transposed())
     out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
   if (problem.paged()) out << "  static constexpr int kPage = " << problem.page << ";  // keys a page\n";
   if (problem.lengths_differ()) out << "  static constexpr bool kLengthsDiffer = true;  // each sequence has its own\n";
-  if (problem.windowed()) out << "  static constexpr bool kWindow = true;\n";
   out << family.features;
   if (chain) out << "  using Chain = ::ScoreChain;\n";
   out << "};\n";

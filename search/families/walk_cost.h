@@ -9,21 +9,26 @@
 #include "search/device_spec.h"
 #include "search/families/launch_plan.h"
 #include "search/problem/problem.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 
-// What a tile's keys cost. Steps differ between tiles only under a causal mask.
+// What a tile's keys cost. Steps differ between tiles only under a mask.
 struct KeySteps {
   double average = 0, most = 0;
 };
 
 inline double key_value_width(const Problem& p) { return double{1} * p.head_dim + p.head_dim_v; }
-inline double key_value_bytes(const Problem& p) { return 2.0 * p.batch * p.kv_len * p.kv_heads * key_value_width(p); }
+// Of the keys that some query sees.
+inline double key_value_bytes(const Problem& p) {
+  return 2.0 * p.batch * most_keys_of_all_queries(p) * p.kv_heads * key_value_width(p);
+}
 
 // Keys that packed rows before `end` see: the last that exists sees most.
 double keys_seen(const Problem& problem, int pack, std::int64_t end);
 
-// Of `keys` each. Under a mask, sampled where there are many tiles: the work of a tile grows linearly.
+// Of `keys` each, sampled where there are many tiles: a causal tile's work grows linearly, a window's differs at the
+// ends only.
 KeySteps steps_of(const Problem& problem, const CandidateShape& shape, int keys);
 // The same where a tile's steps are what a function says.
 template <typename StepsOfTile>

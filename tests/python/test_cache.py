@@ -126,7 +126,7 @@ def test_dense_cache(causal, window):
 
 
 @pytest.mark.parametrize("page", [1, 3, 16, 64])
-@pytest.mark.parametrize("q_len", [1, 16])
+@pytest.mark.parametrize("q_len", [1, 16, 100])
 def test_pages(page, q_len):
     t = Case(q_len, page)
     result = gqa.flash_attn_with_kvcache(

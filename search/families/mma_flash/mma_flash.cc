@@ -14,8 +14,10 @@ namespace {
 
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
 
-constexpr Served kServed = {
-    {Mask::kNone, Mask::kCausal}, {KeyLayout::kDense, KeyLayout::kTransposed}, {Lengths::kOne}, {Lengths::kOne}};
+constexpr Served kServed = {{Mask::kNone, Mask::kCausal, Mask::kWindow},
+                            {KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged},
+                            {Lengths::kOne},
+                            {Lengths::kOne, Lengths::kEach}};
 
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
 std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {
@@ -65,6 +67,7 @@ LaunchPlan plan(const Problem& problem, const MmaFlash& c) {
   launch.blocks = row_tiles(problem, shape) * head_groups(problem, shape);
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
+  launch.cache_params = needs_cache_params(problem);
   return launch;
 }
 

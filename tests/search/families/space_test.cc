@@ -30,6 +30,32 @@ TEST(Space, EveryProblemHasCandidatesOnEveryDevice) {
   }
 }
 
+std::string family_of(const Ranked& ranked) { return std::string(name(ranked.candidate)); }
+
+bool has(const Space& space, const std::string& family) {
+  return std::any_of(space.ranked.begin(), space.ranked.end(),
+                     [&](const Ranked& ranked) { return family_of(ranked) == family; });
+}
+
+// Prefills, and chunks of them, on a cache: more rows than split takes.
+TEST(Space, ACacheHasFlashForManyQueriesAndSplitForFew) {
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    const DeviceSpec device = *DeviceSpec::for_arch(arch);
+    for (const char* cache : {",page=16,lens,causal", ",page=1,lens,causal", ",page=256", ",lens", ",left=128,right=0",
+                              ",left=64,right=3,page=16,lens"}) {
+      for (const char* many : {"b=4,hq=32,hk=8,sq=100,sk=8192,d=128", "b=4,hq=32,hk=8,sq=4096,sk=8192,d=128"}) {
+        const Space space = enumerate(problem_of(many + std::string(cache)), device);
+        ASSERT_FALSE(space.ranked.empty()) << many << cache << " on " << arch;
+        EXPECT_EQ(family_of(space.ranked.front()), "flash") << many << cache << " on " << arch;
+      }
+      for (const char* few : {"b=16,hq=32,hk=8,sq=1,sk=8192,d=128", "b=16,hq=32,hk=8,sq=16,sk=8192,d=128"}) {
+        const Space space = enumerate(problem_of(few + std::string(cache)), device);
+        EXPECT_TRUE(has(space, "split") && has(space, "flash")) << few << cache << " on " << arch;
+      }
+    }
+  }
+}
+
 TEST(Space, NothingIsListedTwiceAndVerdictsAgree) {
   for (const DeviceSpec& device : devices()) {
     for (const char* shape : kShapes) {

@@ -41,27 +41,15 @@ inline bool all_zero(const std::vector<unsigned>& values) {
   return std::all_of(values.begin(), values.end(), [](unsigned value) { return value == 0; });
 }
 
-// One launch of a case's kernel on buffers of their own.
-inline Status launch_attention(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
-                               const Schedule& schedule, Outputs* outputs) {
-  Call call = attention.call;
+// A launch of a call's kernel, with a workspace of its own. Counters must be left zero.
+inline Status launch_call(const Kernel& kernel, const Candidate& candidate, const Call& call,
+                          const Schedule& schedule) {
   const LaunchPlan needed = plan(call.problem, candidate);
-  const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
-      out("out", attention.out, call.out);
-  const Buffer lse("lse", attention.lse.size() * sizeof(float));
   const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
   const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
-  call.q = q.first();
-  call.k = k.first();
-  call.v = v.first();
-  call.out = out.first();
-  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
   AttentionParams params = params_of(call, candidate);
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
-  const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table);
-  if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
-  if (call.page_table != nullptr) call.page_table = pages.as<std::int32_t>();
   CacheParams cache = cache_params_of(call);
   void* arguments[] = {&params, &cache};
   const auto blocks = static_cast<unsigned>(needed.blocks), threads = static_cast<unsigned>(needed.threads);
@@ -69,6 +57,25 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   launch.workspace = &partials;
   if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
   if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
+  return {};
+}
+
+// One launch of a case's kernel on buffers of their own.
+inline Status launch_attention(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
+                               const Schedule& schedule, Outputs* outputs) {
+  Call call = attention.call;
+  const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
+      out("out", attention.out, call.out);
+  const Buffer lse("lse", attention.lse.size() * sizeof(float));
+  const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table);
+  call.q = q.first();
+  call.k = k.first();
+  call.v = v.first();
+  call.out = out.first();
+  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+  if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
+  if (call.page_table != nullptr) call.page_table = pages.as<std::int32_t>();
+  if (Status s = launch_call(kernel, candidate, call, schedule); !s.ok()) return s;
   *outputs = {out.values(), lse.values<float>()};
   return {};
 }

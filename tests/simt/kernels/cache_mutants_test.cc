@@ -18,10 +18,17 @@ constexpr const char* kRowPages = "b=4,hq=2,hk=1,sq=2,sk=90,d=64,causal,page=3,l
 constexpr const char* kRowEven = "split m=16 n=16 warps=2 stages=2 pack=2 even=1 splits=3";
 constexpr const char* kWindow = "b=1,hq=2,hk=1,sq=5,sk=100,d=64,left=20,right=2";
 constexpr const char* kShares = "split m=16 n=16 warps=2 stages=3 pack=2 splits=2";
+// Of flash: pages in chunks, several groups of single rows' pages that lanes look up at once, a window's tiles.
+constexpr const char* kPrefill = "b=3,hq=1,hk=1,sq=70,sk=150,d=64,causal,page=16,lens";
+constexpr const char* kFlash = "flash m=64 n=32 warps=4 stages=2 pack=1";
+constexpr const char* kRowPrefill = "b=3,hq=1,hk=1,sq=40,sk=90,d=64,causal,page=3,lens";
+constexpr const char* kRowFlash = "flash m=32 n=16 warps=2 stages=1 pack=1";
+constexpr const char* kWideWindow = "b=1,hq=1,hk=1,sq=40,sk=100,d=64,left=20,right=2";
 
 constexpr const char* kSource = "attention/common/key_source.cuh";
 constexpr const char* kWalk = "attention/common/walk.cuh";
 constexpr const char* kSplit = "attention/split_kv/split.cuh";
+constexpr const char* kFlashKernel = "attention/mma_flash/flash.cuh";
 constexpr const char* kEvenSplits = "attention/split_kv/even_splits.cuh";
 
 // Whether the kernel passes with `from` in a header replaced by `to`.
@@ -52,39 +59,82 @@ TEST_F(CacheMutants, NothingPlanted) {
   EXPECT_TRUE(passes(kCache, kEven, kSplit, "load_queries();", "load_queries();"));
   EXPECT_TRUE(passes(kRowPages, kRowEven, kSplit, "load_queries();", "load_queries();"));
   EXPECT_TRUE(passes(kWindow, kShares, kSplit, "load_queries();", "load_queries();"));
+  EXPECT_TRUE(passes(kPrefill, kFlash, kFlashKernel, "load_queries();", "load_queries();"));
+  EXPECT_TRUE(passes(kRowPrefill, kRowFlash, kFlashKernel, "load_queries();", "load_queries();"));
+  EXPECT_TRUE(passes(kWideWindow, kRowFlash, kFlashKernel, "load_queries();", "load_queries();"));
 }
 
 TEST_F(CacheMutants, APagePastItsEnd) {
   EXPECT_FALSE(passes(kCache, kEven, kSource, "table + key / kPage", "table + key / kPage + 1"));
   EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "table + key / kPage", "table + (key + 1) / kPage"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "table + key / kPage", "table + key / kPage + 1"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "table + key / kPage", "table + (key + 1) / kPage"));
 }
 
 TEST_F(CacheMutants, ANeighboursSlot) {
   EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key % kPage * s.row", "(key + 1) % kPage * s.row"));
   EXPECT_FALSE(passes(kCache, kEven, kSource, "(key % kPage - key) * s.row", "(key % kPage - key + 1) * s.row"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key % kPage * s.row", "(key + 1) % kPage * s.row"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "(key % kPage - key) * s.row", "(key % kPage - key + 1) * s.row"));
 }
 
 TEST_F(CacheMutants, ThePagesOfAnotherLane) {
   EXPECT_FALSE(passes(kCache, kEven, kSource, "block % kGroup * kChunks + chunk", "block % kGroup * kChunks"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "block % kGroup * kChunks + chunk", "block % kGroup * kChunks"));
+}
+
+// A walk down takes over the next group's pages with that group's first block, its last.
+TEST_F(CacheMutants, ThePagesOfAnotherGroup) {
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "(kDown ? kGroup - 1 : 0)", "0"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "block + 1 - 2 * kGroup", "block - 2 * kGroup"));
+  EXPECT_FALSE(
+      passes(kRowPrefill, kRowFlash, kSource, "(end / kGroup - 1) * kGroup", "((end - 1) / kGroup - 1) * kGroup"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "(end - 1) / kGroup * kGroup", "end - 1"));
 }
 
 TEST_F(CacheMutants, ALengthOffByOne) {
   for (const char* wrong : {"max(0, min(__ldg(cache->lengths + sequence) + 1, p.kv_len))",
                             "max(0, min(__ldg(cache->lengths + sequence) - 1, p.kv_len))",
                             "max(0, min(__ldg(cache->lengths), p.kv_len))", "p.kv_len"})
-    EXPECT_FALSE(passes(kCache, kEven, kWalk, "max(0, min(__ldg(cache->lengths + sequence), p.kv_len))", wrong))
-        << wrong;
+    for (const bool split : {true, false})
+      EXPECT_FALSE(passes(split ? kCache : kPrefill, split ? kEven : kFlash, kWalk,
+                          "max(0, min(__ldg(cache->lengths + sequence), p.kv_len))", wrong))
+          << wrong;
 }
 
 TEST_F(CacheMutants, AWindowOffByOne) {
-  for (const char* wrong : {"- cache->window_left + 1", "- cache->window_left - 1"})
-    EXPECT_FALSE(passes(kWindow, kShares, kWalk, "- cache->window_left", wrong)) << wrong;
-  for (const char* wrong : {"cache->window_right + 2)", "cache->window_right)"})
-    EXPECT_FALSE(passes(kWindow, kShares, kWalk, "cache->window_right + 1)", wrong)) << wrong;
+  const auto window_passes = [](bool split, const char* from, const char* to) {
+    return passes(split ? kWindow : kWideWindow, split ? kShares : kRowFlash, kWalk, from, to);
+  };
+  for (const bool split : {true, false}) {
+    for (const char* wrong : {"- cache->window_left + 1", "- cache->window_left - 1"})
+      EXPECT_FALSE(window_passes(split, "- cache->window_left", wrong)) << wrong;
+    for (const char* wrong : {"cache->window_right + 2)", "cache->window_right)"})
+      EXPECT_FALSE(window_passes(split, "cache->window_right + 1)", wrong)) << wrong;
+  }
 }
 
 TEST_F(CacheMutants, ABlockThatNeededALook) {
-  EXPECT_FALSE(passes(kWindow, kShares, kWalk, "if (first_key < first(last_row(first_row))) return true;", ""));
+  const char* const look = "if (first_key < first(last_row<kRows>(first_row))) return true;";
+  EXPECT_FALSE(passes(kWindow, kShares, kWalk, look, ""));
+  EXPECT_FALSE(passes(kWideWindow, kRowFlash, kWalk, look, ""));
+}
+
+TEST_F(CacheMutants, BlocksThatATileDoesNotVisit) {
+  EXPECT_FALSE(
+      passes(kWideWindow, kRowFlash, kFlashKernel, "walk.first_block(first_row)", "walk.first_block(first_row) + 1"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kFlashKernel, "walk.end_block(first_row)", "walk.end_block(first_row) - 1"));
+  EXPECT_FALSE(passes(kWideWindow, kRowFlash, kFlashKernel, "block < (has_window", "block <= (has_window"));
+}
+
+TEST_F(CacheMutants, TheLengthOfAnotherSequence) {
+  EXPECT_FALSE(passes(kPrefill, kFlash, kFlashKernel, "sequence = place.batch;", "sequence = 0;"));
+}
+
+// A tile without keys: what others copied of q may still arrive when a warp stores its zeros there.
+TEST_F(CacheMutants, ZerosThatQOverwrites) {
+  EXPECT_FALSE(
+      passes(kPrefill, kFlash, kFlashKernel, "kVPitch > kQPitch || visit.end == visit.first", "kVPitch > kQPitch"));
 }
 
 TEST_F(CacheMutants, ALostPart) {

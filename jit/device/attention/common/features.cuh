@@ -1,8 +1,8 @@
 // features.cuh: what a Config of attention may say beyond what every one does.
 // Owns: keys_transposed() (keys lie as head_dim rows of all keys), cluster_size() (CTAs that share keys: cluster.cuh),
-// page_size() (keys a page, 0: no pages), lengths_differ() and has_window() (walk.cuh), even_splits()
-// (even_splits.cuh) and apply_chain() (Chain: what becomes of each score before the mask and the softmax). A Config
-// without them has none. Never: costs a kernel anything that does not ask for it. Threads: values.
+// page_size() (keys a page, 0: no pages), lengths_differ() (walk.cuh), even_splits() (even_splits.cuh) and
+// apply_chain() (Chain: what becomes of each score before the mask and the softmax). A Config without them has none.
+// Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
@@ -14,7 +14,6 @@ GQA_FEATURE(bool, keys_transposed, kKeysTransposed, false)
 GQA_FEATURE(int, cluster_size, kCluster, 1)
 GQA_FEATURE(int, page_size, kPage, 0)
 GQA_FEATURE(bool, lengths_differ, kLengthsDiffer, false)
-GQA_FEATURE(bool, has_window, kWindow, false)
 GQA_FEATURE(bool, even_splits, kEvenSplits, false)
 
 template <typename Config, typename = void>

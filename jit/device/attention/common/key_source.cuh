@@ -1,8 +1,8 @@
 // key_source.cuh: where a sequence's keys and values lie in global memory, and bringing a block of them to shared
 // memory: dense, transposed, or in pages that a table names. Owns: the address of (sequence, head, key); which keys of
 // a block are brought: what nobody sees comes as zeros, and is neither read nor looked up. Never: waits; the family's
-// kernel owns the pipeline. Never reads a table's entry past what is seen, nor a page that does not exist. Threads: a
-// warp brings a block; its lanes look up pages for each other.
+// kernel owns the pipeline. Never reads a table's entry past what is seen, nor a page that does not exist. Threads:
+// kThreads bring a block together, whole warps; the lanes of each look up pages for each other.
 #pragma once
 
 #include "attention/common/keys.cuh"
@@ -10,8 +10,11 @@
 
 namespace gqa {
 
+// The order in which a walk asks for its blocks.
+enum class BlockOrder { kUp, kDown };
+
 // A head's keys and values of a sequence whose keys follow each other.
-template <typename Config, bool kPaged>
+template <typename Config, int kThreads, BlockOrder kOrder, bool kPaged>
 struct KeySource {
   const AttentionParams& p;
   const u16* k_head;
@@ -24,38 +27,42 @@ struct KeySource {
     v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
   }
 
-  // Blocks 0 .. count of a warp's walk; first_key(i): of its block i. copy() then asks for them in turn.
-  template <typename FirstKey, typename Valid>
-  __device__ void start(int, FirstKey, Valid) {}
+  // A walk of blocks below `end`, from 0 up or from end - 1 down. first_key(i): of its block i; brought(): which keys
+  // are (tile.cuh). Both are asked anew, since a loop may have no register to keep the answer. Blocks are then copied
+  // in turn, the keys of each before its values, and both before the next one's keys.
+  template <typename FirstKey, typename Brought>
+  __device__ void start(int, FirstKey, Brought) {}
 
-  template <typename FirstKey, typename Valid>
-  __device__ void copy(char* k, char* v, int lane, int block, FirstKey first_key, Valid valid) const {
-    const int first = first_key(block);
-    if constexpr (keys_transposed<Config>())
-      KeyTile<Config>::template copy<32>(k, lane, k_head, p.k_strides.row, first, valid);
-    else
-      copy_keys<Config::kTileN, Config::kHeadDim, 32, Config::kAlign>(k, lane, k_head, p.k_strides.row, first, valid);
-    copy_keys<Config::kTileN, Config::kHeadDimV, 32, Config::kAlign>(v, lane, v_head, p.v_strides.row, first, valid);
+  template <typename FirstKey, typename Brought>
+  __device__ void copy_k(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
+    KeyTile<Config>::template copy<kThreads>(tile, thread, k_head, p.k_strides.row, first_key(block), brought());
+  }
+
+  template <typename FirstKey, typename Brought>
+  __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
+    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(tile, thread, v_head, p.v_strides.row,
+                                                                           first_key(block), brought());
   }
 };
 
 // Pages of kPage keys: (pages, kPage, kv_heads, head_dim), the batch stride being a page's.
-template <typename Config>
-struct KeySource<Config, true> {
+template <typename Config, int kThreads, BlockOrder kOrder>
+struct KeySource<Config, kThreads, kOrder, true> {
   static constexpr int kPage = page_size<Config>();
   static constexpr int kTileN = Config::kTileN;
   // Keys of a block that lie in one page whatever block it is, and how many such chunks a block has.
   static constexpr int kChunk = kPage % kTileN == 0 ? kTileN : kTileN % kPage == 0 ? kPage : 1;
   static constexpr int kChunks = kTileN / kChunk;
-  static constexpr int kFewestRows = 2;  // of a chunk that are worth a loop of their own
   // Lanes look up the pages of so many blocks at once, and hold those of the next as many.
   static constexpr int kGroup = kChunks < 32 ? 32 / kChunks : 1;
   static constexpr int kLookUps = (kChunks + 31) / 32;
+  static constexpr bool kDown = kOrder == BlockOrder::kDown;
 
   const AttentionParams& p;
   const CacheParams* cache;
   const int* table;  // the sequence's
-  int kv_head, blocks;
+  int kv_head;
+  int blocks;  // of a walk up
   int page[kLookUps], next_page[kLookUps];
 
   __device__ KeySource(const AttentionParams& params, const CacheParams* cache_params)
@@ -66,25 +73,38 @@ struct KeySource<Config, true> {
     kv_head = place.kv_head;
   }
 
+  // Whether chunks are worth a loop each: those that keep all threads busy; of a warp, those of two rows.
+  template <int kColumns>
+  static constexpr bool by_chunks() {
+    return kChunk > 1 && (kThreads == 32 || kChunk * (kColumns / 8) >= kThreads);
+  }
+
   // An entry that names no page is the caller's mistake; no other memory is read for it.
   __device__ int existing(int entry) const { return max(0, min(entry, cache->page_count - 1)); }
 
-  template <typename FirstKey, typename Valid>
-  __device__ void look_up(int (&pages)[kLookUps], int first_block, FirstKey first_key, Valid valid) const {
+  // Of the group that begins with the block. A walk down goes past block 0, one up past its end.
+  template <typename FirstKey, typename Brought>
+  __device__ void look_up(int (&pages)[kLookUps], int first_block, FirstKey first_key, Brought brought) const {
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
       const int at = i * 32 + static_cast<int>(threadIdx.x) % 32;
       const int block = first_block + at / kChunks, key = first_key(block) + at % kChunks * kChunk;
-      const bool seen = at < kGroup * kChunks && block < blocks && valid.any(key, key + kChunk);
+      const bool walked = kDown ? block >= 0 : block < blocks;
+      const bool seen = at < kGroup * kChunks && walked && brought().any(key, key + kChunk);
       pages[i] = seen ? existing(__ldg(table + key / kPage)) : 0;
     }
   }
 
-  template <typename FirstKey, typename Valid>
-  __device__ void start(int count, FirstKey first_key, Valid valid) {
-    blocks = count;
-    look_up(page, 0, first_key, valid);
-    look_up(next_page, kGroup, first_key, valid);
+  template <typename FirstKey, typename Brought>
+  __device__ void start(int end, FirstKey first_key, Brought brought) {
+    if constexpr (kDown) {
+      look_up(page, (end - 1) / kGroup * kGroup, first_key, brought);
+      look_up(next_page, (end / kGroup - 1) * kGroup, first_key, brought);  // where end ends a group: that one
+    } else {
+      blocks = end;
+      look_up(page, 0, first_key, brought);
+      look_up(next_page, kGroup, first_key, brought);
+    }
   }
 
   __device__ int page_of(int block, int chunk) const {
@@ -99,40 +119,43 @@ struct KeySource<Config, true> {
   }
 
   template <int kColumns, typename Valid>
-  __device__ void copy_one(char* tile, int lane, const void* tensor, const TensorStrides& s, int block, int first,
+  __device__ void copy_one(char* tile, int thread, const void* tensor, const TensorStrides& s, int block, int first,
                            Valid valid) const {
     const u16* head = static_cast<const u16*>(tensor) + kv_head * s.head;
-    if constexpr (kChunk >= kFewestRows) {
+    if constexpr (by_chunks<kColumns>()) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
         // As if the page's keys followed others in a dense head, so that keys keep their numbers.
         const int key = first + chunk * kChunk;
         const u16* page_head = head + page_of(block, chunk) * s.batch + (key % kPage - key) * s.row;
-        copy_keys<kChunk, kColumns, 32, Config::kAlign>(tile + chunk * kChunk * row_pitch(kColumns), lane, page_head,
-                                                        s.row, key, valid);
+        copy_keys<kChunk, kColumns, kThreads, Config::kAlign>(tile + chunk * kChunk * row_pitch(kColumns), thread,
+                                                              page_head, s.row, key, valid);
       }
     } else {
-      copy_tile<kTileN, kColumns, 32, Config::kAlign>(tile, lane, [&](int r, auto piece) {
+      copy_tile<kTileN, kColumns, kThreads, Config::kAlign>(tile, thread, [&](int r, auto piece) {
         const int key = first + r;
-        piece(head + page_of(block, r) * s.batch + key % kPage * s.row, valid(key));
+        piece(head + page_of(block, r / kChunk) * s.batch + key % kPage * s.row, valid(key));
       });
     }
   }
 
-  template <typename FirstKey, typename Valid>
-  __device__ void copy(char* k, char* v, int lane, int block, FirstKey first_key, Valid valid) {
-    if (block > 0 && block % kGroup == 0) {
+  template <typename FirstKey, typename Brought>
+  __device__ void copy_k(char* tile, int thread, int block, FirstKey first_key, Brought brought) {
+    if ((kDown || block > 0) && block % kGroup == (kDown ? kGroup - 1 : 0)) {
 #pragma unroll
       for (int i = 0; i < kLookUps; ++i) page[i] = next_page[i];
-      look_up(next_page, block + kGroup, first_key, valid);
+      look_up(next_page, kDown ? block + 1 - 2 * kGroup : block + kGroup, first_key, brought);
     }
-    const int first = first_key(block);
-    copy_one<Config::kHeadDim>(k, lane, p.k, p.k_strides, block, first, valid);
-    copy_one<Config::kHeadDimV>(v, lane, p.v, p.v_strides, block, first, valid);
+    copy_one<Config::kHeadDim>(tile, thread, p.k, p.k_strides, block, first_key(block), brought());
+  }
+
+  template <typename FirstKey, typename Brought>
+  __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
+    copy_one<Config::kHeadDimV>(tile, thread, p.v, p.v_strides, block, first_key(block), brought());
   }
 };
 
-template <typename Config>
-using KeysOf = KeySource<Config, (page_size<Config>() > 0)>;
+template <typename Config, int kThreads, BlockOrder kOrder>
+using KeysOf = KeySource<Config, kThreads, kOrder, (page_size<Config>() > 0)>;
 
 }  // namespace gqa

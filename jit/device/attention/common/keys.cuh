@@ -18,8 +18,8 @@ struct KeyTile {
   static constexpr int kBytes = (kTransposed ? Config::kHeadDim : Config::kTileN) * kPitch;
 
   // Keys first .. first + kTileN of one head; stride: from row to row.
-  template <int kThreads>
-  static __device__ void copy(char* tile, int thread, const u16* head, long long stride, int first, Below valid) {
+  template <int kThreads, typename Valid>
+  static __device__ void copy(char* tile, int thread, const u16* head, long long stride, int first, Valid valid) {
     if constexpr (kTransposed)
       copy_transposed_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride,
                                                                                        first, valid.end);

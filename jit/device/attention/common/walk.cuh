@@ -13,11 +13,28 @@
 
 namespace gqa {
 
+// As search/problem/kernel_traits.h has them: Config::kMask.
+enum class Mask { kNone, kCausal, kWindow };
+
+template <typename Config>
+__device__ constexpr bool has_window() {
+  return Config::kMask == Mask::kWindow;
+}
+
+// Of sequences that have one length: what packed row `row` sees under a causal mask, or none. Written out apart from
+// Walk::limit(), of which the assembler makes other code for flash.
+template <typename Config>
+__device__ inline int plain_limit(const AttentionParams& p, int row) {
+  if constexpr (Config::kMask != Mask::kCausal) return p.kv_len;
+  const int position = row / Config::kPack;
+  return max(0, min(p.kv_len, position + p.kv_len - p.q_len + 1));
+}
+
 // The walk of one sequence's row tiles. A row sees keys [first(row), limit(row)).
 template <typename Config>
 struct Walk {
   // Whether rows of a tile may see different keys, so that what is brought for all of them some do not see.
-  static constexpr bool kRowsDiffer = Config::kCausal || has_window<Config>();
+  static constexpr bool kRowsDiffer = Config::kMask != Mask::kNone;
 
   const AttentionParams& p;
   const CacheParams* cache;  // null where the Config needs none
@@ -43,11 +60,12 @@ struct Walk {
   __device__ int within(int key) const { return max(0, min(keys(), key)); }
 
   __device__ int limit(int row) const {
-    if constexpr (has_window<Config>()) {
+    if constexpr (!lengths_differ<Config>() && !has_window<Config>()) {
+      return plain_limit<Config>(p, row);
+    } else if constexpr (has_window<Config>()) {
       return cache->window_right < 0 ? keys() : within(own_key(row) + cache->window_right + 1);
     } else {
-      // Not within(): of packed rows the assembler would make other code.
-      return Config::kCausal ? max(0, min(keys(), own_key(row) + 1)) : keys();
+      return Config::kMask == Mask::kCausal ? within(own_key(row) + 1) : keys();
     }
   }
   __device__ int first(int row) const {
@@ -58,16 +76,18 @@ struct Walk {
   // Of those before `end` the last that exists, which sees most.
   __device__ int last_before(int end) const { return min(end, p.q_len * Config::kPack) - 1; }
   __device__ int seen_before(int end) const { return limit(last_before(end)); }
-  __device__ int last_row(int first_row) const { return last_before(first_row + Config::kTileM); }
+  template <int kRows = Config::kTileM>
+  __device__ int last_row(int first_row) const {
+    return min(first_row + kRows, p.q_len * Config::kPack) - 1;
+  }
   // Keys that the tile's rows see between them: [begin, end).
   __device__ int begin(int first_row) const { return first(first_row); }
   __device__ int end(int first_row) const { return limit(last_row(first_row)); }
 
-  // Blocks of keys that the tile visits: first_block(), and so many.
+  // Blocks of keys that the tile visits: first_block() .. end_block(), and so many.
   __device__ int first_block(int first_row) const { return begin(first_row) / Config::kTileN; }
-  __device__ int blocks(int first_row) const {
-    return max(0, (end(first_row) + Config::kTileN - 1) / Config::kTileN - first_block(first_row));
-  }
+  __device__ int end_block(int first_row) const { return (end(first_row) + Config::kTileN - 1) / Config::kTileN; }
+  __device__ int blocks(int first_row) const { return max(0, end_block(first_row) - first_block(first_row)); }
 
   // Which keys are brought for the tile's rows.
   __device__ auto brought(int first_row) const {
@@ -79,11 +99,12 @@ struct Walk {
       return Below{p.kv_len};
   }
 
-  // Whether some row of the tile may not see all keys of the block: the first row sees least, but of a window, whose
-  // last row sees least of what comes before.
+  // Whether some of the tile's rows, or of kRows, may not see all keys of the block: the first row sees least, but of a
+  // window, whose last row sees least of what comes before.
+  template <int kRows = Config::kTileM>
   __device__ bool needs_look(int first_row, int first_key) const {
     if constexpr (has_window<Config>()) {
-      if (first_key < first(last_row(first_row))) return true;
+      if (first_key < first(last_row<kRows>(first_row))) return true;
     }
     return first_key + Config::kTileN > limit(first_row);
   }

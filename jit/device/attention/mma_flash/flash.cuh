@@ -1,9 +1,11 @@
 // flash.cuh: the flash family's kernel: a CTA owns kTileM query rows and walks all their keys, last block first; its
 // warps split the rows. Dao et al., "FlashAttention-2", 2023, for the order of loops. Owns: the shared-memory plan, the
 // KV pipeline of kStages buffers, the tile schedule and the epilogue. Never: shares a tile between CTAs (split.cuh
-// does). Threads: kWarps warps; barriers only where a buffer changes hands.
+// does); knows where keys lie (key_source.cuh) or which are seen (walk.cuh). Threads: kWarps warps; barriers only where
+// a buffer changes hands.
 #pragma once
 
+#include "attention/common/key_source.cuh"
 #include "attention/common/warp_attention.cuh"
 #include "ptx/grid_dependency.cuh"
 
@@ -31,16 +33,22 @@ struct Flash {
   static_assert(kWarpRows % 16 == 0, "a warp owns whole 16-row fragments");
 
   const AttentionParams& p;
+  const CacheParams* cache;
   Smem& smem;
-  const u16* k_head;
-  const u16* v_head;
+  KeysOf<Config, kThreads, BlockOrder::kDown> keys;
+  int sequence;
   int first_row;  // of the tile, in packed rows
 
-  __device__ Flash(const AttentionParams& params, Smem& memory) : p(params), smem(memory) {
+  __device__ Flash(const AttentionParams& params, Smem& memory) : Flash(params, nullptr, memory) {}
+  __device__ Flash(const AttentionParams& params, const CacheParams& cache_params, Smem& memory)
+      : Flash(params, &cache_params, memory) {}
+
+  __device__ Flash(const AttentionParams& params, const CacheParams* cache_params, Smem& memory)
+      : p(params), cache(cache_params), smem(memory), keys(params, cache_params) {
     const Place place = here();
+    sequence = place.batch;
     first_row = place.first_row;
-    k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
-    v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
+    keys.open(place);
   }
 
   // Computed at each end of the kernel, not kept: the loop between has no register to spare.
@@ -58,40 +66,49 @@ struct Flash {
     });
   }
 
-  __device__ void load_k(int block) {
-    if (block < 0) return;
-    KeyTile<Config>::template copy<kThreads>(smem.k[block % Config::kStages], thread_index(), k_head, p.k_strides.row,
-                                             block * Config::kTileN, Below{p.kv_len});
+  // The blocks of keys that the tile visits: first .. end, the last one first.
+  struct Visit {
+    Walk<Config> walk;
+    int first, end;
+  };
+
+  __device__ static int first_key(int block) { return block * Config::kTileN; }
+
+  // By value: of what refers to memory, nvcc learns too late that a dense walk has no block below 0. The same is why
+  // loads say 0 and do not read it from `visit`.
+  __device__ auto brought_by(const Walk<Config>& walk) const {
+    return [walk, row = first_row] { return walk.brought(row); };
   }
 
-  __device__ void load_v(int block) {
-    if (block < 0) return;
-    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(smem.v[block % Config::kStages],
-                                                                           thread_index(), v_head, p.v_strides.row,
-                                                                           block * Config::kTileN, Below{p.kv_len});
+  __device__ void load_k(const Visit& visit, int block) {
+    if (block < (has_window<Config>() ? visit.first : 0)) return;
+    keys.copy_k(smem.k[block % Config::kStages], thread_index(), block, first_key, brought_by(visit.walk));
   }
 
-  __device__ void mask_if_needed(Core& core, int block) const {
-    const int first_key = block * Config::kTileN;
-    // The first row of the warp sees least; if it sees the whole block, so do all.
-    if (first_key + Config::kTileN > key_limit<Config>(p, warp_row()))
-      core.mask(Walk<Config>{p, nullptr, 0}, warp_row(), first_key);
+  __device__ void load_v(const Visit& visit, int block) {
+    if (block < (has_window<Config>() ? visit.first : 0)) return;
+    keys.copy_v(smem.v[block % Config::kStages], thread_index(), block, first_key, brought_by(visit.walk));
+  }
+
+  __device__ void mask_if_needed(Core& core, const Visit& visit, int block) const {
+    if (visit.walk.template needs_look<kWarpRows>(warp_row(), first_key(block)))
+      core.mask(visit.walk, warp_row(), first_key(block));
   }
 
   // One buffer: v arrives under the first product, the next k under the second.
-  __device__ void walk_single(Core& core, int blocks) {
-    load_k(blocks - 1);
+  __device__ void walk_single(Core& core, const Visit& visit) {
+    load_k(visit, visit.end - 1);
     cp_async_commit();
-    for (int block = blocks - 1; block >= 0; --block) {
+    for (int block = visit.end - 1; block >= visit.first; --block) {
       cp_async_wait<0>();
       __syncthreads();
-      load_v(block);
+      load_v(visit, block);
       cp_async_commit();
       core.multiply_keys(warp_queries(), shared_address(smem.k[0]));
-      mask_if_needed(core, block);
+      mask_if_needed(core, visit, block);
       cp_async_wait<0>();
       __syncthreads();
-      load_k(block - 1);
+      load_k(visit, block - 1);
       cp_async_commit();
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(smem.v[0]));
@@ -99,22 +116,22 @@ struct Flash {
   }
 
   // kStages buffers: kStages - 1 blocks are in flight while one is worked on.
-  __device__ void walk_pipelined(Core& core, int blocks) {
+  __device__ void walk_pipelined(Core& core, const Visit& visit) {
 #pragma unroll
     for (int ahead = 1; ahead < Config::kStages; ++ahead) {
-      load_k(blocks - ahead);
-      load_v(blocks - ahead);
+      load_k(visit, visit.end - ahead);
+      load_v(visit, visit.end - ahead);
       cp_async_commit();
     }
-    for (int block = blocks - 1; block >= 0; --block) {
+    for (int block = visit.end - 1; block >= visit.first; --block) {
       cp_async_wait<Config::kStages - 2>();
       __syncthreads();
-      load_k(block - (Config::kStages - 1));
-      load_v(block - (Config::kStages - 1));
+      load_k(visit, block - (Config::kStages - 1));
+      load_v(visit, block - (Config::kStages - 1));
       cp_async_commit();
       const int stage = block % Config::kStages;
       core.multiply_keys(warp_queries(), shared_address(smem.k[stage]));
-      mask_if_needed(core, block);
+      mask_if_needed(core, visit, block);
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(smem.v[stage]));
     }
@@ -158,21 +175,21 @@ struct Flash {
   __device__ void run() {
     let_next_grid_begin();
     wait_for_grids_before();
-    // The tile's last row sees most.
-    const int keys = keys_seen<Config>(p, first_row + Config::kTileM);
-    const int blocks = (keys + Config::kTileN - 1) / Config::kTileN;
+    const Walk<Config> walk(p, cache, sequence);
+    const Visit visit = {walk, walk.first_block(first_row), walk.end_block(first_row)};
+    keys.start(visit.end, first_key, brought_by(walk));
     Core core;
     load_queries();
     if constexpr (Config::kStages == 1)
-      walk_single(core, blocks);
+      walk_single(core, visit);
     else
-      walk_pipelined(core, blocks);
+      walk_pipelined(core, visit);
     core.finish();
     cp_async_commit();  // where there was no block to walk, q is still arriving
     cp_async_wait<0>();
     // Where out's rows are wider than q's, a warp's rows of out lie over another's of q; without a block to walk, what
     // others copied may still arrive.
-    if (kVPitch > kQPitch || blocks == 0) __syncthreads();
+    if (kVPitch > kQPitch || visit.end == visit.first) __syncthreads();
     store(core);
   }
 };

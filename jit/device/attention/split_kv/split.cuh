@@ -52,9 +52,9 @@ struct Split {
   const CacheParams* cache;
   Smem& smem;
   Place place;
-  KeysOf<Config> keys;
-  Part part;                // of the tile: this CTA's
-  int first_block, blocks;  // of keys: this part's
+  KeysOf<Config, 32, BlockOrder::kUp> keys;  // a warp's
+  Part part;                                 // of the tile: this CTA's
+  int first_block, blocks;                   // of keys: this part's
   int warp, lane;
 
   __device__ Split(const AttentionParams& params, Smem& memory) : Split(params, nullptr, memory) {}
@@ -92,12 +92,13 @@ struct Split {
   }
 
   // This warp's i-th block of keys into its own stage.
-  template <typename Valid>
-  __device__ void load_block(int i, Valid valid) {
+  template <typename Brought>
+  __device__ void load_block(int i, Brought brought) {
     if (i * Config::kWarps + warp >= blocks) return;
     auto& stage = smem.stages[warp][i % Config::kStages];
-    keys.copy(
-        stage.k, stage.v, lane, i, [&](int block) { return first_key(block); }, valid);
+    const auto first = [&](int block) { return first_key(block); };
+    keys.copy_k(stage.k, lane, i, first, brought);
+    keys.copy_v(stage.v, lane, i, first, brought);
   }
 
   // Of this warp's i-th block.
@@ -106,7 +107,8 @@ struct Split {
 
   __device__ void visit_blocks(Core& core) {
     const Walk<Config> walk(p, cache, place.batch);
-    const auto brought = walk.brought(place.first_row);
+    const auto valid = walk.brought(place.first_row);
+    const auto brought = [&] { return valid; };
     keys.start(
         warp_blocks(), [&](int block) { return first_key(block); }, brought);
     load_queries();

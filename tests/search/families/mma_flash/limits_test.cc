@@ -23,6 +23,19 @@ TEST(Prune, ReasonsNameWhatIsNeededAndWhatThereIs) {
   EXPECT_EQ(reason("hq=8,sq=40,d=64", "flash m=64 n=128 warps=4 stages=2 pack=1"), "step of 128 keys for 40 keys");
 }
 
+TEST(Prune, FlashTakesPagesLengthsAndWindows) {
+  for (const char* p :
+       {"b=4,hq=32,hk=8,sq=1024,sk=8192,d=128,page=16", "b=4,hq=32,hk=8,sq=1024,sk=8192,d=128,lens,causal",
+        "hq=32,hk=8,sq=1024,sk=8192,d=128,left=128,right=0"})
+    for (const DeviceSpec& device : devices())
+      EXPECT_EQ(reason(p,
+                       device.kind == DeviceKind::kHost ? "flash m=64 n=64 warps=1 stages=1 pack=1"
+                                                        : "flash m=64 n=64 warps=4 stages=2 pack=1",
+                       device),
+                "")
+          << p << " on " << device.arch;
+}
+
 TEST(Prune, FlashFields) {
   const char* p = "hq=32,hk=8,sq=4096,d=128";
   EXPECT_EQ(reason(p, "flash m=0 n=64 warps=4 stages=2 pack=1"), "tile of 0 rows: expected a multiple of 16");

@@ -1,0 +1,50 @@
+// cache_launch.h: attention kernels on a key/value cache under the emulator. Owns: the case's buffers with guards; its
+// page table ends where the last sequence's pages end, so that whoever reads an entry past a length faults.
+// Never: compiles or judges numbers: the case compares itself with the naive loop. Threads: one.
+#pragma once
+
+#include <algorithm>
+
+#include "tests/runtime/cache_case.h"
+#include "tests/simt/kernels/attention_launch.h"
+
+namespace gqa::simt {
+
+// Entries up to the last one that is needed.
+inline std::size_t needed_entries(const test::CacheCase& t) {
+  const Problem& p = t.call.problem;
+  if (t.table.empty()) return 0;
+  const int pages = (t.length(p.batch - 1) + p.page - 1) / p.page;
+  return static_cast<std::size_t>((p.batch - 1) * t.table_stride + pages);
+}
+
+// Runs the case under every schedule and leaves out and lse in it. Error: a launch's, or schedules that disagree.
+inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t) {
+  Call call = t->call;
+  const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->lengths);
+  Buffer table("page_table", needed_entries(*t) * sizeof(std::int32_t), sizeof(std::int32_t));
+  table.copy_in(t->table.data(), table.bytes());
+  call.q = q.data();
+  call.k = k.data();
+  call.v = v.data();
+  call.kv_lengths = t->lengths.empty() ? nullptr : lengths.as<std::int32_t>();
+  call.page_table = t->table.empty() ? nullptr : table.as<std::int32_t>();
+  const std::vector<std::uint16_t> poison = t->out;
+  for (const Schedule& schedule : schedules()) {
+    Buffer out("out", poison), lse("lse", t->lse.size() * sizeof(float));
+    call.out = out.data();
+    call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+    if (Status s = launch_call(kernel, candidate, call, schedule); !s.ok()) return s;
+    const std::vector<float> sums = lse.values<float>();
+    const bool same =
+        out.values<std::uint16_t>() == t->out &&
+        (call.lse == nullptr || std::memcmp(sums.data(), t->lse.data(), sums.size() * sizeof(float)) == 0);
+    if (&schedule != &schedules().front() && !same)
+      return {Code::kDeviceFailed, "the answer depends on the schedule: a race, seen in " + to_text(schedule)};
+    t->out = out.values<std::uint16_t>();
+    t->lse = sums;
+  }
+  return {};
+}
+
+}  // namespace gqa::simt
