@@ -21,7 +21,7 @@
 namespace gqa {
 
 struct SchedulerKind {
-  // Whether its producer does with the fewest registers.
+  // Whether its producer does with the fewest registers: role_registers() (wgmma_flash.h).
   static constexpr bool kSmallProducer = false;
 
   std::int32_t number() const { return 0; }  // of its field
