@@ -1,6 +1,6 @@
 // stream_k.h: stream-K of the last partial wave: static rounds of whole waves; then so many clusters (CTAs, where they
 // are single) share the keys of the tiles that are left over.
-// Owns: StreamK, that tile scheduler. Device code: stream_k.cuh.
+// Owns: StreamK, that tile scheduler.
 // Never: runs under a mask.
 // Threads: a value; pure functions.
 #pragma once
@@ -12,6 +12,7 @@
 namespace gqa {
 
 struct StreamK : SchedulerKind {
+  static constexpr SchedulerCode kDevice = {"stream_k.cuh", "StreamK"};
   static constexpr TextField kField = {"stream_k", 0, FieldUse::kMechanism};
   static constexpr std::int32_t kMost = 1 << 16;
   static constexpr double kFixupAnOutput = 0.98;  // clocks, of parts of a tile, in the workspace: a row and dimension
