@@ -67,7 +67,7 @@ std::string source(const Problem& problem, const Candidate& candidate, const std
       << "// candidate: " << kernel_text(candidate) << "\n"
       << "// family:    " << family.what << "\n";
   if (chain) out << "// scores:    " << to_text(steps) << "\n";
-  for (const std::string_view header : family.headers) out << "#include \"" << header << "\"\n";
+  for (const std::string& header : family.headers) out << "#include \"" << header << "\"\n";
   out << "\n" << family.products;
   if (chain) out << score_chain("ScoreChain", steps) << "\n";
   write_config(out, problem, family, chain);

@@ -14,13 +14,13 @@
 namespace gqa {
 
 struct FamilyCode {
-  std::vector<std::string_view> headers;  // of jit/device/
-  std::string_view type;                  // of the kernel, and of its shared memory: templates of a Config
+  std::vector<std::string> headers;  // of jit/device/
+  std::string_view type;             // of the kernel, and of its shared memory: templates of a Config
   std::string_view smem;
   std::string_view what;      // of it, in the banner
   std::string products = {};  // functions that stand before the Config, which names them
   std::string config = {};    // lines of the Config that this family has always
-  std::string features = {};  // and those that only some of its kernels have: features.cuh
+  std::string features = {};  // and those that only some of its kernels have
 };
 
 // `chain`: something becomes of each score before the softmax.

@@ -1,6 +1,5 @@
 // wgmma_flash.cc: wgmma_flash's code; see family_code.h.
 #include <sstream>
-#include <variant>
 
 #include "jit/families/family_code.h"
 #include "jit/wgmma_text.h"
@@ -9,18 +8,6 @@ namespace gqa {
 namespace {
 
 constexpr int kColumnsOfOnes = 8;  // the fewest that wgmma takes
-
-// A tile scheduler's header and type.
-struct SchedulerCode {
-  std::string_view header, type;
-};
-SchedulerCode code_of(const StaticRounds&) { return {"attention/wgmma_flash/static_rounds.cuh", "gqa::StaticRounds"}; }
-SchedulerCode code_of(const DynamicTiles&) { return {"attention/wgmma_flash/dynamic_tiles.cuh", "gqa::DynamicTiles"}; }
-SchedulerCode code_of(const StreamK&) { return {"attention/wgmma_flash/stream_k.cuh", "gqa::StreamK"}; }
-
-SchedulerCode code_of(const TileScheduler& scheduler) {
-  return std::visit([](const auto& kind) { return code_of(kind); }, scheduler.kind);
-}
 
 bool needs_half_scores(const Problem& problem, const WgmmaFlash& c) { return c.has_ones() || halves_tiles(problem, c); }
 
@@ -39,7 +26,7 @@ std::string config_of(const Problem& problem, const WgmmaFlash& c) {
   std::ostringstream out;
   out << tile_config(c.tile_m, c.tile_n, c.warps(), c.stages, c.pack) << "  using Scores = ::Scores;\n"
       << (needs_half_scores(problem, c) ? "  using HalfScores = ::HalfScores;\n" : "") << "  using Values = ::Values;\n"
-      << "  using TileScheduler = " << code_of(c.scheduler).type << ";\n"
+      << "  using TileScheduler = gqa::" << c.scheduler.device().type << ";\n"
       << "  static constexpr int kProducerRegisters = " << registers.producer << ";  // by setmaxnreg\n"
       << "  static constexpr int kConsumerRegisters = " << registers.consumer << ";\n"
       << "  static constexpr int kResident = " << plan(problem, c).resident << ";  // CTAs an SM holds\n"
@@ -68,7 +55,8 @@ std::string features_of(const WgmmaFlash& c, bool chain) {
 }  // namespace
 
 FamilyCode code_of(const Problem& problem, const WgmmaFlash& c, bool chain) {
-  FamilyCode code = {{code_of(c.scheduler).header, "attention/wgmma_flash/warpgroup_flash.cuh"},
+  FamilyCode code = {{"attention/wgmma_flash/" + std::string(c.scheduler.device().header),
+                      "attention/wgmma_flash/warpgroup_flash.cuh"},
                      "gqa::WarpgroupFlash",
                      "gqa::WarpgroupSmem",
                      "a producer feeds warpgroups that walk the keys of 64 query rows each"};

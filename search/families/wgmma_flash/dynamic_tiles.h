@@ -1,5 +1,5 @@
 // dynamic_tiles.h: each CTA, or cluster, takes the next tile from a counter.
-// Owns: DynamicTiles, that tile scheduler. Device code: dynamic_tiles.cuh.
+// Owns: DynamicTiles, that tile scheduler.
 // Never: divides a tile.
 // Threads: a value; pure functions.
 #pragma once
@@ -11,6 +11,7 @@
 namespace gqa {
 
 struct DynamicTiles : SchedulerKind {
+  static constexpr SchedulerCode kDevice = {"dynamic_tiles.cuh", "DynamicTiles"};
   static constexpr TextField kField = {"dynamic", 0, FieldUse::kCode};
   static constexpr std::int32_t kMost = 1;
   static constexpr double kFirstFetch = 551;   // clocks, of a tile's number

@@ -1,10 +1,11 @@
 // scheduler_kind.h: what the warpgroup family asks each kind of its tile schedulers.
 // Owns: SchedulerKind, the questions that have an answer for most: of a scheduler that hands out whole tiles and needs
 // no workspace. TileTimes, what a kind's time is reckoned from. Besides, a kind has
+//   kDevice             its device code
 //   kField, kMost       its field of the text, with the most that it can be; all but the first kind
 //   of(number)          itself, from the field's number: not 0
 //   on(device, cluster) what of it is worth trying on a device's clusters of so many CTAs
-//   clocks(masked, times)  until the last CTA is done
+//   clocks(masked, t)   of tiles that take t, until the last CTA is done
 // Never: knows a kind, or a tile's size.
 // Threads: values; pure functions.
 #pragma once
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "search/device_spec.h"
 #include "search/families/launch_plan.h"
@@ -20,8 +22,13 @@
 
 namespace gqa {
 
+// A header of jit/device/attention/wgmma_flash/, and its type there.
+struct SchedulerCode {
+  std::string_view header, type;
+};
+
 struct SchedulerKind {
-  // Whether its producer does with the fewest registers.
+  // Whether its producer does with the fewest registers: role_registers() (wgmma_flash.h).
   static constexpr bool kSmallProducer = false;
 
   std::int32_t number() const { return 0; }  // of its field

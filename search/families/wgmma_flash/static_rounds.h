@@ -1,5 +1,5 @@
 // static_rounds.h: tiles in rounds over the grid, every other round backwards.
-// Owns: StaticRounds, the tile scheduler where the text says of no other. Device code: static_rounds.cuh.
+// Owns: StaticRounds, the tile scheduler where the text says of no other.
 // Never: needs a workspace.
 // Threads: a value; pure functions.
 #pragma once
@@ -11,6 +11,7 @@
 namespace gqa {
 
 struct StaticRounds : SchedulerKind {
+  static constexpr SchedulerCode kDevice = {"static_rounds.cuh", "StaticRounds"};
   static constexpr bool kSmallProducer = true;
   static constexpr double kImbalance = 0.226;  // at the end of each swizzled group of heads
 

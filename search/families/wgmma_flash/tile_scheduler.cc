@@ -28,6 +28,10 @@ TileScheduler::Numbers TileScheduler::numbers() const {
   return numbers;
 }
 
+SchedulerCode TileScheduler::device() const {
+  return std::visit([](const auto& of) { return of.kDevice; }, kind);
+}
+
 bool TileScheduler::has_small_producer() const {
   return std::visit([](const auto& of) { return of.kSmallProducer; }, kind);
 }

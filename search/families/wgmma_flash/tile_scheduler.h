@@ -1,6 +1,6 @@
 // tile_scheduler.h: how the warpgroup family's tiles reach its persistent CTAs.
 // Owns: TileScheduler, one of its kinds, each a struct in a header of its name (scheduler_kind.h says what it answers);
-// their fields of the text. A kind is named here, in its own files, and by its line in jit/families/.
+// their fields of the text. A kind is named here and in its own files.
 // Never: knows a tile's size.
 // Threads: a value; pure functions.
 #pragma once
@@ -37,6 +37,7 @@ struct TileScheduler {
   Numbers numbers() const;
 
   // Of its kind: scheduler_kind.h.
+  SchedulerCode device() const;
   bool has_small_producer() const;
   std::string wrong(int rows) const;
   std::string useless(const Problem& problem, const CandidateShape& shape) const;
