@@ -8,8 +8,8 @@
 
 #include "search/device_spec.h"
 #include "search/families/launch_plan.h"
-#include "search/problem/problem.h"
 #include "search/problem/mask.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 

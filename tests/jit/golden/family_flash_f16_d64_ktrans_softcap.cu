@@ -17,7 +17,7 @@ struct Config {
   using Element = gqa::F16;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadDimV = 64;
-  static constexpr bool kCausal = false;
+  static constexpr auto kMask = gqa::Mask::kNone;
   static constexpr int kAlign = 16;   // bytes every row is aligned to
   static constexpr int kTileM = 64;   // query rows a CTA owns
   static constexpr int kTileN = 64;   // keys a step

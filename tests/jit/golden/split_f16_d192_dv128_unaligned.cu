@@ -8,7 +8,7 @@ struct Config {
   using Element = gqa::F16;
   static constexpr int kHeadDim = 192;
   static constexpr int kHeadDimV = 128;
-  static constexpr bool kCausal = false;
+  static constexpr auto kMask = gqa::Mask::kNone;
   static constexpr int kAlign = 2;   // bytes every row is aligned to
   static constexpr int kTileM = 16;   // query rows a CTA owns
   static constexpr int kTileN = 16;   // keys a step

@@ -61,7 +61,7 @@ struct Config {
   using Element = gqa::BF16;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadDimV = 64;
-  static constexpr bool kCausal = true;
+  static constexpr auto kMask = gqa::Mask::kCausal;
   static constexpr int kAlign = 16;   // bytes every row is aligned to
   static constexpr int kTileM = 128;   // query rows a CTA owns
   static constexpr int kTileN = 64;   // keys a step

@@ -293,7 +293,7 @@ TEST_F(WarpgroupInputs, EmulatedExponentialsPassVerification) {
         comparison.largest = std::max(comparison.largest, std::fabs(exact[d]));
       }
     }
-    const Verdict verdict = judge(measured(problem, rows_to_check(problem, problem.q_len), comparison));
+    const Verdict verdict = judge(measured(problem, rows_to_check(problem, {}, problem.q_len), comparison));
     EXPECT_TRUE(verdict.passed) << dtype << candidate << verdict.reason;
   }
 }
