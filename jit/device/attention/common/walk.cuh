@@ -78,7 +78,7 @@ struct Walk {
   __device__ int seen_before(int end) const { return limit(last_before(end)); }
   template <int kRows = Config::kTileM>
   __device__ int last_row(int first_row) const {
-    return min(first_row + kRows, p.q_len * Config::kPack) - 1;
+    return last_before(first_row + kRows);
   }
   // Keys that the tile's rows see between them: [begin, end).
   __device__ int begin(int first_row) const { return first(first_row); }
@@ -109,16 +109,6 @@ struct Walk {
     return first_key + Config::kTileN > limit(first_row);
   }
 };
-
-// The same where there is no Walk at hand.
-template <typename Config>
-__device__ inline int key_limit(const AttentionParams& p, int row) {
-  return Walk<Config>(p).limit(row);
-}
-template <typename Config>
-__device__ inline int keys_seen(const AttentionParams& p, int end) {
-  return Walk<Config>(p).seen_before(end);
-}
 
 // A score becomes -inf where its key, `column` past this lane's first, is at or past the limit.
 __device__ inline void mask_score(float& score, int column, int limit) {

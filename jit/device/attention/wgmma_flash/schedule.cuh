@@ -35,7 +35,7 @@ template <typename Config>
 struct TicketWriter {
   const AttentionParams& p;
   Tickets& tickets;
-  TileBroadcaster<Config> broadcaster;
+  TileBroadcaster<Config> broadcaster;  // in every kernel: without it the assembler numbers registers anew
   RingCursor<kTickets> cursor;
 
   __device__ TicketWriter(const AttentionParams& params, Tickets& shared, TileBroadcast& broadcast)
