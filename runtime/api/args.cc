@@ -49,12 +49,13 @@ struct GivenTensors {
 
 Status check_shapes(const GivenTensors& given) {
   const auto& [q, k, v, out, lse, lists] = given;
-  const bool paged = given.paged(), apart = paged || lists.k_starts != nullptr;
-  if (!apart)
-    if (Status status = check_equal(kK, k.shape[0], "batch", lists.q_starts != nullptr ? "cu_seqlens_q" : "q",
-                                    lists.sequences(q.shape[0]));
-        !status.ok())
-      return status;
+  const bool paged = given.paged();
+  if (!paged && lists.k_starts == nullptr) {
+    const char* of = lists.q_starts != nullptr ? "cu_seqlens_q" : "q";
+    const std::int64_t batch = lists.sequences(q.shape[0]);
+    if (Status status = check_equal(kK, k.shape[0], "batch", of, batch); !status.ok()) return status;
+    if (Status status = check_equal(kV, v.shape[0], "batch", of, batch); !status.ok()) return status;
+  }
   const struct {
     const Role& role;
     const DLTensor& tensor;
@@ -62,7 +63,7 @@ Status check_shapes(const GivenTensors& given) {
     const char* dim;
     const char* other_name;
     const DLTensor& other;
-  } pairs[] = {{kV, v, 0, paged ? "pages" : "batch", "k", k},
+  } pairs[] = {{kV, v, 0, "pages", "k", k},
                {kOut, out, 0, "batch", "q", q},
                {kV, v, 1, paged ? "page" : "kv_len", "k", k},
                {kOut, out, 1, "q_len", "q", q},
