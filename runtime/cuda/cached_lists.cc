@@ -29,12 +29,12 @@ Status check_not_captured(const Driver& driver, CUstream stream) {
 
 Status check_cached_lists(const Context& context, const Call& call) {
   const Problem& p = call.problem;
-  if (!p.lengths_differ() && !p.paged()) return {};
+  if (call.kv_lengths == nullptr && !p.paged()) return {};
   const BesideCaptures here(context);
   const auto stream = static_cast<CUstream>(call.stream);
   if (Status s = check_not_captured(context.driver(), stream); !s.ok()) return s;
   std::vector<std::int32_t> lengths, table;
-  if (p.lengths_differ()) {
+  if (call.kv_lengths != nullptr) {
     lengths.resize(static_cast<std::size_t>(p.batch));
     if (Status s = read_back(context.driver(), call.kv_lengths, stream, &lengths); !s.ok()) return s;
   }
