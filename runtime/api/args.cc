@@ -145,17 +145,23 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
   return status;
 }
 
+Status check_liftable(const Role& role, const DLTensor* tensor) {
+  Status status = check_present(role, tensor);
+  return status.ok() ? check_rank(role, *tensor) : status;
+}
+
 // Of packed tensors, before they are taken for such with a batch.
-Status check_packed_ranks(const GivenTensors& given) {
+Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out, const DLTensor* lse,
+                    const CacheLists& lists) {
   Status status;
-  if (given.lists.q_starts != nullptr) {
-    status = check_rank(kPackedQ, given.q);
-    if (status.ok()) status = check_rank(kPackedOut, given.out);
-    if (status.ok() && given.lse != nullptr) status = check_rank(kPackedLse, *given.lse);
+  if (lists.q_starts != nullptr) {
+    status = check_liftable(kPackedQ, q);
+    if (status.ok()) status = check_liftable(kPackedOut, out);
+    if (status.ok() && lse != nullptr) status = check_liftable(kPackedLse, lse);
   }
-  if (given.lists.k_starts == nullptr) return status;
-  if (status.ok()) status = check_rank(kJoinedK, given.k);
-  if (status.ok()) status = check_rank(kJoinedV, given.v);
+  if (lists.k_starts == nullptr) return status;
+  if (status.ok()) status = check_liftable(kJoinedK, k);
+  if (status.ok()) status = check_liftable(kJoinedV, v);
   return status;
 }
 
@@ -247,12 +253,12 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   if (Status status = check_all_present(q, k, v, out, options); !status.ok()) return status;
   const CacheLists lists = lists_of(options);
   const DLTensor* lse = options != nullptr ? options->lse : nullptr;
-  if (Status status = check_packed_ranks({*q, *k, *v, *out, lse, lists}); !status.ok()) return status;
+  if (Status status = check_packed(q, k, v, out, lse, lists); !status.ok()) return status;
   const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
-  const Lifted whole_q(*q, q_packed), whole_k(*k, k_packed), whole_v(*v, k_packed), whole_out(*out, q_packed),
-      whole_lse(lse != nullptr ? *lse : *q, q_packed);
-  const GivenTensors tensors = {
-      whole_q.get(), whole_k.get(), whole_v.get(), whole_out.get(), lse != nullptr ? &whole_lse.get() : nullptr, lists};
+  const Lifted whole_q(q, q_packed), whole_k(k, k_packed), whole_v(v, k_packed), whole_out(out, q_packed),
+      whole_lse(lse, q_packed);
+  const GivenTensors tensors = {*whole_q.get(),   *whole_k.get(),  *whole_v.get(),
+                                *whole_out.get(), whole_lse.get(), lists};
   DType dtype{};
   if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;

@@ -57,17 +57,19 @@ CacheLists lists_of(const gqa_call* options) {
           options->seqused_q};
 }
 
-Lifted::Lifted(const DLTensor& given, bool packed) : tensor_(given) {
-  if (!packed) return;
+Lifted::Lifted(const DLTensor* given, bool packed) : tensor_(given) {
+  if (!packed || given == nullptr) return;
+  lifted_ = *given;
   shape_[0] = 1;
   strides_[0] = 0;
-  for (int i = 0; i < given.ndim; ++i) {
-    shape_[i + 1] = given.shape[i];
-    if (given.strides != nullptr) strides_[i + 1] = given.strides[i];
+  for (int i = 0; i < given->ndim; ++i) {
+    shape_[i + 1] = given->shape[i];
+    if (given->strides != nullptr) strides_[i + 1] = given->strides[i];
   }
-  tensor_.ndim = given.ndim + 1;
-  tensor_.shape = shape_;
-  if (given.strides != nullptr) tensor_.strides = strides_;
+  lifted_.ndim = given->ndim + 1;
+  lifted_.shape = shape_;
+  if (given->strides != nullptr) lifted_.strides = strides_;
+  tensor_ = &lifted_;
 }
 
 Status check_packing(const gqa_call& call) {

@@ -32,16 +32,17 @@ struct ListViews {
   View lengths, table, q_starts, k_starts, q_lengths;
 };
 
-// A tensor of packed sequences, (rows, ...), as one with a batch of 1; any other as it is.
+// A tensor of packed sequences, (rows, ...), as one with a batch of 1; any other, or none, as it is.
 class Lifted {
  public:
-  Lifted(const DLTensor& given, bool packed);
+  Lifted(const DLTensor* given, bool packed);
   Lifted(const Lifted&) = delete;
   Lifted& operator=(const Lifted&) = delete;
-  const DLTensor& get() const { return tensor_; }
+  const DLTensor* get() const { return tensor_; }
 
  private:
-  DLTensor tensor_;
+  const DLTensor* tensor_;  // the given one, or lifted_
+  DLTensor lifted_;
   std::int64_t shape_[4], strides_[4];
 };
 

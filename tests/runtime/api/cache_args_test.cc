@@ -388,6 +388,9 @@ const BadPackedCall kBadPackedCalls[] = {
        c.q.shape = {1, 20, 4, 64};
      },
      Code::kRank, "q has 4 dimensions, expected 3"},
+    {[](PackedCall& c) { c.q.no_shape = true; }, Code::kNullArgument, "q's shape is NULL"},
+    {[](PackedCall& c) { c.v.no_shape = true; }, Code::kNullArgument, "v's shape is NULL"},
+    {[](PackedCall& c) { c.lse.no_shape = true; }, Code::kNullArgument, "lse's shape is NULL"},
     {[](PackedCall& c) { c.v.rank = 2; }, Code::kRank, "v has 2 dimensions, expected 3"},
     {[](PackedCall& c) { c.lse.rank = 1; }, Code::kRank, "lse has 1 dimensions, expected 2"},
     {[](PackedCall& c) {
