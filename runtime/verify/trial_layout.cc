@@ -37,12 +37,12 @@ TrialLayout::TrialLayout(const Problem& p)
 }
 
 std::int64_t TrialLayout::out_at(const TrialLists& lists, int batch, int position, int head) const {
-  const std::int64_t row = position + (problem.q_packed() ? lists.q_starts[static_cast<std::size_t>(batch)] : 0);
+  const std::int64_t row = std::int64_t{first_query_of(problem, lists, batch)} + position;
   return first_out() + batch * out_strides.batch + row * out_strides.row + head * out_strides.head;
 }
 
 std::int64_t TrialLayout::lse_at(const TrialLists& lists, int batch, int position, int head) const {
-  const std::int64_t row = position + (problem.q_packed() ? lists.q_starts[static_cast<std::size_t>(batch)] : 0);
+  const std::int64_t row = std::int64_t{first_query_of(problem, lists, batch)} + position;
   return kGuard + batch * lse_batch_stride() + head * lse_head_stride() + row;
 }
 

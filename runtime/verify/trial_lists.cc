@@ -182,6 +182,10 @@ std::int32_t queries_of(const Problem& p, const TrialLists& lists, std::int32_t 
   return p.q_packed() ? distance(lists.q_starts, sequence) : p.q_len;
 }
 
+std::int32_t first_query_of(const Problem& p, const TrialLists& lists, std::int32_t sequence) {
+  return p.q_packed() ? lists.q_starts[static_cast<std::size_t>(sequence)] : 0;
+}
+
 std::int64_t query_rows(const Problem& p, const TrialLists& lists) {
   return p.q_packed() ? lists.q_starts.back() : std::int64_t{p.batch} * p.q_len;
 }

@@ -28,8 +28,9 @@ std::int32_t table_width(const Problem& problem);
 // then sequences share them. 0 where there are no pages.
 std::int32_t trial_pages(const Problem& problem);
 
-// Where sequence `sequence` of packed queries or keys begins, and how long it is; of others the problem says both.
+// How many queries a sequence has, and rows of q and out before its first beyond what the batch's stride says.
 std::int32_t queries_of(const Problem& problem, const TrialLists& lists, std::int32_t sequence);
+std::int32_t first_query_of(const Problem& problem, const TrialLists& lists, std::int32_t sequence);
 // Rows of q and out that sequences have between them.
 std::int64_t query_rows(const Problem& problem, const TrialLists& lists);
 
