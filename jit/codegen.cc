@@ -21,17 +21,21 @@ std::string enumerator(std::string_view kind) {
   return text;
 }
 
+std::string element(DType type) { return type == DType::kF16 ? "gqa::F16" : "gqa::BF16"; }
+
 void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family, bool chain) {
   out << "struct Config {\n"
-      << "  using Element = gqa::" << (problem.q_type == DType::kF16 ? "F16" : "BF16") << ";\n"
+      << "  using Q = " << element(problem.q_type) << ";\n"
+      << "  using Kv = " << element(problem.kv_type) << ";\n"
+      << "  using Out = " << element(problem.out_type) << ";\n"
       << "  static constexpr int kHeadDim = " << problem.head_dim << ";\n"
       << "  static constexpr int kHeadDimV = " << problem.head_dim_v << ";\n"
       << "  static constexpr auto kMask = gqa::Mask::" << enumerator(name(problem.mask)) << ";\n"
+      << "  static constexpr auto kKeys = gqa::KeyLayout::" << enumerator(name(problem.keys)) << ";\n"
       << "  static constexpr int kAlign = " << problem.align << ";   // bytes every row is aligned to\n"
       << family.config;
-  if (problem.keys_transposed())
-    out << "  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys\n";
-  if (problem.paged()) out << "  static constexpr int kPage = " << problem.page << ";  // keys a page\n";
+  for (const KeyNumber& number : key_numbers(problem))
+    out << "  static constexpr int k" << number.name << " = " << number.value << ";\n";
   if (problem.lengths_differ()) out << "  static constexpr bool kLengthsDiffer = true;  // each sequence has its own\n";
   out << family.features;
   if (chain) out << "  using Chain = ::ScoreChain;\n";
@@ -83,8 +87,8 @@ std::string source(const Problem& problem, const Candidate& candidate, const std
 std::string feature_text(const KernelTraits& traits) {
   std::ostringstream out;
   out << "d=" << traits.head_dim << ",dv=" << traits.head_dim_v << ",dtype=" << name(traits.q_type)
-      << (traits.causal() ? ",causal" : "") << ",align=" << traits.align << keys_text(traits)
-      << (traits.windowed() ? ",window" : "") << lengths_text(traits);
+      << (traits.mask == Mask::kNone ? "" : "," + std::string(name(traits.mask))) << ",align=" << traits.align
+      << keys_text(traits) << lengths_text(traits);
   return out.str();
 }
 

@@ -6,14 +6,15 @@
 
 #include "search/families/served.h"
 #include "search/families/walk_cost.h"
+#include "search/problem/mask.h"
 #include "search/text.h"
 
 namespace gqa {
 namespace {
 
 // A transposed key's elements do not lie side by side, as its loops read them.
-constexpr Served kServed = {{Mask::kNone, Mask::kCausal, Mask::kWindow},
-                            {KeyLayout::kDense, KeyLayout::kPaged},
+constexpr Served kServed = {kIntervalMasks,
+                            kCopiedKeys.without(KeyLayout::kTransposed),
                             {Lengths::kOne, Lengths::kPacked},
                             {Lengths::kOne, Lengths::kEach, Lengths::kPacked}};
 
@@ -46,7 +47,7 @@ double host_us(const Problem& p, const CandidateShape& s, const DeviceSpec& devi
   const double share = std::ceil(steps.average / s.splits);
   const double blocks = static_cast<double>(row_tiles(p, s) * head_groups(p, s) * s.splits);
   // Stolen work evens out unequal tiles; equal ones run in rounds.
-  const double rounds = p.causal() ? std::max(1.0, blocks / device.sms + 0.5) : std::ceil(blocks / device.sms);
+  const double rounds = work_grows(p) ? std::max(1.0, blocks / device.sms + 0.5) : std::ceil(blocks / device.sms);
   const double memory = bytes(p) / device.memory_bandwidth;
   const double merge = s.splits > 1 ? 2e-6 + 8.0 * blocks * s.rows * p.head_dim_v / device.memory_bandwidth : 0;
   return 1e6 * (3e-6 + std::max(rounds * (share * step + 0.5e-6), memory) + merge);

@@ -15,14 +15,14 @@ constexpr int kMostRegisters = 255;
 // jit/device/attention/common/tile.cuh, key_tile_bytes: a padded row a key, or where keys are transposed a row an
 // element of head_dim.
 std::int64_t key_tile(const Problem& p, int keys) {
-  return p.keys_transposed() ? static_cast<std::int64_t>(p.head_dim) * row_pitch(keys)
-                             : static_cast<std::int64_t>(keys) * row_pitch(p.head_dim);
+  return p.keys_transposed() ? static_cast<std::int64_t>(p.head_dim) * row_pitch(p.kv_type, keys)
+                             : static_cast<std::int64_t>(keys) * row_pitch(p.kv_type, p.head_dim);
 }
 
 }  // namespace
 
 std::int64_t mma_stage_bytes(const Problem& p, int keys) {
-  return key_tile(p, keys) + static_cast<std::int64_t>(keys) * row_pitch(p.head_dim_v);
+  return key_tile(p, keys) + static_cast<std::int64_t>(keys) * row_pitch(p.kv_type, p.head_dim_v);
 }
 
 int mma_registers(const Problem& p, int warp_rows, int keys) {

@@ -17,9 +17,9 @@ struct MmaTile {
   int m, n, warps, stages;
 };
 
-// Bytes between rows of a shared-memory tile with `columns` 16-bit elements: one 16-byte pad, so that the eight rows an
+// Bytes between rows of a shared-memory tile with `columns` elements: one 16-byte pad, so that the eight rows an
 // ldmatrix reads start in eight different bank groups (columns/8 is even for every head dim, so the pitch is odd).
-constexpr int row_pitch(int columns) { return 2 * columns + 16; }
+constexpr int row_pitch(DType type, int columns) { return element_bytes(type) * columns + 16; }
 
 // Keys and values of a step of `keys`.
 std::int64_t mma_stage_bytes(const Problem& problem, int keys);

@@ -4,27 +4,12 @@
 // Never: knows a family. Threads: pure functions.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 
 #include "search/problem/problem.h"
 
 namespace gqa {
-
-// Of an enum's values.
-template <typename Kind>
-class KindSet {
- public:
-  constexpr KindSet(std::initializer_list<Kind> kinds) {
-    for (const Kind kind : kinds) bits_ |= bit(kind);
-  }
-  constexpr bool has(Kind kind) const { return (bits_ & bit(kind)) != 0; }
-
- private:
-  static constexpr unsigned bit(Kind kind) { return 1u << static_cast<unsigned>(kind); }
-  unsigned bits_ = 0;
-};
 
 struct Served {
   KindSet<Mask> masks;

@@ -21,7 +21,7 @@ double swizzle_bytes(const Problem& p, const CandidateShape& shape) {
 }  // namespace
 
 double keys_seen(const Problem& p, int pack, std::int64_t end) {
-  if (!p.causal()) return most_keys_of_all_queries(p);
+  if (!work_grows(p)) return most_keys_of_all_queries(p);
   const std::int64_t last_row = std::min(end, std::int64_t{p.q_len} * pack) - 1;
   return seen_keys(p, {p.q_len, p.kv_len}, static_cast<std::int32_t>(last_row / pack)).end;
 }

@@ -7,16 +7,22 @@
 #include <cstdint>
 #include <string_view>
 
+#include "search/problem/kind_set.h"
+
 namespace gqa {
 
 enum class DType : std::uint8_t { kF16, kBF16 };
 
 // Which keys a query sees; mask.h has the rules. All masks are aligned bottom-right.
 enum class Mask : std::uint8_t { kNone, kCausal, kWindow };
+// Those whose rows see one interval of keys: what a kernel serves whose loops ask a walk.
+inline constexpr KindSet<Mask> kIntervalMasks{Mask::kNone, Mask::kCausal, Mask::kWindow};
 
 // How k and v lie; key_layout.h has what belongs to each. Dense: a sequence's keys follow each other. Transposed: k
 // lies as (head_dim, keys), v is dense. Paged: blocks of `page` keys, found by a table of each sequence.
 enum class KeyLayout : std::uint8_t { kDense, kTransposed, kPaged };
+// Those that a key source copies: what a kernel serves whose loops ask one.
+inline constexpr KindSet<KeyLayout> kCopiedKeys{KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged};
 
 // How long sequences are, queries and keys apart. One: all alike. Each: its own, read on the device from an array.
 // Packed: its own, and sequences follow each other in one tensor without a batch, where a device array of their
@@ -44,6 +50,8 @@ struct KernelTraits {
   void set_types(DType all) { q_type = kv_type = out_type = all; }
   friend bool operator==(const KernelTraits&, const KernelTraits&) = default;
 };
+
+constexpr int element_bytes(DType) { return 2; }
 
 std::string_view name(DType dtype);       // "f16", "bf16"
 std::string_view name(Mask mask);         // "none", "causal", "window"

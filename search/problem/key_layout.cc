@@ -29,6 +29,11 @@ Status check_keys(const Problem& p) {
                            (p.paged() ? "at least 1 key a page" : "0, since keys have no pages")};
 }
 
+std::vector<KeyNumber> key_numbers(const KernelTraits& p) {
+  if (p.paged()) return {{"Page", p.page}};
+  return {};
+}
+
 std::string keys_text(const KernelTraits& p) {
   return p.keys_transposed() ? ",ktrans" : p.paged() ? ",page=" + std::to_string(p.page) : "";
 }

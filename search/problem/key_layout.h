@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "search/problem/problem.h"
 #include "search/problem/text_items.h"
@@ -20,6 +22,13 @@ inline std::int32_t pages_of(const Problem& p, std::int32_t keys) {
 }
 
 Status check_keys(const Problem& problem);
+
+// What machine code knows of the layout beside its name.
+struct KeyNumber {
+  std::string_view name;  // "Page": kPage there
+  std::int32_t value;
+};
+std::vector<KeyNumber> key_numbers(const KernelTraits& traits);
 
 // Of the text: ",page=16".
 std::string keys_text(const KernelTraits& traits);

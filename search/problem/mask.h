@@ -30,6 +30,10 @@ KeyRange seen_keys(const Problem& problem, SequenceSize of, std::int32_t positio
 // What queries [first, end) see between them.
 KeyRange seen_keys(const Problem& problem, SequenceSize of, std::int32_t first, std::int32_t end);
 
+// Whether later queries see more keys, so that row tiles differ in work and the longest go first. A window's tiles are
+// alike but at its ends.
+inline bool work_grows(const KernelTraits& traits) { return traits.mask == Mask::kCausal; }
+
 // Sets the mask that shows `left` keys before the query's own and `right` after it, -1 for all of them: none, causal
 // (all, 0) or a window.
 void set_window(std::int32_t left, std::int32_t right, Problem* problem);

@@ -15,6 +15,7 @@ constexpr float kLn2 = 0.6931471805599453f;
 __device__ inline float negative_infinity() { return __int_as_float(0xff800000); }
 
 struct F16 {
+  using Bits = u16;
   // PTX ISA 9.7.9.21, cvt: the first source lands in the upper half.
   static __device__ u32 pack(float low, float high) {
     u32 packed;
@@ -29,6 +30,7 @@ struct F16 {
 };
 
 struct BF16 {
+  using Bits = u16;
   static __device__ u32 pack(float low, float high) {
     u32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
@@ -36,6 +38,11 @@ struct BF16 {
   }
   static __device__ float to_float(u16 bits) { return bits_to_float(static_cast<u32>(bits) << 16); }
 };
+
+template <typename A, typename B>
+inline constexpr bool kIsSame = false;
+template <typename A>
+inline constexpr bool kIsSame<A, A> = true;
 
 // PTX ISA 9.7.3.22, ex2: 2^x, relative error under 2^-22; ex2(-inf) is 0.
 __device__ inline float exp2_approx(float x) {

@@ -5,6 +5,7 @@
 
 #include "search/families/mma_cost.h"
 #include "search/families/mma_flash/mma_flash.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
@@ -17,7 +18,7 @@ MmaModel model_of(const Problem& p, const MmaFlash& c, const DeviceSpec& device)
 
 // Blocks of equal work run in waves; under a causal mask the longest start first and the short ones fill the gaps.
 double compute_seconds(const MmaModel& m) {
-  if (!m.problem.causal()) return m.steps.most * seconds_of_waves(m);
+  if (!work_grows(m.problem)) return m.steps.most * seconds_of_waves(m);
   const double each = m.blocks() / m.sms();
   const int together = static_cast<int>(std::clamp(std::ceil(each), 1.0, double{1} * m.resident));
   const double last_wave = (m.shape.head_swizzle == 0 ? 0.25 : 0.5) * m.steps.average * step_seconds(m, 1);

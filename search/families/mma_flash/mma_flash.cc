@@ -14,14 +14,11 @@ namespace {
 
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
 
-constexpr Served kServed = {{Mask::kNone, Mask::kCausal, Mask::kWindow},
-                            {KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged},
-                            {Lengths::kOne},
-                            {Lengths::kOne, Lengths::kEach}};
+constexpr Served kServed = {kIntervalMasks, kCopiedKeys, {Lengths::kOne}, {Lengths::kOne, Lengths::kEach}};
 
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
 std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {
-  const int row = row_pitch(std::max(p.head_dim, p.head_dim_v));
+  const int row = std::max(row_pitch(p.q_type, p.head_dim), row_pitch(p.out_type, p.head_dim_v));
   return static_cast<std::int64_t>(c.tile_m) * row + c.stages * mma_stage_bytes(p, c.tile_n);
 }
 

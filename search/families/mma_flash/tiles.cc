@@ -5,6 +5,7 @@
 #include "search/families/mma_flash/mma_flash.h"
 #include "search/families/mma_tile.h"
 #include "search/families/walk_cost.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
@@ -65,7 +66,7 @@ constexpr int kHostRows[] = {32, 64, 128, 256};
 // Where all tiles are alike and the keys stay in L2, the order changes nothing.
 bool order_matters(const Problem& p, const CandidateShape& shape, const DeviceSpec& device) {
   if (row_tiles(p, shape) == 1 || std::int64_t{p.batch} * p.q_heads == shape.pack) return false;
-  return p.causal() || key_value_bytes(p) > static_cast<double>(device.l2_bytes);
+  return work_grows(p) || key_value_bytes(p) > static_cast<double>(device.l2_bytes);
 }
 
 void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, std::vector<MmaFlash>* found) {

@@ -22,14 +22,11 @@ constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 std::int64_t shared_memory(const Problem& p, const SplitKv& c) {
   const std::int64_t stages = mma_stage_bytes(p, c.tile_n) * c.warps * c.stages;
   const std::int64_t merge = 4LL * c.warps * c.tile_m * (p.head_dim_v + 2);
-  const std::int64_t query = static_cast<std::int64_t>(c.tile_m) * row_pitch(p.head_dim);
+  const std::int64_t query = static_cast<std::int64_t>(c.tile_m) * row_pitch(p.q_type, p.head_dim);
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
-constexpr Served kServed = {{Mask::kNone, Mask::kCausal, Mask::kWindow},
-                            {KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged},
-                            {Lengths::kOne},
-                            {Lengths::kOne, Lengths::kEach}};
+constexpr Served kServed = {kIntervalMasks, kCopiedKeys, {Lengths::kOne}, {Lengths::kOne, Lengths::kEach}};
 
 std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);

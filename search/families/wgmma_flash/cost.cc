@@ -6,6 +6,7 @@
 
 #include "search/families/walk_cost.h"
 #include "search/families/wgmma_flash/wgmma_flash.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
@@ -54,9 +55,9 @@ KeySteps steps_of(const Problem& p, const WgmmaFlash& c) {
   const CandidateShape shape = shape_of(c);
   KeySteps steps = steps_of(p, shape, keys_a_step(c));
   if (c.key_shares != 1) return steps;
-  steps.average = p.causal() ? average_steps(row_tiles(p, shape),
-                                             [&](std::int64_t tile) { return steps_of_warpgroups(p, c, tile); })
-                             : steps.most * share_with_rows(p, c);
+  steps.average = work_grows(p) ? average_steps(row_tiles(p, shape),
+                                                [&](std::int64_t tile) { return steps_of_warpgroups(p, c, tile); })
+                                : steps.most * share_with_rows(p, c);
   return steps;
 }
 
@@ -120,7 +121,7 @@ double compute_clocks(const Model& m) {
   times.columns = m.p.head_dim_v;
   times.swizzles = static_cast<double>(head_groups(m.p, m.shape) / head_swizzle(m.p, m.shape));
   times.share = m.launch.resident > 1 ? kBesideAnother : 1;
-  return m.c.scheduler.clocks(m.p.causal(), times);
+  return m.c.scheduler.clocks(work_grows(m.p), times);
 }
 
 }  // namespace

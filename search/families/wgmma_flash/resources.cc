@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "search/families/wgmma_flash/wgmma_flash.h"
+#include "search/problem/mask.h"
 #include "search/rounding.h"
 
 namespace gqa {
@@ -94,7 +95,7 @@ int rows_before(const Problem& problem, const WgmmaFlash& c) {
 }
 
 bool halves_tiles(const Problem& problem, const WgmmaFlash& c) {
-  return problem.causal() && c.key_shares == 1 && c.tile_n % 32 == 0;
+  return work_grows(problem) && c.key_shares == 1 && c.tile_n % 32 == 0;
 }
 
 }  // namespace gqa

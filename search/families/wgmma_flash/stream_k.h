@@ -6,6 +6,7 @@
 #pragma once
 
 #include "search/families/wgmma_flash/scheduler_kind.h"
+#include "search/problem/mask.h"
 #include "search/rounding.h"
 #include "search/text.h"
 
@@ -33,7 +34,7 @@ struct StreamK : SchedulerKind {
 
   // The fix-up in the workspace costs time: the last wave must be idle for more than that.
   std::string useless(const Problem& p, const CandidateShape& shape) const {
-    if (p.causal()) return text() + " under a causal mask: its last tiles are the shortest ones";
+    if (work_grows(p)) return text() + " under a causal mask: its last tiles are the shortest ones";
     if (p.head_dim_v >= 256 && shape.keys > 64)
       return text() + " with steps of " + grouped(shape.keys) + " keys: beside " + grouped(p.head_dim_v) +
              " columns of out they leave too few registers for it";

@@ -4,6 +4,7 @@
 
 #include "search/families/limits.h"
 #include "search/families/wgmma_flash/wgmma_flash.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
@@ -13,8 +14,8 @@ using Softmax = WgmmaFlash::Softmax;
 bool is_bf16(const Problem& p) { return p.kv_type == DType::kBF16; }
 // With a ones column: walks for which three buffers of keys are faster than four, and those that a folded scale pays
 // for (docs/performance.md).
-bool has_many_steps(const Problem& p) { return !p.causal() && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }
-bool pays_for_folded_scale(const Problem& p) { return !is_bf16(p) && p.kv_len >= (p.causal() ? 4096 : 2048); }
+bool has_many_steps(const Problem& p) { return !work_grows(p) && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }
+bool pays_for_folded_scale(const Problem& p) { return !is_bf16(p) && p.kv_len >= (work_grows(p) ? 4096 : 2048); }
 
 struct Tile {
   int m, n, stages;
@@ -118,7 +119,7 @@ std::vector<int> swizzles_of(const Problem& p, const WgmmaFlash& c, const Device
 // makes unequal: those leave its rounds uneven.
 bool pays(const Problem& p, const WgmmaFlash& c, const std::vector<int>& swizzles) {
   if (!c.scheduler.is<DynamicTiles>() || c.cluster == 1) return true;
-  const bool unequal = p.causal() && p.q_len >= p.kv_len / 2;
+  const bool unequal = work_grows(p) && p.q_len >= p.kv_len / 2;
   return unequal && swizzles.size() > 1;
 }
 

@@ -14,17 +14,19 @@ struct ScoreChain {
 };
 
 struct Config {
-  using Element = gqa::F16;
+  using Q = gqa::F16;
+  using Kv = gqa::F16;
+  using Out = gqa::F16;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadDimV = 64;
   static constexpr auto kMask = gqa::Mask::kNone;
+  static constexpr auto kKeys = gqa::KeyLayout::kTransposed;
   static constexpr int kAlign = 16;   // bytes every row is aligned to
   static constexpr int kTileM = 64;   // query rows a CTA owns
   static constexpr int kTileN = 64;   // keys a step
   static constexpr int kWarps = 4;
   static constexpr int kStages = 2;  // KV buffers
   static constexpr int kPack = 4;    // query heads of a group in the tile's rows
-  static constexpr bool kKeysTransposed = true;  // a row of k: one column of all keys
   using Chain = ::ScoreChain;
 };
 

@@ -5,10 +5,13 @@
 #include "attention/split_kv/split.cuh"
 
 struct Config {
-  using Element = gqa::F16;
+  using Q = gqa::F16;
+  using Kv = gqa::F16;
+  using Out = gqa::F16;
   static constexpr int kHeadDim = 192;
   static constexpr int kHeadDimV = 128;
   static constexpr auto kMask = gqa::Mask::kNone;
+  static constexpr auto kKeys = gqa::KeyLayout::kDense;
   static constexpr int kAlign = 2;   // bytes every row is aligned to
   static constexpr int kTileM = 16;   // query rows a CTA owns
   static constexpr int kTileN = 16;   // keys a step

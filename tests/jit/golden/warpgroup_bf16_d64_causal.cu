@@ -58,10 +58,13 @@ struct Values {
 };
 
 struct Config {
-  using Element = gqa::BF16;
+  using Q = gqa::BF16;
+  using Kv = gqa::BF16;
+  using Out = gqa::BF16;
   static constexpr int kHeadDim = 64;
   static constexpr int kHeadDimV = 64;
   static constexpr auto kMask = gqa::Mask::kCausal;
+  static constexpr auto kKeys = gqa::KeyLayout::kDense;
   static constexpr int kAlign = 16;   // bytes every row is aligned to
   static constexpr int kTileM = 128;   // query rows a CTA owns
   static constexpr int kTileN = 64;   // keys a step

@@ -1,8 +1,8 @@
 // features.cuh: what a Config of attention may say beyond what every one does.
-// Owns: keys_transposed() (keys lie as head_dim rows of all keys), cluster_size() (CTAs that share keys: cluster.cuh),
-// page_size() (keys a page, 0: no pages), lengths_differ() (walk.cuh), even_splits() (even_splits.cuh) and
-// apply_chain() (Chain: what becomes of each score before the mask and the softmax). A Config without them has none.
-// Never: costs a kernel anything that does not ask for it. Threads: values.
+// Owns: the bits of q's, k's and v's, and out's elements (Config::Q, Kv, Out: element.cuh); how keys lie
+// (Config::kKeys). Of what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh), lengths_differ()
+// (walk.cuh), even_splits() (even_splits.cuh) and apply_chain() (Chain: what becomes of each score before the mask and
+// the softmax). Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
@@ -10,9 +10,22 @@
 
 namespace gqa {
 
-GQA_FEATURE(bool, keys_transposed, kKeysTransposed, false)
+// Elements of the Config's tensors, as they lie in memory.
+template <typename Config>
+using QBits = typename Config::Q::Bits;
+template <typename Config>
+using KvBits = typename Config::Kv::Bits;
+template <typename Config>
+using OutBits = typename Config::Out::Bits;
+
+// As search/problem/kernel_traits.h has them: Config::kKeys.
+enum class KeyLayout { kDense, kTransposed, kPaged };
+template <typename Config>
+__host__ __device__ constexpr bool keys_transposed() {
+  return Config::kKeys == KeyLayout::kTransposed;
+}
+
 GQA_FEATURE(int, cluster_size, kCluster, 1)
-GQA_FEATURE(int, page_size, kPage, 0)
 GQA_FEATURE(bool, lengths_differ, kLengthsDiffer, false)
 GQA_FEATURE(bool, even_splits, kEvenSplits, false)
 

@@ -13,18 +13,20 @@ namespace gqa {
 // The order in which a walk asks for its blocks.
 enum class BlockOrder { kUp, kDown };
 
-// A head's keys and values of a sequence whose keys follow each other.
-template <typename Config, int kThreads, BlockOrder kOrder, bool kPaged>
+// A head's keys and values of a sequence whose keys follow each other, a row a key or (kTransposed) a column a key.
+template <typename Config, int kThreads, BlockOrder kOrder, KeyLayout kKeys>
 struct KeySource {
+  using Bits = KvBits<Config>;
+
   const AttentionParams& p;
-  const u16* k_head;
-  const u16* v_head;
+  const Bits* k_head;
+  const Bits* v_head;
 
   __device__ KeySource(const AttentionParams& params, const CacheParams*) : p(params) {}
 
   __device__ void open(const Place& place) {
-    k_head = static_cast<const u16*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
-    v_head = static_cast<const u16*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
+    k_head = static_cast<const Bits*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
+    v_head = static_cast<const Bits*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
   }
 
   // A walk of blocks below `end`, from 0 up or from end - 1 down. first_key(i): of its block i; brought(): which keys
@@ -47,8 +49,9 @@ struct KeySource {
 
 // Pages of kPage keys: (pages, kPage, kv_heads, head_dim), the batch stride being a page's.
 template <typename Config, int kThreads, BlockOrder kOrder>
-struct KeySource<Config, kThreads, kOrder, true> {
-  static constexpr int kPage = page_size<Config>();
+struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
+  using Bits = KvBits<Config>;
+  static constexpr int kPage = Config::kPage;
   static constexpr int kTileN = Config::kTileN;
   // Keys of a block that lie in one page whatever block it is, and how many such chunks a block has.
   static constexpr int kChunk = kPage % kTileN == 0 ? kTileN : kTileN % kPage == 0 ? kPage : 1;
@@ -76,7 +79,7 @@ struct KeySource<Config, kThreads, kOrder, true> {
   // Whether chunks are worth a loop each: those that keep all threads busy; of a warp, those of two rows.
   template <int kColumns>
   static constexpr bool by_chunks() {
-    return kChunk > 1 && (kThreads == 32 || kChunk * (kColumns / 8) >= kThreads);
+    return kChunk > 1 && (kThreads == 32 || kChunk * (kColumns / kPiece<Bits>) >= kThreads);
   }
 
   // An entry that names no page is the caller's mistake; no other memory is read for it.
@@ -121,18 +124,18 @@ struct KeySource<Config, kThreads, kOrder, true> {
   template <int kColumns, typename Valid>
   __device__ void copy_one(char* tile, int thread, const void* tensor, const TensorStrides& s, int block, int first,
                            Valid valid) const {
-    const u16* head = static_cast<const u16*>(tensor) + kv_head * s.head;
+    const Bits* head = static_cast<const Bits*>(tensor) + kv_head * s.head;
     if constexpr (by_chunks<kColumns>()) {
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
         // As if the page's keys followed others in a dense head, so that keys keep their numbers.
         const int key = first + chunk * kChunk;
-        const u16* page_head = head + page_of(block, chunk) * s.batch + (key % kPage - key) * s.row;
-        copy_keys<kChunk, kColumns, kThreads, Config::kAlign>(tile + chunk * kChunk * row_pitch(kColumns), thread,
+        const Bits* page_head = head + page_of(block, chunk) * s.batch + (key % kPage - key) * s.row;
+        copy_keys<kChunk, kColumns, kThreads, Config::kAlign>(tile + chunk * kChunk * row_pitch<Bits>(kColumns), thread,
                                                               page_head, s.row, key, valid);
       }
     } else {
-      copy_tile<kTileN, kColumns, kThreads, Config::kAlign>(tile, thread, [&](int r, auto piece) {
+      copy_tile<Bits, kTileN, kColumns, kThreads, Config::kAlign>(tile, thread, [&](int r, auto piece) {
         const int key = first + r;
         piece(head + page_of(block, r / kChunk) * s.batch + key % kPage * s.row, valid(key));
       });
@@ -156,6 +159,6 @@ struct KeySource<Config, kThreads, kOrder, true> {
 };
 
 template <typename Config, int kThreads, BlockOrder kOrder>
-using KeysOf = KeySource<Config, kThreads, kOrder, (page_size<Config>() > 0)>;
+using KeysOf = KeySource<Config, kThreads, kOrder, Config::kKeys>;
 
 }  // namespace gqa

@@ -14,12 +14,13 @@ namespace gqa {
 template <typename Config>
 struct KeyTile {
   static constexpr bool kTransposed = keys_transposed<Config>();
-  static constexpr int kPitch = row_pitch(kTransposed ? Config::kTileN : Config::kHeadDim);
+  static constexpr int kPitch = row_pitch<KvBits<Config>>(kTransposed ? Config::kTileN : Config::kHeadDim);
   static constexpr int kBytes = (kTransposed ? Config::kHeadDim : Config::kTileN) * kPitch;
 
   // Keys first .. first + kTileN of one head; stride: from row to row.
   template <int kThreads, typename Valid>
-  static __device__ void copy(char* tile, int thread, const u16* head, long long stride, int first, Valid valid) {
+  static __device__ void copy(char* tile, int thread, const KvBits<Config>* head, long long stride, int first,
+                              Valid valid) {
     if constexpr (kTransposed)
       copy_transposed_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride,
                                                                                        first, valid.end);

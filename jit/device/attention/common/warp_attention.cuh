@@ -14,8 +14,10 @@ template <typename Config, int kFragments>
 struct WarpAttention {
   static constexpr int kScores = Config::kTileN / 8;
   static constexpr int kOuts = Config::kHeadDimV / 8;
-  static constexpr int kQPitch = row_pitch(Config::kHeadDim);
-  static constexpr int kVPitch = row_pitch(Config::kHeadDimV);
+  static constexpr int kQPitch = row_pitch<QBits<Config>>(Config::kHeadDim);
+  static constexpr int kVPitch = row_pitch<KvBits<Config>>(Config::kHeadDimV);
+
+  static_assert(kIsSame<typename Config::Q, typename Config::Kv>, "mma.m16n8k16 multiplies elements of one type");
 
   float scores[kFragments][kScores][4];
   float out[kFragments][kOuts][4];
@@ -51,8 +53,8 @@ struct WarpAttention {
         const Fragment k = KeyTile<Config>::fragment(k_lane, n, d);
 #pragma unroll
         for (int m = 0; m < kFragments; ++m) {
-          mma<typename Config::Element>(scores[m][2 * n], q[m], k.r[0], k.r[1]);
-          mma<typename Config::Element>(scores[m][2 * n + 1], q[m], k.r[2], k.r[3]);
+          mma<typename Config::Q>(scores[m][2 * n], q[m], k.r[0], k.r[1]);
+          mma<typename Config::Q>(scores[m][2 * n + 1], q[m], k.r[2], k.r[3]);
         }
       }
     }
@@ -89,15 +91,15 @@ struct WarpAttention {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float* s = &scores[m][2 * k + i / 2][i % 2 * 2];
-          p[m].r[i] = Config::Element::pack(s[0], s[1]);
+          p[m].r[i] = Config::Kv::pack(s[0], s[1]);
         }
 #pragma unroll
       for (int n = 0; n < kOuts / 2; ++n) {
         const Fragment v = ldmatrix_transposed(v_lane + k * 16 * kVPitch + n * 32);
 #pragma unroll
         for (int m = 0; m < kFragments; ++m) {
-          mma<typename Config::Element>(out[m][2 * n], p[m], v.r[0], v.r[1]);
-          mma<typename Config::Element>(out[m][2 * n + 1], p[m], v.r[2], v.r[3]);
+          mma<typename Config::Kv>(out[m][2 * n], p[m], v.r[0], v.r[1]);
+          mma<typename Config::Kv>(out[m][2 * n + 1], p[m], v.r[2], v.r[3]);
         }
       }
     }

@@ -14,21 +14,20 @@ namespace gqa {
 template <typename Config>
 struct FlashSmem {
   // Query rows; the finished rows of out take their place.
-  static constexpr int kRowPitch = row_pitch(Config::kHeadDim) > row_pitch(Config::kHeadDimV)
-                                       ? row_pitch(Config::kHeadDim)
-                                       : row_pitch(Config::kHeadDimV);
+  static constexpr int kQPitch = row_pitch<QBits<Config>>(Config::kHeadDim);
+  static constexpr int kOutPitch = row_pitch<OutBits<Config>>(Config::kHeadDimV);
+  static constexpr int kRowPitch = kQPitch > kOutPitch ? kQPitch : kOutPitch;
   alignas(16) char q[Config::kTileM * kRowPitch];
   alignas(16) char k[Config::kStages][KeyTile<Config>::kBytes];
-  alignas(16) char v[Config::kStages][Config::kTileN * row_pitch(Config::kHeadDimV)];
+  alignas(16) char v[Config::kStages][Config::kTileN * row_pitch<KvBits<Config>>(Config::kHeadDimV)];
 };
 
 template <typename Config>
 struct Flash {
   static constexpr int kThreads = Config::kWarps * 32;
   static constexpr int kWarpRows = Config::kTileM / Config::kWarps;
-  static constexpr int kQPitch = row_pitch(Config::kHeadDim);
-  static constexpr int kVPitch = row_pitch(Config::kHeadDimV);
   using Smem = FlashSmem<Config>;
+  static constexpr int kQPitch = Smem::kQPitch, kOutPitch = Smem::kOutPitch;
   using Core = WarpAttention<Config, kWarpRows / 16>;
   static_assert(kWarpRows % 16 == 0, "a warp owns whole 16-row fragments");
 
@@ -59,11 +58,13 @@ struct Flash {
 
   __device__ void load_queries() {
     const Place place = here();
-    const u16* q = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
-    copy_tile<Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(smem.q, threadIdx.x, [&](int r, auto piece) {
-      const int row = place.first_row + r;
-      piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
-    });
+    const QBits<Config>* q =
+        static_cast<const QBits<Config>*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    copy_tile<QBits<Config>, Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(
+        smem.q, threadIdx.x, [&](int r, auto piece) {
+          const int row = place.first_row + r;
+          piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
+        });
   }
 
   // The blocks of keys that the tile visits: first .. end, the last one first.
@@ -150,19 +151,19 @@ struct Flash {
         const float inverse = inverse_or_zero(core.state[m].sum[h]);
 #pragma unroll
         for (int n = 0; n < Core::kOuts; ++n)
-          *reinterpret_cast<u32*>(rows + r * kVPitch + n * 16 + lane % 4 * 4) =
-              Config::Element::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
+          *reinterpret_cast<u32*>(rows + r * kOutPitch + n * 16 + lane % 4 * 4) =
+              Config::Out::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
         store_lse(place, core.state[m], h, warp_row() + r);
       }
     __syncwarp();
-    constexpr int kPieces = Config::kHeadDimV / 8;
-    u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
+    constexpr int kElements = kPiece<OutBits<Config>>, kPieces = Config::kHeadDimV / kElements;
+    OutBits<Config>* out = static_cast<OutBits<Config>*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
 #pragma unroll 4
     for (int i = lane; i < kWarpRows * kPieces; i += 32) {
       const int row = warp_row() + i / kPieces;
       if (!row_exists<Config>(p, row)) continue;
-      const uint4 value = *reinterpret_cast<uint4*>(rows + i / kPieces * kVPitch + i % kPieces * 16);
-      store_piece<Config::kAlign>(out + row_offset<Config>(p.out_strides, row) + i % kPieces * 8, value);
+      const uint4 value = *reinterpret_cast<uint4*>(rows + i / kPieces * kOutPitch + i % kPieces * 16);
+      store_piece<Config::kAlign>(out + row_offset<Config>(p.out_strides, row) + i % kPieces * kElements, value);
     }
   }
 
@@ -189,7 +190,7 @@ struct Flash {
     cp_async_wait<0>();
     // Where out's rows are wider than q's, a warp's rows of out lie over another's of q; without a block to walk, what
     // others copied may still arrive.
-    if (kVPitch > kQPitch || visit.end == visit.first) __syncthreads();
+    if (kOutPitch > kQPitch || visit.end == visit.first) __syncthreads();
     store(core);
   }
 };

@@ -19,14 +19,14 @@ struct SplitSmem {
   // What one warp's pipeline holds, and, when all keys are walked, the merge takes its place.
   struct Stage {
     alignas(16) char k[KeyTile<Config>::kBytes];
-    alignas(16) char v[Config::kTileN * row_pitch(Config::kHeadDimV)];
+    alignas(16) char v[Config::kTileN * row_pitch<KvBits<Config>>(Config::kHeadDimV)];
   };
   struct Merge {
     float out[Config::kWarps][Config::kTileM][Config::kHeadDimV];
     float maximum[Config::kWarps][Config::kTileM];
     float sum[Config::kWarps][Config::kTileM];
   };
-  alignas(16) char q[Config::kTileM * row_pitch(Config::kHeadDim)];
+  alignas(16) char q[Config::kTileM * row_pitch<QBits<Config>>(Config::kHeadDim)];
   union {
     Stage stages[Config::kWarps][Config::kStages];
     Merge merge;
@@ -84,11 +84,13 @@ struct Split {
   }
 
   __device__ void load_queries() {
-    const u16* q = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
-    copy_tile<kRows, Config::kHeadDim, kThreads, Config::kAlign>(smem.q, threadIdx.x, [&](int r, auto piece) {
-      const int row = place.first_row + r;
-      piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
-    });
+    const QBits<Config>* q =
+        static_cast<const QBits<Config>*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    copy_tile<QBits<Config>, kRows, Config::kHeadDim, kThreads, Config::kAlign>(
+        smem.q, threadIdx.x, [&](int r, auto piece) {
+          const int row = place.first_row + r;
+          piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
+        });
   }
 
   // This warp's i-th block of keys into its own stage.
@@ -216,17 +218,16 @@ struct Split {
 
   __device__ void store_out(const float4& value, float weight, int row, int d) const {
     if (!row_exists<Config>(p, row)) return;
-    u16* out = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head) +
-               row_offset<Config>(p.out_strides, row) + d;
-    const uint2 packed = make_uint2(Config::Element::pack(value.x * weight, value.y * weight),
-                                    Config::Element::pack(value.z * weight, value.w * weight));
+    OutBits<Config>* out = static_cast<OutBits<Config>*>(p.out) + place_offset(p.out_strides, place.batch, place.head) +
+                           row_offset<Config>(p.out_strides, row) + d;
+    const uint2 packed = make_uint2(Config::Out::pack(value.x * weight, value.y * weight),
+                                    Config::Out::pack(value.z * weight, value.w * weight));
     if constexpr (Config::kAlign >= 16) {
       *reinterpret_cast<uint2*>(out) = packed;
     } else {
-      out[0] = static_cast<u16>(packed.x);
-      out[1] = static_cast<u16>(packed.x >> 16);
-      out[2] = static_cast<u16>(packed.y);
-      out[3] = static_cast<u16>(packed.y >> 16);
+      const u32 words[2] = {packed.x, packed.y};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) out[i] = element_of<OutBits<Config>>(words, i);
     }
   }
 

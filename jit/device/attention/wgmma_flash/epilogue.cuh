@@ -42,7 +42,7 @@ __device__ inline void invert(float (&out)[kOuts][4], const RowState& state, flo
 // Of a fragment two neighbouring elements of row half h, normalised.
 template <typename Config>
 __device__ inline u32 normalised(const float (&out)[4], int h, const float (&inverse)[2]) {
-  return Config::Element::pack(out[2 * h] * inverse[h], out[2 * h + 1] * inverse[h]);
+  return Config::Out::pack(out[2 * h] * inverse[h], out[2 * h + 1] * inverse[h]);
 }
 
 // Rows of out's panels from kFirst on, kPanels of them, normalised, into panels of kTileM rows; `tile`: the
@@ -79,7 +79,7 @@ __device__ inline void transpose_quad(u32 (&words)[4]) {
 
 // A row of out from a quad's registers: 16 bytes a lane of each four fragments, and 4 of those left over.
 template <typename Config, int kFragments>
-__device__ inline void store_row(u16* row, bool exists, const float (&out)[kFragments][4], int h,
+__device__ inline void store_row(OutBits<Config>* row, bool exists, const float (&out)[kFragments][4], int h,
                                  const float (&inverse)[2]) {
   constexpr int kOuts = Config::kHeadDimV / 8, kWhole = kOuts / 4 * 4;
   const int lane = lane_index() % 4;
@@ -100,7 +100,7 @@ __device__ inline void store_row(u16* row, bool exists, const float (&out)[kFrag
 template <typename Config, int kFragments>
 __device__ inline void store_rows(const AttentionParams& p, const Place& place, const float (&out)[kFragments][4],
                                   const float (&inverse)[2], int warp_row) {
-  u16* first = static_cast<u16*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
+  OutBits<Config>* first = static_cast<OutBits<Config>*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = warp_row + lane_index() / 4 + h * 8;

@@ -83,16 +83,11 @@ class QueryScale {
   u32 high_, low_;
 };
 
-template <typename Element>
-inline constexpr bool kIsF16 = false;
-template <>
-inline constexpr bool kIsF16<F16> = true;
-
 // A warpgroup's 64 rows of a tile's queries in shared memory, panel after panel.
 template <typename Config>
 class QueryRows {
  public:
-  static_assert(kIsF16<typename Config::Element>, "bfloat16 has no bit to spare for the scale");
+  static_assert(kIsSame<typename Config::Q, F16>, "bfloat16 has no bit to spare for the scale");
 
   // `barrier`: the warpgroup's own.
   __device__ QueryRows(char* first, int barrier) : first_(first), barrier_(barrier) {}
@@ -110,13 +105,14 @@ class QueryRows {
 
   // As they were, from packed row first_row on, below 0 where none exist; no product may still read them.
   __device__ void load(const AttentionParams& p, const Place& place, int first_row) const {
-    const u16* const head = static_cast<const u16*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    const QBits<Config>* const head =
+        static_cast<const QBits<Config>*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
     each([&](uint4* at, int piece) {
       const int in_panel = piece % kPiecesAPanel, row = first_row + in_panel / 8;
       // Swizzled by 128 bytes, as in epilogue.cuh.
       const int column = piece / kPiecesAPanel * kPanelColumns + (in_panel % 8 ^ in_panel / 8 % 8) * 8;
       const bool exists = row >= 0 && row_exists<Config>(p, row) && column < Config::kHeadDim;
-      const u16* const from = head + row_offset<Config>(p.q_strides, row) + column;
+      const QBits<Config>* const from = head + row_offset<Config>(p.q_strides, row) + column;
       *at = exists ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
     });
     show();

@@ -32,7 +32,7 @@ struct WarpgroupFlash {
   // Consumers'.
   __device__ void write_ones() {
     for (int i = threadIdx.x; i < Smem::kOnesBytes / 4; i += kConsumers * kWarpgroup)
-      reinterpret_cast<u32*>(smem.out + Smem::kOutBytes)[i] = Config::Element::pack(1.f, 1.f);
+      reinterpret_cast<u32*>(smem.out + Smem::kOutBytes)[i] = Config::Kv::pack(1.f, 1.f);
     fence_async();
   }
 

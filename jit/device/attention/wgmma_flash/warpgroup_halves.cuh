@@ -213,7 +213,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   // branch is longer.
   template <int kMine>
   __device__ bool falls_back() {
-    if constexpr (!Room<typename Config::Element>::kAbove) return true;
+    if constexpr (!Room<typename Config::Kv>::kAbove) return true;
     return !this->all_agree(speculative.have_room(weights_of(kMine)));
   }
 

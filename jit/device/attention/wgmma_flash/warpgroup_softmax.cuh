@@ -18,7 +18,7 @@ template <typename Config>
 struct WarpgroupSoftmax {
   static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr bool kOnesColumn = ones_column<Config>();
-  static constexpr float kBelow = Room<typename Config::Element>::kBelow;
+  static constexpr float kBelow = Room<typename Config::Kv>::kBelow;
   static constexpr int kAllOuts = kOuts + kOnesColumn;  // the rows' sums last, eight times
 
   float out[kAllOuts][4];

@@ -54,7 +54,7 @@ __device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float* s = &scores[2 * k + i / 2][i % 2 * 2];
-      weights[k][i] = Config::Element::pack(s[0], s[1]);
+      weights[k][i] = Config::Kv::pack(s[0], s[1]);
     }
 #pragma unroll
   for (int k = kFragments / 2; k < kProducts; ++k)
@@ -66,7 +66,7 @@ __device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&
 // seen no key: no weight of its passes.
 template <typename Config, bool kFoldedScale = folded_scale<Config>()>
 struct Exponents {
-  using Packed = Exp2Fma<typename Config::Element>;
+  using Packed = Exp2Fma<typename Config::Kv>;
 
   float scale_log2, offset[2];
   Packed packed;
@@ -82,7 +82,7 @@ struct Exponents {
 // The products have seen to it.
 template <typename Config>
 struct Exponents<Config, true> {
-  using Packed = Exp2Fma<typename Config::Element>;
+  using Packed = Exp2Fma<typename Config::Kv>;
 
   __device__ float operator()(float score, int) const { return score; }
   __device__ Packed emulation() const { return Packed(1, {0, 0}); }
@@ -91,7 +91,7 @@ struct Exponents<Config, true> {
 // The weights of a speculative softmax, under the stale maxima; for a PV that sums them.
 template <typename Config>
 struct SpeculativeWeights {
-  using Element = typename Config::Element;
+  using Element = typename Config::Kv;
   using Packed = Exp2Fma<Element>;
 
   Exponents<Config> exponents;
