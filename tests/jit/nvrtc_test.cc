@@ -14,6 +14,7 @@
 #include "search/families/resources.h"
 #include "search/graph/tile/kernel_plan.h"
 #include "tests/jit/nvrtc_support.h"
+#include "tests/runtime/cuda/accuracy_kernels.h"
 
 namespace gqa {
 namespace {
@@ -113,6 +114,14 @@ TEST(Nvrtc, VerificationKernelsCompile) {
   EXPECT_EQ(0, compiled.spill_bytes);
   for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock"})
     EXPECT_NE(std::string::npos, compiled.ptx.find(kernel)) << kernel;
+}
+
+TEST(Nvrtc, KernelsOfTheAccuracyTestsCompile) {
+  REQUIRE_NVRTC(nvrtc);
+  Compiled compiled;
+  const Status status = nvrtc->compile(test::kAccuracySource, "sm_80", &compiled);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(0, compiled.spill_bytes);
 }
 
 TEST(Nvrtc, ALayoutThatDiffersFromTheHostsPlanDoesNotCompile) {

@@ -49,6 +49,7 @@ std::string read(const MmaFlash::Numbers& numbers, MmaFlash* candidate);
 CandidateShape shape_of(const MmaFlash& candidate);
 LaunchPlan plan(const Problem& problem, const MmaFlash& candidate);
 int registers(const Problem& problem, const MmaFlash& candidate);
+inline std::string arithmetic_words(const MmaFlash&) { return ""; }
 
 void enumerate(const Problem& problem, const DeviceSpec& device, std::vector<MmaFlash>* found);
 std::string reject_reason(const Problem& problem, const MmaFlash& candidate, const DeviceSpec& device);

@@ -118,6 +118,10 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
   return launch;
 }
 
+std::string arithmetic_words(const SplitKv& c) {
+  return c.scheduler == SplitScheduler::kEven ? " even" : c.splits > 1 ? " joined" : "";
+}
+
 int registers(const Problem& problem, const SplitKv& c) { return mma_registers(problem, c.tile_m, c.tile_n); }
 
 std::int64_t most_split_rows(const Problem& p, const DeviceSpec& device) {

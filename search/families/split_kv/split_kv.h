@@ -53,6 +53,7 @@ std::string read(const SplitKv::Numbers& numbers, SplitKv* candidate);
 CandidateShape shape_of(const SplitKv& candidate);
 LaunchPlan plan(const Problem& problem, const SplitKv& candidate);
 int registers(const Problem& problem, const SplitKv& candidate);
+std::string arithmetic_words(const SplitKv& candidate);
 
 void enumerate(const Problem& problem, const DeviceSpec& device, std::vector<SplitKv>* found);
 std::string reject_reason(const Problem& problem, const SplitKv& candidate, const DeviceSpec& device);

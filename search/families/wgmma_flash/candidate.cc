@@ -174,6 +174,17 @@ std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   return wrong_together(*c);
 }
 
+std::string arithmetic_words(const WgmmaFlash& c) {
+  using Kind = WgmmaFlash::Softmax;
+  std::string words = c.softmax == Kind::kOnline       ? " online"
+                      : c.softmax == Kind::kOnesColumn ? " ones_column"
+                                                       : " folded_scale";
+  if (c.exp2_fma != 0) words += " exp2_fma=" + grouped(c.exp2_fma);
+  if (c.key_shares != 1) words += " shared_rows";
+  if (const std::string_view joins = c.scheduler.joins(); !joins.empty()) words += " " + std::string(joins);
+  return words;
+}
+
 std::strong_ordering operator<=>(const WgmmaFlash& a, const WgmmaFlash& b) { return numbers_of(a) <=> numbers_of(b); }
 
 std::string wrong_fields(const WgmmaFlash& c) {

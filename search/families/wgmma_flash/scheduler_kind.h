@@ -30,6 +30,8 @@ struct SchedulerCode {
 struct SchedulerKind {
   // Whether its producer does with the fewest registers: role_registers() (wgmma_flash.h).
   static constexpr bool kSmallProducer = false;
+  // What joins the parts of a tile that it divides, as arithmetic.h calls it; "": it divides none.
+  static constexpr std::string_view kJoins = "";
 
   std::int32_t number() const { return 0; }  // of its field
   // Why it is none, of CTAs with so many rows; why it would be foolish.

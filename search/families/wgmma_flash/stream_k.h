@@ -14,6 +14,7 @@ namespace gqa {
 
 struct StreamK : SchedulerKind {
   static constexpr SchedulerCode kDevice = {"stream_k.cuh", "StreamK"};
+  static constexpr std::string_view kJoins = "stream_k";
   static constexpr TextField kField = {"stream_k", 0, FieldUse::kMechanism};
   static constexpr std::int32_t kMost = 1 << 16;
   static constexpr double kFixupAnOutput = 0.98;  // clocks, of parts of a tile, in the workspace: a row and dimension

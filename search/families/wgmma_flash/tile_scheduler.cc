@@ -36,6 +36,10 @@ bool TileScheduler::has_small_producer() const {
   return std::visit([](const auto& of) { return of.kSmallProducer; }, kind);
 }
 
+std::string_view TileScheduler::joins() const {
+  return std::visit([](const auto& of) { return of.kJoins; }, kind);
+}
+
 std::string TileScheduler::wrong(int rows) const {
   return std::visit([&](const auto& of) { return of.wrong(rows); }, kind);
 }

@@ -39,6 +39,7 @@ struct TileScheduler {
   // Of its kind: scheduler_kind.h.
   SchedulerCode device() const;
   bool has_small_producer() const;
+  std::string_view joins() const;
   std::string wrong(int rows) const;
   std::string useless(const Problem& problem, const CandidateShape& shape) const;
   void plan(const Problem& problem, int warpgroups, int floats_beside_out, LaunchPlan* launch) const;

@@ -62,6 +62,7 @@ inline bool operator==(const WgmmaFlash& a, const WgmmaFlash& b) { return (a <=>
 CandidateShape shape_of(const WgmmaFlash& candidate);
 LaunchPlan plan(const Problem& problem, const WgmmaFlash& candidate);
 int registers(const Problem& problem, const WgmmaFlash& candidate);  // a consumer's
+std::string arithmetic_words(const WgmmaFlash& candidate);
 
 void enumerate(const Problem& problem, const DeviceSpec& device, std::vector<WgmmaFlash>* found);
 std::string reject_reason(const Problem& problem, const WgmmaFlash& candidate, const DeviceSpec& device);

@@ -81,7 +81,11 @@ GQA_SIMT_UNARY(erff, __builtin_erff)
 GQA_SIMT_UNARY(erfcf, __builtin_erfcf)
 GQA_SIMT_UNARY(expm1f, __builtin_expm1f)
 GQA_SIMT_UNARY(log1pf, __builtin_log1pf)
+GQA_SIMT_UNARY(cosf, __builtin_cosf)
 #undef GQA_SIMT_UNARY
+inline double exp(double x) { return __builtin_exp(x); }
+inline double log(double x) { return __builtin_log(x); }
+inline double fabs(double x) { return __builtin_fabs(x); }
 inline float rsqrtf(float x) { return static_cast<float>(1 / __builtin_sqrt(x)); }
 inline float __frsqrt_rn(float x) { return rsqrtf(x); }
 inline float __frcp_rn(float x) { return 1 / x; }

@@ -1,0 +1,156 @@
+// accuracy_kernels.h: what the accuracy tests run on the device beside the kernels that they judge.
+// Owns: the source of normal inputs of any deviation; of float64 attention, and FlashAttention-2's stand-in beside it:
+// naive, the exact maximum, float32, weights rounded to the element for the second product, the sum of unrounded ones,
+// out rounded; of a row's error.
+// Never: judges.
+// Threads: 128 a CTA, a CTA a row.
+#pragma once
+
+namespace gqa::test {
+
+inline constexpr const char* kAccuracySource = R"(#include "check/check.cuh"
+
+namespace gqa {
+
+// Box and Muller, "A note on the generation of random normal deviates", 1958.
+__device__ inline float normal(u64 index) {
+  const u64 bits = mix(index);
+  const float first = (static_cast<float>(bits >> 40) + 0.5f) / 16777216.f;
+  const float second = static_cast<float>((bits >> 16) & 0xffffff) / 16777216.f;
+  return sqrtf(-2.f * logf(first)) * cosf(6.283185307f * second);
+}
+
+struct Dots {
+  double exact;
+  float single;
+};
+
+__device__ inline Dots dots(const float* query, const u16* key, int head_dim, bool bf16) {
+  Dots sum = {0, 0};
+  for (int d = 0; d < head_dim; d += 8) {
+    const uint4 piece = *reinterpret_cast<const uint4*>(key + d);
+    const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const u16 bits = static_cast<u16>(words[i / 2] >> (i % 2 * 16));
+      const float element = load_element(&bits, bf16);
+      sum.exact += static_cast<double>(query[d + i]) * static_cast<double>(element);
+      sum.single = fmaf(query[d + i], element, sum.single);
+    }
+  }
+  return sum;
+}
+
+template <typename T>
+__device__ inline T sum_of(T a, T b) {
+  return a + b;
+}
+template <typename T>
+__device__ inline T higher_of(T a, T b) {
+  return a > b ? a : b;
+}
+
+}  // namespace gqa
+
+extern "C" __global__ void gqa_normal(unsigned short* data, long long count, unsigned long long seed, float deviation,
+                                      int bf16) {
+  const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const float x = gqa::normal(seed * 0x100000001ull + i) * deviation;
+    data[i] = static_cast<unsigned short>(bf16 ? gqa::BF16::pack(x, 0.f) : gqa::F16::pack(x, 0.f));
+  }
+}
+
+// Of each checked row out and log-sum-exp in float64, and out as FlashAttention-2 has it.
+extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
+    gqa_exact(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
+              const __grid_constant__ gqa::CacheParams cache, double* out, double* lse, unsigned short* stand_in) {
+  using namespace gqa;
+  __shared__ float query[256], weights[kCheckThreads], floats[kCheckThreads];
+  __shared__ double exact_weights[kCheckThreads], doubles[kCheckThreads];
+  const bool bf16 = c.bf16;
+  const CheckedRow row(p, c, c.rows[blockIdx.x]);
+  const CheckedKeys keys(p, c, cache, row);
+  const u16* q = static_cast<const u16*>(p.q) + row.offset(p.q_strides);
+  for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
+  __syncthreads();
+  double highest = -1e300;
+  float highest_single = negative_infinity();
+  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads) {
+    const Dots dot = dots(query, keys.k(key), c.head_dim, bf16);
+    highest = higher_of(highest, dot.exact);
+    highest_single = higher_of(highest_single, dot.single);
+  }
+  highest = block_reduce(highest, doubles, higher_of<double>) * c.scale;
+  const float shift = block_reduce(highest_single, floats, higher_of<float>) * p.scale_log2;
+  double sum = 0, total[2] = {0, 0};
+  float sum_single = 0, total_single[2] = {0, 0};
+  for (int first = keys.first; first < keys.end; first += kCheckThreads) {
+    const int key = first + threadIdx.x;
+    __syncthreads();
+    if (key < keys.end) {
+      const Dots dot = dots(query, keys.k(key), c.head_dim, bf16);
+      const double weight = exp(dot.exact * c.scale - highest);
+      const float single = exp2f(fmaf(dot.single, p.scale_log2, -shift));
+      sum += exact_weights[threadIdx.x] = weight;
+      sum_single += single;
+      weights[threadIdx.x] = rounded(single, bf16);
+    }
+    __syncthreads();
+    const int count = min(kCheckThreads, keys.end - first);
+    for (int half = 0; half < 2; ++half) {
+      const int d = threadIdx.x + half * kCheckThreads;
+      if (d >= c.head_dim_v) break;
+      for (int i = 0; i < count; ++i) {
+        const float value = load_element(keys.v(first + i) + d, bf16);
+        total[half] += exact_weights[i] * static_cast<double>(value);
+        total_single[half] = fmaf(weights[i], value, total_single[half]);
+      }
+    }
+  }
+  sum = block_reduce(sum, doubles, sum_of<double>);
+  sum_single = block_reduce(sum_single, floats, sum_of<float>);
+  for (int half = 0; half < 2; ++half) {
+    const int d = threadIdx.x + half * kCheckThreads;
+    if (d >= c.head_dim_v) break;
+    const long long at = static_cast<long long>(blockIdx.x) * c.head_dim_v + d;
+    out[at] = sum > 0 ? total[half] / sum : 0;
+    const float single = sum_single > 0 ? total_single[half] / sum_single : 0.f;
+    stand_in[at] = static_cast<unsigned short>(bf16 ? BF16::pack(single, 0.f) : F16::pack(single, 0.f));
+  }
+  if (threadIdx.x == 0) lse[blockIdx.x] = sum > 0 ? highest + log(sum) : static_cast<double>(negative_infinity());
+}
+
+// Of each checked row three numbers: the sum of squares of out's errors, the largest of them, and the error of
+// log-sum-exp as a share of what is allowed: 1e-6 of it, or 2e-6. stand_in: is judged in out's place, where given.
+extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
+    gqa_row_errors(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
+                   const double* out, const double* lse, const unsigned short* stand_in, double* errors) {
+  using namespace gqa;
+  __shared__ double doubles[kCheckThreads];
+  const CheckedRow row(p, c, c.rows[blockIdx.x]);
+  const long long first = static_cast<long long>(blockIdx.x) * c.head_dim_v;
+  const u16* given = stand_in != nullptr ? stand_in + first : static_cast<const u16*>(p.out) + row.offset(p.out_strides);
+  double squares = 0, worst = 0;
+  for (int d = threadIdx.x; d < c.head_dim_v; d += kCheckThreads) {
+    double error = fabs(static_cast<double>(load_element(given + d, c.bf16)) - out[first + d]);
+    if (!(error < 1e30)) error = 1e30;  // NaN or infinite
+    squares += error * error;
+    worst = higher_of(worst, error);
+  }
+  squares = block_reduce(squares, doubles, sum_of<double>);
+  worst = block_reduce(worst, doubles, higher_of<double>);
+  if (threadIdx.x != 0) return;
+  errors[3 * blockIdx.x] = squares;
+  errors[3 * blockIdx.x + 1] = worst;
+  double share = 0;
+  if (stand_in == nullptr && p.lse != nullptr) {
+    const double mine = p.lse[row.offset(p.lse_strides)], exact = lse[blockIdx.x];
+    share = mine == exact ? 0 : fabs(mine - exact) / higher_of(1e-6 * fabs(exact), 2e-6);
+    if (!(share < 1e30)) share = 1e30;
+  }
+  errors[3 * blockIdx.x + 2] = share;
+}
+)";
+
+}  // namespace gqa::test
