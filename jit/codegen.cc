@@ -37,6 +37,8 @@ void write_config(std::ostream& out, const Problem& problem, const FamilyCode& f
   for (const KeyNumber& number : key_numbers(problem))
     out << "  static constexpr int k" << number.name << " = " << number.value << ";\n";
   if (problem.lengths_differ()) out << "  static constexpr bool kLengthsDiffer = true;  // each sequence has its own\n";
+  if (problem.q_packed()) out << "  static constexpr bool kQueriesPacked = true;  // sequences follow each other\n";
+  if (problem.k_packed()) out << "  static constexpr bool kKeysPacked = true;\n";
   out << family.features;
   if (chain) out << "  using Chain = ::ScoreChain;\n";
   out << "};\n";

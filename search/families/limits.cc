@@ -32,6 +32,7 @@ std::string wrong_pack(const Problem& p, const CandidateShape& s) {
 }
 
 std::string useless_pack(const Problem& p, const CandidateShape& s) {
+  if (p.q_packed()) return "";  // some sequences may have few queries
   if (s.pack == 1 || p.q_len / s.rows < kTilesThatNeedNoPacking) return "";
   return "packing " + grouped(s.pack) + " heads gains nothing: one head fills " + grouped(p.q_len / s.rows) + " tiles";
 }

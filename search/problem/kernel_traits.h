@@ -47,6 +47,8 @@ struct KernelTraits {
   bool lengths_differ() const { return kv_lengths != Lengths::kOne; }
   bool q_packed() const { return q_lengths == Lengths::kPacked; }
   bool k_packed() const { return kv_lengths == Lengths::kPacked; }
+  // Whether a list says how many keys or queries each sequence has.
+  bool lengths_listed() const { return lengths_differ() || q_lengths != Lengths::kOne; }
   void set_types(DType all) { q_type = kv_type = out_type = all; }
   friend bool operator==(const KernelTraits&, const KernelTraits&) = default;
 };

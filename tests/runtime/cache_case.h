@@ -1,7 +1,7 @@
 // cache_case.h: a call on a key/value cache in host memory, and what its answer must be.
-// Owns: keys and values of each sequence as they are meant; the cache made of them: dense or in pages that are out of
-// order and shared, with NaN in every slot that no sequence uses and numbers out of range in every table entry past a
-// length; the naive loop over what was meant, which sees neither pages nor lists.
+// Owns: keys and values of each sequence as they are meant; the cache made of them: dense, packed, or in pages that are
+// out of order and shared, with NaN in every slot that no sequence uses and numbers out of range in every table entry
+// past a length; the naive loop over what was meant, which sees neither pages nor lists.
 // Never: knows a device; shares code with what it judges. Threads: a value that is not copied: Call points into it.
 #pragma once
 
@@ -21,24 +21,37 @@
 
 namespace gqa::test {
 
+// Of packed sequences.
+struct Packing {
+  std::vector<std::int32_t> queries;  // of each sequence
+  // Rows after each sequence's that are nobody's. Where there are some, the call says how many rows are used.
+  int gap = 0;
+  // 0, 1: k and v of even, or of odd sequences are NaN, and only the others are judged.
+  int blind = -1;
+};
+
 class CacheCase {
  public:
   // `text` as a problem; `lengths` of each sequence, empty: kv_len each, and none are handed over. Sequences that have
   // a first page whole take it from the one before, every other one.
-  CacheCase(const std::string& text, std::vector<std::int32_t> given_lengths, bool heads_first = false)
-      : lengths(std::move(given_lengths)) {
+  CacheCase(const std::string& text, std::vector<std::int32_t> given_lengths, bool heads_first = false,
+            Packing given_packing = {})
+      : lengths(std::move(given_lengths)), packing(std::move(given_packing)) {
     const Status status = parse(text, &call.problem);
     EXPECT_TRUE(status.ok()) << text << ": " << status.message();
     const Problem& p = call.problem;
     EXPECT_EQ(lengths.empty(), !p.lengths_differ());
-    fill(&q, std::int64_t{p.batch} * p.q_len * p.q_heads * p.head_dim);
+    EXPECT_EQ(packing.queries.empty(), !p.q_packed());
+    if (p.q_packed()) q_starts = starts_of(packing.queries);
+    if (p.k_packed()) k_starts = starts_of(lengths);
+    fill(&q, query_rows() * p.q_heads * p.head_dim);
     fill(&meant_k_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim);
     fill(&meant_v_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v);
     if (p.paged()) make_table();
     lay(meant_k_, p.head_dim, heads_first, &k, &call.k_strides);
     lay(meant_v_, p.head_dim_v, heads_first, &v, &call.v_strides);
-    out.assign(static_cast<std::size_t>(std::int64_t{p.batch} * p.q_len * p.q_heads * p.head_dim_v), 0xffff);
-    lse.assign(static_cast<std::size_t>(std::int64_t{p.batch} * p.q_heads * p.q_len), NAN);
+    out.assign(static_cast<std::size_t>(query_rows() * p.q_heads * p.head_dim_v), 0xffff);
+    lse.assign(static_cast<std::size_t>(query_rows() * p.q_heads), NAN);
     point();
   }
   CacheCase(const CacheCase&) = delete;
@@ -49,18 +62,30 @@ class CacheCase {
     return lengths.empty() ? most : std::clamp(lengths[static_cast<std::size_t>(sequence)], 0, most);
   }
 
-  // The first element that is off by more than roundings allow; out and lse.
+  int queries(int sequence) const {
+    const int most = call.problem.q_len;
+    return packing.queries.empty() ? most : std::clamp(packing.queries[static_cast<std::size_t>(sequence)], 0, most);
+  }
+  // Rows of q and out, all sequences'.
+  std::int64_t query_rows() const {
+    return q_starts.empty() ? std::int64_t{call.problem.batch} * call.problem.q_len : q_starts.back();
+  }
+
+  // The first element that is off by more than roundings allow, or written beside the sequences' rows; out and lse.
   ::testing::AssertionResult right() const {
     const Problem& p = call.problem;
     std::vector<double> expected(static_cast<std::size_t>(p.head_dim_v));
-    std::size_t row = 0;
+    std::vector<bool> nobodys(static_cast<std::size_t>(query_rows()), true);
     for (int b = 0; b < p.batch; ++b)
       for (int h = 0; h < p.q_heads; ++h)
-        for (int i = 0; i < p.q_len; ++i, ++row) {
+        for (int i = 0; i < queries(b); ++i) {
+          nobodys[static_cast<std::size_t>(query_row(b, i))] = false;
+          if (b % 2 == packing.blind) continue;
+          const float given_sum = lse[lse_at(query_row(b, i), h)];
           const double sum = naive(b, h, i, &expected);
-          if (call.lse != nullptr && lse[row] != sum &&
-              !(std::fabs(double{lse[row]} - sum) < 1e-4 * (1 + std::fabs(sum))))
-            return wrong(b, h, i) << "lse is " << lse[row] << ", expected " << sum;
+          if (call.lse != nullptr && given_sum != sum &&
+              !(std::fabs(double{given_sum} - sum) < 1e-4 * (1 + std::fabs(sum))))
+            return wrong(b, h, i) << "lse is " << given_sum << ", expected " << sum;
           for (int d = 0; d < p.head_dim_v; ++d) {
             const double given = load(p.q_type, out_at(b, i, h, d)), wanted = expected[static_cast<std::size_t>(d)];
             const double relative = p.q_type == DType::kBF16 ? 1.0 / 128 : 1.0 / 1024;
@@ -68,12 +93,13 @@ class CacheCase {
               return wrong(b, h, i) << "out[" << d << "] is " << given << ", expected " << wanted;
           }
         }
-    return ::testing::AssertionSuccess();
+    return untouched(nobodys);
   }
 
   std::vector<std::uint16_t> q, k, v, out;
   std::vector<float> lse;
-  std::vector<std::int32_t> lengths, table;
+  std::vector<std::int32_t> lengths, table, q_starts, k_starts;
+  Packing packing;
   int pages = 0, table_stride = 0;
   Call call;
 
@@ -120,17 +146,52 @@ class CacheCase {
   void lay(const std::vector<std::uint16_t>& meant, int dim, bool heads_first, std::vector<std::uint16_t>* cache,
            Strides* s) const {
     const Problem& p = call.problem;
-    const std::int64_t slabs = p.paged() ? pages : p.batch, rows = p.paged() ? p.page : p.kv_len, heads = p.kv_heads;
+    const std::int64_t slabs = p.paged() ? pages : p.k_packed() ? 1 : p.batch, heads = p.kv_heads;
+    const std::int64_t rows = p.paged() ? p.page : p.k_packed() ? k_starts.back() : p.kv_len;
     *s = heads_first ? Strides{rows * heads * dim, dim, rows * dim} : Strides{rows * heads * dim, heads * dim, dim};
     cache->assign(static_cast<std::size_t>(slabs * rows * heads * dim), 0xffff);
     for (int b = 0; b < p.batch; ++b)
-      for (int j = 0; j < length(b); ++j)
+      for (int j = 0; j < length(b) && b % 2 != packing.blind; ++j)
         for (int h = 0; h < p.kv_heads; ++h) {
-          const std::int64_t slab = p.paged() ? table[static_cast<std::size_t>(b * table_stride + j / p.page)] : b;
-          const std::int64_t slot = p.paged() ? j % p.page : j;
+          const auto [slab, slot] = place_of(b, j);
           std::copy_n(meant.begin() + meant_at(b, j, h, dim), dim,
                       cache->begin() + slab * s->batch + slot * s->row + h * s->head);
         }
+  }
+
+  std::pair<std::int64_t, std::int64_t> place_of(int b, int j) const {
+    const Problem& p = call.problem;
+    if (p.paged()) return {table[static_cast<std::size_t>(b * table_stride + j / p.page)], j % p.page};
+    if (p.k_packed()) return {0, k_starts[static_cast<std::size_t>(b)] + j};
+    return {b, j};
+  }
+
+  std::vector<std::int32_t> starts_of(const std::vector<std::int32_t>& rows) const {
+    std::vector<std::int32_t> starts = {0};
+    for (const std::int32_t count : rows) starts.push_back(starts.back() + count + packing.gap);
+    return starts;
+  }
+
+  // Of q and out, from the tensor's first.
+  std::int64_t query_row(int b, int i) const {
+    return i + (q_starts.empty() ? std::int64_t{b} * call.problem.q_len : q_starts[static_cast<std::size_t>(b)]);
+  }
+  std::size_t lse_at(std::int64_t row, int h) const {
+    const std::int64_t each = q_starts.empty() ? call.problem.q_len : query_rows();  // of a batch
+    return static_cast<std::size_t>((row / each * call.problem.q_heads + h) * each + row % each);
+  }
+
+  ::testing::AssertionResult untouched(const std::vector<bool>& rows) const {
+    const auto row_of_out = static_cast<std::size_t>(call.out_strides.row);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      if (!rows[row]) continue;
+      for (std::size_t at = row * row_of_out; at < (row + 1) * row_of_out; ++at)
+        if (out[at] != 0xffff) return ::testing::AssertionFailure() << "nobody's row " << row << " of out is written";
+      for (int h = 0; h < call.problem.q_heads; ++h)
+        if (call.lse != nullptr && !std::isnan(lse[lse_at(static_cast<std::int64_t>(row), h)]))
+          return ::testing::AssertionFailure() << "nobody's row " << row << " of lse is written";
+    }
+    return ::testing::AssertionSuccess();
   }
 
   std::int64_t meant_at(int b, int j, int h, int dim) const {
@@ -145,14 +206,19 @@ class CacheCase {
     call.v = v.data();
     call.out = out.data();
     call.lse = p.lse ? lse.data() : nullptr;
-    call.q_strides = {std::int64_t{p.q_len} * p.q_heads * p.head_dim, std::int64_t{p.q_heads} * p.head_dim, p.head_dim};
-    call.out_strides = {std::int64_t{p.q_len} * p.q_heads * p.head_dim_v, std::int64_t{p.q_heads} * p.head_dim_v,
-                        p.head_dim_v};
-    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
-    call.lse_head_stride = p.q_len;
+    const std::int64_t each = p.q_packed() ? 0 : p.q_len;  // rows from a sequence of the batch to the next
+    call.q_strides = {each * p.q_heads * p.head_dim, std::int64_t{p.q_heads} * p.head_dim, p.head_dim};
+    call.out_strides = {each * p.q_heads * p.head_dim_v, std::int64_t{p.q_heads} * p.head_dim_v, p.head_dim_v};
+    if (p.k_packed()) call.k_strides.batch = call.v_strides.batch = 0;
+    call.lse_batch_stride = p.q_heads * each;
+    call.lse_head_stride = p.q_packed() ? query_rows() : p.q_len;
     call.lse_row_stride = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
-    call.kv_lengths = lengths.empty() ? nullptr : lengths.data();
+    const bool gaps = packing.gap > 0;
+    call.kv_lengths = lengths.empty() || (p.k_packed() && !gaps) ? nullptr : lengths.data();
+    call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
+    call.k_starts = k_starts.empty() ? nullptr : k_starts.data();
+    call.q_lengths = p.q_packed() && gaps ? packing.queries.data() : nullptr;
     call.page_table = table.empty() ? nullptr : table.data();
     call.page_table_stride = table_stride;
     call.pages = pages;
@@ -161,7 +227,7 @@ class CacheCase {
   // Whether query i may see key j, word by word.
   bool sees(int b, int i, int j) const {
     const Problem& p = call.problem;
-    const int own = length(b) - p.q_len + i;
+    const int own = length(b) - queries(b) + i;
     if (p.mask == Mask::kCausal) return j <= own;
     if (p.mask == Mask::kNone) return true;
     return (p.window_left < 0 || j >= own - p.window_left) && (p.window_right < 0 || j <= own + p.window_right);
@@ -172,7 +238,7 @@ class CacheCase {
     const auto number = [&](const std::vector<std::uint16_t>& data, std::int64_t at) {
       return double{load(p.q_type, data[static_cast<std::size_t>(at)])};
     };
-    const std::int64_t query = ((std::int64_t{b} * p.q_len + i) * p.q_heads + h) * p.head_dim;
+    const std::int64_t query = (query_row(b, i) * p.q_heads + h) * p.head_dim;
     double sum = 0;
     std::fill(result->begin(), result->end(), 0.0);
     for (int j = 0; j < length(b); ++j) {
@@ -193,7 +259,7 @@ class CacheCase {
 
   std::uint16_t out_at(int b, int i, int h, int d) const {
     const Problem& p = call.problem;
-    return out[static_cast<std::size_t>(((std::int64_t{b} * p.q_len + i) * p.q_heads + h) * p.head_dim_v + d)];
+    return out[static_cast<std::size_t>((query_row(b, i) * p.q_heads + h) * p.head_dim_v + d)];
   }
 
   ::testing::AssertionResult wrong(int b, int h, int i) const {

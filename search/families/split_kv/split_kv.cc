@@ -26,7 +26,8 @@ std::int64_t shared_memory(const Problem& p, const SplitKv& c) {
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
-constexpr Served kServed = {kIntervalMasks, kCopiedKeys, {Lengths::kOne}, {Lengths::kOne, Lengths::kEach}};
+constexpr Served kServed = {
+    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked}};
 
 std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);
@@ -43,7 +44,7 @@ std::int64_t listed_blocks(const Problem& p, const SplitKv& c) {
 std::string wrong_scheduler(const Problem& p, const SplitKv& c, bool host) {
   if (c.scheduler == SplitScheduler::kShares) return "";
   if (host) return "even=1: the host gives tiles to threads as they come free";
-  if (!p.lengths_differ()) return "even=1: expected sequences with lengths of their own, since others are even already";
+  if (!p.lengths_listed()) return "even=1: expected sequences with lengths of their own, since others are even already";
   const std::int64_t blocks = listed_blocks(p, c);
   return blocks <= kMostListedBlocks
              ? ""

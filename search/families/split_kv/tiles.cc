@@ -85,7 +85,7 @@ void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, s
   const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kPackedRows);
   for (const int pack : {fits_tile, most}) {
     const SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, SplitScheduler::kShares, 1};
-    if (p.lengths_differ() && device.kind == DeviceKind::kCuda)
+    if (p.lengths_listed() && device.kind == DeviceKind::kCuda)
       add_even(p, device, c, found);
     else
       add_shares(p, device, c, found);

@@ -42,7 +42,8 @@ TEST(Space, ACacheHasFlashForManyQueriesAndSplitForFew) {
   for (const char* arch : {"sm_80", "sm_90a"}) {
     const DeviceSpec device = *DeviceSpec::for_arch(arch);
     for (const char* cache : {",page=16,lens,causal", ",page=1,lens,causal", ",page=256", ",lens", ",left=128,right=0",
-                              ",left=64,right=3,page=16,lens"}) {
+                              ",left=64,right=3,page=16,lens", ",packq,packk,causal", ",packq,lens,page=16,causal",
+                              ",packq,packk,left=128,right=0", ",packk", ",packq"}) {
       for (const char* many : {"b=4,hq=32,hk=8,sq=100,sk=8192,d=128", "b=4,hq=32,hk=8,sq=4096,sk=8192,d=128"}) {
         const Space space = enumerate(problem_of(many + std::string(cache)), device);
         ASSERT_FALSE(space.ranked.empty()) << many << cache << " on " << arch;

@@ -22,13 +22,21 @@ inline std::size_t needed_entries(const test::CacheCase& t) {
 inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t) {
   Call call = t->call;
   const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->lengths);
+  const Buffer q_starts("q_starts", t->q_starts), k_starts("k_starts", t->k_starts),
+      q_lengths("q_lengths", t->packing.queries);
   Buffer table("page_table", needed_entries(*t) * sizeof(std::int32_t), sizeof(std::int32_t));
   table.copy_in(t->table.data(), table.bytes());
   call.q = q.data();
   call.k = k.data();
   call.v = v.data();
-  call.kv_lengths = t->lengths.empty() ? nullptr : lengths.as<std::int32_t>();
-  call.page_table = t->table.empty() ? nullptr : table.as<std::int32_t>();
+  const auto moved = [](const std::int32_t* list, const Buffer& buffer) {
+    return list == nullptr ? nullptr : buffer.as<std::int32_t>();
+  };
+  call.kv_lengths = moved(call.kv_lengths, lengths);
+  call.page_table = moved(call.page_table, table);
+  call.q_starts = moved(call.q_starts, q_starts);
+  call.k_starts = moved(call.k_starts, k_starts);
+  call.q_lengths = moved(call.q_lengths, q_lengths);
   const std::vector<std::uint16_t> poison = t->out;
   for (const Schedule& schedule : schedules()) {
     Buffer out("out", poison), lse("lse", t->lse.size() * sizeof(float));

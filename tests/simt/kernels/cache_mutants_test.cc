@@ -27,6 +27,7 @@ constexpr const char* kWideWindow = "b=1,hq=1,hk=1,sq=40,sk=100,d=64,left=20,rig
 
 constexpr const char* kSource = "attention/common/key_source.cuh";
 constexpr const char* kWalk = "attention/common/walk.cuh";
+constexpr const char* kSequence = "attention/common/sequence.cuh";
 constexpr const char* kSplit = "attention/split_kv/split.cuh";
 constexpr const char* kFlashKernel = "attention/mma_flash/flash.cuh";
 constexpr const char* kEvenSplits = "attention/split_kv/even_splits.cuh";
@@ -97,7 +98,7 @@ TEST_F(CacheMutants, ALengthOffByOne) {
                             "max(0, min(__ldg(cache->lengths + sequence) - 1, p.kv_len))",
                             "max(0, min(__ldg(cache->lengths), p.kv_len))", "p.kv_len"})
     for (const bool split : {true, false})
-      EXPECT_FALSE(passes(split ? kCache : kPrefill, split ? kEven : kFlash, kWalk,
+      EXPECT_FALSE(passes(split ? kCache : kPrefill, split ? kEven : kFlash, kSequence,
                           "max(0, min(__ldg(cache->lengths + sequence), p.kv_len))", wrong))
           << wrong;
 }

@@ -1,8 +1,9 @@
 // features.cuh: what a Config of attention may say beyond what every one does.
 // Owns: the bits of q's, k's and v's, and out's elements (Config::Q, Kv, Out: element.cuh); how keys lie
-// (Config::kKeys). Of what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh), lengths_differ()
-// (walk.cuh), even_splits() (even_splits.cuh) and apply_chain() (Chain: what becomes of each score before the mask and
-// the softmax). Never: costs a kernel anything that does not ask for it. Threads: values.
+// (Config::kKeys). Of what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh),
+// lengths_differ(), queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh) and
+// apply_chain() (Chain: what becomes of each score before the mask and the softmax). Never: costs a kernel anything
+// that does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
@@ -27,6 +28,8 @@ __host__ __device__ constexpr bool keys_transposed() {
 
 GQA_FEATURE(int, cluster_size, kCluster, 1)
 GQA_FEATURE(bool, lengths_differ, kLengthsDiffer, false)
+GQA_FEATURE(bool, queries_packed, kQueriesPacked, false)
+GQA_FEATURE(bool, keys_packed, kKeysPacked, false)
 GQA_FEATURE(bool, even_splits, kEvenSplits, false)
 
 template <typename Config, typename = void>

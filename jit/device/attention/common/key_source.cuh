@@ -13,20 +13,28 @@ namespace gqa {
 // The order in which a walk asks for its blocks.
 enum class BlockOrder { kUp, kDown };
 
-// A head's keys and values of a sequence whose keys follow each other, a row a key or (kTransposed) a column a key.
+// A head's keys and values of a sequence whose keys follow each other, a row a key or (kTransposed) a column a key; of
+// packed ones, after those of others.
 template <typename Config, int kThreads, BlockOrder kOrder, KeyLayout kKeys>
 struct KeySource {
   using Bits = KvBits<Config>;
 
   const AttentionParams& p;
+  const CacheParams* cache;
   const Bits* k_head;
   const Bits* v_head;
 
-  __device__ KeySource(const AttentionParams& params, const CacheParams*) : p(params) {}
+  __device__ KeySource(const AttentionParams& params, const CacheParams* cache_params)
+      : p(params), cache(cache_params) {}
 
   __device__ void open(const Place& place) {
     k_head = static_cast<const Bits*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
     v_head = static_cast<const Bits*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
+    if constexpr (keys_packed<Config>()) {
+      const long long first = first_key_of<Config>(cache, place.batch);
+      k_head += first * p.k_strides.row;
+      v_head += first * p.v_strides.row;
+    }
   }
 
   // A walk of blocks below `end`, from 0 up or from end - 1 down. first_key(i): of its block i; brought(): which keys

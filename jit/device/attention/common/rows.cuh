@@ -36,14 +36,32 @@ __device__ inline Place tile_place(const AttentionParams& p, int number) {
   return place_of<Config>(p, p.row_tiles - 1 - round, swizzle * p.head_swizzle + inside - round * p.head_swizzle);
 }
 
+// own_queries: of the sequence, where queries are packed. Whichever number counts is read here, in this order: another
+// is other machine code where heads are packed into rows.
+template <typename Config>
+__device__ inline bool row_exists(const AttentionParams& p, int own_queries, int row) {
+  if constexpr (queries_packed<Config>())
+    return row / Config::kPack < own_queries;
+  else
+    return row / Config::kPack < p.q_len;
+}
 template <typename Config>
 __device__ inline bool row_exists(const AttentionParams& p, int row) {
-  return row / Config::kPack < p.q_len;
+  static_assert(!queries_packed<Config>(), "each sequence has its own number of queries");
+  return row_exists<Config>(p, 0, row);
 }
 
 // Element offset of a place's first head in a tensor, and of a packed row from there.
 __device__ inline long long place_offset(const TensorStrides& s, int batch, int head) {
   return batch * s.batch + head * s.head;
+}
+
+// The same, where `before` rows are other sequences'.
+template <typename Config>
+__device__ inline long long place_offset(const TensorStrides& s, const Place& place, long long before) {
+  const long long offset = place_offset(s, place.batch, place.head);
+  if constexpr (queries_packed<Config>()) return offset + before * s.row;
+  return offset;
 }
 
 template <typename Config>

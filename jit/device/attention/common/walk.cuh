@@ -1,13 +1,11 @@
 // walk.cuh: which keys a packed row sees, and which blocks of keys a row tile visits.
 // Owns: the rule of each mask (all, causal, window), aligned bottom-right to the sequence's own length, and what of a
 // block needs a look. Loops ask here; nobody else knows of causality or windows.
-// Never: touches keys. Reads a sequence's length where each has its own.
+// Never: touches keys; reads a list (sequence.cuh does).
 // Threads: values, the same in all of a CTA.
 #pragma once
 
-#include "attention/common/cache_params.h"
-#include "attention/common/features.cuh"
-#include "attention/common/params.h"
+#include "attention/common/sequence.cuh"
 #include "attention/common/tile.cuh"
 #include "ptx/element.cuh"
 
@@ -35,32 +33,40 @@ template <typename Config>
 struct Walk {
   // Whether rows of a tile may see different keys, so that what is brought for all of them some do not see.
   static constexpr bool kRowsDiffer = Config::kMask != Mask::kNone;
+  // Whether a list says how long the sequence is.
+  static constexpr bool kListed = lengths_differ<Config>() || queries_packed<Config>();
 
   const AttentionParams& p;
   const CacheParams* cache;  // null where the Config needs none
   int length;                // of the sequence, where each has its own
+  int own_queries;           // of the sequence, where they are packed
 
   __device__ Walk(const AttentionParams& params, const CacheParams* cache_params, int sequence)
-      : p(params), cache(cache_params), length(0) {
-    if constexpr (lengths_differ<Config>()) length = max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
+      : p(params), cache(cache_params), length(0), own_queries(0) {
+    if constexpr (lengths_differ<Config>()) length = keys_of<Config>(p, cache, sequence);
+    if constexpr (queries_packed<Config>()) own_queries = queries_of<Config>(p, cache, sequence);
   }
 
   // Of sequences that have one length, and no window.
-  __device__ explicit Walk(const AttentionParams& params) : p(params), cache(nullptr), length(0) {
-    static_assert(!lengths_differ<Config>() && !has_window<Config>(), "these come with CacheParams");
+  __device__ explicit Walk(const AttentionParams& params) : p(params), cache(nullptr), length(0), own_queries(0) {
+    static_assert(!kListed && !has_window<Config>(), "these come with CacheParams");
   }
 
   __device__ int keys() const {
     if constexpr (lengths_differ<Config>()) return length;
     return p.kv_len;
   }
+  __device__ int queries() const {
+    if constexpr (queries_packed<Config>()) return own_queries;
+    return p.q_len;
+  }
 
   // The query's own key: the last query's is the last.
-  __device__ int own_key(int row) const { return row / Config::kPack + keys() - p.q_len; }
+  __device__ int own_key(int row) const { return row / Config::kPack + keys() - queries(); }
   __device__ int within(int key) const { return max(0, min(keys(), key)); }
 
   __device__ int limit(int row) const {
-    if constexpr (!lengths_differ<Config>() && !has_window<Config>()) {
+    if constexpr (!kListed && !has_window<Config>()) {
       return plain_limit<Config>(p, row);
     } else if constexpr (has_window<Config>()) {
       return cache->window_right < 0 ? keys() : within(own_key(row) + cache->window_right + 1);
@@ -74,7 +80,7 @@ struct Walk {
   }
 
   // Of those before `end` the last that exists, which sees most.
-  __device__ int last_before(int end) const { return min(end, p.q_len * Config::kPack) - 1; }
+  __device__ int last_before(int end) const { return min(end, queries() * Config::kPack) - 1; }
   __device__ int seen_before(int end) const { return limit(last_before(end)); }
   template <int kRows = Config::kTileM>
   __device__ int last_row(int first_row) const {

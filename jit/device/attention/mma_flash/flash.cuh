@@ -47,23 +47,29 @@ struct Flash {
     const Place place = here();
     sequence = place.batch;
     first_row = place.first_row;
-    keys.open(place);
+    if constexpr (!keys_packed<Config>()) keys.open(place);  // else the grids before may still write the list
   }
 
   // Computed at each end of the kernel, not kept: the loop between has no register to spare.
   __device__ Place here() const { return tile_place<Config>(p, block_index()); }
+
+  // Of the sequence, read at each end as well.
+  __device__ int queries() const { return queries_of<Config>(p, cache, sequence); }
+  __device__ long long head_offset(const TensorStrides& s, const Place& place) const {
+    return place_offset<Config>(s, place, first_query_of<Config>(cache, place.batch));
+  }
 
   __device__ int warp_row() const { return first_row + thread_index() / 32 * kWarpRows; }
   __device__ u32 warp_queries() const { return shared_address(smem.q) + thread_index() / 32 * kWarpRows * kQPitch; }
 
   __device__ void load_queries() {
     const Place place = here();
-    const QBits<Config>* q =
-        static_cast<const QBits<Config>*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    const QBits<Config>* q = static_cast<const QBits<Config>*>(p.q) + head_offset(p.q_strides, place);
+    const int count = queries();
     copy_tile<QBits<Config>, Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(
         smem.q, threadIdx.x, [&](int r, auto piece) {
           const int row = place.first_row + r;
-          piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
+          piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, count, row));
         });
   }
 
@@ -141,7 +147,7 @@ struct Flash {
   // Finished rows go through this warp's own part of smem.q, so that global stores are whole 16-byte pieces.
   __device__ void store(Core& core) {
     const Place place = here();
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32, count = queries();
     char* rows = smem.q + threadIdx.x / 32 * kWarpRows * Smem::kRowPitch;
 #pragma unroll
     for (int m = 0; m < kWarpRows / 16; ++m)
@@ -153,23 +159,23 @@ struct Flash {
         for (int n = 0; n < Core::kOuts; ++n)
           *reinterpret_cast<u32*>(rows + r * kOutPitch + n * 16 + lane % 4 * 4) =
               Config::Out::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
-        store_lse(place, core.state[m], h, warp_row() + r);
+        store_lse(place, core.state[m], h, warp_row() + r, count);
       }
     __syncwarp();
     constexpr int kElements = kPiece<OutBits<Config>>, kPieces = Config::kHeadDimV / kElements;
-    OutBits<Config>* out = static_cast<OutBits<Config>*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
+    OutBits<Config>* out = static_cast<OutBits<Config>*>(p.out) + head_offset(p.out_strides, place);
 #pragma unroll 4
     for (int i = lane; i < kWarpRows * kPieces; i += 32) {
       const int row = warp_row() + i / kPieces;
-      if (!row_exists<Config>(p, row)) continue;
+      if (!row_exists<Config>(p, count, row)) continue;
       const uint4 value = *reinterpret_cast<uint4*>(rows + i / kPieces * kOutPitch + i % kPieces * 16);
       store_piece<Config::kAlign>(out + row_offset<Config>(p.out_strides, row) + i % kPieces * kElements, value);
     }
   }
 
-  __device__ void store_lse(const Place& place, const RowState& state, int half, int row) const {
-    if (p.lse == nullptr || threadIdx.x % 4 != 0 || !row_exists<Config>(p, row)) return;
-    p.lse[place_offset(p.lse_strides, place.batch, place.head) + row_offset<Config>(p.lse_strides, row)] =
+  __device__ void store_lse(const Place& place, const RowState& state, int half, int row, int count) const {
+    if (p.lse == nullptr || threadIdx.x % 4 != 0 || !row_exists<Config>(p, count, row)) return;
+    p.lse[head_offset(p.lse_strides, place) + row_offset<Config>(p.lse_strides, row)] =
         log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);
   }
 
@@ -177,6 +183,9 @@ struct Flash {
     let_next_grid_begin();
     wait_for_grids_before();
     const Walk<Config> walk(p, cache, sequence);
+    if constexpr (queries_packed<Config>())  // the grid has tiles for the longest of sequences
+      if (!row_exists<Config>(p, walk.queries(), first_row)) return;
+    if constexpr (keys_packed<Config>()) keys.open(here());
     const Visit visit = {walk, walk.first_block(first_row), walk.end_block(first_row)};
     keys.start(visit.end, first_key, brought_by(walk));
     Core core;

@@ -47,6 +47,7 @@ struct EvenSplits {
     for (int b = first; b < last; ++b) mine += blocks_of(b);
     const int before = sum_before(mine, scan);
     pieces = min(quotient(gridDim.x, p.by_head_groups), total);
+    if constexpr (queries_packed<Config>()) pieces = max(pieces, 1);  // nobody may have queries
     piece = quotient(blockIdx.x, p.by_head_groups);
     group = blockIdx.x - piece * p.head_groups;
     at = cut(piece);
@@ -63,14 +64,22 @@ struct EvenSplits {
     return static_cast<int>((static_cast<long long>(block + 1) * pieces - 1) / total);
   }
 
+  // Of a sequence. One without queries has a tile of no blocks, which every piece passes over.
+  __device__ int row_tiles(const Walk<Config>& walk) const {
+    if constexpr (!queries_packed<Config>()) return p.row_tiles;
+    return (walk.queries() * Config::kPack - 1) / Config::kTileM + 1;
+  }
+
   __device__ int tile_blocks(const Walk<Config>& walk, int tile) const {
+    if constexpr (queries_packed<Config>())
+      if (walk.queries() == 0) return 0;
     return walk.blocks(tile * Config::kTileM) + kOverhead;
   }
 
   __device__ int blocks_of(int b) const {
     const Walk<Config> walk(p, cache, b);
     int sum = 0;
-    for (int tile = 0; tile < p.row_tiles; ++tile) sum += tile_blocks(walk, tile);
+    for (int tile = 0; tile < row_tiles(walk); ++tile) sum += tile_blocks(walk, tile);
     return sum;
   }
 
@@ -120,10 +129,10 @@ struct EvenSplits {
       int tile = 0, begin = listed, each = tile_blocks(walk, 0);
       while (at >= begin + each) {
         begin += each;
-        if (++tile == p.row_tiles) break;
+        if (++tile == row_tiles(walk)) break;
         each = tile_blocks(walk, tile);
       }
-      if (tile == p.row_tiles) {
+      if (tile == row_tiles(walk)) {
         listed = begin;
         ++sequence;
       } else if (take(walk, tile, begin, each)) {

@@ -46,7 +46,7 @@ struct Split {
   using Smem = SplitSmem<Config>;
   using Core = WarpAttention<Config, kRows / 16>;
   // What is known of the sequence before the grids before have ended.
-  static constexpr bool kKnown = !lengths_differ<Config>() && !even_splits<Config>();
+  static constexpr bool kKnown = !Walk<Config>::kListed && !even_splits<Config>();
 
   const AttentionParams& p;
   const CacheParams* cache;
@@ -55,6 +55,8 @@ struct Split {
   KeysOf<Config, 32, BlockOrder::kUp> keys;  // a warp's
   Part part;                                 // of the tile: this CTA's
   int first_block, blocks;                   // of keys: this part's
+  int own_queries;                           // of the sequence, where they are packed,
+  long long own_first_query;                 // and the rows before them
   int warp, lane;
 
   __device__ Split(const AttentionParams& params, Smem& memory) : Split(params, nullptr, memory) {}
@@ -68,13 +70,25 @@ struct Split {
     if constexpr (kKnown) take_share();
   }
 
+  __device__ void open_sequence() {
+    keys.open(place);
+    if constexpr (queries_packed<Config>()) {
+      own_queries = queries_of<Config>(p, cache, place.batch);
+      own_first_query = first_query_of<Config>(cache, place.batch);
+    }
+  }
+
+  __device__ long long head_offset(const TensorStrides& s) const {
+    return place_offset<Config>(s, place, own_first_query);
+  }
+
   // One of as many equal shares of a tile's keys as the launch says.
   __device__ void take_share() {
     const int tile = quotient(blockIdx.x, p.by_splits);
     part = {tile, static_cast<int>(blockIdx.x) - tile * p.splits, p.splits};
     const int other = quotient(tile, p.by_row_tiles);
     place = place_of<Config>(p, tile - other * p.row_tiles, other);
-    keys.open(place);
+    open_sequence();
     const Walk<Config> walk(p, cache, place.batch);
     const int total = walk.blocks(place.first_row);
     const int share = quotient(total + p.splits - 1, p.by_splits);
@@ -84,12 +98,11 @@ struct Split {
   }
 
   __device__ void load_queries() {
-    const QBits<Config>* q =
-        static_cast<const QBits<Config>*>(p.q) + place_offset(p.q_strides, place.batch, place.head);
+    const QBits<Config>* q = static_cast<const QBits<Config>*>(p.q) + head_offset(p.q_strides);
     copy_tile<QBits<Config>, kRows, Config::kHeadDim, kThreads, Config::kAlign>(
         smem.q, threadIdx.x, [&](int r, auto piece) {
           const int row = place.first_row + r;
-          piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, row));
+          piece(q + row_offset<Config>(p.q_strides, row), row_exists<Config>(p, own_queries, row));
         });
   }
 
@@ -217,9 +230,9 @@ struct Split {
   }
 
   __device__ void store_out(const float4& value, float weight, int row, int d) const {
-    if (!row_exists<Config>(p, row)) return;
-    OutBits<Config>* out = static_cast<OutBits<Config>*>(p.out) + place_offset(p.out_strides, place.batch, place.head) +
-                           row_offset<Config>(p.out_strides, row) + d;
+    if (!row_exists<Config>(p, own_queries, row)) return;
+    OutBits<Config>* out =
+        static_cast<OutBits<Config>*>(p.out) + head_offset(p.out_strides) + row_offset<Config>(p.out_strides, row) + d;
     const uint2 packed = make_uint2(Config::Out::pack(value.x * weight, value.y * weight),
                                     Config::Out::pack(value.z * weight, value.w * weight));
     if constexpr (Config::kAlign >= 16) {
@@ -232,8 +245,8 @@ struct Split {
   }
 
   __device__ void store_lse(const Rows& row, int index) const {
-    if (p.lse == nullptr || !row_exists<Config>(p, index)) return;
-    p.lse[place_offset(p.lse_strides, place.batch, place.head) + row_offset<Config>(p.lse_strides, index)] =
+    if (p.lse == nullptr || !row_exists<Config>(p, own_queries, index)) return;
+    p.lse[head_offset(p.lse_strides) + row_offset<Config>(p.lse_strides, index)] =
         log_sum_exp(row.maximum, row.sum, p.scale_log2);
   }
 
@@ -251,7 +264,7 @@ struct Split {
     __syncthreads();
     for (int i = threadIdx.x * 4; i < kRows * kDim; i += kThreads * 4) {
       const int r = i / kDim;
-      if (!row_exists<Config>(p, place.first_row + r)) continue;
+      if (!row_exists<Config>(p, own_queries, place.first_row + r)) continue;
       float4 total = make_float4(0, 0, 0, 0);
 #pragma unroll 4
       for (int s = 0; s < parts(); ++s)
@@ -291,7 +304,7 @@ struct Split {
       place = cut.place;
       first_block = cut.first_block;
       blocks = cut.blocks;
-      keys.open(place);
+      open_sequence();
       run_part();
       __syncthreads();  // who stores still reads what the next part overwrites
     }
@@ -304,6 +317,8 @@ struct Split {
       run_cut();
     } else {
       if constexpr (!kKnown) take_share();
+      if constexpr (queries_packed<Config>())  // the grid has tiles for the longest of sequences
+        if (!row_exists<Config>(p, own_queries, place.first_row)) return;
       run_part();
     }
   }

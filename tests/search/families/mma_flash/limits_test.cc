@@ -23,10 +23,11 @@ TEST(Prune, ReasonsNameWhatIsNeededAndWhatThereIs) {
   EXPECT_EQ(reason("hq=8,sq=40,d=64", "flash m=64 n=128 warps=4 stages=2 pack=1"), "step of 128 keys for 40 keys");
 }
 
-TEST(Prune, FlashTakesPagesLengthsAndWindows) {
+TEST(Prune, FlashTakesPagesLengthsWindowsAndPackedSequences) {
   for (const char* p :
        {"b=4,hq=32,hk=8,sq=1024,sk=8192,d=128,page=16", "b=4,hq=32,hk=8,sq=1024,sk=8192,d=128,lens,causal",
-        "hq=32,hk=8,sq=1024,sk=8192,d=128,left=128,right=0"})
+        "hq=32,hk=8,sq=1024,sk=8192,d=128,left=128,right=0", "b=4,hq=32,hk=8,sq=1024,sk=8192,d=128,packq,packk,causal",
+        "b=4,hq=32,hk=8,sq=1024,sk=8192,d=128,packq,lens,page=16,causal"})
     for (const DeviceSpec& device : devices())
       EXPECT_EQ(reason(p,
                        device.kind == DeviceKind::kHost ? "flash m=64 n=64 warps=1 stages=1 pack=1"
@@ -34,6 +35,13 @@ TEST(Prune, FlashTakesPagesLengthsAndWindows) {
                        device),
                 "")
           << p << " on " << device.arch;
+}
+
+// A batch of prefills has decodes, too, which a tile of one head's rows would leave empty.
+TEST(Prune, FlashPacksTheHeadsOfPackedSequences) {
+  const char* const packed = "flash m=128 n=64 warps=4 stages=2 pack=4";
+  EXPECT_EQ(reason("hq=32,hk=8,sq=4096,d=128", packed), "packing 4 heads gains nothing: one head fills 32 tiles");
+  EXPECT_EQ(reason("b=4,hq=32,hk=8,sq=4096,d=128,packq,packk", packed), "");
 }
 
 TEST(Prune, FlashFields) {

@@ -1,0 +1,53 @@
+// sequence.cuh: where a sequence begins and how long it is, where the launch's lists say so.
+// Owns: reading the lists of CacheParams, within the launch's maxima: a wrong length costs an answer, not a fault.
+// Never: reads a list that the Config does not have. The host's twin is runtime/sequence.h.
+// Threads: values, the same in all of a CTA.
+#pragma once
+
+#include "attention/common/cache_params.h"
+#include "attention/common/features.cuh"
+#include "attention/common/params.h"
+
+namespace gqa {
+
+// Of packed rows: what `lengths` says, or else where the next sequence begins.
+__device__ inline int packed_length(const int* starts, const int* lengths, int sequence) {
+  return lengths != nullptr ? __ldg(lengths + sequence) : __ldg(starts + sequence + 1) - __ldg(starts + sequence);
+}
+
+template <typename Config>
+__device__ inline int keys_of(const AttentionParams& p, const CacheParams* cache, int sequence) {
+  if constexpr (keys_packed<Config>())
+    return max(0, min(packed_length(cache->k_starts, cache->lengths, sequence), p.kv_len));
+  else if constexpr (lengths_differ<Config>())
+    return max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
+  else
+    return p.kv_len;
+}
+
+template <typename Config>
+__device__ inline int queries_of(const AttentionParams& p, const CacheParams* cache, int sequence) {
+  if constexpr (queries_packed<Config>())
+    return max(0, min(packed_length(cache->q_starts, cache->q_lengths, sequence), p.q_len));
+  else
+    return p.q_len;
+}
+
+// Rows of q, out and lse, and of k and v, before a sequence's own.
+template <typename Config>
+__device__ inline long long first_query_of(const CacheParams* cache, int sequence) {
+  if constexpr (queries_packed<Config>())
+    return __ldg(cache->q_starts + sequence);
+  else
+    return 0;
+}
+
+template <typename Config>
+__device__ inline long long first_key_of(const CacheParams* cache, int sequence) {
+  if constexpr (keys_packed<Config>())
+    return __ldg(cache->k_starts + sequence);
+  else
+    return 0;
+}
+
+}  // namespace gqa
