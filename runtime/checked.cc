@@ -1,38 +1,93 @@
 // checked.cc: see checked.h.
 #include "runtime/checked.h"
 
+#include <algorithm>
 #include <string>
 
 namespace gqa {
 namespace {
 
+std::string item(const char* list, std::int32_t at, std::int32_t number) {
+  return std::string(list) + "[" + std::to_string(at) + "] is " + std::to_string(number);
+}
+
+// Of packed queries or keys.
+struct PackedRows {
+  const char *starts_name, *lengths_name, *tensor, *maximum_name, *what;
+  const std::int32_t *starts, *lengths;
+  std::int64_t rows;     // of the tensor
+  std::int32_t maximum;  // of a sequence
+};
+
+Status check_start(const PackedRows& p, std::int32_t at) {
+  const std::int32_t least = at == 0 ? 0 : p.starts[at - 1];
+  if (p.starts[at] >= least && p.starts[at] <= p.rows) return {};
+  return {Code::kOption, item(p.starts_name, at, p.starts[at]) + ", expected " + std::to_string(least) + " to " +
+                             std::to_string(p.rows) + ": " +
+                             (at == 0 ? "" : "sequence " + std::to_string(at - 1) + " begins there, and ") + p.tensor +
+                             " has " + std::to_string(p.rows) + " rows"};
+}
+
+// Once the sequence's starts are known to be right.
+Status check_length(const PackedRows& p, std::int32_t sequence) {
+  const std::int32_t rows = p.starts[sequence + 1] - p.starts[sequence];
+  if (p.lengths == nullptr) {
+    if (rows <= p.maximum) return {};
+    return {Code::kOption, "sequence " + std::to_string(sequence) + " of " + p.starts_name + " has " +
+                               std::to_string(rows) + " " + p.what + ", expected at most " + std::to_string(p.maximum) +
+                               ", which is " + p.maximum_name};
+  }
+  const std::int32_t most = std::min(rows, p.maximum);
+  if (p.lengths[sequence] >= 0 && p.lengths[sequence] <= most) return {};
+  return {Code::kOption, item(p.lengths_name, sequence, p.lengths[sequence]) + ", expected 0 to " +
+                             std::to_string(most) + ": the " + p.what + " there are"};
+}
+
+Status check_packed(const PackedRows& p, std::int32_t sequences) {
+  if (p.starts == nullptr) return {};
+  if (Status status = check_start(p, 0); !status.ok()) return status;
+  for (std::int32_t sequence = 0; sequence < sequences; ++sequence) {
+    if (Status status = check_start(p, sequence + 1); !status.ok()) return status;
+    if (Status status = check_length(p, sequence); !status.ok()) return status;
+  }
+  return {};
+}
+
 Status wrong_length(const Problem& p, std::int32_t sequence, std::int32_t length) {
-  return {Code::kOption, "cache_seqlens[" + std::to_string(sequence) + "] is " + std::to_string(length) +
-                             ", expected 0 to " + std::to_string(p.kv_len) +
+  return {Code::kOption, item("cache_seqlens", sequence, length) + ", expected 0 to " + std::to_string(p.kv_len) +
                              (p.paged() ? ": the keys that a row of page_table stands for" : ": the keys there are")};
 }
 
-Status wrong_page(const Problem& p, std::int32_t sequence, std::int32_t at, std::int32_t page, std::int32_t pages,
-                  std::int32_t length) {
-  return {Code::kOption, "page_table[" + std::to_string(sequence) + "][" + std::to_string(at) + "] is " +
-                             std::to_string(page) + ", expected 0 to " + std::to_string(pages - 1) + ": sequence " +
-                             std::to_string(sequence) + " has " + std::to_string(length) + " keys in pages of " +
-                             std::to_string(p.page)};
+Status wrong_page(const Call& call, std::int32_t sequence, std::int32_t at, std::int32_t page, std::int32_t keys) {
+  return {Code::kOption, "page_table[" + std::to_string(sequence) + "]" + item("", at, page) + ", expected 0 to " +
+                             std::to_string(call.pages - 1) + ": sequence " + std::to_string(sequence) + " has " +
+                             std::to_string(keys) + " keys in pages of " + std::to_string(call.problem.page)};
+}
+
+Status check_keys_of(const Call& call, std::int32_t sequence) {
+  const Problem& p = call.problem;
+  const std::int32_t length = call.kv_lengths != nullptr ? call.kv_lengths[sequence] : p.kv_len;
+  if (length < 0 || length > p.kv_len) return wrong_length(p, sequence, length);
+  if (call.page_table == nullptr) return {};
+  const std::int32_t* row = call.page_table + sequence * call.page_table_stride;
+  const std::int64_t reached = (std::int64_t{length} + p.page - 1) / p.page;
+  for (std::int32_t at = 0; at < reached; ++at)
+    if (row[at] < 0 || row[at] >= call.pages) return wrong_page(call, sequence, at, row[at], length);
+  return {};
 }
 
 }  // namespace
 
-Status check_lists(const Problem& p, const std::int32_t* lengths, const std::int32_t* table, std::int64_t stride,
-                   std::int32_t pages) {
-  for (std::int32_t sequence = 0; sequence < p.batch; ++sequence) {
-    const std::int32_t length = lengths != nullptr ? lengths[sequence] : p.kv_len;
-    if (length < 0 || length > p.kv_len) return wrong_length(p, sequence, length);
-    if (table == nullptr) continue;
-    const std::int32_t* row = table + sequence * stride;
-    const std::int64_t reached = (std::int64_t{length} + p.page - 1) / p.page;
-    for (std::int32_t at = 0; at < reached; ++at)
-      if (row[at] < 0 || row[at] >= pages) return wrong_page(p, sequence, at, row[at], pages, length);
-  }
+Status check_lists(const Call& call) {
+  const Problem& p = call.problem;
+  const PackedRows queries = {"cu_seqlens_q", "seqused_q",    "q",         "max_seqlen_q", "queries",
+                              call.q_starts,  call.q_lengths, call.q_rows, p.q_len};
+  const PackedRows keys = {"cu_seqlens_k", "cache_seqlens", "k",         "max_seqlen_k", "keys",
+                           call.k_starts,  call.kv_lengths, call.k_rows, p.kv_len};
+  if (Status status = check_packed(queries, p.batch); !status.ok()) return status;
+  if (p.k_packed()) return check_packed(keys, p.batch);
+  for (std::int32_t sequence = 0; sequence < p.batch; ++sequence)
+    if (Status status = check_keys_of(call, sequence); !status.ok()) return status;
   return {};
 }
 

@@ -229,6 +229,8 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   call->k_strides = strides(views.k);
   call->v_strides = strides(views.v);
   call->out_strides = strides(views.out);
+  call->q_rows = views.q.size[1];
+  call->k_rows = views.k.size[1];
   call->lse = reinterpret_cast<float*>(views.lse.data);
   call->lse_batch_stride = views.lse.stride[0];
   call->lse_head_stride = views.lse.stride[1];

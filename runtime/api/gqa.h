@@ -122,9 +122,10 @@ typedef struct gqa_options {
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
   gqa_log_fn log;         /* NULL: silent */
   void* log_user;         /* handed to log */
-  int checked;            /* 1: each call reads its cache_seqlens and page_table first and refuses, with
-                             GQA_ERROR_OPTION, a length outside 0 to kv_len and an entry that a length reaches outside
-                             0 to pages - 1, naming sequence and page. It waits for the stream: for finding a bug, not
+  int checked;            /* 1: each call reads its lists first and refuses, with GQA_ERROR_OPTION, a
+                             length outside 0 to kv_len, an entry that a length reaches outside 0 to pages - 1, and
+                             packed sequences that do not ascend, leave their tensor or have more than the maximum,
+                             naming sequence and page. It waits for the stream: for finding a bug, not
                              for serving. 0: so if $GQA_CHECKED is 1 when the handle is made.
                              A gqa_options that ends before this field is taken too. */
 } gqa_options;
@@ -157,7 +158,6 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in the same way. A sequence
  * may have no query, no key, or more queries than keys; rows that no sequence has are not written. total_q and total_k
  * may be larger than the last number of the list.
- * Packed sequences are computed by the host alone as yet: on a GPU such a call fails with GQA_ERROR_NO_CANDIDATE.
  * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
  * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
  * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table

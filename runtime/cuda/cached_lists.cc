@@ -1,7 +1,9 @@
 // cached_lists.cc: see cached_lists.h.
 #include "runtime/cuda/cached_lists.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "runtime/checked.h"
@@ -25,25 +27,36 @@ Status check_not_captured(const Driver& driver, CUstream stream) {
           "cannot do: capture with a handle that is not checked"};
 }
 
+// A list of the call, read back. `count` numbers; none where there is no list.
+struct ReadList {
+  const std::int32_t* Call::*list;
+  std::int64_t count;
+  std::vector<std::int32_t> copy;
+};
+
 }  // namespace
 
 Status check_cached_lists(const Context& context, const Call& call) {
   const Problem& p = call.problem;
-  if (call.kv_lengths == nullptr && !p.paged()) return {};
+  const std::int64_t table = p.paged() ? (p.batch - 1) * call.page_table_stride + p.kv_len / p.page : 0;
+  ReadList lists[] = {{&Call::q_starts, p.batch + std::int64_t{1}, {}},
+                      {&Call::k_starts, p.batch + std::int64_t{1}, {}},
+                      {&Call::q_lengths, p.batch, {}},
+                      {&Call::kv_lengths, p.batch, {}},
+                      {&Call::page_table, table, {}}};
+  if (std::all_of(std::begin(lists), std::end(lists), [&](const ReadList& l) { return call.*l.list == nullptr; }))
+    return {};
   const BesideCaptures here(context);
   const auto stream = static_cast<CUstream>(call.stream);
   if (Status s = check_not_captured(context.driver(), stream); !s.ok()) return s;
-  std::vector<std::int32_t> lengths, table;
-  if (call.kv_lengths != nullptr) {
-    lengths.resize(static_cast<std::size_t>(p.batch));
-    if (Status s = read_back(context.driver(), call.kv_lengths, stream, &lengths); !s.ok()) return s;
+  Call on_host = call;
+  for (auto& [list, count, copy] : lists) {
+    if (call.*list == nullptr) continue;
+    copy.resize(static_cast<std::size_t>(count));
+    if (Status s = read_back(context.driver(), call.*list, stream, &copy); !s.ok()) return s;
+    on_host.*list = copy.data();
   }
-  if (p.paged()) {
-    table.resize(static_cast<std::size_t>((p.batch - 1) * call.page_table_stride + p.kv_len / p.page));
-    if (Status s = read_back(context.driver(), call.page_table, stream, &table); !s.ok()) return s;
-  }
-  return check_lists(p, lengths.empty() ? nullptr : lengths.data(), table.empty() ? nullptr : table.data(),
-                     call.page_table_stride, call.pages);
+  return check_lists(on_host);
 }
 
 }  // namespace gqa

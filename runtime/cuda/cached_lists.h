@@ -1,5 +1,5 @@
 // cached_lists.h: what a checked handle does on a GPU before each call.
-// Owns: reading a call's lengths and page table back once its stream has done its work, and handing them to checked.h.
+// Owns: reading a call's lists back once its stream has done its work, and handing them to checked.h.
 // Never: judges a number. Is on the way of a call whose handle is not checked.
 // Threads: from many threads at once.
 #pragma once

@@ -104,9 +104,7 @@ class HostDevice final : public Device {
   bool owns(int dl_device_type, int) const override {
     return dl_device_type == kDLCPU || dl_device_type == kDLCUDAHost;
   }
-  Status check_lists(const Call& call) const override {
-    return gqa::check_lists(call.problem, call.kv_lengths, call.page_table, call.page_table_stride, call.pages);
-  }
+  Status check_lists(const Call& call) const override { return gqa::check_lists(call); }
 
  private:
   // Launch parameters come from the step, as on a GPU: one µGraph serves several.

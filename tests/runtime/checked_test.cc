@@ -16,8 +16,17 @@ struct Lists {
   std::vector<std::int32_t> lengths = {48, 0, 17}, table = {3, 9, 0, 77, 77, -1, 77, 77, 5, 5, 77};
 
   Lists() { EXPECT_TRUE(parse("b=3,hq=2,hk=2,sq=1,sk=48,d=64,page=16,lens", &problem).ok()); }
+  static Status check(const Problem& problem, const std::int32_t* lengths, const std::int32_t* table) {
+    Call call;
+    call.problem = problem;
+    call.kv_lengths = lengths;
+    call.page_table = table;
+    call.page_table_stride = 4;
+    call.pages = 10;
+    return check_lists(call);
+  }
   std::string said() const {
-    const Status status = check_lists(problem, lengths.data(), table.data(), 4, 10);
+    const Status status = check(problem, lengths.data(), table.data());
     EXPECT_EQ(status.code(), status.ok() ? Code::kOk : Code::kOption);
     return status.message();
   }
@@ -48,15 +57,88 @@ TEST(CheckLists, WithoutLengthsAllKeysAreReached) {
   Lists lists;
   EXPECT_TRUE(parse("b=2,hq=2,hk=2,sq=1,sk=48,d=64,page=16", &lists.problem).ok());
   lists.table = {0, 1, 2, 77, 3, 4, 10};
-  const Status status = check_lists(lists.problem, nullptr, lists.table.data(), 4, 10);
+  const Status status = Lists::check(lists.problem, nullptr, lists.table.data());
   EXPECT_EQ(status.message().find("page_table[1][2] is 10"), 0U) << status.message();
 }
 
 TEST(CheckLists, DenseKeysHaveLengthsOnly) {
   Lists lists;
   EXPECT_TRUE(parse("b=3,hq=2,hk=2,sq=1,sk=20,d=64,lens", &lists.problem).ok());
-  const Status status = check_lists(lists.problem, lists.lengths.data(), nullptr, 0, 0);
+  const Status status = Lists::check(lists.problem, lists.lengths.data(), nullptr);
   EXPECT_EQ(status.message().find("cache_seqlens[0] is 48, expected 0 to 20"), 0U) << status.message();
+}
+
+// Three sequences, of at most 4 queries and 20 keys, in tensors of 9 and of 40 rows.
+struct PackedLists {
+  std::vector<std::int32_t> q_starts = {0, 4, 4, 8}, k_starts = {2, 22, 22, 40}, q_lengths, kv_lengths;
+
+  std::string said() const {
+    Call call;
+    EXPECT_TRUE(parse("b=3,hq=2,hk=2,sq=4,sk=20,d=64,packq,packk", &call.problem).ok());
+    call.q_starts = q_starts.data();
+    call.k_starts = k_starts.data();
+    call.q_lengths = q_lengths.empty() ? nullptr : q_lengths.data();
+    call.kv_lengths = kv_lengths.empty() ? nullptr : kv_lengths.data();
+    call.q_rows = 9;
+    call.k_rows = 40;
+    const Status status = check_lists(call);
+    EXPECT_EQ(status.code(), status.ok() ? Code::kOk : Code::kOption);
+    return status.message();
+  }
+};
+
+TEST(CheckLists, PackedSequencesAscendWithinTheirTensors) {
+  PackedLists lists;
+  EXPECT_EQ(lists.said(), "");
+  lists.q_starts[0] = -1;
+  EXPECT_EQ(lists.said(), "cu_seqlens_q[0] is -1, expected 0 to 9: q has 9 rows");
+  lists.q_starts = {0, 4, 3, 8};
+  EXPECT_EQ(lists.said(), "cu_seqlens_q[2] is 3, expected 4 to 9: sequence 1 begins there, and q has 9 rows");
+  lists.q_starts = {0, 4, 4, 8};
+  lists.k_starts[3] = 41;
+  EXPECT_EQ(lists.said(), "cu_seqlens_k[3] is 41, expected 22 to 40: sequence 2 begins there, and k has 40 rows");
+}
+
+TEST(CheckLists, PackedSequencesAreNoLongerThanTheLongest) {
+  PackedLists lists;
+  lists.q_starts = {0, 4, 9, 9};
+  EXPECT_EQ(lists.said(), "sequence 1 of cu_seqlens_q has 5 queries, expected at most 4, which is max_seqlen_q");
+  lists.q_starts = {0, 4, 4, 8};
+  lists.k_starts[0] = 1;
+  EXPECT_EQ(lists.said(), "sequence 0 of cu_seqlens_k has 21 keys, expected at most 20, which is max_seqlen_k");
+}
+
+TEST(CheckLists, UsedLengthsAreWithinTheirSequences) {
+  PackedLists lists;
+  lists.q_lengths = {4, 0, 3};
+  lists.kv_lengths = {20, 0, 18};
+  EXPECT_EQ(lists.said(), "");
+  lists.k_starts[0] = 0;  // more rows than are used
+  EXPECT_EQ(lists.said(), "");
+  lists.q_lengths[1] = 1;
+  EXPECT_EQ(lists.said(), "seqused_q[1] is 1, expected 0 to 0: the queries there are");
+  lists.q_lengths[1] = 0;
+  lists.kv_lengths = {21, 0, 18};
+  EXPECT_EQ(lists.said(), "cache_seqlens[0] is 21, expected 0 to 20: the keys there are");
+  lists.kv_lengths = {-1, 0, 18};
+  EXPECT_EQ(lists.said(), "cache_seqlens[0] is -1, expected 0 to 20: the keys there are");
+}
+
+TEST(CheckLists, PackedQueriesBesideAPageTable) {
+  Call call;
+  EXPECT_TRUE(parse("b=2,hq=2,hk=2,sq=4,sk=32,d=64,page=16,lens,packq", &call.problem).ok());
+  const std::vector<std::int32_t> starts = {0, 3, 4}, lengths = {20, 1}, table = {0, 1, 5, 9};
+  call.q_starts = starts.data();
+  call.q_rows = 4;
+  call.kv_lengths = lengths.data();
+  call.page_table = table.data();
+  call.page_table_stride = 2;
+  call.pages = 6;
+  EXPECT_EQ(check_lists(call).message(), "");
+  call.pages = 5;
+  EXPECT_EQ(check_lists(call).message().find("page_table[1][0] is 5, expected 0 to 4: sequence 1 has 1 keys"), 0U);
+  call.q_rows = 3;
+  EXPECT_EQ(check_lists(call).message().find("cu_seqlens_q[2] is 4, expected 3 to 3"), 0U);
 }
 
 }  // namespace

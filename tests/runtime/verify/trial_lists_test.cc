@@ -47,8 +47,13 @@ TEST(TrialLists, AreInRangeWhereTheyAreRead) {
     for (const TrialLists& lists : {verification_lists(p, 1), timing_lists(p, 1)}) {
       EXPECT_EQ(lists.lengths.size(), p.lengths_differ() ? static_cast<std::size_t>(p.batch) : 0U);
       EXPECT_EQ(lists.table.size(), static_cast<std::size_t>(p.batch * table_width(p)));
-      const Status status = check_lists(p, p.lengths_differ() ? lists.lengths.data() : nullptr,
-                                        p.paged() ? lists.table.data() : nullptr, table_width(p), trial_pages(p));
+      Call call;
+      call.problem = p;
+      call.kv_lengths = p.lengths_differ() ? lists.lengths.data() : nullptr;
+      call.page_table = p.paged() ? lists.table.data() : nullptr;
+      call.page_table_stride = table_width(p);
+      call.pages = trial_pages(p);
+      const Status status = check_lists(call);
       EXPECT_TRUE(status.ok()) << text << ": " << status.message();
     }
   }
