@@ -28,6 +28,7 @@ from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_ke
 from ._handle import Handle
 from ._optimized import Optimized
 from ._progress import SearchProgress
+from ._varlen import flash_attn_varlen_func
 
 __all__ = [
     "Array",
@@ -46,6 +47,7 @@ __all__ = [
     "attention",
     "bfloat16",
     "flash_attn_func",
+    "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "float16",
     "float32",
@@ -100,13 +102,16 @@ def warm(
     page: Optional[int] = None,
     window_size: Optional[Tuple[int, int]] = None,
     cache_seqlens: bool = False,
+    cu_seqlens_q: bool = False,
+    cu_seqlens_k: bool = False,
     device: str = "auto",
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
 
     return_lse: for calls with return_lse, which are tuned apart from those without.
     page: keys a page of calls with page_table, whose kv_len is page times the table's columns. window_size: theirs.
-    cache_seqlens: for calls that give lengths.
+    cache_seqlens: for calls that give lengths. cu_seqlens_q, cu_seqlens_k: for packed ones; batch is then the number of
+    sequences, q_len their max_seqlen_q and kv_len their max_seqlen_k.
     device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N" or "host".
     """
     _defaults.of(device).warm(
@@ -123,4 +128,6 @@ def warm(
         page=page,
         window_size=window_size,
         cache_seqlens=cache_seqlens,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
     )

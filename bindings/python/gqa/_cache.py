@@ -16,6 +16,7 @@ from ._errors import Status, error_for
 from ._frameworks import Kind
 from ._handle import Handle
 
+_NAME = "flash_attn_with_kvcache"
 _MOST = 2**31 - 1  # of a window's side, as of everything that is counted
 
 
@@ -25,16 +26,28 @@ class Cache(NamedTuple):
     seqlens: Any  # None, one number, or a tensor
     page_table: Any  # None or a tensor
     window: Optional[Tuple[int, int]]
+    # Of packed queries, and of packed keys; a maximum is 0 where there are none.
+    cu_seqlens_q: Any = None
+    cu_seqlens_k: Any = None
+    seqused_q: Any = None
+    max_seqlen_q: int = 0
+    max_seqlen_k: int = 0
 
-    def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, Any, Any]:
+    def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, ...]:
         """What _gqa.Handle.run takes."""
         seqlens = self.seqlens
         if isinstance(seqlens, Integral):
-            seqlens = kind.int32s(q, q.shape[0], self._checked_length(int(seqlens), k_shape))
+            batch = q.shape[0] if self.cu_seqlens_q is None else self.cu_seqlens_q.shape[0] - 1
+            seqlens = kind.int32s(q, batch, self._checked_length(int(seqlens), k_shape))
         return (
             _exported_list(seqlens, kind, stream, "cache_seqlens"),
             _exported_list(self.page_table, kind, stream, "page_table"),
             self.window,
+            _exported_list(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
+            _exported_list(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
+            _exported_list(self.seqused_q, kind, stream, "seqused_q"),
+            self.max_seqlen_q,
+            self.max_seqlen_k,
         )
 
     def _checked_length(self, length: int, k_shape: Tuple[int, ...]) -> int:
@@ -101,6 +114,9 @@ def flash_attn_with_kvcache(
         Numbers below 0 count as 0, those above kv_len as kv_len.
     page_table: (batch, pages a sequence) int32 on q's device: key j of sequence b is
         k_cache[page_table[b, j // page], j % page]. Sequences may share pages; kv_len is page times its columns.
+    cu_seqlens_q, max_seqlen_q: q is packed, (total_q, q_heads, head_dim), and out with it: sequence b has rows
+        cu_seqlens_q[b] to cu_seqlens_q[b + 1] - 1, at most max_seqlen_q; q_len below is their number. lse is then
+        (q_heads, total_q).
     causal: query i stands at key length - q_len + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim).
@@ -113,8 +129,8 @@ def flash_attn_with_kvcache(
     GqaTypeError or GqaError.
 
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
-    embeddings, cache_batch_idx, cache_leftpad, packed queries, descales, attention_chunk and softcap raise
-    NotImplementedError where they are given.
+    embeddings, cache_batch_idx, cache_leftpad, descales, attention_chunk and softcap raise NotImplementedError where they
+    are given.
 
         table = torch.tensor([[7, 2, 5], [0, 4, 6]], dtype=torch.int32)      # 2 sequences, pages of 16
         lengths = torch.tensor([40, 33], dtype=torch.int32)
@@ -128,9 +144,7 @@ def flash_attn_with_kvcache(
         "rotary_sin": rotary_sin,
         "cache_batch_idx": cache_batch_idx,
         "cache_leftpad": cache_leftpad,
-        "cu_seqlens_q": cu_seqlens_q,
         "cu_seqlens_k_new": cu_seqlens_k_new,
-        "max_seqlen_q": max_seqlen_q,
         "rotary_seqlens": rotary_seqlens,
         "q_descale": q_descale,
         "k_descale": k_descale,
@@ -138,16 +152,35 @@ def flash_attn_with_kvcache(
     }
     for name, value in not_computed.items():
         if value is not None:
-            _refuse(name, type(value).__name__, "None")
+            refuse(_NAME, name, type(value).__name__, "None")
     if attention_chunk != 0:
-        _refuse("attention_chunk", attention_chunk, "0")
+        refuse(_NAME, "attention_chunk", attention_chunk, "0")
     if softcap != 0:
-        _refuse("softcap", softcap, "0.0")
-    left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
-    cache = Cache(cache_seqlens, page_table, None if left == right == -1 else (left, right))
+        refuse(_NAME, "softcap", softcap, "0.0")
+    cache = Cache(
+        cache_seqlens,
+        page_table,
+        window_of(window_size),
+        cu_seqlens_q=cu_seqlens_q,
+        max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
+    )
     core_of = _defaults.core_of if handle is None else handle._core_of
     return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache)
 
 
-def _refuse(name: str, value: Any, default: str) -> None:
-    raise NotImplementedError(f"flash_attn_with_kvcache was given {name}={value}; gqa computes {name}={default} only")
+def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:
+    left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
+    return None if left == right == -1 else (left, right)
+
+
+def maximum(name: str, most: Optional[int], starts: Any) -> int:
+    """What the library takes for the most rows of a packed sequence."""
+    if starts is None:
+        return 0
+    if most is None:
+        raise error_for(Status.ERROR_OPTION, f"{name} is None beside cu_seqlens{name[-2:]}; expected a number")
+    return int(most)
+
+
+def refuse(function: str, name: str, value: Any, default: str) -> None:
+    raise NotImplementedError(f"{function} was given {name}={value}; gqa computes {name}={default} only")

@@ -36,7 +36,7 @@ def attend(
         v = adopt(v, "v")
     kind = KINDS[type(q)]
     kind.refuse(q, k, v)
-    out_shape, lse_shape = _shapes(q, v)
+    out_shape, lse_shape = _shapes(q, v, cache)
     result = kind.empty(q, out_shape) if out is None else out
     lse = kind.empty_of(q, lse_shape, float32) if return_lse else None
     stream = kind.stream(q)
@@ -54,17 +54,19 @@ def attend(
     return (result, lse) if return_lse else result
 
 
-def _shapes(q: Any, v: Any) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+def _shapes(q: Any, v: Any, cache: "Optional[Cache]") -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
     """The shapes of out and lse."""
-    q_shape, v_shape = q.shape, v.shape
-    if len(q_shape) == 4 and len(v_shape) == 4:
-        batch, q_len, q_heads, _ = q_shape
-        return (batch, q_len, q_heads, v_shape[3]), (batch, q_heads, q_len)
-    name, shape = ("q", q_shape) if len(q_shape) != 4 else ("v", v_shape)
-    raise error_for(
-        Status.ERROR_RANK,
-        f"{name} has {len(shape)} dimensions, {tuple(shape)}; expected 4: (batch, length, heads, head_dim)",
-    )
+    q_shape, v_shape = tuple(q.shape), tuple(v.shape)
+    q_packed = cache is not None and cache.cu_seqlens_q is not None
+    v_packed = cache is not None and cache.cu_seqlens_k is not None
+    for name, shape, packed in (("q", q_shape, q_packed), ("v", v_shape, v_packed)):
+        if len(shape) != (3 if packed else 4):
+            expected = "3: (tokens of all sequences, heads" if packed else "4: (batch, length, heads"
+            raise error_for(
+                Status.ERROR_RANK, f"{name} has {len(shape)} dimensions, {shape}; expected {expected}, head_dim)"
+            )
+    *batch, q_len, q_heads, _ = q_shape
+    return (*q_shape[:-1], v_shape[-1]), (*batch, q_heads, q_len)
 
 
 def _scale(scale: Optional[float]) -> float:

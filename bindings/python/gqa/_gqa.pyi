@@ -29,6 +29,11 @@ class Handle:
         cache_seqlens: Any = None,
         page_table: Any = None,
         window: Optional[Tuple[int, int]] = None,
+        cu_seqlens_q: Any = None,
+        cu_seqlens_k: Any = None,
+        seqused_q: Any = None,
+        max_seqlen_q: int = 0,
+        max_seqlen_k: int = 0,
     ) -> None: ...
     def warm(
         self,
@@ -46,6 +51,8 @@ class Handle:
         page: int,
         window: Optional[Tuple[int, int]],
         cache_seqlens: bool,
+        cu_seqlens_q: bool,
+        cu_seqlens_k: bool,
     ) -> None: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...

@@ -99,6 +99,8 @@ class Handle:
         page: Optional[int] = None,
         window_size: Optional[Tuple[int, int]] = None,
         cache_seqlens: bool = False,
+        cu_seqlens_q: bool = False,
+        cu_seqlens_k: bool = False,
     ) -> None:
         """Does what the first call of such a shape would do, and computes nothing; see gqa.warm."""
         self._core.warm(
@@ -115,6 +117,8 @@ class Handle:
             page=page or 0,
             window=window_size,
             cache_seqlens=cache_seqlens,
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_k=cu_seqlens_k,
         )
 
     def cancel(self) -> None:

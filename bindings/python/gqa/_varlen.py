@@ -1,0 +1,87 @@
+"""flash_attn_varlen_func: FlashAttention-3's name and argument names for attention on packed sequences.
+
+Owns: which of its arguments mean something here, and the refusal of the others. Never: computes, or reads a tensor's
+numbers. Threads: any.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from . import _defaults
+from ._cache import Cache, maximum, refuse, window_of
+from ._call import attend
+from ._handle import Handle
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    qv: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    window_size: Tuple[Optional[int], Optional[int]] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: Optional[bool] = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+    *,
+    handle: Optional[Handle] = None,
+) -> Any:
+    """flash_attn_interface.flash_attn_varlen_func: sequences of any lengths, one after another in a tensor.
+
+    q: (total_q, q_heads, head_dim), float16 or bfloat16. k, v: (total_k, kv_heads, head_dim or head_dim_v), of q's dtype.
+    cu_seqlens_q, cu_seqlens_k: (sequences + 1) int32 on q's device: sequence b has rows cu_seqlens_q[b] to
+        cu_seqlens_q[b + 1] - 1 of q, and of k and v likewise. It may have no query, no key, or more queries than keys.
+        With cu_seqlens_q None q is (batch, q_len, ...), with cu_seqlens_k None k and v are (batch, kv_len, ...).
+    max_seqlen_q, max_seqlen_k: no sequence has more; calls whose maxima are about as large share a tuned kernel.
+    seqused_q, seqused_k: (sequences) int32: how many of a sequence's rows are used; None: all.
+    causal: query i of n stands at key keys - n + i of its own sequence and sees the keys up to that.
+    window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
+    softmax_scale: None for 1/sqrt(head_dim).
+    The lists are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a handle made with
+    checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
+
+    Returns out (total_q, q_heads, head_dim_v), of q's framework; with return_attn_probs (out, softmax_lse), softmax_lse
+    (q_heads, total_q) float32. A row that sees no key gives 0 and -inf; rows that no sequence uses are not written. Like
+    gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
+
+    num_splits, pack_gqa and sm_margin are the tuner's to choose; deterministic concerns the backward pass, which does
+    not exist. qv, descales, attention_chunk and softcap raise NotImplementedError where they are given.
+
+        starts = torch.tensor([0, 5, 5, 12], dtype=torch.int32)              # 5 tokens, none, and 7
+        out = gqa.flash_attn_varlen_func(q, k, v, starts, starts, 7, 7, causal=True)
+    """
+    name = "flash_attn_varlen_func"
+    for argument, value in {"qv": qv, "q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}.items():
+        if value is not None:
+            refuse(name, argument, type(value).__name__, "None")
+    if attention_chunk != 0:
+        refuse(name, "attention_chunk", attention_chunk, "0")
+    if softcap != 0:
+        refuse(name, "softcap", softcap, "0.0")
+    lists = Cache(
+        seqused_k,
+        None,
+        window_of(window_size),
+        cu_seqlens_q,
+        cu_seqlens_k,
+        seqused_q,
+        maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
+        maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
+    )
+    core_of = _defaults.core_of if handle is None else handle._core_of
+    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists)
