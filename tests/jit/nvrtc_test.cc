@@ -38,6 +38,11 @@ const Spread kSpread[] = {
     {"hq=32,hk=8,sq=1,sk=4096,d=128", "split m=16 n=16 warps=4 stages=4 pack=4 splits=16 head_swizzle=0"},
     {"hq=8,hk=1,sq=4,sk=4096,d=256,dtype=f16,causal",
      "split m=16 n=16 warps=2 stages=2 pack=8 splits=4 head_swizzle=0"},
+    {"b=4,hq=32,hk=8,sq=4096,sk=4096,d=128,causal,packq,packk", "flash m=128 n=32 warps=4 stages=2 pack=1"},
+    {"b=4,hq=32,hk=8,sq=4096,sk=4096,d=64,causal,left=99,packq,lens,page=16",
+     "flash m=64 n=64 warps=4 stages=2 pack=1"},
+    {"b=4,hq=32,hk=8,sq=2,sk=4096,d=128,causal,packq,packk",
+     "split m=16 n=16 warps=4 stages=3 pack=4 even=1 splits=33"},
 };
 
 class NvrtcSpread : public ::testing::TestWithParam<const char*> {};

@@ -53,6 +53,12 @@ class WarmArch(CacheTest):
         self.assertGreater(shape["outcomes"]["in the cache already"], 0)
         self.assertLessEqual(before, {kernel["key"] for kernel in self.kernels()})
 
+    def test_packed_sequences(self):
+        warmed = self.json_of(*ARCH[:3], "--shape", SHAPE + ",packq,packk", "--budget", "0.01")
+        shape = warmed["shapes"][0]
+        self.assertTrue(shape["ready"])
+        self.assertIn("packk,packq", shape["problem"])
+
     def test_shapes_of_one_bucket_and_two_archs(self):
         with open(self.path("shapes.json"), "w") as file:
             json.dump([SHAPE, {"hq": 4, "hk": 2, "sq": 63, "sk": 64, "d": 64, "causal": True}], file)
