@@ -135,7 +135,7 @@ TEST_F(CacheMutants, TheLengthOfAnotherSequence) {
 // A tile without keys: what others copied of q may still arrive when a warp stores its zeros there.
 TEST_F(CacheMutants, ZerosThatQOverwrites) {
   EXPECT_FALSE(
-      passes(kPrefill, kFlash, kFlashKernel, "kVPitch > kQPitch || visit.end == visit.first", "kVPitch > kQPitch"));
+      passes(kPrefill, kFlash, kFlashKernel, "kOutPitch > kQPitch || visit.end == visit.first", "kOutPitch > kQPitch"));
 }
 
 TEST_F(CacheMutants, ALostPart) {
