@@ -149,7 +149,7 @@ TEST_F(PackedMutants, KeysOfASequenceWithoutQueriesAreNotRead) {
     EXPECT_TRUE(status.ok()) << status.message();
   }
   EXPECT_FALSE(
-      run_without_last_keys(subjects[0], {kFlashKernel, "walk.queries(), first_row)) return;", "1, 0)) return;"}).ok());
+      run_without_last_keys(subjects[0], {kFlashKernel, "queries(), first_row)) return;", "1, 0)) return;"}).ok());
   EXPECT_FALSE(
       run_without_last_keys(subjects[1], {kSplit, "own_queries, place.first_row)) return;", "1, 0)) return;"}).ok());
   EXPECT_FALSE(run_without_last_keys(subjects[2], {kEvenSplits, "if (walk.queries() == 0) return 0;", ";"}).ok());

@@ -36,8 +36,8 @@ __device__ inline Place tile_place(const AttentionParams& p, int number) {
   return place_of<Config>(p, p.row_tiles - 1 - round, swizzle * p.head_swizzle + inside - round * p.head_swizzle);
 }
 
-// own_queries: of the sequence, where queries are packed. Whichever number counts is read here, in this order: another
-// is other machine code where heads are packed into rows.
+// own_queries: of the sequence, where queries are packed. Else q_len is read here, after the division: in the other
+// order the assembler makes other code where heads are packed into rows.
 template <typename Config>
 __device__ inline bool row_exists(const AttentionParams& p, int own_queries, int row) {
   if constexpr (queries_packed<Config>())

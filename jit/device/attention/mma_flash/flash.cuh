@@ -182,9 +182,9 @@ struct Flash {
   __device__ void run() {
     let_next_grid_begin();
     wait_for_grids_before();
-    const Walk<Config> walk(p, cache, sequence);
     if constexpr (queries_packed<Config>())  // the grid has tiles for the longest of sequences
-      if (!row_exists<Config>(p, walk.queries(), first_row)) return;
+      if (!row_exists<Config>(p, queries(), first_row)) return;
+    const Walk<Config> walk(p, cache, sequence);
     if constexpr (keys_packed<Config>()) keys.open(here());
     const Visit visit = {walk, walk.first_block(first_row), walk.end_block(first_row)};
     keys.start(visit.end, first_key, brought_by(walk));

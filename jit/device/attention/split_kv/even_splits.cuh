@@ -64,7 +64,8 @@ struct EvenSplits {
     return static_cast<int>((static_cast<long long>(block + 1) * pieces - 1) / total);
   }
 
-  // Of a sequence. One without queries has a tile of no blocks, which every piece passes over.
+  // Of a sequence. One without queries has a tile of no blocks, which every piece passes over. Loops ask each time: of
+  // a number that they keep, the assembler makes other code for windows.
   __device__ int row_tiles(const Walk<Config>& walk) const {
     if constexpr (!queries_packed<Config>()) return p.row_tiles;
     return (walk.queries() * Config::kPack - 1) / Config::kTileM + 1;
