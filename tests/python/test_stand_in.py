@@ -1,5 +1,6 @@
-"""FlashAttention-2's stand-in, which the accuracy tests hold kernels against, beside PyTorch's FlashAttention-2: beside
-float64 their errors are alike, in norm within 5 % and in the largest element within a third. Prints both ratios.
+"""FlashAttention-2's stand-in, which the accuracy tests hold kernels against (accuracy_kernels.h), beside PyTorch's
+FlashAttention-2: beside float64 their errors are alike, in norm within 2 % and in the largest element within a third.
+Prints both ratios.
 """
 
 import pytest
@@ -30,10 +31,19 @@ def float64(q, k, v, causal):
 
 
 def stand_in(q, k, v, causal):
-    """The exact maximum, float32, weights rounded to the element for the second product, the sum of unrounded ones."""
+    """Blocks of keys from the last down under a running maximum, in float32; weights rounded to the element for the
+    second product, the sum of unrounded ones."""
     scores = masked(q.float() @ k.float().transpose(2, 3) * q.shape[3] ** -0.5, causal)
-    weights = (scores - scores.amax(-1, keepdim=True)).exp()
-    return (weights.to(q.dtype).float() @ v.float() / weights.sum(-1, keepdim=True)).to(q.dtype)
+    block = 128 if q.shape[3] <= 64 else 64
+    maximum = torch.full_like(scores[..., :1], -1e30)
+    out, total = torch.zeros_like(q, dtype=torch.float32), torch.zeros_like(maximum)
+    for first in reversed(range(0, k.shape[2], block)):
+        part = scores[..., first : first + block]
+        before, maximum = maximum, torch.maximum(maximum, part.amax(-1, keepdim=True))
+        weights, rescale = (part - maximum).exp(), (before - maximum).exp()
+        out = out * rescale + weights.to(q.dtype).float() @ v[:, :, first : first + block].float()
+        total = total * rescale + weights.sum(-1, keepdim=True)
+    return (out / total).to(q.dtype)
 
 
 def flash_attention_2(q, k, v, causal):
@@ -65,5 +75,5 @@ def test_stand_in_is_as_exact_as_flash_attention_2(head_dim, deviation, dtype, c
     norm, worst = (sorted(each)[SEEDS // 2] for each in zip(*ratios))
     with capsys.disabled():
         print(f"\nd={head_dim} deviation={deviation} {dtype} causal={causal}: norm {norm:.4f}, largest {worst:.3f}")
-    assert 0.95 < norm < 1.05
+    assert 0.98 < norm < 1.02
     assert 0.75 < worst < 1.34

@@ -11,35 +11,19 @@ namespace {
 
 using Softmax = WgmmaFlash::Softmax;
 
-bool is_bf16(const Problem& p) { return p.kv_type == DType::kBF16; }
-// With a ones column: walks for which three buffers of keys are faster than four, and those that a folded scale pays
-// for (docs/performance.md).
-bool has_many_steps(const Problem& p) { return !work_grows(p) && p.kv_len >= (is_bf16(p) ? 4096 : 8192); }
-bool pays_for_folded_scale(const Problem& p) { return !is_bf16(p) && p.kv_len >= (work_grows(p) ? 4096 : 2048); }
-
 struct Tile {
   int m, n, stages;
   bool out_buffer;     // for as much of out as fits
   int key_shares = 1;  // warpgroups on the same rows
   Softmax softmax = Softmax::kOnline;
   int queries = 1;
-  int exp2_fma = 0;
-  bool (*is_for)(const Problem&) = nullptr;  // or for any
 };
 
 // m / 64 warpgroups. Wide tiles read the keys less often; 64 rows, two CTAs an SM, balance short problems. What
 // no head dim wins with is not here (docs/performance.md). Two warpgroups on 64 rows halve the longest chain of steps.
 constexpr Tile kTiles[] = {
-    {192, 128, 4, true, 1, Softmax::kOnesColumn, 2, 4,
-     [](const Problem& p) { return is_bf16(p) && !has_many_steps(p); }},
-    {192, 128, 3, true, 1, Softmax::kOnesColumn, 2, 4,
-     [](const Problem& p) { return is_bf16(p) && has_many_steps(p); }},
-    {192, 128, 4, true, 1, Softmax::kOnesColumn, 2, 0,
-     [](const Problem& p) { return !is_bf16(p) && !pays_for_folded_scale(p); }},
-    {192, 128, 4, true, 1, Softmax::kFoldedScale, 2, 8,
-     [](const Problem& p) { return pays_for_folded_scale(p) && !has_many_steps(p); }},
-    {192, 128, 3, true, 1, Softmax::kFoldedScale, 2, 8,
-     [](const Problem& p) { return pays_for_folded_scale(p) && has_many_steps(p); }},
+    {192, 128, 4, true, 1, Softmax::kOnesColumn, 2},
+    {192, 128, 3, true, 1, Softmax::kOnesColumn, 2},
     {192, 128, 3, true},
     {192, 128, 2, true},
     {192, 112, 2, true},
@@ -85,7 +69,6 @@ WgmmaFlash candidate_of(const Problem& p, const Tile& tile, int pack, const Tile
   c.out_parts = tile.out_buffer ? 1 : 0;
   c.softmax = tile.softmax;
   c.queries = tile.queries;
-  c.exp2_fma = tile.exp2_fma;
   c.cluster = walk.cluster;
   if (p.head_dim >= kLeastQRegsHeadDim && tile.m > kWarpgroupRows) c.q_regs = q_regs_that_fit(p, c);
   if (tile.out_buffer && tile.m > kWarpgroupRows) c.out_parts = fewest_parts(p, c, device);
@@ -126,7 +109,6 @@ bool pays(const Problem& p, const WgmmaFlash& c, const std::vector<int>& swizzle
 // Packed heads share a tile's keys, and a tile of fewer positions sees fewer keys that the mask hides. A warpgroup's
 // rows of out leave in whole positions.
 void add_tile(const Problem& p, const Tile& tile, const DeviceSpec& device, std::vector<WgmmaFlash>* found) {
-  if (tile.is_for != nullptr && !tile.is_for(p)) return;
   for (const int pack : divisors(p.group())) {
     if (kWarpgroupRows % pack != 0) continue;
     for (const TileWalk& walk : tile_walks(device)) {

@@ -1,8 +1,8 @@
 // Every arithmetic of the space, forced by name, is as exact as FlashAttention-2: beside float64, the norm of its error
 // is at most 1.15 of the stand-in's, the largest error of an element 1.6 of it, the medians of five seeds. Log-sum-exp,
-// where a candidate gives it, is within 1e-6 of float64's or 2e-6. Prints what it measured. Skipped by name where there
-// is no GPU. GQA_FULL_RUN: all cases of accuracy_cases.h; GQA_ACCURACY="d=64 dtype=bf16 deviation=4": of them only
-// those that have all these words.
+// where a candidate gives it, is within 1e-6 of float64's or 2e-6, at deviations of 1 and 2. Prints what it measured.
+// Skipped by name where there is no GPU. GQA_FULL_RUN: all cases of accuracy_cases.h; GQA_ACCURACY="d=64 dtype=bf16
+// deviation=4": of them only those that have all these words.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -27,6 +27,7 @@ using test::AccuracyCase;
 constexpr int kSeeds = 5;
 constexpr std::int64_t kRows = 1024;  // that are compared
 constexpr double kMostNorm = 1.15, kMostWorst = 1.6;
+constexpr int kMostOrdinaryDeviation = 2;  // of inputs whose log-sum-exp is judged
 
 // Of one run, or ratios of two: the error's norm, its largest element, and log-sum-exp's share of what it may be.
 struct Errors {
@@ -309,7 +310,8 @@ class AccuracyGpu : public test::CudaGpu {
 
   void judge(const std::string& text, const Forced& forced, const Problem& p, int deviation) {
     const Errors found = medians(forced.ratios);
-    const bool fine = found.norm <= kMostNorm && found.worst <= kMostWorst && found.lse <= 1;
+    const bool fine =
+        found.norm <= kMostNorm && found.worst <= kMostWorst && (found.lse <= 1 || deviation > kMostOrdinaryDeviation);
     char line[160];
     std::snprintf(line, sizeof line, "%6.3f %6.3f %8.3f %s", found.norm, found.worst, found.lse, fine ? " " : "!");
     std::printf("%s  %s | %s\n", line, text.c_str(), to_text(forced.candidate).c_str());

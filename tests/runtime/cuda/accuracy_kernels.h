@@ -75,33 +75,32 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
   __syncthreads();
   double highest = -1e300;
-  float highest_single = negative_infinity();
-  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads) {
-    const Dots dot = dots(query, keys.k(key), c.head_dim, bf16);
-    highest = higher_of(highest, dot.exact);
-    highest_single = higher_of(highest_single, dot.single);
-  }
+  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads)
+    highest = higher_of(highest, dots(query, keys.k(key), c.head_dim, bf16).exact);
   highest = block_reduce(highest, doubles, higher_of<double>) * c.scale;
-  const float shift = block_reduce(highest_single, floats, higher_of<float>) * p.scale_log2;
   double sum = 0, total[2] = {0, 0};
-  float sum_single = 0, total_single[2] = {0, 0};
-  for (int first = keys.first; first < keys.end; first += kCheckThreads) {
+  float sum_single = 0, total_single[2] = {0, 0}, running = negative_infinity();
+  const int block = c.head_dim <= 64 ? 128 : 64;  // FlashAttention-2's, which it takes from the last down
+  const int last = keys.end > keys.first ? (keys.end - 1) / block * block : -block;
+  for (int first = last; first > keys.first - block; first -= block) {
     const int key = first + threadIdx.x;
+    const bool there = threadIdx.x < block && key >= keys.first && key < keys.end;
+    const Dots dot = there ? dots(query, keys.k(key), c.head_dim, bf16) : Dots{0, negative_infinity()};
+    const float before = running;
+    running = fmaxf(running, block_reduce(dot.single, floats, higher_of<float>));
+    const float shift = __fmul_rn(running, p.scale_log2);
+    const float rescale = exp2f(__fmul_rn(before, p.scale_log2) - shift);
+    const float single = there ? exp2f(fmaf(dot.single, p.scale_log2, -shift)) : 0.f;
+    sum += exact_weights[threadIdx.x] = there ? exp(dot.exact * c.scale - highest) : 0;
+    sum_single = sum_single * rescale + single;
+    weights[threadIdx.x] = rounded(single, bf16);
     __syncthreads();
-    if (key < keys.end) {
-      const Dots dot = dots(query, keys.k(key), c.head_dim, bf16);
-      const double weight = exp(dot.exact * c.scale - highest);
-      const float single = exp2f(fmaf(dot.single, p.scale_log2, -shift));
-      sum += exact_weights[threadIdx.x] = weight;
-      sum_single += single;
-      weights[threadIdx.x] = rounded(single, bf16);
-    }
-    __syncthreads();
-    const int count = min(kCheckThreads, keys.end - first);
+    const int count = min(block, keys.end - first);
     for (int half = 0; half < 2; ++half) {
       const int d = threadIdx.x + half * kCheckThreads;
       if (d >= c.head_dim_v) break;
-      for (int i = 0; i < count; ++i) {
+      total_single[half] *= rescale;
+      for (int i = max(0, keys.first - first); i < count; ++i) {
         const float value = load_element(keys.v(first + i) + d, bf16);
         total[half] += exact_weights[i] * static_cast<double>(value);
         total_single[half] = fmaf(weights[i], value, total_single[half]);

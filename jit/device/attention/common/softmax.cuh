@@ -20,6 +20,10 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
+// A maximum in powers of two, rounded: as one FMA with a subtraction, maxima that are equal would differ by the
+// rounding, and what is rescaled in each of a thousand steps would drift.
+__device__ inline float scaled(float maximum, float scale_log2) { return __fmul_rn(maximum, scale_log2); }
+
 // Rows g and g + 8 of one 16-row fragment.
 struct RowState {
   float maximum[2];  // of raw scores; -inf while nothing was seen
@@ -48,7 +52,7 @@ struct RowState {
   // What exponents are taken relative to. A row that has seen no key yet keeps exponent 0: exp2(-inf - 0) is 0, never
   // NaN.
   __device__ float shift(int h, float scale_log2) const {
-    return maximum[h] == negative_infinity() ? 0.f : maximum[h] * scale_log2;
+    return maximum[h] == negative_infinity() ? 0.f : scaled(maximum[h], scale_log2);
   }
 
   // Raises row half h's maximum to at least `to`; what was accumulated under the old one is to be multiplied by the
@@ -56,7 +60,7 @@ struct RowState {
   __device__ float raise(float to, int h, float scale_log2) {
     const float before = maximum[h];
     maximum[h] = fmaxf(before, to);
-    return exp2_approx(before * scale_log2 - shift(h, scale_log2));
+    return exp2_approx(scaled(before, scale_log2) - shift(h, scale_log2));
   }
 
   // Turns scores into exponentials under the new running maximum and rescales what was accumulated under the old one.
@@ -69,8 +73,8 @@ struct RowState {
       for (int n = 0; n < kScoreFragments; ++n) highest = fmaxf(highest, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
       highest = quad_max(highest);
       // A row that has seen no key yet keeps exponent 0: exp2(-inf - 0) is 0, never NaN.
-      const float shift = highest == negative_infinity() ? 0.f : highest * scale_log2;
-      const float rescale = exp2_approx(maximum[h] * scale_log2 - shift);
+      const float shift = highest == negative_infinity() ? 0.f : scaled(highest, scale_log2);
+      const float rescale = exp2_approx(scaled(maximum[h], scale_log2) - shift);
       maximum[h] = highest;
       sum[h] *= rescale;
 #pragma unroll

@@ -172,7 +172,9 @@ struct Split {
   }
 
   // exp2 weight of a part with the given maximum under the overall shift.
-  __device__ float part_weight(float maximum, float shift) const { return exp2_approx(maximum * p.scale_log2 - shift); }
+  __device__ float part_weight(float maximum, float shift) const {
+    return exp2_approx(scaled(maximum, p.scale_log2) - shift);
+  }
 
   struct Rows {
     float maximum, sum;
@@ -184,12 +186,12 @@ struct Split {
     Rows row = {negative_infinity(), 0};
     for (int i = 0; i < parts; ++i) row.maximum = fmaxf(row.maximum, maximum(i));
     if (row.maximum == negative_infinity()) return row;
-    for (int i = 0; i < parts; ++i) row.sum += sum(i) * part_weight(maximum(i), row.maximum * p.scale_log2);
+    for (int i = 0; i < parts; ++i) row.sum += sum(i) * part_weight(maximum(i), scaled(row.maximum, p.scale_log2));
     return row;
   }
 
   __device__ static float shift_of(float maximum, float scale_log2) {
-    return maximum == negative_infinity() ? 0.f : maximum * scale_log2;
+    return maximum == negative_infinity() ? 0.f : scaled(maximum, scale_log2);
   }
 
   // Across this CTA's warps. A tile's only part is final; others go to the workspace.

@@ -8,6 +8,7 @@
 #include "attention/common/rows.cuh"
 #include "attention/common/softmax.cuh"
 #include "attention/wgmma_flash/warpgroup_features.cuh"
+#include "attention/wgmma_flash/warpgroup_weights.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "ptx/wgmma.cuh"
@@ -127,7 +128,8 @@ __device__ inline void store_lse(const AttentionParams& p, const Place& place, c
   for (int h = 0; h < 2; ++h) {
     const int row = warp_row + lane_index() / 4 + h * 8;
     if (row >= 0 && row_exists<Config>(p, row))
-      lse[row_offset<Config>(p.lse_strides, row)] = log_sum_exp(state.maximum[h], state.sum[h], p.scale_log2);
+      lse[row_offset<Config>(p.lse_strides, row)] =
+          log_sum_exp(state.maximum[h], state.sum[h] * (1 << kBelow<Config>), p.scale_log2);
   }
 }
 

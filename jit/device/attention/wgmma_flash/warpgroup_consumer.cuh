@@ -83,13 +83,16 @@ struct WarpgroupConsumer {
   // Whether `mine` holds in the whole warpgroup.
   __device__ bool all_agree(bool mine) const { return told_agreed<Config>(named_all(1 + group, kWarpgroup, mine)); }
 
-  // The softmax of a block that no mask touches: speculative, under the stale maxima. Where a row sum overflowed, the
-  // exact fallback computes the scores again; the keys are not released until then.
+  // The softmax of a block that no mask touches: speculative, under the stale maxima. Where one does not serve, they
+  // are renewed; where a row sum overflowed, the exact fallback computes the scores again. The keys are not released
+  // until then.
   __device__ void softmax_speculative(BlockScores& scores) {
     float sum[2];
     const bool fine = core.exponentiate_speculatively(scores, p.scale_log2, sum);
     if (all_agree(fine)) {
       core.accept_speculation(sum);
+    } else if (all_agree(core.can_renew(sum))) {
+      core.renew(scores, sum, p.scale_log2);
     } else {
       core.begin_scores(scores, queries(), keys(k.before()));
       core.template wait_scores<0>(scores);

@@ -209,14 +209,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     return all_fine;
   }
 
-  // Then: whether the block falls back to exact. A question of its own, since a loop that keeps an answer through a
-  // branch is longer.
-  template <int kMine>
-  __device__ bool falls_back() {
-    if constexpr (!Room<typename Config::Kv>::kAbove) return true;
-    return !this->all_agree(speculative.have_room(weights_of(kMine)));
-  }
-
   // From a block whose weights are there and whose values are not begun to `first`, of which the weights of half 1 are
   // there then; or to one on the way that falls back.
   __device__ void walk_halves(int first) {
@@ -226,17 +218,17 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0), start());
     wait<0, 1>();
     for (; block > first; --block) {
-      if (!half_step<0, true>() && falls_back<0>()) return;
+      if (!half_step<0, true>()) return;
       k.next();
       k.wait_full(smem.k_ring);
       v.wait_full(smem.v_ring);
-      if (!half_step<1, true>() && falls_back<1>()) return;
+      if (!half_step<1, true>()) return;
       this->release_keys();
     }
-    if (!half_step<0, true>() && falls_back<0>()) return;
+    if (!half_step<0, true>()) return;
     k.next();
     v.wait_full(smem.v_ring);
-    if (!half_step<1, false>() && falls_back<1>()) return;
+    if (!half_step<1, false>()) return;
     this->release_keys();
     --block;
   }

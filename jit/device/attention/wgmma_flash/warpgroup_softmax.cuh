@@ -11,14 +11,16 @@
 
 namespace gqa {
 
-// Above this sum of a lane's exponentials one of them may be past what float16 holds.
-constexpr float kMostSpeculativeSum = 32768;
+// Above this sum of a lane's exponentials one of them may be near float32's end.
+constexpr float kMostSpeculativeSum = 0x1p100f;
 
 template <typename Config>
 struct WarpgroupSoftmax {
   static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr bool kOnesColumn = ones_column<Config>();
-  static constexpr float kBelow = Room<typename Config::Kv>::kBelow;
+  // A block under its own maxima renews them where one of a warp's grew by this, in powers of two. With kOnesColumn
+  // most blocks are speculative, and maxima that lag would take their room.
+  static constexpr float kSlack = kOnesColumn ? 1 : kBelow<Config>;
   static constexpr int kAllOuts = kOuts + kOnesColumn;  // the rows' sums last, eight times
 
   float out[kAllOuts][4];
@@ -27,7 +29,7 @@ struct WarpgroupSoftmax {
   bool rescaling;   // whether it is, the same in all lanes of a warp
 
   // What exponents are taken relative to, from a row's shift.
-  __device__ static float biased(float shift) { return kOnesColumn ? shift + kBelow : shift; }
+  __device__ static float biased(float shift) { return shift + kBelow<Config>; }
 
   // As after no key at all.
   __device__ void clear() {
@@ -55,11 +57,11 @@ struct WarpgroupSoftmax {
   }
 
   // The softmax of a block under its own maxima. Where no maximum of the warp's grew by much, the old ones serve and
-  // out needs no rescaling. With kOnesColumn most blocks are speculative, and maxima that lag would take their room.
+  // out needs no rescaling.
   template <int kFragments>
   __device__ void softmax(float (&scores)[kFragments][4], float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
-    const float limit = (kOnesColumn ? 1 : kSlack) / scale_log2;
+    const float limit = kSlack / scale_log2;
     rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
     factor[0] = factor[1] = 1;
     if (rescaling) {
@@ -73,23 +75,51 @@ struct WarpgroupSoftmax {
     for (int h = 0; h < 2; ++h) state.sum[h] = state.sum[h] * factor[h] + sum[h];
   }
 
-  // The speculative softmax: the same under the stale maxima of the blocks before. In a lane where that does not do (a
-  // weight near float16's end, or a row that has seen no key: its shift is -inf) the answer is false: the scores are
-  // lost, and the whole warpgroup must fall back to computing them again.
+  // The speculative softmax: the same under the stale maxima of the blocks before. False in a lane where one of them
+  // does not serve (that of a row that has seen no key is -inf, and its weights infinite).
   template <int kFragments>
   __device__ bool exponentiate_speculatively(float (&scores)[kFragments][4], float scale_log2, float (&sum)[2]) {
     const float shift[2] = {biased(state.maximum[0] * scale_log2), biased(state.maximum[1] * scale_log2)};
     exponentiate(scores, shift, scale_log2, sum);
-    return sum[0] <= kMostSpeculativeSum && sum[1] <= kMostSpeculativeSum;
+    u32 bits = 0;
+#pragma unroll
+    for (int n = 0; n < kFragments; ++n)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) bits |= __float_as_uint(scores[n][c]);
+    return (bits & kFloatFromTwoOn) == 0;
   }
 
   // What is added to row half h's scores, times the scale, to make exponents of them.
-  __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kBelow); }
+  __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kBelow<Config>); }
 
   __device__ void accept_speculation(const float (&sum)[2]) {
     state.sum[0] += sum[0];
     state.sum[1] += sum[1];
     rescaling = false;
+  }
+
+  // Where it did not do: whether the exponentials do under maxima that are renewed. Else they are lost, and the whole
+  // warpgroup must fall back to computing the scores again.
+  __device__ static bool can_renew(const float (&sum)[2]) {
+    return sum[0] <= kMostSpeculativeSum && sum[1] <= kMostSpeculativeSum;
+  }
+
+  // Raises the maxima to those of the keys whose exponentials these are.
+  template <int kFragments>
+  __device__ void renew(float (&scores)[kFragments][4], const float (&sum)[2], float scale_log2) {
+    rescaling = true;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float growth = fmaxf(1, quad_max(RowState::highest(scores, h)) * (1 << kBelow<Config>));
+      factor[h] = reciprocal_approx(growth);
+      state.maximum[h] += __log2f(growth) / scale_log2;
+      state.sum[h] = (state.sum[h] + sum[h]) * factor[h];
+#pragma unroll
+      for (int n = 0; n < kFragments; ++n) {
+        scores[n][2 * h] *= factor[h];
+        scores[n][2 * h + 1] *= factor[h];
+      }
+    }
   }
 
   // Scores to exponentials relative to the shifts; their sums, each in two chains, since one would wait for itself.

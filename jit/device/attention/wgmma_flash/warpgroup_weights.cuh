@@ -11,40 +11,16 @@
 
 namespace gqa {
 
-// Where a row's maximum grew by less than this, in powers of two, its old one still serves: the weights stay below
-// 2^kSlack, far from float16's and float32's ends.
-constexpr float kSlack = 8;
-
-// Summed as products, weights are 2^-kBelow of what they would be, so that those under old maxima stay below 2, from
-// where on both 16-bit types set their highest exponent bit: many are checked by one test. kAbove: whether there is
-// room beyond that.
-constexpr u32 kFromTwoOn = 0x40004000;
-template <typename Element>
-struct Room;
-
-// Its emulated exponentials end at 2.
-template <>
-struct Room<BF16> {
-  static constexpr float kBelow = 16;
-  static constexpr bool kAbove = false;
-};
-
-// Its smallest numbers are near: what is 2^-8 of a row's largest weight has 11 bits, what is less, fewer.
-template <>
-struct Room<F16> {
-  static constexpr float kBelow = 6;
-  static constexpr bool kAbove = true;
-};
-
-// Whether all are below 2^15, as whole numbers. float16's emulated exponentials are no numbers from 2^6 on, or
-// negative, which is more.
-template <int kProducts>
-__device__ inline bool are_finite(const u32 (&weights)[kProducts][4]) {
-  u32 highest = weights[0][0];
-#pragma unroll
-  for (int i = 1; i < 4 * kProducts; ++i) highest = max_halves(highest, weights[i / 4][i % 4]);
-  return ((highest | (highest + 0x08000800)) & 0x80008000) == 0;
-}
+// A stale maximum serves as long as a row's own has not outgrown it by kBelow + 1 powers of two. FlashAttention-2
+// renews it in each block, so that the weights of the highest keys so far are 1 and not rounded; without a limit the
+// error was 1.3 of its. Where the sum is of rounded weights, it matters less (docs/performance/softmax.md). Weights are
+// 2^-kBelow of what they would be: where a maximum does not serve, one is 2 or more, from where on float32 and both
+// 16-bit types set their highest exponent bit, and many are checked by one test.
+template <typename Config>
+constexpr int kBelow = ones_column<Config>()                                          ? 3
+                       : kIsSame<typename Config::Kv, F16> || Config::kHeadDimV > 128 ? 1
+                                                                                      : 2;
+constexpr u32 kFromTwoOn = 0x40004000, kFloatFromTwoOn = 0x40000000;
 
 // Exponentials to weights. Keys without scores weigh nothing.
 template <typename Config, int kFragments, int kProducts>
@@ -95,7 +71,6 @@ struct SpeculativeWeights {
   using Packed = Exp2Fma<Element>;
 
   Exponents<Config> exponents;
-  bool answered = true;  // all exponents were in the emulation's range, of the last weights
 
   SpeculativeWeights() = default;
   __device__ SpeculativeWeights(float scale, const float (&offsets)[2]) : exponents(scale, offsets) {}
@@ -118,14 +93,7 @@ struct SpeculativeWeights {
           bits |= weights[k][i];
         }
       }
-    answered = kExp2Fma == 0 || emulated.all_fit();
-    return (bits & kFromTwoOn) == 0 && answered;
-  }
-
-  // Of those that it said false of: whether the products can take them all the same.
-  template <int kProducts>
-  __device__ bool have_room(const u32 (&weights)[kProducts][4]) const {
-    return answered && are_finite(weights);
+    return (bits & kFromTwoOn) == 0 && (kExp2Fma == 0 || emulated.all_fit());
   }
 
   // Which of so many pairs of weights are emulated: the first, so that their arithmetic runs under the exponentials
