@@ -13,7 +13,7 @@ namespace gqa {
 
 // Raised when other candidates or programs are enumerated, or they are ranked otherwise: all winners are then tuned
 // anew.
-inline constexpr int kSearchVersion = 1;
+inline constexpr int kSearchVersion = 2;
 
 // A family's is raised when its kernels change in what they compute, how fast or under which conditions: winners that
 // run them are then tuned anew, and no others.
@@ -24,9 +24,9 @@ struct FamilyVersion {
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 1},
-    {"split", 1},
-    {"warpgroup", 1},
+    {"flash", 2},
+    {"split", 2},
+    {"warpgroup", 2},
     {kBlockFamily, 1},
 };
 

@@ -47,10 +47,9 @@ TEST(Rank, TheFirstDozenKernelsHoldHandTunedTiles) {
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=4096,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=16384,d=128,causal", wide));
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=1,sk=8192,d=128", "split m=16 n=32 warps=4 stages=3 pack=4"));
-  const std::string summing =
-      "warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2 exp2_fma=4";
+  const std::string summing = "warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2";
   const std::string long_walk =
-      "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4";
+      "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2";
   EXPECT_TRUE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal", summing));
   EXPECT_FALSE(among_first_dozen("hq=32,hk=8,sq=2048,d=64,causal,lse", summing));
   EXPECT_TRUE(among_first_dozen("hq=32,sq=2048,d=64", summing));
@@ -83,15 +82,13 @@ TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
 // Of the fastest kernels that were timed for each, idle-gapped; a guess compiles three.
 TEST(Rank, TheFirstFourKernelsHoldOneOfTheFastest) {
   const auto place = [](const char* shape, const std::string& tile) { return place_of(shape, "warpgroup " + tile); };
-  const std::string halves = "m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2 exp2_fma=4";
+  const std::string halves = "m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2";
   const std::string long_halves =
-      "m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4 stream_k=132";
+      "m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 stream_k=132";
   const std::string wide = "m=192 n=64 warps=12 stages=4 pack=";
   EXPECT_LE(place("hq=32,sq=16384,d=64,causal", halves), 2U);
   EXPECT_LE(place("hq=32,sq=16384,d=64", long_halves), 2U);
-  const std::string folded =
-      "m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 folded_scale=1 queries=2 exp2_fma=8";
-  EXPECT_LE(place("hq=32,sq=16384,d=64,causal,dtype=f16", folded), 2U);
+  EXPECT_LE(place("hq=32,sq=16384,d=64,causal,dtype=f16", halves), 2U);
   EXPECT_LE(place("hq=32,hk=8,sq=4096,d=128,causal", wide + "1 dynamic=1 out=1 q_regs=5"), 2U);
   EXPECT_LE(place("hq=16,sq=16384,d=128,causal", wide + "1 dynamic=1 out=1 q_regs=5"), 4U);
   EXPECT_LE(place("hq=16,sq=16384,d=128", wide + "1 dynamic=0 out=1 q_regs=5 cluster=2 stream_k=66"), 4U);

@@ -25,21 +25,31 @@ class Accuracy : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Kernel> exact_, row_errors_;
 };
 
-// FlashAttention-2's row, in float64 but for its roundings.
+// FlashAttention-2's row, in float64 but for its roundings: blocks of keys from the last down, under a running maximum.
 std::vector<double> flash_attention_2(const Call& call, int batch, int head, int position) {
   const Problem& p = call.problem;
   const int keys = call.kv_lengths == nullptr ? p.kv_len : call.kv_lengths[batch];
   std::vector<double> scores(static_cast<std::size_t>(keys)), out(static_cast<std::size_t>(p.head_dim_v));
   const std::uint16_t* q = plain::row_of(call.q, call.q_strides, batch, position, head);
   double highest = -INFINITY, sum = 0;
+  const int block = p.head_dim <= 64 ? 128 : 64;
   for (int j = 0; j < keys; ++j) {
     double& score = scores[static_cast<std::size_t>(j)];
     const plain::Key k = plain::key_of(call, batch, j, head / p.group());
     for (int d = 0; d < p.head_dim; ++d) score += double{load(p.q_type, q[d])} * double{load(p.q_type, k[d])};
     score = p.causal() && j > position + keys - p.q_len ? -INFINITY : score * double{call.scale};
-    highest = std::max(highest, score);
   }
-  for (int j = 0; j < keys && highest > -INFINITY; ++j) {
+  for (int j = keys - 1, end = keys; j >= 0; --j) {
+    if (j == end - 1) {  // a block's last key
+      const int first = j / block * block;
+      const double before = highest;
+      for (int i = first; i < end; ++i) highest = std::max(highest, scores[static_cast<std::size_t>(i)]);
+      const double rescale = before > -INFINITY ? std::exp(before - highest) : 0;
+      sum *= rescale;
+      for (double& one : out) one *= rescale;
+      end = first;
+    }
+    if (highest == -INFINITY) continue;
     const double weight = std::exp(scores[static_cast<std::size_t>(j)] - highest);
     sum += weight;
     const std::uint16_t* v = plain::row_of(call.v, call.v_strides, batch, j, head / p.group());

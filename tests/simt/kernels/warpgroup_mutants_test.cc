@@ -128,9 +128,9 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kTwoGroups, kMoreKeysThanBuffers}));
 }
 
-// Keys that weigh far more than a tile's first ones make their block fall back; those that weigh more, but leave their
-// type and its emulation room (warpgroup_weights.cuh), do not, nor those far below, 2^-60 of their weight, whose
-// exponents float16's emulation does not have.
+// Keys that weigh 2^kBelow (warpgroup_weights.cuh) times more than a tile's first ones, twice, make their block fall
+// back; those that weigh less do not, nor those far below, 2^-60 of their weight, whose exponents float16's emulation
+// does not have.
 TEST_F(WarpgroupMutants, NoFallbackWhereThereIsRoom) {
   const char* const in_bf16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,lse=0";
   const char* const in_f16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,dtype=f16,lse=0";
@@ -141,18 +141,14 @@ TEST_F(WarpgroupMutants, NoFallbackWhereThereIsRoom) {
                      first_key})
                 .empty();
   };
-  for (const char* candidate : {kExp2Fma, kFoldedScaleFma}) {
-    EXPECT_FALSE(falls_back(candidate, in_f16, 60, 290));
-    EXPECT_FALSE(falls_back(candidate, in_f16, 11));
-    EXPECT_TRUE(falls_back(candidate, in_f16, 12.5));
-    EXPECT_TRUE(falls_back(candidate, in_f16, 60));
+  for (const char* candidate : {kExp2Fma, kFoldedScaleFma}) EXPECT_FALSE(falls_back(candidate, in_f16, 60, 290));
+  for (const char* candidate : {kExp2Fma, kFoldedScaleFma, kOnesColumn, kFoldedScale}) {
+    EXPECT_FALSE(falls_back(candidate, in_f16, 3.5)) << candidate;
+    EXPECT_TRUE(falls_back(candidate, in_f16, 4.5)) << candidate;
+    EXPECT_TRUE(falls_back(candidate, in_f16, 60)) << candidate;
   }
-  for (const char* candidate : {kOnesColumn, kFoldedScale}) {
-    EXPECT_FALSE(falls_back(candidate, in_f16, 20));
-    EXPECT_TRUE(falls_back(candidate, in_f16, 22));
-  }
-  EXPECT_FALSE(falls_back(kExp2Fma, in_bf16, 16));
-  EXPECT_TRUE(falls_back(kExp2Fma, in_bf16, 18));
+  EXPECT_FALSE(falls_back(kExp2Fma, in_bf16, 3.5));
+  EXPECT_TRUE(falls_back(kExp2Fma, in_bf16, 4.5));
 }
 
 // Keys far below that bfloat16's emulation has no exponents for: after each fallback so many more blocks are exact
@@ -217,6 +213,15 @@ const Mutant kMutants[] = {
     {"WrongSwizzleOfOut", "attention/wgmma_flash/epilogue.cuh", "^ (lane % 8)", "^ (lane % 4)", "", kOwnOut},
     {"WrongStrideOfGroups", "ptx/wgmma.cuh", "kSwizzleBytes >> 4", "kSwizzleBytes >> 5"},
     {"NoFallback", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(fine)", "all_agree(true)"},
+    {"NoFallbackPastFloat32", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(core.can_renew(sum))",
+     "all_agree(true)", "", kFromRegisters, kFull, 1000},
+    {"RenewedMaximumNotKept", "attention/wgmma_flash/warpgroup_softmax.cuh",
+     "state.maximum[h] += __log2f(growth) / scale_log2;", "", "", kFromRegisters, kFull, 5},
+    {"SumUnderTheMaximumBefore", "attention/wgmma_flash/warpgroup_softmax.cuh", "(state.sum[h] + sum[h]) * factor[h]",
+     "state.sum[h] + sum[h]", "", kFromRegisters, kFull, 5},
+    {"WeightsUnderTheMaximumBefore", "attention/wgmma_flash/warpgroup_softmax.cuh",
+     "scores[n][2 * h + 1] *= factor[h];", "", "", kFromRegisters, kFull, 5},
+    {"LseOfBiasedSums", "attention/wgmma_flash/epilogue.cuh", " * (1 << kBelow<Config>)", ""},
     {"AFallbackOfOneWarp", "attention/wgmma_flash/warpgroup_consumer.cuh", "all_agree(fine)",
      "__all_sync(0xffffffffu, fine && thread_index() % kWarpgroup >= 32)"},
     {"PassedKeysNotReleased", "attention/wgmma_flash/warpgroup_consumer.cuh", "k.next();\n      release_keys();",
