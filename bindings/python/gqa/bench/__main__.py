@@ -19,11 +19,11 @@ try:
 except ImportError:
     sys.exit("gqa.bench compares with PyTorch, which is not installed here: pip install torch")
 
-from . import graph_cases, graph_peers, peers, report, serving_cases, serving_peers, shapes, timing
+from . import accuracy, graph_cases, graph_peers, peers, report, serving_cases, serving_peers, shapes, timing
 from .graph_cases import GraphCase
 from .reference import worst_error
 from .serving_cases import ServingCase
-from .shapes import SHORT, Shape
+from .shapes import DTYPES, SHORT, Shape
 
 _ROUNDS = 9
 _REST_MS = 200
@@ -86,6 +86,11 @@ def _options() -> argparse.ArgumentParser:
         "--shapes", nargs="+", metavar="SPEC", help=f"shapes to run, {spec}, or graphs, {graph}, or {served}"
     )
     parser.add_argument("--grid", choices=_GRIDS, default="all", help="else this grid (all)")
+    parser.add_argument(
+        "--accuracy",
+        action="store_true",
+        help="instead of times: errors beside float64, as ratios to FlashAttention-2's",
+    )
     parser.add_argument(
         "--dtype", choices=sorted(SHORT.values()), help="of the grid's shapes (bf16; of --grid graph, its own)"
     )
@@ -151,6 +156,8 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
     if absent and any(isinstance(case, Shape) for case in cases):
         print(f"not installed here: {', '.join(absent)}")
+    if options.accuracy:
+        return _run_accuracy(device, attention, options)
     serving, left_out = _serving(cases, device, handle, options)
 
     def rivals_of(case: Case) -> List[Rival]:
@@ -180,6 +187,21 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
         return 3
     handle.close()
     return 1 if any("gqa" in result.failures for result in results) else 0
+
+
+def _run_accuracy(device: str, rivals: List[Rival], options: argparse.Namespace) -> int:
+    names = [DTYPES[options.dtype]] if options.dtype else ["bfloat16", "float16"]
+    results: List[Tuple[accuracy.Case, Dict[str, accuracy.Errors]]] = []
+    failed = False
+    with torch.no_grad():
+        for case in accuracy.cases(device, names):
+            found, failures = accuracy.measure(case, device, rivals)
+            results.append((case, found))
+            failed |= "gqa" in failures
+            for name, why in failures.items():
+                print(f"{case}: {name} failed: {why}", flush=True)
+    print(accuracy.table(results))
+    return 1 if failed else 0
 
 
 def _check_without(libraries: List[str], known: List[str]) -> None:
