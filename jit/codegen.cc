@@ -40,6 +40,7 @@ void write_config(std::ostream& out, const Problem& problem, const FamilyCode& f
   if (problem.q_packed()) out << "  static constexpr bool kQueriesPacked = true;  // sequences follow each other\n";
   if (problem.k_packed()) out << "  static constexpr bool kKeysPacked = true;\n";
   out << family.features;
+  if (problem.sink) out << "  static constexpr bool kSink = true;  // in the denominator\n";
   if (chain) out << "  using Chain = ::ScoreChain;\n";
   out << "};\n";
 }
@@ -48,22 +49,24 @@ std::string cluster_bounds(const LaunchPlan& launch) {
   return launch.cluster == 1 ? "" : "__cluster_dims__(" + std::to_string(launch.cluster) + ", 1, 1) ";
 }
 
-// Where there are tensor maps, or more to say of the keys, they are the kernel's second argument.
+// Where there are tensor maps, or more to say of the keys, they are the kernel's second argument. Numbers for scores
+// are the last.
 void write_entry_point(std::ostream& out, const FamilyCode& family, const LaunchPlan& launch) {
-  const bool maps = launch.maps.used(), cache = launch.cache_params;
+  const bool maps = launch.maps.used(), cache = launch.cache_params, scores = launch.score_params;
   out << "extern \"C\" __global__ void " << cluster_bounds(launch) << "__launch_bounds__(" << launch.threads << ", "
       << launch.resident << ")\n"
       << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params"
       << (maps ? ", const __grid_constant__ gqa::TensorMaps maps" : "")
-      << (cache ? ", const __grid_constant__ gqa::CacheParams cache" : "") << ") {\n"
+      << (cache ? ", const __grid_constant__ gqa::CacheParams cache" : "")
+      << (scores ? ", const __grid_constant__ gqa::ScoreParams scores" : "") << ") {\n"
       << "  extern __shared__ __align__(1024) char memory[];\n"
       << "  " << family.type << "<Config>{params, " << (maps ? "maps, " : "") << (cache ? "cache, " : "")
-      << "*reinterpret_cast<Smem*>(memory)}.run();\n"
+      << "*reinterpret_cast<Smem*>(memory)}.run(" << (scores ? "&scores" : "") << ");\n"
       << "}\n";
 }
 
 // `steps`: on each score before the softmax.
-std::string source(const Problem& problem, const Candidate& candidate, const std::vector<ScoreStep>& steps) {
+std::string source(const Problem& problem, const Candidate& candidate, const std::vector<DeviceStep>& steps) {
   const bool chain = !steps.empty();
   const FamilyCode family = std::visit([&](const auto& c) { return code_of(problem, c, chain); }, candidate.of);
   const LaunchPlan launch = plan(problem, candidate);
@@ -90,16 +93,18 @@ std::string feature_text(const KernelTraits& traits) {
   std::ostringstream out;
   out << "d=" << traits.head_dim << ",dv=" << traits.head_dim_v << ",dtype=" << name(traits.q_type)
       << (traits.mask == Mask::kNone ? "" : "," + std::string(name(traits.mask))) << ",align=" << traits.align
-      << keys_text(traits) << lengths_text(traits);
+      << keys_text(traits) << lengths_text(traits) << chain_text(traits.chain) << sink_text(traits);
   return out.str();
 }
 
 std::string attention_source(const Problem& problem, const Candidate& candidate) {
-  return source(problem, candidate, {});
+  return source(problem, candidate, device_steps(problem.chain));
 }
 
 std::string family_source(const FamilyKernel& kernel) {
-  return source(kernel.form.problem, kernel.candidate, device_steps(kernel.form));
+  std::vector<DeviceStep> steps;
+  for (const ScoreStep& step : device_steps(kernel.form)) steps.push_back({step.op, step.attributes});
+  return source(kernel.form.problem, kernel.candidate, steps);
 }
 
 std::string check_source() { return "// Verification kernels of gqa.\n#include \"check/check.cuh\"\n"; }

@@ -1,13 +1,18 @@
 // score_chain.cc: see score_chain.h.
 #include "jit/score_chain.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace gqa {
 namespace {
 
-// X(operator, expression of x; $c: its factor, $l and $h: its bounds)
+// X(operator, expression of x; $c: its factor, $l and $h: its bounds, $s: its number of the launch)
 #define GQA_STEPS(X)                 \
+  X(kMul, "x * $s")                  \
+  X(kDiv, "x / $s")                  \
+  X(kAdd, "x + $s")                  \
+  X(kSub, "x - $s")                  \
   X(kScale, "x * $c")                \
   X(kAddConstant, "x + $c")          \
   X(kClamp, "gqa::clamp(x, $l, $h)") \
@@ -43,13 +48,21 @@ void replace(std::string* text, std::string_view what, const std::string& by) {
   if (const auto at = text->find(what); at != std::string::npos) text->replace(at, what.size(), by);
 }
 
-std::string expression(const ScoreStep& step) {
+// The slot past all others is the launch's factor.
+constexpr std::uint8_t kFactorSlot = kScoreSlots;
+
+std::string number(const DeviceStep& step) {
+  return step.slot == kFactorSlot ? "numbers->factor" : "numbers->slots[" + std::to_string(step.slot) + "]";
+}
+
+std::string expression(const DeviceStep& step) {
   for (const Row& row : kRows) {
     if (row.op != step.op) continue;
     std::string text(row.expression);
-    replace(&text, "$c", literal(factor_of(step)));
+    replace(&text, "$c", literal(step.attributes.factor / static_cast<double>(step.attributes.count)));
     replace(&text, "$l", literal(step.attributes.low));
     replace(&text, "$h", literal(step.attributes.high));
+    replace(&text, "$s", number(step));
     return text;
   }
   return "x";
@@ -57,16 +70,28 @@ std::string expression(const ScoreStep& step) {
 
 }  // namespace
 
-std::string score_chain(const std::string& name, const std::vector<ScoreStep>& steps) {
-  std::string text = "struct " + name + " {\n  static __device__ float apply(float x) {\n";
-  for (const ScoreStep& step : steps) text += "    x = " + expression(step) + ";\n";
+std::vector<DeviceStep> device_steps(const ScoreChain& chain) {
+  if (!chain.any()) return {};
+  std::vector<DeviceStep> steps = {{Op::kMul, {}, kFactorSlot}};
+  for (const ChainStep& step : folded(chain).between) steps.push_back({step.op, {}, step.slot});
+  return steps;
+}
+
+std::string score_chain(const std::string& name, const std::vector<DeviceStep>& steps) {
+  const bool brought = std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.slot != kNoSlot; });
+  std::string text = "struct " + name + " {\n  static __device__ float apply(float x, const gqa::ScoreParams*" +
+                     (brought ? " numbers" : "") + ") {\n";
+  for (const DeviceStep& step : steps) text += "    x = " + expression(step) + ";\n";
   return text + "    return x;\n  }\n};\n";
 }
 
-std::string to_text(const std::vector<ScoreStep>& steps) {
+std::string to_text(const std::vector<DeviceStep>& steps) {
   std::string text;
-  for (const ScoreStep& step : steps)
+  for (const DeviceStep& step : steps) {
     text += (text.empty() ? "" : "; ") + std::string(name(step.op)) + to_text(step.attributes);
+    if (step.slot == kFactorSlot) text += " factor";
+    if (step.slot < kScoreSlots) text += " slot " + std::to_string(step.slot);
+  }
   return text;
 }
 

@@ -24,8 +24,9 @@ struct Reference;  // runtime/workload/workload.h
 // problem.keys_transposed(), a row of k is one element of every key: k_strides.row steps along head_dim, and keys are
 // contiguous. Where problem.paged(), k and v hold `pages` pages, the batch strides of k and v step from page to page,
 // and page_table says which page holds a sequence's keys: row `b` of it those of sequence b. Entries past a sequence's
-// length are never read. Where queries or keys are packed, their tensors have no batch: the batch stride is 0, and
-// sequence b is rows starts[b] to starts[b + 1], of which lengths, where there are any, say how many are used.
+// length are never read. Where problem.chain has slots, `slots` are their numbers. Where queries or keys are packed,
+// their tensors have no batch: the batch stride is 0, and sequence b is rows starts[b] to starts[b + 1], of which
+// lengths, where there are any, say how many are used.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -42,9 +43,11 @@ struct Call {
   std::int32_t pages = 0;
   std::int64_t q_rows = 0, k_rows = 0;  // of packed tensors, all sequences'; a checked handle looks at them
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
-  float scale = 0;         // never 0 here: already defaulted
-  void* stream = nullptr;  // CUstream; the host ignores it
-  Problem problem;         // the call's own lengths, not the signature's
+  float scale = 0;              // never 0 here: already defaulted
+  ScoreSlots slots = {};        // of problem.chain
+  const float* sink = nullptr;  // of each query head, where problem.sink; else null
+  void* stream = nullptr;       // CUstream; the host ignores it
+  Problem problem;              // the call's own lengths, not the signature's
 };
 
 // One run of any program: addresses in the order of the program's inputs and outputs, or the call that brings its own.

@@ -1,7 +1,7 @@
 // args.cc: see args.h; tensor_rules.cc has the rules of one tensor, cache_args.cc those of lengths, pages and windows,
-// struct_args.cc the C structs alone. Checks run from what a tensor is (there, rank, dtype,
-// device, sizes) to how tensors agree (shapes, heads) to where they lie (strides, alignment, overlap); the first that
-// fails answers.
+// score_args.cc those of a soft cap, // struct_args.cc the C structs alone. Checks run from what a tensor is (there,
+// rank, dtype, device, sizes) to how tensors agree (shapes, heads) to where they lie (strides, alignment, overlap); the
+// first that fails answers.
 #include "runtime/api/args.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "runtime/api/c_struct.h"
 #include "runtime/api/cache_args.h"
 #include "runtime/api/recent_calls.h"
+#include "runtime/api/score_args.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"
@@ -37,7 +38,7 @@ constexpr Role kJoinedV = {"v", 3, "(total_k, kv_heads, head_dim_v)"};
 // What a caller handed in.
 struct GivenTensors {
   const DLTensor &q, &k, &v, &out;
-  const DLTensor* lse;  // may be null
+  const DLTensor *lse, *sink;  // may be null
   CacheLists lists;
 
   bool paged() const { return lists.table != nullptr; }
@@ -48,7 +49,8 @@ struct GivenTensors {
 // ---- how tensors agree
 
 Status check_shapes(const GivenTensors& given) {
-  const auto& [q, k, v, out, lse, lists] = given;
+  const DLTensor &q = given.q, &k = given.k, &v = given.v, &out = given.out;
+  const CacheLists& lists = given.lists;
   const bool paged = given.paged();
   if (!paged && lists.k_starts == nullptr) {
     const char* of = lists.q_starts != nullptr ? "cu_seqlens_q" : "q";
@@ -95,13 +97,14 @@ Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
 // ---- where tensors lie
 
 struct Views {
-  View q, k, v, out, lse;
+  View q, k, v, out, lse, sink;
   ListViews lists;
 };
 
 Status check_written(const View& written, const Views& views, const CacheLists& lists) {
   if (Status status = check_distinct(written); !status.ok()) return status;
-  for (const View* other : {&views.q, &views.k, &views.v}) {
+  for (const View* other : {&views.q, &views.k, &views.v, &views.sink}) {
+    if (other->data == 0) continue;  // no sink
     if (Status status = check_apart(written, *other); !status.ok()) return status;
   }
   return check_apart_from(written, lists, views.lists);
@@ -116,9 +119,11 @@ Status check_all_written(const Views& views, bool lse, const CacheLists& lists) 
 
 // ---- filling the call
 
-// A call of the header that had no lengths, pages and windows, or no packed sequences yet, ends before them: NULL.
+// A call of the header that had no lengths, pages and windows, no packed sequences or no softcap yet, ends before them:
+// NULL and 0.
 constexpr std::size_t kCallWithoutCache = offsetof(gqa_call, cache_seqlens);
 constexpr std::size_t kCallWithoutPacking = offsetof(gqa_call, cu_seqlens_q);
+constexpr std::size_t kCallWithoutScores = offsetof(gqa_call, softcap);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
@@ -129,6 +134,7 @@ Status check_call(const gqa_call& call) {
   if (call.causal != 0 && call.causal != 1) {
     return {Code::kOption, "gqa_call.causal is " + std::to_string(call.causal) + ", expected 0 or 1"};
   }
+  if (Status status = check_scores(call); !status.ok()) return status;
   if (Status status = check_packing(call); !status.ok()) return status;
   return check_window("gqa_call.window_size", call.window_size);
 }
@@ -142,6 +148,7 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
   if (status.ok() && options != nullptr) status = check_call(*options);
   if (status.ok() && options != nullptr && options->lse != nullptr) status = check_present(kLse, options->lse);
   if (status.ok()) status = check_lists_present(lists_of(options));
+  if (status.ok() && options != nullptr) status = check_sink_present(options->sink);
   return status;
 }
 
@@ -167,7 +174,7 @@ Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, con
 
 Status check_tensors(const Device& device, const GivenTensors& given, DType* dtype) {
   constexpr const char* kLikeQ = ", but q is ";
-  const auto& [q, k, v, out, lse, lists] = given;
+  const auto& [q, k, v, out, lse, sink, lists] = given;
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
   if (!is_half(q.dtype, dtype)) {
     return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
@@ -181,6 +188,7 @@ Status check_tensors(const Device& device, const GivenTensors& given, DType* dty
   if (status.ok()) status = check_shapes(given);
   if (status.ok()) status = check_heads(q, k);
   if (status.ok() && lse != nullptr) status = check_lse_shape(*lse, q);
+  if (status.ok()) status = check_sink(device, sink, q.shape[2]);
   return status;
 }
 
@@ -192,6 +200,7 @@ Status read_views(const GivenTensors& given, Views* views) {
   if (status.ok()) status = read_view(kOut, given.out, 2, kDim, &views->out);
   if (status.ok() && given.lse != nullptr) status = read_view(kLse, *given.lse, 4, nullptr, &views->lse);
   if (status.ok()) status = read_lists(given.lists, &views->lists);
+  if (status.ok()) status = read_sink(given.sink, &views->sink);
   if (status.ok()) status = check_all_written(*views, given.lse != nullptr, given.lists);
   return status;
 }
@@ -244,7 +253,8 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call) {
-  if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking)) {
+  if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking ||
+                             options->size == kCallWithoutScores)) {
     gqa_call whole{};
     std::memcpy(&whole, options, options->size);
     whole.size = sizeof(whole);
@@ -259,8 +269,13 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
   const Lifted whole_q(q, q_packed), whole_k(k, k_packed), whole_v(v, k_packed), whole_out(out, q_packed),
       whole_lse(lse, q_packed);
-  const GivenTensors tensors = {*whole_q.get(),   *whole_k.get(),  *whole_v.get(),
-                                *whole_out.get(), whole_lse.get(), lists};
+  const GivenTensors tensors = {*whole_q.get(),
+                                *whole_k.get(),
+                                *whole_v.get(),
+                                *whole_out.get(),
+                                whole_lse.get(),
+                                options != nullptr ? options->sink : nullptr,
+                                lists};
   DType dtype{};
   if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;
@@ -268,9 +283,11 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   fill_problem(tensors, views, dtype, &call->problem);
   fill_lengths(tensors.lists, options, &call->problem);
   if (options != nullptr) fill_mask(options->causal == 1, options->window_size, &call->problem);
+  fill_scores({options != nullptr && options->softcap != 0, tensors.sink != nullptr}, &call->problem);
   if (Status status = check(call->problem); !status.ok()) return status;
   fill_call(views, options, call);
   fill_lists(tensors.lists, views.lists, views.k.size[0], call);
+  fill_score_numbers(options, views.sink, call);
   remember_call(given, *call);
   return {};
 }

@@ -158,6 +158,10 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in the same way. A sequence
  * may have no query, no key, or more queries than keys; rows that no sequence has are not written. total_q and total_k
  * may be larger than the last number of the list.
+ * With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the softmax; lse is that
+ * of such scores. Calls that differ in the cap only are one problem.
+ * With sink, the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of
+ * scores, and adds no value; lse includes it. A row that sees no key then gives 0 and lse s.
  * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
  * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
  * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
@@ -189,10 +193,14 @@ typedef struct gqa_call {
                                    others' rows of out and lse are not written; cu_seqlens_q alone has it */
   int64_t max_seqlen_q; /* with cu_seqlens_q: no sequence has more queries; those that are past it are not read */
   int64_t max_seqlen_k; /* with cu_seqlens_k: no sequence has more keys */
+  /* A gqa_call that ends here is taken too. */
+  float softcap;        /* 0: none; or the bound of all scores, finite and positive */
+  const DLTensor* sink; /* NULL: none; or (q_heads) float32, contiguous, on the handle's device, read when the work
+                           runs: finite, or -inf for a head without one */
 } gqa_call;
 
-/* out = softmax(q k^T * scale + mask) v. On a GPU the work is queued on the stream and the call returns; on the host it
- * is done when the call returns.
+/* out = softmax(softcap(q k^T * scale) + mask) v. On a GPU the work is queued on the stream and the call returns; on
+ * the host it is done when the call returns.
  * A call may be captured. Graphs of different captures, branches of one capture and live calls may run at once;
  * executable graphs instantiated from one capture write the same out and share workspace, so their order is the
  * caller's. The handle must outlive them. */
@@ -211,8 +219,8 @@ GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLT
 GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                const DLTensor* out, const gqa_call* call);
 
-/* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page or cu_seqlens_q, as
- * older headers have it, is taken too. */
+/* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page, cu_seqlens_q or
+ * softcap, as older headers have it, is taken too. */
 typedef struct gqa_shape {
   size_t size; /* sizeof(gqa_shape) */
   int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim;
@@ -225,6 +233,8 @@ typedef struct gqa_shape {
   int cache_seqlens;          /* 1: calls that give cache_seqlens, 0: calls that do not */
   int cu_seqlens_q;           /* 1: calls that give cu_seqlens_q: q_len is their max_seqlen_q, batch their sequences */
   int cu_seqlens_k;           /* 1: calls that give cu_seqlens_k: kv_len is their max_seqlen_k */
+  int softcap;                /* 1: calls that give a softcap, whatever its number; 0: calls that do not */
+  int sink;                   /* 1: calls that give a sink, 0: calls that do not */
 } gqa_shape;
 
 /* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be

@@ -14,10 +14,10 @@
 namespace gqa {
 namespace {
 
-constexpr std::size_t kTensors = 10, kCalls = 8;
+constexpr std::size_t kTensors = 11, kCalls = 8;
 // Places in a call: q, k, v and out are four; those from kLseAt on may be left out.
 constexpr std::size_t kOutAt = 3, kLseAt = 4, kLengthsAt = 5, kTableAt = 6, kQStartsAt = 7, kKStartsAt = 8,
-                      kQLengthsAt = 9;
+                      kQLengthsAt = 9, kSinkAt = 10;
 
 // A tensor but for its address; without padding, so that bytes compare.
 struct Description {
@@ -35,7 +35,7 @@ struct Reach {
 struct CallKey {
   std::array<Description, kTensors> tensors{};  // rank 0: no tensor
   std::int32_t scale_bits = 0, causal = 0;
-  std::int32_t has_window = 0, window[2] = {}, unused = 0;
+  std::int32_t has_window = 0, window[2] = {}, softcap_bits = 0;
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
 };
 static_assert(std::has_unique_object_representations_v<CallKey>);
@@ -72,13 +72,14 @@ std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
   tensors[kQStartsAt] = given.options->cu_seqlens_q;
   tensors[kKStartsAt] = given.options->cu_seqlens_k;
   tensors[kQLengthsAt] = given.options->seqused_q;
+  tensors[kSinkAt] = given.options->sink;
   return tensors;
 }
 
 int element_bytes_at(std::size_t at) { return at >= kLseAt ? 4 : 2; }
 // Packed tensors have no batch.
 int rank_at(std::size_t at, const std::array<const DLTensor*, kTensors>& tensors) {
-  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2, 1, 1, 1};
+  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2, 1, 1, 1, 1};
   const bool of_keys = at == 1 || at == 2, packed = tensors[of_keys ? kKStartsAt : kQStartsAt] != nullptr;
   return at <= kLseAt && packed ? kRanks[at] - 1 : kRanks[at];
 }
@@ -110,6 +111,7 @@ bool describe(const GivenCall& given, CallKey* key) {
   if (given.options == nullptr) return true;
   std::memcpy(&key->scale_bits, &given.options->scale, sizeof key->scale_bits);
   key->causal = given.options->causal;
+  std::memcpy(&key->softcap_bits, &given.options->softcap, sizeof key->softcap_bits);
   key->max_seqlen_q = given.options->max_seqlen_q;
   key->max_seqlen_k = given.options->max_seqlen_k;
   if (given.options->window_size == nullptr) return true;
@@ -166,6 +168,7 @@ bool find_recent_call(const Device& device, const GivenCall& given, Call* call) 
     call->q_starts = reinterpret_cast<const std::int32_t*>(data[kQStartsAt]);
     call->k_starts = reinterpret_cast<const std::int32_t*>(data[kKStartsAt]);
     call->q_lengths = reinterpret_cast<const std::int32_t*>(data[kQLengthsAt]);
+    call->sink = reinterpret_cast<const float*>(data[kSinkAt]);
     call->stream = given.options != nullptr ? given.options->stream : nullptr;
     return true;
   }

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 
 #include "runtime/api/args.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/cache_args.h"
+#include "runtime/api/score_args.h"
 #include "runtime/api/tensors/dtype.h"
 
 namespace gqa {
@@ -15,14 +17,23 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// Shapes of headers that had no `lse`, no `page` or no `cu_seqlens_q` yet end before it: zero.
+// What a header's struct measured that ended before a field: whole words, so that padding may lie where the field is
+// now.
+constexpr std::size_t ended_before(std::size_t field) { return (field + 7) / 8 * 8; }
+
+// Shapes of headers that had no `lse`, no `page`, no `cu_seqlens_q` or no `softcap` yet end before it: zero.
 Status read_shape(const gqa_shape& given, gqa_shape* shape) {
-  constexpr std::size_t kWithoutLse = offsetof(gqa_shape, lse), kWithoutPage = offsetof(gqa_shape, page),
-                        kWithoutPacking = offsetof(gqa_shape, cu_seqlens_q);
-  if (given.size != kWithoutLse && given.size != kWithoutPage && given.size != kWithoutPacking) {
-    if (Status status = check_struct(given, "gqa_shape"); !status.ok()) return status;
+  constexpr std::size_t kFirstMissing[] = {offsetof(gqa_shape, lse), offsetof(gqa_shape, page),
+                                           offsetof(gqa_shape, cu_seqlens_q), offsetof(gqa_shape, softcap)};
+  std::size_t bytes = std::min(given.size, sizeof(gqa_shape));
+  const auto* older = std::find_if(std::begin(kFirstMissing), std::end(kFirstMissing),
+                                   [&](std::size_t field) { return given.size == ended_before(field); });
+  if (older != std::end(kFirstMissing)) {
+    bytes = *older;
+  } else if (Status status = check_struct(given, "gqa_shape"); !status.ok()) {
+    return status;
   }
-  std::memcpy(shape, &given, std::min(given.size, sizeof(gqa_shape)));
+  std::memcpy(shape, &given, bytes);
   return {};
 }
 
@@ -38,6 +49,8 @@ Status check_choices(const gqa_shape& shape) {
   if (status.ok()) status = check_flag("gqa_shape.cache_seqlens", shape.cache_seqlens);
   if (status.ok()) status = check_flag("gqa_shape.cu_seqlens_q", shape.cu_seqlens_q);
   if (status.ok()) status = check_flag("gqa_shape.cu_seqlens_k", shape.cu_seqlens_k);
+  if (status.ok()) status = check_flag("gqa_shape.softcap", shape.softcap);
+  if (status.ok()) status = check_flag("gqa_shape.sink", shape.sink);
   if (status.ok()) status = check_window("gqa_shape.window_size", shape.window_size);
   if (!status.ok() || (shape.page >= 0 && shape.page <= std::numeric_limits<std::int32_t>::max())) return status;
   return {Code::kSize, "gqa_shape.page is " + std::to_string(shape.page) + ", expected 1 to 2147483647, or 0 for none"};
@@ -102,6 +115,7 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
     *size.made = static_cast<std::int32_t>(size.given);
   }
   fill_mask(shape.causal == 1, shape.window_size, &made);
+  fill_scores({shape.softcap == 1, shape.sink == 1}, &made);
   if (Status status = check(made); !status.ok()) return status;
   *problem = made;
   return {};

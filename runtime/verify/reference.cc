@@ -5,8 +5,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <numeric>
 
 #include "runtime/half.h"
+#include "search/graph/ir/op.h"
 
 namespace gqa {
 namespace {
@@ -20,8 +23,9 @@ using Floats = std::vector<float>;
 
 // One row on its way.
 struct ReferenceRow {
-  std::size_t index;                          // into the rows asked for
-  int first, last;                            // keys that it sees: [first, last)
+  std::size_t index;  // into the rows asked for
+  int first, last;    // keys that it sees: [first, last)
+  float sink = -std::numeric_limits<float>::infinity();
   Floats query = {}, exact = {}, naive = {};  // of a score or a weight a key
   std::array<double, kMostDim> exact_out = {}, naive_out = {};
 };
@@ -40,11 +44,57 @@ float dot(const float* a, const float* b, int size) {
   return sum;
 }
 
-// Scores to weights; gives the log-sum-exp.
+// One step of a chain, and all of it.
+double stepped(const ChainStep& step, double x, double number) {
+  switch (step.op) {
+    case Op::kAdd:
+      return x + number;
+    case Op::kSub:
+      return x - number;
+    case Op::kMul:
+      return x * number;
+    case Op::kDiv:
+      return x / number;
+    case Op::kExp:
+      return std::exp(x);
+    case Op::kExp2:
+      return std::exp2(x);
+    case Op::kSqrt:
+      return std::sqrt(x);
+    case Op::kRsqrt:
+      return 1 / std::sqrt(x);
+    case Op::kSquare:
+      return x * x;
+    case Op::kReciprocal:
+      return 1 / x;
+    case Op::kRelu:
+      return std::max(x, 0.0);
+    case Op::kSilu:
+      return x / (1 + std::exp(-x));
+    case Op::kGelu:
+      return x / 2 * std::erfc(-x * std::numbers::sqrt2 / 2);
+    case Op::kTanh:
+      return std::tanh(x);
+    default:
+      return std::numeric_limits<double>::quiet_NaN();  // check_chain() lets no other pass
+  }
+}
+
+float through_chain(const Call& call, float score) {
+  if (!call.problem.chain.any()) return score;
+  double x = score;
+  for (const ChainStep& step : call.problem.chain)
+    x = stepped(step, x, step.slot == kNoSlot ? 0 : call.slots[step.slot]);
+  return static_cast<float>(x);
+}
+
+// Scores to weights beside a sink, -inf where there is none; gives the log-sum-exp.
 template <typename Round>
-double normalise(const Round& round, Floats* scores) {
-  const float maximum = *std::max_element(scores->begin(), scores->end());
-  double sum = 0;
+double normalise(const Round& round, float sink, Floats* scores) {
+  const float maximum =
+      std::accumulate(scores->begin(), scores->end(), sink, [](float a, float b) { return std::max(a, b); });
+  if (scores->empty()) return maximum;
+  double sum = std::exp(double{sink} - double{maximum});
   for (float& score : *scores) sum += score = std::exp(score - maximum);
   const auto divisor = static_cast<float>(sum);
   for (float& score : *scores) score = round(score / divisor);
@@ -63,6 +113,7 @@ class RowGroup {
   void add(std::size_t index, const RowPlace& place) {
     ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, 0, 0});
     set_keys(place.position, &row);
+    if (call_.sink != nullptr) row.sink = call_.sink[place.head];
     const std::int64_t first = call_.q_starts == nullptr ? 0 : call_.q_starts[batch_];
     const std::uint16_t* q = address(call_.q, call_.q_strides, batch_, first + place.position, place.head);
     for (int d = 0; d < p_.head_dim; ++d) row.query.push_back(load(p_.q_type, q[d]));
@@ -144,7 +195,7 @@ class RowGroup {
     for (ReferenceRow& row : rows_) {
       for (int j = std::max(0, row.first - first); j < std::min(count, row.last - first); ++j) {
         const float scaled = dot(row.query.data(), &block_[static_cast<std::size_t>(j * p_.head_dim)], p_.head_dim);
-        row.exact.push_back(scaled * call_.scale);
+        row.exact.push_back(through_chain(call_, scaled * call_.scale));
         row.naive.push_back(rounded(row.exact.back()));
       }
     }
@@ -152,10 +203,8 @@ class RowGroup {
 
   void weigh(ReferenceRow* row, ReferenceRows* made) const {
     float& lse = made->lse[row->index];
-    lse = -std::numeric_limits<float>::infinity();
-    if (row->exact.empty()) return;
-    lse = static_cast<float>(normalise([](float weight) { return weight; }, &row->exact));
-    normalise([this](float weight) { return rounded(weight); }, &row->naive);
+    lse = static_cast<float>(normalise([](float weight) { return weight; }, row->sink, &row->exact));
+    normalise([this](float weight) { return rounded(weight); }, row->sink, &row->naive);
   }
 
   void sum(int first, int count) {

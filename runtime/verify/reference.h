@@ -1,8 +1,8 @@
 // reference.h: what attention must give at some of its rows, and the error of the naive 16-bit computation there, the
 // yardstick of verification; on the CPU.
-// Owns: reference_rows(), as the formula has it: scores, softmax, weighted sum; in float32, long sums in float64.
-// Never: shares code with what it judges; chooses rows (attention_check.h does).
-// Threads: pure functions of host memory; they compute on the workers' threads.
+// Owns: reference_rows(), as the formula has it: scores, their chain, softmax, weighted sum; in float32, long sums in
+// float64. Never: shares code with what it judges; chooses rows (attention_check.h does). Threads: pure functions of
+// host memory; they compute on the workers' threads.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct ReferenceRows {
 // Multiply-adds that a row costs, about.
 std::int64_t reference_work(const Problem& problem);
 
-// A row that sees no key gives zeros and -inf. Once the workers are told to stop, the result means nothing.
+// A row that sees no key gives zeros and its sink, or -inf. Once the workers are told to stop, the result means
+// nothing.
 ReferenceRows reference_rows(const Call& call, const std::vector<RowPlace>& rows, const Workers& workers);
 
 }  // namespace gqa

@@ -15,6 +15,9 @@ Strides compact(std::int64_t length, std::int64_t heads, std::int64_t dim) {
 // Of k and v.
 std::int64_t slabs_of_keys(const Problem& p) { return p.paged() ? trial_pages(p) : p.batch; }
 
+// Far from 1 and from each other, and near the scores: a cap that is left out, or in the wrong place, is seen.
+constexpr ScoreSlots kTrialSlots = {1.5F, 0.75F, 2.25F, 0.5F};
+
 // Packed sequences are one.
 void pack(Strides* strides) { strides->batch = 0; }
 
@@ -67,6 +70,8 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
   c.lse_head_stride = lse_head_stride();
   c.lse_row_stride = 1;
   c.scale = 1.0F / std::sqrt(static_cast<float>(problem.head_dim));
+  c.slots = kTrialSlots;
+  c.sink = buffers.sinks;
   c.problem = lengths;
   return c;
 }

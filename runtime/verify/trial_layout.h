@@ -22,6 +22,7 @@ struct TrialBuffers {
   const std::int32_t* table = nullptr;
   const std::int32_t* q_starts = nullptr;
   const std::int32_t* k_starts = nullptr;
+  const float* sinks = nullptr;
 };
 
 struct TrialLayout {

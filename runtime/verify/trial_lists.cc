@@ -190,9 +190,23 @@ std::int64_t query_rows(const Problem& p, const TrialLists& lists) {
   return p.q_packed() ? lists.q_starts.back() : std::int64_t{p.batch} * p.q_len;
 }
 
+namespace {
+
+// Near what a row's keys sum to, so that heads differ and neither hides the other.
+std::vector<float> trial_sinks(const Problem& p) {
+  std::vector<float> sinks;
+  if (!p.sink) return sinks;
+  for (std::int32_t head = 0; head < p.q_heads; ++head)
+    sinks.push_back(std::log(static_cast<float>(p.kv_len)) + 0.75F * static_cast<float>(head % 3 - 1));
+  return sinks;
+}
+
+}  // namespace
+
 TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
+  lists.sinks = trial_sinks(p);
   if (p.lengths_differ()) set_keys(p, edge_lengths(p, &random), &lists);
   if (p.q_packed()) lists.q_starts = starts_of(edge_queries(p, &random));
   if (!p.paged()) return lists;
@@ -204,6 +218,7 @@ TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
 TrialLists timing_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
+  lists.sinks = trial_sinks(p);
   if (p.lengths_differ()) set_keys(p, usual_lengths(p, p.kv_len, &random), &lists);
   if (p.q_packed()) lists.q_starts = starts_of(usual_lengths(p, p.q_len, &random));
   if (p.paged()) fill_table(p, &random, &lists);

@@ -16,7 +16,9 @@ namespace {
 constexpr Served kServed = {kIntervalMasks,
                             kCopiedKeys.without(KeyLayout::kTransposed),
                             {Lengths::kOne, Lengths::kPacked},
-                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked}};
+                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
+                            true,
+                            true};
 
 }  // namespace
 

@@ -8,6 +8,8 @@ std::string not_served(const Problem& p, const Served& served, std::string_view 
   if (!served.keys.has(p.keys)) return by + std::string(name(p.keys)) + " keys";
   if (!served.kv_lengths.has(p.kv_lengths)) return by + std::string(name(p.kv_lengths)) + " of keys";
   if (!served.q_lengths.has(p.q_lengths)) return by + std::string(name(p.q_lengths)) + " of queries";
+  if (p.sink && !served.sink) return by + "sink";
+  if (p.chain.any() && !served.chain) return by + "steps on scores";
   return served.masks.has(p.mask) ? "" : by + std::string(name(p.mask)) + " mask";
 }
 

@@ -1,4 +1,4 @@
-// served.h: which masks, key layouts and lengths a family's kernels serve.
+// served.h: which masks, key layouts, lengths and score chains a family's kernels serve.
 // Owns: Served, the sets that a family names, and the words of what refuses all else. What a family does not name it
 // refuses: a new kind reaches no kernel that was not written for it.
 // Never: knows a family. Threads: pure functions.
@@ -15,6 +15,8 @@ struct Served {
   KindSet<Mask> masks;
   KindSet<KeyLayout> keys;
   KindSet<Lengths> q_lengths, kv_lengths;
+  bool chain = false;  // steps on each score
+  bool sink = false;
 };
 
 // "flash serves no paged keys"; "" where the problem is served.

@@ -1,5 +1,6 @@
 // kernel_traits.h: what of a problem shapes machine code.
-// Owns: KernelTraits and the kinds that it names: element types, masks, where keys lie, whose lengths differ.
+// Owns: KernelTraits and the kinds that it names: element types, masks, where keys lie, whose lengths differ; what
+// becomes of scores is score_chain.h's.
 // Never: holds a size, a length or a number that a launch can bring: those are Problem's.
 // Threads: values.
 #pragma once
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "search/problem/kind_set.h"
+#include "search/problem/score_chain.h"
 
 namespace gqa {
 
@@ -39,6 +41,8 @@ struct KernelTraits {
   std::int32_t head_dim = 0;    // of q and k
   std::int32_t head_dim_v = 0;  // of v and out
   std::int32_t page = 0;        // keys a page holds; 0 where there are none
+  ScoreChain chain;             // on each score before the mask and the softmax
+  bool sink = false;            // a number of each query head joins the softmax's denominator, and adds no value
 
   bool causal() const { return mask == Mask::kCausal; }
   bool windowed() const { return mask == Mask::kWindow; }
@@ -64,5 +68,8 @@ std::string_view name(Lengths lengths);   // "one length", "lengths of their own
 inline bool needs_cache_params(const KernelTraits& traits) {
   return traits.paged() || traits.windowed() || traits.q_lengths != Lengths::kOne || traits.kv_lengths != Lengths::kOne;
 }
+
+// Whether a launch brings numbers for the scores: jit/device/attention/common/score_params.h.
+inline bool needs_score_params(const KernelTraits& traits) { return traits.chain.any() || traits.sink; }
 
 }  // namespace gqa

@@ -91,14 +91,24 @@ Status check_counts(const Problem& p) {
   return {};
 }
 
+// Two steps of a chain as one number.
+std::int32_t steps_number(const ScoreChain& chain, std::size_t at) {
+  std::uint32_t number = 0;
+  for (std::size_t i = at; i < at + 2; ++i)
+    number = number << 16 | static_cast<std::uint32_t>(chain.steps[i].op) << 8 | chain.steps[i].slot;
+  return static_cast<std::int32_t>(number);
+}
+
 }  // namespace
 
 std::uint64_t hash(const Problem& p) {
   const auto number = [](auto kind) { return static_cast<std::int32_t>(kind); };
-  const std::array<std::int32_t, 13> packed = {
+  const std::array<std::int32_t, 15> packed = {
       number(p.q_type) | number(p.kv_type) << 8 | number(p.out_type) << 16 | p.align << 24,
       number(p.mask) | number(p.keys) << 8 | number(p.q_lengths) << 16 | number(p.kv_lengths) << 24,
-      p.tma | p.lse << 1,
+      p.tma | p.lse << 1 | p.sink << 2 | p.chain.count << 8,
+      steps_number(p.chain, 0),
+      steps_number(p.chain, 2),
       p.page,
       p.window_left,
       p.window_right,
@@ -126,6 +136,7 @@ Status check(const Problem& p) {
   if (Status status = check_types(p); !status.ok()) return status;
   if (Status status = check_keys(p); !status.ok()) return status;
   if (Status status = check_mask(p); !status.ok()) return status;
+  if (Status status = check_chain(p.chain); !status.ok()) return status;
   return check_counts(p);
 }
 

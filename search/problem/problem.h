@@ -1,8 +1,8 @@
 // problem.h: what is to be computed.
 // Owns: Problem, the plain description of one attention call: equality, hash, canonical text, the rules that all
-// callers share. Its parts have files of their own: kernel_traits.h, mask.h, key_layout.h; signature.h makes a winner's
-// key. Never: knows a device, a pointer or a stride. What changes the generated code or the winner is here, nothing
-// else. Threads: a value; hashing and comparing allocate nothing.
+// callers share. Its parts have files of their own: kernel_traits.h, mask.h, key_layout.h, score_chain.h; signature.h
+// makes a winner's key. Never: knows a device, a pointer or a stride. What changes the generated code or the winner is
+// here, nothing else. Threads: a value; hashing and comparing allocate nothing.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,12 @@ std::uint64_t hash(const Problem& problem);
 
 // "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma,ktrans,lse". What is at its default is
 // left out: dv (d), causal, left, right, align (16), notma (and where align=2 says it already), ktrans, page, lens,
-// packk, packq, lse.
+// packk, packq, softcap or scores, sink, lse.
 std::string to_text(const Problem& problem);
 // Of it what says whose lengths differ: ",lens".
 std::string lengths_text(const KernelTraits& traits);
+// Of it what says that there is a sink: ",sink".
+std::string sink_text(const KernelTraits& traits);
 
 // Reads to_text's form, in any order; hq, sq and d are required (b defaults to 1, hk to hq, sk to sq, dv to d, dtype to
 // bf16). What is read has passed check(). Says which key was wrong, what was given and what was expected; on an error

@@ -56,6 +56,8 @@ Status read_promises(TextItems* items, Problem* p) {
   return items->flag("lse", &p->lse);
 }
 
+Status read_sink(TextItems* items, Problem* p) { return items->flag("sink", &p->sink); }
+
 Status check_required(const Problem& p) {
   const struct {
     const char* key;
@@ -78,6 +80,8 @@ void fill_in(Problem* p) {
 
 }  // namespace
 
+std::string sink_text(const KernelTraits& t) { return t.sink ? ",sink" : ""; }
+
 std::string lengths_text(const KernelTraits& t) {
   const std::string keys = t.k_packed() ? ",packk" : t.lengths_differ() ? ",lens" : "";
   return t.q_packed() ? keys + ",packq" : keys;
@@ -91,7 +95,7 @@ std::string to_text(const Problem& p) {
   text += ",dtype=" + std::string(name(p.q_type)) + mask_text(p);
   if (p.align != 16) text += item(",align=", p.align);
   if (p.align == 16 && !p.tma) text += ",notma";
-  text += keys_text(p) + lengths_text(p);
+  text += keys_text(p) + lengths_text(p) + chain_text(p.chain) + sink_text(p);
   if (p.lse) text += ",lse";
   return text;
 }
@@ -102,7 +106,8 @@ Status parse(std::string_view text, Problem* problem) {
   TextItems items;
   Problem made;
   if (Status status = TextItems::split(text, &items); !status.ok()) return status;
-  for (const auto read : {read_sizes, read_dtype, read_mask, read_keys, read_lengths, read_promises})
+  for (const auto read :
+       {read_sizes, read_dtype, read_mask, read_keys, read_lengths, read_chain, read_sink, read_promises})
     if (Status status = read(&items, &made); !status.ok()) return status;
   if (Status status = items.check_all_read(); !status.ok()) return status;
   if (Status status = check_required(made); !status.ok()) return status;

@@ -90,12 +90,19 @@ TEST(Codegen, TheScaleAfterAChainGoesWithTheLaunchTheOthersIntoTheCode) {
   EXPECT_NE(source(0.05, 20), source(0.05, -20));  // the order of scores turns around: not for the softmax
 }
 
+DeviceStep device_step(Op op, double factor = 1) {
+  DeviceStep made = {op, {}};
+  made.attributes.factor = factor;
+  return made;
+}
+
 TEST(Codegen, EveryStepOfAChainHasItsText) {
-  ScoreStep clamp = step(Op::kClamp);
+  DeviceStep clamp = device_step(Op::kClamp);
   clamp.attributes.low = -3;
-  EXPECT_EQ(score_chain("C", {step(Op::kScale, 20), step(Op::kAddConstant, -0.5), clamp, step(Op::kTanh)}),
+  EXPECT_EQ(score_chain(
+                "C", {device_step(Op::kScale, 20), device_step(Op::kAddConstant, -0.5), clamp, device_step(Op::kTanh)}),
             R"(struct C {
-  static __device__ float apply(float x) {
+  static __device__ float apply(float x, const gqa::ScoreParams*) {
     x = x * 20.0f;
     x = x + -0.5f;
     x = gqa::clamp(x, -3.0f, gqa::infinity());
@@ -107,7 +114,43 @@ TEST(Codegen, EveryStepOfAChainHasItsText) {
   for (int op = 0; op <= static_cast<int>(Op::kCustom); ++op) {
     const OpInfo& row = info(static_cast<Op>(op));
     if (row.kind != OpClass::kElementwise || row.most != 1) continue;
-    EXPECT_EQ(score_chain("C", {step(row.op)}).find("x = x;"), std::string::npos) << row.name;
+    EXPECT_EQ(score_chain("C", {device_step(row.op)}).find("x = x;"), std::string::npos) << row.name;
+  }
+}
+
+// What a problem's chain may have: its numbers come with the launch, none is in the text.
+TEST(Codegen, EveryOperatorOfAChainReadsItsNumberFromTheLaunch) {
+  int taken = 0;
+  for (int at = 0; at <= static_cast<int>(Op::kCustom); ++at) {
+    const OpInfo& row = info(static_cast<Op>(at));
+    if (!chain_takes(row.op)) continue;
+    ++taken;
+    const std::uint8_t slot = row.least == 2 ? 2 : kNoSlot;
+    const std::string text = score_chain("C", {{row.op, {}, slot}});
+    EXPECT_EQ(text.find("x = x;"), std::string::npos) << row.name;
+    EXPECT_EQ(text.find("numbers->slots[2]") != std::string::npos, row.least == 2) << text;
+  }
+  EXPECT_EQ(taken, 14);
+}
+
+TEST(Codegen, SoftcapText) {
+  const std::string text =
+      attention_source(problem_of("hq=16,hk=8,sq=4096,d=256,causal,lens,page=16,softcap"),
+                       candidate_of("flash m=64 n=32 warps=4 stages=2 pack=1 splits=1 head_swizzle=0"));
+  EXPECT_EQ(golden("flash_bf16_d256_paged_softcap.cu", text), text);
+}
+
+// The last argument, after whichever the family has.
+TEST(Codegen, NumbersForScoresAreTheLastArgument) {
+  for (const char* candidate :
+       {"flash m=64 n=64 warps=4 stages=2 pack=1", "split m=16 n=16 warps=4 stages=3 pack=1 splits=2",
+        "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1"}) {
+    const std::string plain = attention_source(problem_of("hq=32,hk=8,sq=64,sk=4096,d=128"), candidate_of(candidate));
+    const std::string capped =
+        attention_source(problem_of("hq=32,hk=8,sq=64,sk=4096,d=128,softcap"), candidate_of(candidate));
+    EXPECT_EQ(plain.find("ScoreParams"), std::string::npos) << plain;
+    EXPECT_NE(capped.find("gqa::ScoreParams scores) {"), std::string::npos) << capped;
+    EXPECT_NE(capped.find("*reinterpret_cast<Smem*>(memory)}.run(&scores);"), std::string::npos) << capped;
   }
 }
 

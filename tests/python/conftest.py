@@ -87,22 +87,27 @@ def make_qkv(batch=1, q_len=16, kv_len=16, q_heads=2, kv_heads=1, head_dim=32, h
     )
 
 
-def attention_float64(q, k, v, causal=False, scale=None):
+def attention_float64(q, k, v, causal=False, scale=None, softcap=0, sink=None):
     """(out, lse) of the naive computation."""
     q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))
     scores = np.einsum("bihd,bjhd->bhij", q, k) * (q.shape[3] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
     if causal:
         last = np.arange(q.shape[1]) + k.shape[1] - q.shape[1]
         scores = np.where(np.arange(k.shape[1])[None, :] > last[:, None], -np.inf, scores)
     with np.errstate(divide="ignore", invalid="ignore"):
+        if sink is not None:
+            beside = np.broadcast_to(np.asarray(sink)[None, :, None, None], (*scores.shape[:3], 1))
+            scores = np.concatenate([scores, beside], -1)
         top = scores.max(-1, keepdims=True)
         weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
         total = weights.sum(-1, keepdims=True)
         lse = np.where(np.isfinite(top), top, 0.0) + np.log(total)
         weights = np.where(total > 0, weights / total, 0.0)
-    return np.einsum("bhij,bjhd->bihd", weights, v), lse[..., 0]
+    return np.einsum("bhij,bjhd->bihd", weights[..., : k.shape[1]], v), lse[..., 0]
 
 
 def check(out, expected, tolerance=4e-3):

@@ -74,7 +74,7 @@ class Case:
                 self.k_pages[self.table[b, at], : kept.stop - kept.start] = self.k[b, kept]
                 self.v_pages[self.table[b, at], : kept.stop - kept.start] = self.v[b, kept]
 
-    def expected(self, causal=False, window=(-1, -1), lengths=LENGTHS, scale=None):
+    def expected(self, causal=False, window=(-1, -1), lengths=LENGTHS, scale=None, softcap=0, sink=None):
         """(out, lse), sequence by sequence and query by query."""
         q, k, v = (x.astype(np.float64) for x in (self.q, self.k, self.v))
         batch, q_len, q_heads, head_dim = q.shape
@@ -87,13 +87,17 @@ class Case:
                     j for j in range(length) if (left < 0 or j >= own - left) and (right < 0 or j <= own + right)
                 ]
                 if not seen:
+                    lse[b, :, i] = -np.inf if sink is None else sink
                     continue
                 for h in range(q_heads):
                     of = h // (q_heads // k.shape[2])
                     scores = k[b, seen, of] @ q[b, i, h] * (head_dim**-0.5 if scale is None else scale)
+                    if softcap:
+                        scores = softcap * np.tanh(scores / softcap)
                     weights = np.exp(scores - scores.max())
-                    lse[b, h, i] = scores.max() + np.log(weights.sum())
-                    out[b, i, h] = weights @ v[b, seen, of] / weights.sum()
+                    total = weights.sum() + (0 if sink is None else np.exp(sink[h] - scores.max()))
+                    lse[b, h, i] = scores.max() + np.log(total)
+                    out[b, i, h] = weights @ v[b, seen, of] / total
         return out, lse
 
 
@@ -123,6 +127,22 @@ def test_dense_cache(causal, window):
     )
     check_both(result, t.expected(causal, plain))
     assert not np.asarray(result[0])[1].any()  # of length 0
+
+
+@pytest.mark.parametrize("cap", [0.5, 30.0])
+def test_softcap(cap):
+    t = Case()
+    pages = dict(cache_seqlens=t.lengths, page_table=t.table, causal=True, window_size=(5, 0))
+    result = gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, softcap=cap, return_softmax_lse=True, **pages)
+    check_both(result, t.expected(True, (5, 0), softcap=cap))
+
+
+def test_sink():
+    t = Case()
+    sink = np.linspace(-1, 4, t.q.shape[2], dtype=np.float32)
+    pages = dict(cache_seqlens=t.lengths, page_table=t.table, causal=True, window_size=(5, 0))
+    out, lse = gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, sink=sink, return_softmax_lse=True, **pages)
+    check_both((out, lse), t.expected(True, (5, 0), sink=sink))
 
 
 @pytest.mark.parametrize("page", [1, 3, 16, 64])
@@ -188,7 +208,6 @@ def test_torch_and_dlpack():
         ("k_descale", np.zeros(1)),
         ("v_descale", np.zeros(1)),
         ("attention_chunk", 128),
-        ("softcap", 30.0),
     ],
 )
 def test_what_is_not_computed_is_refused(name, value):

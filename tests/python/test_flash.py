@@ -3,6 +3,7 @@
 import inspect
 
 import gqa
+import numpy as np
 import pytest
 
 from conftest import attention_float64, check, make_qkv
@@ -36,6 +37,32 @@ def test_result():
     check(gqa.flash_attn_func(q, k, v, window_size=(None, None), deterministic=True), attention_float64(q, k, v)[0])
 
 
+@pytest.mark.parametrize("cap", [0.5, 30.0])
+def test_softcap(cap):
+    q, k, v = make_qkv()
+    out, lse = gqa.flash_attn_func(q, k, v, causal=True, softcap=cap, return_softmax_lse=True)
+    expected, expected_lse = attention_float64(q, k, v, True, softcap=cap)
+    check(out, expected)
+    check(lse, expected_lse)
+
+
+@pytest.mark.parametrize("cap", [-1.0, float("nan"), float("inf")])
+def test_what_is_no_softcap_is_refused(cap):
+    with pytest.raises(gqa.GqaValueError, match="softcap is "):
+        gqa.flash_attn_func(*make_qkv(), softcap=cap)
+
+
+def test_sink():
+    q, k, v = make_qkv()
+    sink = np.linspace(-1, 5, q.shape[2], dtype=np.float32)
+    out, lse = gqa.flash_attn_func(q, k, v, causal=True, sink=sink, return_softmax_lse=True)
+    expected, expected_lse = attention_float64(q, k, v, True, sink=sink)
+    check(out, expected)
+    check(lse, expected_lse)
+    with pytest.raises(gqa.GqaTypeError, match="sink is float16, expected float32"):
+        gqa.flash_attn_func(q, k, v, sink=sink.astype(np.float16))
+
+
 def test_lse():
     q, k, v = make_qkv()
     expected, expected_lse = attention_float64(q, k, v)
@@ -49,7 +76,7 @@ def test_lse():
 
 @pytest.mark.parametrize(
     "name,value",
-    [("dropout_p", 0.1), ("window_size", (128, 0)), ("window_size", (-1, 0)), ("softcap", 30.0), ("alibi_slopes", [1])],
+    [("dropout_p", 0.1), ("window_size", (128, 0)), ("window_size", (-1, 0)), ("alibi_slopes", [1])],
 )
 def test_what_is_not_computed_is_refused(name, value):
     with pytest.raises(NotImplementedError) as caught:

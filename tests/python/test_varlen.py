@@ -57,16 +57,17 @@ class Case:
         self.starts_q, self.starts_k = starts_of(QUERIES), starts_of(KEYS)
         self.lists = (self.starts_q, self.starts_k, max(QUERIES), max(KEYS))
 
-    def expected(self, causal=False, scale=None, used_q=QUERIES, used_k=KEYS):
+    def expected(self, causal=False, scale=None, used_q=QUERIES, used_k=KEYS, softcap=0, sink=None):
         """(out, lse), each sequence as a batch of its own; rows that are not used are 0."""
         out, lse = np.zeros(self.q.shape), np.zeros((self.q.shape[1], len(self.q)))
         for b in range(len(QUERIES)):
             rows = slice(self.starts_q[b], self.starts_q[b] + used_q[b])
             keys = slice(self.starts_k[b], self.starts_k[b] + used_k[b])
             if used_k[b] == 0:
-                lse[:, rows] = -np.inf
+                lse[:, rows] = -np.inf if sink is None else sink[:, None]
             elif used_q[b] > 0:
-                one = attention_float64(self.q[None, rows], self.k[None, keys], self.v[None, keys], causal, scale)
+                one = (self.q[None, rows], self.k[None, keys], self.v[None, keys], causal, scale, softcap, sink)
+                one = attention_float64(*one)
                 out[rows], lse[:, rows] = one[0][0], one[1][0]
         return out, lse
 
@@ -101,6 +102,14 @@ def test_scale_and_window():
     # Each query's own key alone: its value.
     own = gqa.flash_attn_varlen_func(t.q, t.q[:, :2], t.q[:, 2:], *(t.starts_q,) * 2, 17, 17, window_size=(0, 0))
     check(own, np.repeat(t.q[:, 2:].astype(np.float64), 2, axis=1))
+
+
+def test_softcap_and_sink():
+    t = Case()
+    sink = np.linspace(-1, 4, t.q.shape[1], dtype=np.float32)
+    scores = dict(softcap=2.0, sink=sink)
+    result = gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, causal=True, return_attn_probs=True, **scores)
+    check_both(result, t.expected(True, **scores))
 
 
 def test_used_rows():
@@ -152,7 +161,6 @@ def test_torch_and_dlpack():
         ("k_descale", np.zeros(1)),
         ("v_descale", np.zeros(1)),
         ("attention_chunk", 128),
-        ("softcap", 30.0),
     ],
 )
 def test_what_is_not_computed_is_refused(name, value):

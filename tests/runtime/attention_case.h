@@ -27,11 +27,20 @@ inline Problem problem_of(const std::string& text) {
   return problem;
 }
 
+// Numbers about what so many keys' exponentials sum to, another for each head.
+inline std::vector<float> sinks_near(int keys, int heads) {
+  std::vector<float> sinks;
+  for (int head = 0; head < heads; ++head)
+    sinks.push_back(std::log(static_cast<float>(keys)) + 1.3F * static_cast<float>(head % 3) - 1);
+  return sinks;
+}
+
 // A call on memory of its own: random inputs, out and lse poisoned, in one of two layouts. lse is given to the call
 // where the problem asks for it.
 struct AttentionCase {
   std::vector<std::uint16_t> q, k, v, out;
   std::vector<float> lse;
+  std::vector<float> sink;                        // of each query head; empty where the problem has none
   std::vector<std::int32_t> lengths, page_table;  // of a KV cache; empty where it has none
   Call call;
   double slack;  // absolute: float32's error in scores, which grow with the square of the magnitude; and, where
@@ -72,6 +81,9 @@ struct AttentionCase {
     call.lse_head_stride = p.q_len;
     call.lse_row_stride = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+    call.slots = {1.5F, 0.75F, 2.25F, 0.5F};
+    if (p.sink) sink = sinks_near(p.kv_len, p.q_heads);
+    call.sink = p.sink ? sink.data() : nullptr;
     call.problem = p;
     if (p.paged() || p.lengths_differ()) add_lists(shift);
   }
@@ -120,6 +132,8 @@ struct Float64 {
   Problem problem;
   std::vector<std::int64_t> strides;
   float scale = 0;
+  ScoreSlots slots = {};
+  std::vector<float> sink;
   std::vector<std::uint16_t> q, k, v;
   std::vector<double> out, lse;
 };
@@ -130,11 +144,20 @@ inline const Float64& float64_of(const AttentionCase& t) {
   std::vector<std::int64_t> strides;
   for (const Strides& s : {t.call.q_strides, t.call.k_strides, t.call.v_strides})
     strides.insert(strides.end(), {s.batch, s.row, s.head});
-  if (memory.problem == p && memory.strides == strides && memory.scale == t.call.scale && memory.q == t.q &&
-      memory.k == t.k && memory.v == t.v)
+  if (memory.problem == p && memory.strides == strides && memory.scale == t.call.scale &&
+      memory.slots == t.call.slots && memory.sink == t.sink && memory.q == t.q && memory.k == t.k && memory.v == t.v)
     return memory;
   const std::size_t rows = static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, dim = p.head_dim_v;
-  memory = {p, strides, t.call.scale, t.q, t.k, t.v, std::vector<double>(rows * dim), std::vector<double>(rows)};
+  memory = {p,
+            strides,
+            t.call.scale,
+            t.call.slots,
+            t.sink,
+            t.q,
+            t.k,
+            t.v,
+            std::vector<double>(rows * dim),
+            std::vector<double>(rows)};
   std::size_t row = 0;
   for (int b = 0; b < p.batch; ++b)
     for (int h = 0; h < p.q_heads; ++h)

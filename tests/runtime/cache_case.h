@@ -18,6 +18,7 @@
 
 #include "runtime/device.h"
 #include "runtime/half.h"
+#include "tests/runtime/plain_attention.h"
 
 namespace gqa::test {
 
@@ -97,7 +98,7 @@ class CacheCase {
   }
 
   std::vector<std::uint16_t> q, k, v, out;
-  std::vector<float> lse;
+  std::vector<float> lse, sink;
   std::vector<std::int32_t> lengths, table, q_starts, k_starts;
   Packing packing;
   int pages = 0, table_stride = 0;
@@ -214,6 +215,10 @@ class CacheCase {
     call.lse_head_stride = p.q_packed() ? query_rows() : p.q_len;
     call.lse_row_stride = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+    call.slots = {1.5F, 0.75F, 2.25F, 0.5F};
+    sink.clear();
+    for (int head = 0; p.sink && head < p.q_heads; ++head) sink.push_back(3.5F + static_cast<float>(head % 2));
+    call.sink = p.sink ? sink.data() : nullptr;
     const bool gaps = packing.gap > 0;
     call.kv_lengths = lengths.empty() || (p.k_packed() && !gaps) ? nullptr : lengths.data();
     call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
@@ -239,14 +244,14 @@ class CacheCase {
       return double{load(p.q_type, data[static_cast<std::size_t>(at)])};
     };
     const std::int64_t query = (query_row(b, i) * p.q_heads + h) * p.head_dim;
-    double sum = 0;
+    double sum = p.sink ? std::exp(double{sink[static_cast<std::size_t>(h)]}) : 0;
     std::fill(result->begin(), result->end(), 0.0);
     for (int j = 0; j < length(b); ++j) {
       if (!sees(b, i, j)) continue;
       double dot = 0;
       for (int d = 0; d < p.head_dim; ++d)
         dot += number(q, query + d) * number(meant_k_, meant_at(b, j, h / p.group(), p.head_dim) + d);
-      const double weight = std::exp(dot * double{call.scale});
+      const double weight = std::exp(plain::chained(call, dot * double{call.scale}));
       sum += weight;
       for (int d = 0; d < p.head_dim_v; ++d)
         (*result)[static_cast<std::size_t>(d)] +=

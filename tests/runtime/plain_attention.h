@@ -1,8 +1,7 @@
 // plain_attention.h: attention as its formula is written, one row at a time: what reference.h is held against.
-// Owns: out = softmax(scale q k^T + mask) v in float64 and float32, and the naive 16-bit computation, rounded where a
-// naive 16-bit program rounds: scores, normalised probabilities, output.
-// Never: fast; never shares code with what it judges.
-// Threads: pure functions of host memory.
+// Owns: out = softmax(chain(scale q k^T) + mask) v, a sink in the denominator, in float64 and float32, and the naive
+// 16-bit computation, rounded where a naive 16-bit program rounds: scores, normalised probabilities, output. Never:
+// fast; never shares code with what it judges. Threads: pure functions of host memory.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "runtime/device.h"
 #include "runtime/half.h"
+#include "search/graph/ir/op.h"
 
 namespace gqa {
 namespace plain {
@@ -61,6 +61,61 @@ struct Rounded {
   float operator()(float value) const { return load(dtype, store(dtype, value)); }
 };
 
+// A score through the problem's chain, step by step as written.
+template <typename Real>
+inline Real chained(const Call& call, Real x) {
+  for (const ChainStep& step : call.problem.chain) {
+    const Real number = step.slot == kNoSlot ? Real{0} : Real{call.slots[step.slot]};
+    switch (step.op) {
+      case Op::kAdd:
+        x = x + number;
+        break;
+      case Op::kSub:
+        x = x - number;
+        break;
+      case Op::kMul:
+        x = x * number;
+        break;
+      case Op::kDiv:
+        x = x / number;
+        break;
+      case Op::kExp:
+        x = std::exp(x);
+        break;
+      case Op::kExp2:
+        x = std::exp2(x);
+        break;
+      case Op::kSqrt:
+        x = std::sqrt(x);
+        break;
+      case Op::kRsqrt:
+        x = 1 / std::sqrt(x);
+        break;
+      case Op::kSquare:
+        x = x * x;
+        break;
+      case Op::kReciprocal:
+        x = 1 / x;
+        break;
+      case Op::kRelu:
+        x = x < 0 ? 0 : x;
+        break;
+      case Op::kSilu:
+        x = x / (1 + std::exp(-x));
+        break;
+      case Op::kGelu:
+        x = x * (1 + std::erf(x / std::sqrt(Real{2}))) / 2;
+        break;
+      case Op::kTanh:
+        x = std::tanh(x);
+        break;
+      default:
+        x = std::numeric_limits<Real>::quiet_NaN();
+    }
+  }
+  return x;
+}
+
 template <typename Real, typename Round>
 inline void attention_row(const Call& call, int batch, int head, int position, const Round& round, Real* out,
                           Real* lse) {
@@ -77,14 +132,17 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
     const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
-    weight = round(dot * Real{call.scale});
+    weight = round(chained(call, dot * Real{call.scale}));
     maximum = std::max(maximum, weight);
   }
-  Real sum = 0;
+  const bool sees_none = maximum == -std::numeric_limits<Real>::infinity();
+  const Real sink = call.sink == nullptr ? -std::numeric_limits<Real>::infinity() : Real{call.sink[head]};
+  maximum = std::max(maximum, sink);
   const bool none = maximum == -std::numeric_limits<Real>::infinity();
+  Real sum = none ? 0 : std::exp(sink - maximum);
   for (Real& weight : weights) sum += weight = none ? 0 : std::exp(weight - maximum);
   std::fill(out, out + p.head_dim_v, Real{0});
-  for (int j = 0; j < keys && !none; ++j) {
+  for (int j = 0; j < keys && !sees_none; ++j) {
     if (!sees(p, position, keys, j)) continue;
     const std::uint16_t* v = cached_row(call, call.v, call.v_strides, batch, j, kv_head);
     const Real weight = round(weights[static_cast<std::size_t>(j)] / sum);

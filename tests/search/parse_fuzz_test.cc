@@ -15,7 +15,7 @@
 namespace gqa {
 namespace {
 
-constexpr char kAlphabet[] = "abdhkqsvfmnwpt0123456789=,=,.-+ \n\t()[]_\\'\"causal";
+constexpr char kAlphabet[] = "abdhkqsvfmnwpt0123456789=,=,.-+ \n\t()[]_\\'\"causal+softcapdiv";
 
 std::string mutate(std::string text, std::mt19937& random) {
   for (unsigned changes = random() % 4; changes > 0; --changes) {

@@ -104,6 +104,8 @@ def warm(
     cache_seqlens: bool = False,
     cu_seqlens_q: bool = False,
     cu_seqlens_k: bool = False,
+    softcap: bool = False,
+    sink: bool = False,
     device: str = "auto",
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
@@ -111,7 +113,8 @@ def warm(
     return_lse: for calls with return_lse, which are tuned apart from those without.
     page: keys a page of calls with page_table, whose kv_len is page times the table's columns. window_size: theirs.
     cache_seqlens: for calls that give lengths. cu_seqlens_q, cu_seqlens_k: for packed ones; batch is then the number of
-    sequences, q_len their max_seqlen_q and kv_len their max_seqlen_k.
+    sequences, q_len their max_seqlen_q and kv_len their max_seqlen_k. softcap: for calls with a soft cap,
+    whatever its number. sink: for calls with a sink.
     device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N" or "host".
     """
     _defaults.of(device).warm(
@@ -130,4 +133,6 @@ def warm(
         cache_seqlens=cache_seqlens,
         cu_seqlens_q=cu_seqlens_q,
         cu_seqlens_k=cu_seqlens_k,
+        softcap=softcap,
+        sink=sink,
     )

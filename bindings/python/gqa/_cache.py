@@ -103,6 +103,7 @@ def flash_attn_with_kvcache(
     return_softmax_lse: bool = False,
     *,
     handle: Optional[Handle] = None,
+    sink: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_with_kvcache: queries of each sequence on its cached keys, in a decode step, a
     chunk of a prefill, or a prefill.
@@ -119,7 +120,10 @@ def flash_attn_with_kvcache(
         (q_heads, total_q).
     causal: query i stands at key length - q_len + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
-    softmax_scale: None for 1/sqrt(head_dim).
+    softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
+        0.0: none. Calls that differ in its number only compile and tune nothing.
+    sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
+    the exponentials of scores, and adds no value; the log-sum-exp includes it.
     Cached keys past a length, pages that no length reaches and entries of page_table past a length are never used: they
     may hold anything. The numbers are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a
     handle made with checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
@@ -129,7 +133,7 @@ def flash_attn_with_kvcache(
     GqaTypeError or GqaError.
 
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
-    embeddings, cache_batch_idx, cache_leftpad, descales, attention_chunk and softcap raise NotImplementedError where they
+    embeddings, cache_batch_idx, cache_leftpad, descales and attention_chunk raise NotImplementedError where they
     are given.
 
         table = torch.tensor([[7, 2, 5], [0, 4, 6]], dtype=torch.int32)      # 2 sequences, pages of 16
@@ -155,8 +159,6 @@ def flash_attn_with_kvcache(
             refuse(_NAME, name, type(value).__name__, "None")
     if attention_chunk != 0:
         refuse(_NAME, "attention_chunk", attention_chunk, "0")
-    if softcap != 0:
-        refuse(_NAME, "softcap", softcap, "0.0")
     cache = Cache(
         cache_seqlens,
         page_table,
@@ -165,7 +167,7 @@ def flash_attn_with_kvcache(
         max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache)
+    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache, softcap, sink)
 
 
 def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:

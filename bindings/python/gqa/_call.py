@@ -26,6 +26,8 @@ def attend(
     out: Any,
     return_lse: bool,
     cache: "Optional[Cache]" = None,
+    softcap: float = 0.0,
+    sink: Any = None,
 ) -> Any:
     """core_of(device) gives the handle that serves a device."""
     if type(q) not in KINDS:
@@ -49,6 +51,8 @@ def attend(
         _scale(scale),
         bool(causal),
         stream,
+        softcap,
+        None if sink is None else exported(sink, kind, stream, "sink"),
         *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
     )
     return (result, lse) if return_lse else result

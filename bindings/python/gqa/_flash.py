@@ -27,20 +27,23 @@ def flash_attn_func(
     return_softmax_lse: bool = False,
     num_splits: int = 0,
     pack_gqa: Optional[bool] = None,
+    sink: Any = None,
 ) -> Any:
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
 
     Returns out; with return_softmax_lse (out, softmax_lse); with return_attn_probs (out, softmax_lse, None), as
     FlashAttention does without dropout. deterministic concerns the backward pass; num_splits and pack_gqa are the
-    tuner's to choose. dropout_p, window_size, softcap and alibi_slopes raise NotImplementedError where they ask for
-    more than plain attention.
+    tuner's to choose. softcap: scores s become softcap * tanh(s / softcap) before the mask; 0.0: none. dropout_p,
+    window_size and alibi_slopes raise NotImplementedError where they ask for more than plain attention.
+
+    sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
+    the exponentials of scores, and adds no value; the log-sum-exp includes it.
     """
     _refuse("dropout_p", dropout_p, dropout_p == 0.0, "0.0")
     _refuse("window_size", window_size, all(side in (-1, None) for side in window_size), "(-1, -1)")
-    _refuse("softcap", softcap, softcap == 0.0, "0.0")
     _refuse("alibi_slopes", alibi_slopes, alibi_slopes is None, "None")
     with_lse = return_softmax_lse or return_attn_probs
-    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse)
+    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse, softcap=softcap, sink=sink)
     return (*result, None) if return_attn_probs else result
 
 

@@ -26,6 +26,8 @@ class Handle:
         scale: float,
         causal: bool,
         stream: int,
+        softcap: float = 0.0,
+        sink: Any = None,
         cache_seqlens: Any = None,
         page_table: Any = None,
         window: Optional[Tuple[int, int]] = None,
@@ -53,6 +55,8 @@ class Handle:
         cache_seqlens: bool,
         cu_seqlens_q: bool,
         cu_seqlens_k: bool,
+        softcap: bool,
+        sink: bool,
     ) -> None: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...

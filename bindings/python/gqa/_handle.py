@@ -101,6 +101,8 @@ class Handle:
         cache_seqlens: bool = False,
         cu_seqlens_q: bool = False,
         cu_seqlens_k: bool = False,
+        softcap: bool = False,
+        sink: bool = False,
     ) -> None:
         """Does what the first call of such a shape would do, and computes nothing; see gqa.warm."""
         self._core.warm(
@@ -119,6 +121,8 @@ class Handle:
             cache_seqlens=cache_seqlens,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_k=cu_seqlens_k,
+            softcap=softcap,
+            sink=sink,
         )
 
     def cancel(self) -> None:

@@ -40,6 +40,7 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     *,
     handle: Optional[Handle] = None,
+    sink: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_varlen_func: sequences of any lengths, one after another in a tensor.
 
@@ -51,7 +52,8 @@ def flash_attn_varlen_func(
     seqused_q, seqused_k: (sequences) int32: how many of a sequence's rows are used; None: all.
     causal: query i of n stands at key keys - n + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
-    softmax_scale: None for 1/sqrt(head_dim).
+    softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
+        0.0: none. sink: (q_heads) float32 on q's device, or None: as flash_attn_func's.
     The lists are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a handle made with
     checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
@@ -60,7 +62,7 @@ def flash_attn_varlen_func(
     gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
     num_splits, pack_gqa and sm_margin are the tuner's to choose; deterministic concerns the backward pass, which does
-    not exist. qv, descales, attention_chunk and softcap raise NotImplementedError where they are given.
+    not exist. qv, descales and attention_chunk raise NotImplementedError where they are given.
 
         starts = torch.tensor([0, 5, 5, 12], dtype=torch.int32)              # 5 tokens, none, and 7
         out = gqa.flash_attn_varlen_func(q, k, v, starts, starts, 7, 7, causal=True)
@@ -71,8 +73,6 @@ def flash_attn_varlen_func(
             refuse(name, argument, type(value).__name__, "None")
     if attention_chunk != 0:
         refuse(name, "attention_chunk", attention_chunk, "0")
-    if softcap != 0:
-        refuse(name, "softcap", softcap, "0.0")
     lists = Cache(
         seqused_k,
         None,
@@ -84,4 +84,4 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists)
+    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink)

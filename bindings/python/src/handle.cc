@@ -98,11 +98,11 @@ std::shared_ptr<HandleOwner> Handle::open() const {
 }
 
 void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
-                 uintptr_t stream, py::object cache_seqlens, py::object page_table, const Window& window,
-                 py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q, int64_t max_seqlen_q,
-                 int64_t max_seqlen_k) const {
+                 uintptr_t stream, float softcap, py::object sink, py::object cache_seqlens, py::object page_table,
+                 const Window& window, py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q,
+                 int64_t max_seqlen_q, int64_t max_seqlen_k) const {
   const std::shared_ptr<HandleOwner> owner = open();
-  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths;
+  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths, sinks;
   q_tensor.take(q, "q", false);
   k_tensor.take(k, "k", false);
   v_tensor.take(v, "v", false);
@@ -113,6 +113,7 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   if (!cu_seqlens_q.is_none()) q_starts.take(cu_seqlens_q, "cu_seqlens_q", false);
   if (!cu_seqlens_k.is_none()) k_starts.take(cu_seqlens_k, "cu_seqlens_k", false);
   if (!seqused_q.is_none()) q_lengths.take(seqused_q, "seqused_q", false);
+  if (!sink.is_none()) sinks.take(sink, "sink", false);
   gqa_call call = {};
   call.size = sizeof(call);
   call.scale = scale;
@@ -127,6 +128,8 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   call.seqused_q = q_lengths.tensor();
   call.max_seqlen_q = max_seqlen_q;
   call.max_seqlen_k = max_seqlen_k;
+  call.softcap = softcap;
+  call.sink = sinks.tensor();
   const auto with = [&](auto function) {
     return function(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
   };
@@ -176,25 +179,42 @@ void Handle::define(py::module_& module) {
   };
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
                        int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse,
-                       int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q, bool cu_seqlens_k) {
-    const DLDataType dtype = {static_cast<uint8_t>(bfloat16 ? kDLBfloat : kDLFloat), 16, 1};
-    self.warm(gqa_shape{sizeof(gqa_shape), batch, q_len, kv_len, q_heads, kv_heads, head_dim, head_dim_v, dtype,
-                        causal ? 1 : 0, lse ? 1 : 0, page, window ? window->data() : nullptr, cache_seqlens ? 1 : 0,
-                        cu_seqlens_q ? 1 : 0, cu_seqlens_k ? 1 : 0});
+                       int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q, bool cu_seqlens_k,
+                       bool softcap, bool sink) {
+    gqa_shape shape = {};
+    shape.size = sizeof(shape);
+    shape.batch = batch;
+    shape.q_len = q_len;
+    shape.kv_len = kv_len;
+    shape.q_heads = q_heads;
+    shape.kv_heads = kv_heads;
+    shape.head_dim = head_dim;
+    shape.head_dim_v = head_dim_v;
+    shape.dtype = {static_cast<uint8_t>(bfloat16 ? kDLBfloat : kDLFloat), 16, 1};
+    shape.causal = causal ? 1 : 0;
+    shape.lse = lse ? 1 : 0;
+    shape.page = page;
+    shape.window_size = window ? window->data() : nullptr;
+    shape.cache_seqlens = cache_seqlens ? 1 : 0;
+    shape.cu_seqlens_q = cu_seqlens_q ? 1 : 0;
+    shape.cu_seqlens_k = cu_seqlens_k ? 1 : 0;
+    shape.softcap = softcap ? 1 : 0;
+    shape.sink = sink ? 1 : 0;
+    self.warm(shape);
   };
   py::class_<Handle>(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.")
       .def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
            py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"),
            py::arg("checked"))
       .def("run", &Handle::run, py::arg("q"), py::arg("k"), py::arg("v"), py::arg("out"), py::arg("lse"),
-           py::arg("scale"), py::arg("causal"), py::arg("stream"), py::arg("cache_seqlens") = py::none(),
-           py::arg("page_table") = py::none(), py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(),
-           py::arg("cu_seqlens_k") = py::none(), py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0,
-           py::arg("max_seqlen_k") = 0)
+           py::arg("scale"), py::arg("causal"), py::arg("stream"), py::arg("softcap") = 0.0F,
+           py::arg("sink") = py::none(), py::arg("cache_seqlens") = py::none(), py::arg("page_table") = py::none(),
+           py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(), py::arg("cu_seqlens_k") = py::none(),
+           py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0)
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),
-           py::arg("cu_seqlens_k"))
+           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"))
       .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)

@@ -60,9 +60,10 @@ class Handle {
   explicit Handle(HandleOptions options);
   std::shared_ptr<HandleOwner> open() const;  // raises where it is closed
   void run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
-           float scale, bool causal, uintptr_t stream, pybind11::object cache_seqlens, pybind11::object page_table,
-           const Window& window, pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k,
-           pybind11::object seqused_q, int64_t max_seqlen_q, int64_t max_seqlen_k) const;
+           float scale, bool causal, uintptr_t stream, float softcap, pybind11::object sink,
+           pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
+           pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
+           int64_t max_seqlen_q, int64_t max_seqlen_k) const;
   void warm(const gqa_shape& shape) const;
   void cancel() const;
   void close() { owner_.reset(); }

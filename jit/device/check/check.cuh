@@ -5,6 +5,7 @@
 // Threads: 128 a CTA; results are combined by atomics on a CheckResult.
 #pragma once
 
+#include "check/check_chain.cuh"
 #include "check/check_params.h"
 #include "ptx/element.cuh"
 
@@ -163,12 +164,16 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
 
   Softmax exact = Softmax::empty(), naive = Softmax::empty();
   for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads) {
-    const float score = dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale;
+    const float score = checked_chain(c.chain, dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale);
     exact = Softmax::combine(exact, Softmax::of(score));
     naive = Softmax::combine(naive, Softmax::of(rounded(score, bf16)));
   }
   exact = block_reduce(exact, states, Softmax::combine);
   naive = block_reduce(naive, states, Softmax::combine);
+  if (c.sink != nullptr) {
+    exact = Softmax::combine(exact, Softmax::of(c.sink[row.head]));
+    naive = Softmax::combine(naive, Softmax::of(c.sink[row.head]));
+  }
 
   float out[2] = {0, 0}, out_naive[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
   for (int first = keys.first; first < keys.end; first += kCheckThreads) {
@@ -176,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     __syncthreads();
     weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
     if (key < keys.end) {
-      const float score = dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale;
+      const float score = checked_chain(c.chain, dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale);
       weights[0][threadIdx.x] = natural_exp(score - exact.maximum) / exact.sum;
       weights[1][threadIdx.x] = rounded(natural_exp(rounded(score, bf16) - naive.maximum) / naive.sum, bf16);
     }

@@ -6,6 +6,7 @@
 
 #include "attention/common/cache_params.h"
 #include "attention/common/params.h"
+#include "check/check_chain.h"
 
 namespace gqa {
 
@@ -27,8 +28,9 @@ struct CheckParams {
   int head_dim, head_dim_v;
   int causal, bf16, vectors;  // vectors: rows are 16-byte aligned
   int page;                   // keys a page; 0: none
-  int unused;
-  const int* q_starts;  // of packed queries, as CacheParams'
+  CheckChain chain;           // on each score
+  const int* q_starts;        // of packed queries, as CacheParams'
+  const float* sink;          // a number of each query head; null: none
 };
 
 // A slab of poison with a tensor inside, of which the first `rows` rows of each batch are in use: (batch, rows,
@@ -44,7 +46,7 @@ struct ScanParams {
   int bf16;
 };
 
-static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 72 && sizeof(ScanParams) == 80,
+static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 112 && sizeof(ScanParams) == 80,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

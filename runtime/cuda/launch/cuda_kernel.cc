@@ -84,13 +84,23 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   set_tensors(call, &params);
   params.partials = workspace.partials;
   params.counters = workspace.counters;
-  TensorMaps maps;  // the second argument where there is one, or these:
+  TensorMaps maps;
   CacheParams cache;
-  if (numbers.plan.maps.used())
+  ScoreParams scores;
+  void* arguments[3] = {&params};
+  int count = 1;
+  if (numbers.plan.maps.used()) {
     if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;
-  if (numbers.plan.cache_params) cache = cache_params_of(call);
-  void* second = numbers.plan.cache_params ? static_cast<void*>(&cache) : &maps;
-  void* arguments[] = {&params, second};
+    arguments[count++] = &maps;
+  }
+  if (numbers.plan.cache_params) {
+    cache = cache_params_of(call);
+    arguments[count++] = &cache;
+  }
+  if (numbers.plan.score_params) {
+    scores = score_params_of(call);
+    arguments[count++] = &scores;
+  }
   const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }

@@ -23,6 +23,12 @@ std::size_t place_of(std::uint64_t kernel, const Problem& p) {
   return mixed >> 32 & (kCached - 1);
 }
 
+// What the softmax multiplies by: the scale, or of a chain, which takes it in its first step, the last factors.
+float softmax_scale(const Call& call) {
+  const ScoreChain& chain = call.problem.chain;
+  return chain.any() ? factor_of(folded(chain).after, call.slots) : call.scale;
+}
+
 }  // namespace
 
 LaunchNumbers launch_numbers(const Problem& problem, const Candidate& candidate) {
@@ -77,7 +83,7 @@ void set_tensors(const Call& call, AttentionParams* p) {
   p->v_strides = strides_of(call.v_strides);
   p->out_strides = strides_of(call.out_strides);
   p->lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
-  p->scale_log2 = call.scale * kLog2OfE;
+  p->scale_log2 = softmax_scale(call) * kLog2OfE;
 }
 
 // A window past all keys is as good as none, and sums with it stay within 32 bits.
@@ -86,6 +92,14 @@ CacheParams cache_params_of(const Call& call) {
   const auto side = [&](std::int32_t keys) { return keys >= p.kv_len ? -1 : keys; };
   return {call.kv_lengths,      call.page_table, call.page_table_stride, call.pages,    side(p.window_left),
           side(p.window_right), call.q_starts,   call.k_starts,          call.q_lengths};
+}
+
+ScoreParams score_params_of(const Call& call) {
+  ScoreParams params{};
+  params.factor = call.scale * factor_of(folded(call.problem.chain).before, call.slots);
+  std::copy(call.slots.begin(), call.slots.end(), params.slots);
+  params.sink = call.sink;
+  return params;
 }
 
 }  // namespace gqa

@@ -8,6 +8,7 @@
 
 #include "jit/device/attention/common/cache_params.h"
 #include "jit/device/attention/common/params.h"
+#include "jit/device/attention/common/score_params.h"
 #include "runtime/device.h"
 #include "search/families/resources.h"
 
@@ -28,5 +29,8 @@ void set_tensors(const Call& call, AttentionParams* params);
 
 // The argument after them, where the plan has cache_params.
 CacheParams cache_params_of(const Call& call);
+
+// The last argument, where it has score_params.
+ScoreParams score_params_of(const Call& call);
 
 }  // namespace gqa

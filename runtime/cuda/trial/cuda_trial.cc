@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/cuda/driver/capture.h"
+#include "runtime/cuda/trial/check_chain.h"
 
 namespace gqa {
 namespace {
@@ -136,9 +137,9 @@ Status CudaTrial::poison_unused() {
 
 // The copy is done when this returns.
 Status CudaTrial::copy_lists(const TrialLists& lists, DeviceLists* copied) {
-  const auto copy = [&](const std::vector<std::int32_t>& list, DeviceMemory* memory) -> Status {
+  const auto copy = [&](const auto& list, DeviceMemory* memory) -> Status {
     if (list.empty()) return {};
-    const std::size_t bytes = list.size() * sizeof(std::int32_t);
+    const std::size_t bytes = list.size() * sizeof list.front();
     if (Status s = DeviceMemory::allocate(driver(), bytes, memory); !s.ok()) return s;
     if (const CUresult r = driver().cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream_.get());
         r != CUDA_SUCCESS)
@@ -148,7 +149,8 @@ Status CudaTrial::copy_lists(const TrialLists& lists, DeviceLists* copied) {
   Status status = copy(lists.lengths, &copied->lengths);
   if (status.ok()) status = copy(lists.table, &copied->table);
   if (status.ok()) status = copy(lists.q_starts, &copied->q_starts);
-  return status.ok() ? copy(lists.k_starts, &copied->k_starts) : status;
+  if (status.ok()) status = copy(lists.k_starts, &copied->k_starts);
+  return status.ok() ? copy(lists.sinks, &copied->sinks) : status;
 }
 
 Status CudaTrial::allocate_outputs() {
@@ -170,7 +172,8 @@ Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, int set) 
                                 lists.lengths.as<std::int32_t>(),
                                 lists.table.as<std::int32_t>(),
                                 lists.q_starts.as<std::int32_t>(),
-                                lists.k_starts.as<std::int32_t>()};
+                                lists.k_starts.as<std::int32_t>(),
+                                lists.sinks.as<float>()};
   Call c = layout_.call(buffers, problem, set);
   c.stream = stream_.get();
   return c;
@@ -190,6 +193,8 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.vectors = layout_.problem.align >= 16;
   c.page = layout_.problem.page;
   c.q_starts = verified_lists_.q_starts.as<int>();
+  c.sink = verified_lists_.sinks.as<float>();
+  c.chain = check_chain_of(call(layout_.problem, verified_lists_, 0));
   return c;
 }
 

@@ -42,7 +42,7 @@ class CudaTrial : public CudaTrialBase {
 
   // Lengths and table as Call has them, on the device.
   struct DeviceLists {
-    DeviceMemory lengths, table, q_starts, k_starts;
+    DeviceMemory lengths, table, q_starts, k_starts, sinks;
   };
 
   CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,

@@ -130,6 +130,7 @@ Call HostTrial::call(const Problem& problem, const TrialLists& lists, int set) {
   buffers.table = given(lists.table);
   buffers.q_starts = given(lists.q_starts);
   buffers.k_starts = given(lists.k_starts);
+  if (!lists.sinks.empty()) buffers.sinks = lists.sinks.data();
   return layout_.call(buffers, problem, set);
 }
 

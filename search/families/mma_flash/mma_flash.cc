@@ -15,7 +15,8 @@ namespace {
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
 
 constexpr Served kServed = {
-    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked}};
+    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
+    true,           true};
 
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
 std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {
@@ -66,6 +67,7 @@ LaunchPlan plan(const Problem& problem, const MmaFlash& c) {
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
   launch.cache_params = needs_cache_params(problem);
+  launch.score_params = needs_score_params(problem);
   return launch;
 }
 

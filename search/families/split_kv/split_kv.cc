@@ -27,7 +27,8 @@ std::int64_t shared_memory(const Problem& p, const SplitKv& c) {
 }
 
 constexpr Served kServed = {
-    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked}};
+    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
+    true,           true};
 
 std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);
@@ -107,6 +108,7 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
   launch.cache_params = needs_cache_params(problem);
+  launch.score_params = needs_score_params(problem);
   if (c.scheduler == SplitScheduler::kEven) {
     // A CTA leaves parts of two tiles at most, and counts for the one that it begins.
     launch.blocks = std::int64_t{c.splits} * (problem.q_heads / c.pack);

@@ -16,7 +16,7 @@ constexpr int kWgmmaOperands = 30;               // registers beside a wgmma's a
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
 constexpr Served kServed = {
-    {Mask::kNone, Mask::kCausal}, {KeyLayout::kDense, KeyLayout::kTransposed}, {Lengths::kOne}, {Lengths::kOne}};
+    {Mask::kNone, Mask::kCausal}, {KeyLayout::kDense, KeyLayout::kTransposed}, {Lengths::kOne}, {Lengths::kOne}, true};
 
 std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
   if (p.keys_transposed() && c.tile_n % kPanelColumns != 0)
@@ -27,6 +27,8 @@ std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
 // The ones stand beside one panel of values; a half of the keys is rows of a block. Q times the scale is rounded once
 // more, as coarsely as its type is.
 std::string wrong_for_softmax(const Problem& p, const WgmmaFlash& c) {
+  if (p.chain.any() && c.softmax == WgmmaFlash::Softmax::kFoldedScale)
+    return "folded_scale=1 beside steps on scores: their results are no products";
   if (!c.has_ones()) return "";
   if (p.lse) return "ones_column=1 sums rounded weights: too coarse for the log-sum-exp that is asked for";
   if (p.head_dim_v != kPanelColumns)

@@ -63,6 +63,7 @@ LaunchPlan plan(const Problem& problem, const WgmmaFlash& c) {
   launch.shared_memory = shared_memory(problem, c);
   launch.rows_before = rows_before(problem, c);
   launch.maps = boxes_of(c);
+  launch.score_params = needs_score_params(problem);
   c.scheduler.plan(problem, c.warpgroups(), 512 * (c.has_ones() ? 2 : 1), &launch);
   return launch;
 }

@@ -6,7 +6,7 @@
 #include "attention/mma_flash/flash.cuh"
 
 struct ScoreChain {
-  static __device__ float apply(float x) {
+  static __device__ float apply(float x, const gqa::ScoreParams*) {
     x = x * 0.05f;
     x = gqa::fast_tanh(x);
     return x;

@@ -24,8 +24,8 @@ struct Args {
   TestTensor out{4 * kPlace, {2, 8, 4, 64}};
   TestTensor lse{5 * kPlace, {2, 4, 8}, kF32};
   bool with_lse = false;
-  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, 0,       0};
+  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr};
   Call call;
 
   Status make() {
@@ -338,7 +338,9 @@ TEST(Args, ALargerStructIsFineWhileWhatIsUnknownIsZero) {
   struct Later {
     gqa_call known;
     std::uint64_t fresh = 0;
-  } later = {{sizeof(Later), 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0}, 0};
+  } later = {
+      {sizeof(Later), 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, nullptr},
+      0};
   Args args;
   FakeWorld world;
   const FakeDevice device(&world);
@@ -363,7 +365,7 @@ TEST(Args, EveryArgumentStatusHasATestOfItsOwn) {
 
 // ---- gqa_shape and gqa_options
 
-gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1, 0, 0, nullptr, 0, 0, 0}; }
+gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1, 0, 0, nullptr, 0, 0, 0, 0, 0}; }
 
 TEST(Shape, BecomesAProblem) {
   const gqa_shape shape = good_shape();

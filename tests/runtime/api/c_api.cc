@@ -103,7 +103,7 @@ TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
   std::vector<std::string> lines;
   const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
-  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0, 0, nullptr, 0, 0, 0};
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0, 0, nullptr, 0, 0, 0, 0, 0};
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines.back().find('\n'), std::string::npos);
@@ -120,14 +120,15 @@ TEST(CApi, WarmsCallsWithLogSumExpApart) {
   std::vector<std::string> lines;
   const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
-  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 1, 0, nullptr, 0, 0, 0};
+  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 1, 0, nullptr, 0, 0, 0, 0, 0};
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
   const std::size_t told = lines.size();
   HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
   float sums[4 * 3] = {};
   std::int64_t shape_of_lse[] = {1, 4, 3};
   const DLTensor lse = {sums, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape_of_lse, nullptr, 0};
-  const gqa_call call = {sizeof(call), 0, 0, &lse, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0};
+  const gqa_call call = {sizeof(call), 0,       0,       &lse, nullptr, nullptr, nullptr, nullptr,
+                         nullptr,      nullptr, nullptr, 0,    0,       0,       nullptr};
   ASSERT_EQ(gqa_run_ex(host.handle, q.get(), k.get(), v.get(), out.get(), &call), GQA_OK) << gqa_last_error();
   EXPECT_EQ(lines.size(), told);  // a hit
   // Nine scores of sqrt(32), of ones.
@@ -168,8 +169,8 @@ TEST(CApi, CancelsWhatIsInProgressAndNothingLater) {
   const Handle host(options);
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
   ASSERT_EQ(gqa_cancel(host.handle), GQA_OK);  // nothing is in progress
-  const gqa_shape large = {sizeof(gqa_shape),  1, 4096, 16384, 32,      32, 128, 0,
-                           {kDLBfloat, 16, 1}, 0, 0,    0,     nullptr, 0,  0,   0};
+  const gqa_shape large = {sizeof(gqa_shape), 1, 4096, 16384, 32, 32, 128, 0, {kDLBfloat, 16, 1}, 0, 0, 0,
+                           nullptr,           0, 0,    0,     0,  0};
   gqa_status status = GQA_OK;
   std::string message;
   std::thread caller([&] {

@@ -32,8 +32,8 @@ struct CacheCall {
   TestTensor table{7 * kApart, {2, 3}, kInt32};
   bool paged = true, with_lse = false;
   std::array<std::int32_t, 2> window = {-1, -1};
-  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, 0,       0};
+  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr};
   Call call;
 
   void describe() {
@@ -260,7 +260,7 @@ TEST(CacheArgs, WhatIsNotARecentCallIsLookedAtAgain) {
 
 gqa_shape cache_shape() {
   static const std::int32_t window[] = {9, -1};
-  return {sizeof(gqa_shape), 2, 8, 48, 4, 2, 64, 0, kBf16, 1, 1, 16, window, 1, 0, 0};
+  return {sizeof(gqa_shape), 2, 8, 48, 4, 2, 64, 0, kBf16, 1, 1, 16, window, 1, 0, 0, 0, 0};
 }
 
 TEST(CacheArgs, AShapeSaysPagesWindowAndLengths) {
@@ -316,8 +316,8 @@ struct PackedCall {
   TestTensor q_starts{6 * kApart, {4}, kInt32};
   TestTensor k_starts{7 * kApart, {4}, kInt32};
   TestTensor used{8 * kApart, {3}, kInt32};
-  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, 9,       30};
+  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 9,       30,      0,       nullptr};
   bool q_packed = true, k_packed = true, with_used = false;
   Call call;
 

@@ -36,8 +36,8 @@ struct TinyCache {
     out_tensor = {out.data(), {kDLCPU, 0}, 4, bf16, q_shape, nullptr, 0};
     lengths_tensor = {lengths.data(), {kDLCPU, 0}, 1, int32, list_shape, nullptr, 0};
     table_tensor = {table.data(), {kDLCPU, 0}, 2, int32, list_shape, nullptr, 0};
-    call = {sizeof(call), 0,       1,       nullptr, nullptr, &lengths_tensor, &table_tensor, nullptr,
-            nullptr,      nullptr, nullptr, 0,       0};
+    call = {sizeof(call), 0,       1, nullptr, nullptr, &lengths_tensor, &table_tensor, nullptr, nullptr,
+            nullptr,      nullptr, 0, 0,       0,       nullptr};
   }
   TinyCache(const TinyCache&) = delete;
   TinyCache& operator=(const TinyCache&) = delete;

@@ -30,8 +30,8 @@ struct Addressed {
   Addressed& operator=(const Addressed&) = delete;
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
-  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, 0,       0};
+  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr};
 };
 
 class RecentCallsTest : public ::testing::Test {

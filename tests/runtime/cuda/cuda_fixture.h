@@ -136,6 +136,7 @@ class GpuCopy {
     if (call_.lse != nullptr) call_.lse = lse;
     if (call_.kv_lengths != nullptr)
       call_.kv_lengths = reinterpret_cast<std::int32_t*>(moved(case_->lengths, case_->lengths.data()));
+    if (call_.sink != nullptr) call_.sink = reinterpret_cast<const float*>(moved(case_->sink, case_->sink.data()));
     if (call_.page_table != nullptr)
       call_.page_table = reinterpret_cast<std::int32_t*>(moved(case_->page_table, case_->page_table.data()));
   }

@@ -36,6 +36,7 @@ struct Tensors {
     call.k = k.data();
     call.v = v.data();
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
+    call.slots = {1.5F, 0.75F, 2.25F, 0.5F};
   }
 
   std::vector<std::uint16_t> q, k, v;
@@ -59,6 +60,20 @@ TEST(PlainAttention, TwoKeysByHand) {
   const double first = 1 / (1 + std::exp(-2.0));
   EXPECT_NEAR(10 * first - 20 * (1 - first), out[7], 1e-12);
   EXPECT_NEAR(std::log(std::exp(3.0) + std::exp(1.0)), lse, 1e-12);
+}
+
+TEST(PlainAttention, TwoKeysAndASinkByHand) {
+  Tensors t("b=1,hq=1,hk=1,sq=1,sk=2,d=32,dtype=f16,sink");
+  std::fill(t.q.begin(), t.q.end(), std::uint16_t{0});  // scores 0 and 0
+  t.v[7] = store(DType::kF16, 10);
+  t.v[32 + 7] = store(DType::kF16, -20);
+  const float sink = 1;
+  t.call.sink = &sink;
+  std::vector<double> out(32);
+  double lse = 0;
+  reference_row(t.call, 0, 0, 0, out.data(), &lse);
+  EXPECT_NEAR(-10 / (2 + std::exp(1.0)), out[7], 1e-12);
+  EXPECT_NEAR(std::log(2 + std::exp(1.0)), lse, 1e-12);
 }
 
 TEST(PlainAttention, CausalIsAlignedBottomRight) {
@@ -186,11 +201,26 @@ void expect_the_plain_rows(const Tensors& t, double tolerance) {
 }
 
 TEST(ReferenceRows, AreThePlainRows) {
-  for (const char* text : {"b=2,hq=4,hk=2,sq=17,sk=40,d=64,causal", "b=1,hq=3,hk=1,sq=9,sk=5,d=80,causal,dtype=f16",
-                           "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128",
-                           "b=2,hq=4,hk=2,sq=3,sk=100,d=64,causal,ktrans", "b=1,hq=1,hk=1,sq=1,sk=1,d=32"}) {
+  for (const char* text :
+       {"b=2,hq=4,hk=2,sq=17,sk=40,d=64,causal", "b=1,hq=3,hk=1,sq=9,sk=5,d=80,causal,dtype=f16",
+        "b=1,hq=2,hk=2,sq=3,sk=700,d=256", "b=1,hq=2,hk=1,sq=8,sk=33,d=192,dv=128",
+        "b=2,hq=4,hk=2,sq=3,sk=100,d=64,causal,ktrans", "b=1,hq=1,hk=1,sq=1,sk=1,d=32",
+        "b=1,hq=2,hk=1,sq=9,sk=50,d=64,causal,softcap", "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=mul2+silu+sub3+div1",
+        "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=gelu+exp2", "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=square+add1+rsqrt",
+        "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=exp+reciprocal+sqrt+add0"}) {
     Tensors t(text);
     if (t.call.problem.keys_transposed()) t.call.k_strides = {2 * 64 * 100, 100, 64 * 100};
+    SCOPED_TRACE(text);
+    expect_the_plain_rows(t, 5e-6);
+  }
+}
+
+TEST(ReferenceRows, SinksAreInTheDenominatorOnly) {
+  const float sinks[] = {2.5F, -1, 4, -std::numeric_limits<float>::infinity()};
+  for (const char* text : {"b=2,hq=4,hk=2,sq=3,sk=40,d=64,causal,sink", "b=1,hq=4,hk=1,sq=9,sk=5,d=64,causal,sink",
+                           "b=1,hq=4,hk=1,sq=9,sk=5,d=64,causal,sink,softcap"}) {
+    Tensors t(text);
+    t.call.sink = sinks;
     SCOPED_TRACE(text);
     expect_the_plain_rows(t, 5e-6);
   }

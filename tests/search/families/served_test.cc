@@ -19,6 +19,8 @@ TEST(Served, WhatIsNotNamedIsRefused) {
   EXPECT_EQ(reason(",causal"), "");
   EXPECT_EQ(reason(",left=3"), "it serves no window mask");
   EXPECT_EQ(reason(",page=16"), "it serves no paged keys");
+  EXPECT_EQ(reason(",sink"), "it serves no sink");
+  EXPECT_EQ(reason(",softcap"), "it serves no steps on scores");
   EXPECT_EQ(reason(",packq"), "it serves no packed sequences of queries");
   EXPECT_EQ(not_served(problem_of("hq=4,sq=7,sk=64,d=64"), kDenseOnly, "it"), "it serves no one length of keys");
   EXPECT_EQ(not_served(problem_of("hq=4,sq=7,sk=64,d=64,packk"), kDenseOnly, "it"),
@@ -27,7 +29,7 @@ TEST(Served, WhatIsNotNamedIsRefused) {
 
 TEST(Served, WarpgroupRefusesByItsName) {
   const DeviceSpec hopper = *DeviceSpec::for_arch("sm_90a");
-  for (const char* more : {",left=3", ",page=16", ",lens", ",packk", ",packq"}) {
+  for (const char* more : {",left=3", ",page=16", ",lens", ",packk", ",packq", ",sink"}) {
     const Space space = enumerate(problem_of(std::string("hq=8,sq=512,sk=512,d=128") + more), hopper);
     for (const Ranked& ranked : space.ranked) EXPECT_NE(name(ranked.candidate), "warpgroup") << more;
   }

@@ -35,7 +35,7 @@ TEST(ProblemText, HoldsNoFieldAtItsDefault) {
   EXPECT_EQ(to_text(Signature(read("hq=32,hk=8,sq=4096,d=128")).problem()), least);
   EXPECT_EQ(read(least), read("hq=32,hk=8,sq=4096,d=128"));
   for (const char* more : {",dv=64", ",causal", ",align=2", ",notma", ",ktrans", ",page=16", ",left=9", ",right=9",
-                           ",lens", ",packk", ",packq", ",lse"})
+                           ",softcap", ",sink", ",lens", ",packk", ",packq", ",lse"})
     EXPECT_EQ(to_text(Signature(read(least + more)).problem()).size(), least.size() + std::string(more).size()) << more;
 }
 
@@ -218,13 +218,14 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,heads=4"),
             "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, left, right, ktrans, page, lens, "
-            "packk, packq, align, notma or lse");
+            "packk, packq, softcap, scores, sink, align, notma or lse");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
   EXPECT_EQ(problem_error("hq=4,sq,d=64"),
-            "'sq' has no value: expected KEY=VALUE (only 'causal', 'ktrans', 'lens', 'packk', 'packq', 'notma' "
+            "'sq' has no value: expected KEY=VALUE (only 'causal', 'ktrans', 'lens', 'packk', 'packq', 'softcap', "
+            "'sink', 'notma' "
             "and 'lse' stand alone)");
   EXPECT_EQ(problem_error("hq=4,,d=64"),
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
@@ -329,8 +330,8 @@ TEST(Problem, ASingleQueryDropsItsCausalMask) {
 }
 
 TEST(Problem, HashIsTheSameInEveryProcess) {
-  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 14278951776657430770u);
-  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 3170536951650892562u);
+  EXPECT_EQ(hash(read("b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,causal")), 5160014625827033801u);
+  EXPECT_EQ(hash(read("b=2,hq=6,hk=3,sq=5,sk=9,d=192,dv=128,dtype=f16,align=2")), 14303496229420039178u);
 }
 
 TEST(Problem, HashSeesEveryField) {

@@ -51,7 +51,9 @@ inline Status launch_call(const Kernel& kernel, const Candidate& candidate, cons
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
   CacheParams cache = cache_params_of(call);
-  void* arguments[] = {&params, &cache};
+  ScoreParams scores = score_params_of(call);
+  void* arguments[] = {&params, &cache, &scores};
+  if (!needed.cache_params) arguments[1] = &scores;
   const auto blocks = static_cast<unsigned>(needed.blocks), threads = static_cast<unsigned>(needed.threads);
   Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
   launch.workspace = &partials;
@@ -67,7 +69,8 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
       out("out", attention.out, call.out);
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
-  const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table);
+  const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table),
+      sink("sink", attention.sink);
   call.q = q.first();
   call.k = k.first();
   call.v = v.first();
@@ -75,6 +78,7 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
   if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
   if (call.page_table != nullptr) call.page_table = pages.as<std::int32_t>();
+  if (call.sink != nullptr) call.sink = sink.as<float>();
   if (Status s = launch_call(kernel, candidate, call, schedule); !s.ok()) return s;
   *outputs = {out.values(), lse.values<float>()};
   return {};

@@ -21,7 +21,7 @@ inline std::size_t needed_entries(const test::CacheCase& t) {
 // Runs the case under every schedule and leaves out and lse in it. Error: a launch's, or schedules that disagree.
 inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t) {
   Call call = t->call;
-  const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->lengths);
+  const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->lengths), sink("sink", t->sink);
   const Buffer q_starts("q_starts", t->q_starts), k_starts("k_starts", t->k_starts),
       q_lengths("q_lengths", t->packing.queries);
   Buffer table("page_table", needed_entries(*t) * sizeof(std::int32_t), sizeof(std::int32_t));
@@ -37,6 +37,7 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
   call.q_starts = moved(call.q_starts, q_starts);
   call.k_starts = moved(call.k_starts, k_starts);
   call.q_lengths = moved(call.q_lengths, q_lengths);
+  call.sink = t->sink.empty() ? nullptr : sink.as<float>();
   const std::vector<std::uint16_t> poison = t->out;
   for (const Schedule& schedule : schedules()) {
     Buffer out("out", poison), lse("lse", t->lse.size() * sizeof(float));

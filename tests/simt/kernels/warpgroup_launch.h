@@ -30,7 +30,8 @@ inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate,
   params.counters = counters.as<unsigned>();
   TensorMaps maps;
   if (Status s = tensor_maps(emulated_driver(), call, needed.maps, &maps); !s.ok()) return s;
-  void* arguments[] = {&params, &maps};
+  ScoreParams scores = score_params_of(call);
+  void* arguments[] = {&params, &maps, &scores};
   const unsigned grid = grid_of(needed, sms);
   const auto threads = static_cast<unsigned>(needed.threads);
   Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};

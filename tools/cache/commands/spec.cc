@@ -30,6 +30,8 @@ Flags stand alone, or with =1 or =0. Each is off by default.
   lens      each sequence has keys of its own number, up to sk, read on the device
   packk     the same, and keys of all sequences follow each other in one tensor (cu_seqlens_k)
   packq     each sequence has queries of its own number, up to sq, that follow each other (cu_seqlens_q)
+  softcap   scores are capped: a score s becomes cap * tanh(s / cap); the call brings the cap
+  sink      a number of each query head joins the softmax's denominator; the call brings the numbers
   ktrans    k lies as (head_dim, tokens); only kernels of graphs ask for it
   notma     the strides suit no TMA tensor map: one steps backwards, or spans 2^40 bytes or more
 
@@ -37,6 +39,9 @@ A window and a cache in pages:
   left=N    a query sees at most N keys before the one it stands at, N from 0; default all
   right=N   and at most N after it; default all; causal is right=0
   page=N    keys lie in pages of N, found by a table; sk is N times the table's columns
+
+Steps on each score, of which softcap is one chain; no call asks for others:
+  scores=S  at most 4 operators of graphs with + between, as in div0+tanh+mul0; a digit is the number that a call brings
 
 How rows of q, k, v and out are aligned, in bytes:
   align=N   16, the default, or 2; 2 implies notma
@@ -53,6 +58,8 @@ Examples:
   b=64,hq=32,hk=8,sq=1,sk=8192,d=128,page=16,lens    up to 8192 each, in pages of 16
   hq=32,hk=8,sq=4,sk=8192,d=128,causal,left=1023     4 queries, which see 1024 keys each
   hq=16,sq=2048,d=192,dv=128,dtype=f16     multi-head, values narrower than keys, no mask
+  hq=16,hk=8,sq=1,sk=8192,d=256,softcap    decode of gemma-2-9b
+  hq=64,hk=8,sq=1,sk=8192,d=64,sink,left=127    decode of gpt-oss-20b, a layer with a window
   hq=32,hk=8,sq=4096,d=128,causal,lse      the first one, for calls that ask for log-sum-exp
 
 --shapes FILE names a JSON file. It holds an array of SPEC strings, of objects with the same keys, or of both:

@@ -1,12 +1,13 @@
 // features.cuh: what a Config of attention may say beyond what every one does.
 // Owns: the bits of q's, k's and v's, and out's elements (Config::Q, Kv, Out: element.cuh); how keys lie
 // (Config::kKeys). Of what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh),
-// lengths_differ(), queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh) and
-// apply_chain() (Chain: what becomes of each score before the mask and the softmax). Never: costs a kernel anything
-// that does not ask for it. Threads: values.
+// lengths_differ(), queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh), has_sink()
+// (sink.cuh) and apply_chain() (Chain: what becomes of each score before the mask and the softmax). Never: costs a
+// kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
+#include "attention/common/score_params.h"
 #include "ptx/fast_math.cuh"
 
 namespace gqa {
@@ -31,26 +32,41 @@ GQA_FEATURE(bool, lengths_differ, kLengthsDiffer, false)
 GQA_FEATURE(bool, queries_packed, kQueriesPacked, false)
 GQA_FEATURE(bool, keys_packed, kKeysPacked, false)
 GQA_FEATURE(bool, even_splits, kEvenSplits, false)
+GQA_FEATURE(bool, has_sink, kSink, false)
 
 template <typename Config, typename = void>
 struct ChainOf {
   template <int kFragments>
-  static __device__ void apply(float (&)[kFragments][4]) {}
+  static __device__ void apply(float (&)[kFragments][4], const ScoreParams*) {}
 };
 template <typename Config>
 struct ChainOf<Config, typename AsVoid<typename Config::Chain>::Result> {
   template <int kFragments>
-  static __device__ void apply(float (&scores)[kFragments][4]) {
+  static __device__ void apply(float (&scores)[kFragments][4], const ScoreParams* numbers) {
 #pragma unroll
     for (int n = 0; n < kFragments; ++n)
 #pragma unroll
-      for (int c = 0; c < 4; ++c) scores[n][c] = Config::Chain::apply(scores[n][c]);
+      for (int c = 0; c < 4; ++c) scores[n][c] = Config::Chain::apply(scores[n][c], numbers);
   }
 };
 
+// A base of what lives through a loop and applies the chain there: no member where the Config has no chain.
+template <typename Config, typename = void>
+struct ChainNumbers {
+  __device__ void set_numbers(const ScoreParams*) {}
+  __device__ const ScoreParams* numbers() const { return nullptr; }
+};
+template <typename Config>
+struct ChainNumbers<Config, typename AsVoid<typename Config::Chain>::Result> {
+  const ScoreParams* held;
+  __device__ void set_numbers(const ScoreParams* given) { held = given; }
+  __device__ const ScoreParams* numbers() const { return held; }
+};
+
+// numbers: null where the chain's are all in the code.
 template <typename Config, int kFragments>
-__device__ inline void apply_chain(float (&scores)[kFragments][4]) {
-  ChainOf<Config>::apply(scores);
+__device__ inline void apply_chain(float (&scores)[kFragments][4], const ScoreParams* numbers) {
+  ChainOf<Config>::apply(scores, numbers);
 }
 
 }  // namespace gqa

@@ -34,7 +34,7 @@ struct WarpAttention {
 
   // scores = q k^T, through the chain where there is one. q_rows: shared address of this warp's first query row; keys:
   // of the tile.
-  __device__ void multiply_keys(u32 q_rows, u32 keys) {
+  __device__ void multiply_keys(u32 q_rows, u32 keys, const ScoreParams* numbers) {
     const u32 q_lane = q_rows + lane_offset_rows_first(kQPitch);
     const u32 k_lane = KeyTile<Config>::lane(keys);
 #pragma unroll
@@ -59,7 +59,7 @@ struct WarpAttention {
       }
     }
 #pragma unroll
-    for (int m = 0; m < kFragments; ++m) apply_chain<Config>(scores[m]);
+    for (int m = 0; m < kFragments; ++m) apply_chain<Config>(scores[m], numbers);
   }
 
   // Masks what this warp's rows, starting at packed row `row`, may not see of the keys from first_key on.

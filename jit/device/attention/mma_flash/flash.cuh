@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/common/key_source.cuh"
+#include "attention/common/sink.cuh"
 #include "attention/common/warp_attention.cuh"
 #include "ptx/grid_dependency.cuh"
 
@@ -33,6 +34,7 @@ struct Flash {
 
   const AttentionParams& p;
   const CacheParams* cache;
+  const ScoreParams* numbers;  // of the scores; null where the Config needs none
   Smem& smem;
   KeysOf<Config, kThreads, BlockOrder::kDown> keys;
   int sequence;
@@ -111,7 +113,7 @@ struct Flash {
       __syncthreads();
       load_v(visit, block);
       cp_async_commit();
-      core.multiply_keys(warp_queries(), shared_address(smem.k[0]));
+      core.multiply_keys(warp_queries(), shared_address(smem.k[0]), numbers);
       mask_if_needed(core, visit, block);
       cp_async_wait<0>();
       __syncthreads();
@@ -137,7 +139,7 @@ struct Flash {
       load_v(visit, block - (Config::kStages - 1));
       cp_async_commit();
       const int stage = block % Config::kStages;
-      core.multiply_keys(warp_queries(), shared_address(smem.k[stage]));
+      core.multiply_keys(warp_queries(), shared_address(smem.k[stage]), numbers);
       mask_if_needed(core, visit, block);
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(smem.v[stage]));
@@ -154,7 +156,7 @@ struct Flash {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int r = m * 16 + h * 8 + lane / 4;
-        const float inverse = inverse_or_zero(core.state[m].sum[h]);
+        const float inverse = inverse_of(place, core.state[m], h, warp_row() + r);
 #pragma unroll
         for (int n = 0; n < Core::kOuts; ++n)
           *reinterpret_cast<u32*>(rows + r * kOutPitch + n * 16 + lane % 4 * 4) =
@@ -173,13 +175,32 @@ struct Flash {
     }
   }
 
-  __device__ void store_lse(const Place& place, const RowState& state, int half, int row, int count) const {
-    if (p.lse == nullptr || threadIdx.x % 4 != 0 || !row_exists<Config>(p, count, row)) return;
-    p.lse[head_offset(p.lse_strides, place) + row_offset<Config>(p.lse_strides, row)] =
-        log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);
+  __device__ RowTotal total_of(const Place& place, const RowState& state, int half, int row) const {
+    return with_sink<Config>(state.maximum[half], state.sum[half], p.scale_log2, *numbers, place.head, row);
   }
 
-  __device__ void run() {
+  // What a row of out is multiplied by.
+  __device__ float inverse_of(const Place& place, const RowState& state, int half, int row) const {
+    if constexpr (has_sink<Config>())
+      return total_of(place, state, half, row).weight(state.maximum[half], p.scale_log2);
+    else
+      return inverse_or_zero(state.sum[half]);
+  }
+
+  __device__ float lse_of(const Place& place, const RowState& state, int half, int row) const {
+    if constexpr (has_sink<Config>())
+      return total_of(place, state, half, row).lse(p.scale_log2);
+    else
+      return log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);
+  }
+
+  __device__ void store_lse(const Place& place, const RowState& state, int half, int row, int count) const {
+    if (p.lse == nullptr || threadIdx.x % 4 != 0 || !row_exists<Config>(p, count, row)) return;
+    p.lse[head_offset(p.lse_strides, place) + row_offset<Config>(p.lse_strides, row)] = lse_of(place, state, half, row);
+  }
+
+  __device__ void run(const ScoreParams* score_params = nullptr) {
+    numbers = score_params;
     let_next_grid_begin();
     wait_for_grids_before();
     if constexpr (queries_packed<Config>())  // the grid has tiles for the longest of sequences

@@ -8,6 +8,7 @@
 
 #include "attention/common/arrival.cuh"
 #include "attention/common/key_source.cuh"
+#include "attention/common/sink.cuh"
 #include "attention/common/warp_attention.cuh"
 #include "attention/split_kv/even_splits.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -50,6 +51,7 @@ struct Split {
 
   const AttentionParams& p;
   const CacheParams* cache;
+  const ScoreParams* numbers;  // of the scores; null where the Config needs none
   Smem& smem;
   Place place;
   KeysOf<Config, 32, BlockOrder::kUp> keys;  // a warp's
@@ -142,7 +144,7 @@ struct Split {
       cp_async_wait<Config::kStages - 1>();
       __syncwarp();
       auto& stage = smem.stages[warp][i % Config::kStages];
-      core.multiply_keys(shared_address(smem.q), shared_address(stage.k));
+      core.multiply_keys(shared_address(smem.q), shared_address(stage.k), numbers);
       if (walk.needs_look(place.first_row, first_key(i))) core.mask(walk, place.first_row, first_key(i));
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(stage.v));
@@ -178,6 +180,7 @@ struct Split {
 
   struct Rows {
     float maximum, sum;
+    __device__ float lse(float scale_log2) const { return gqa::log_sum_exp(maximum, sum, scale_log2); }
   };
 
   // One row's overall maximum and sum over `parts` parts.
@@ -194,6 +197,19 @@ struct Split {
     return maximum == negative_infinity() ? 0.f : scaled(maximum, scale_log2);
   }
 
+  // Of a row with all of its keys: its log-sum-exp and, where there is a sink, other weights.
+  __device__ void finish(const Rows& row, int r) {
+    const int index = place.first_row + r;
+    if constexpr (has_sink<Config>()) {
+      const RowTotal total = with_sink<Config>(row.maximum, row.sum, p.scale_log2, *numbers, place.head, index);
+      smem.shift[r] = total.shift;
+      smem.weight[r] = inverse_or_zero(total.sum);
+      store_lse(total, index);
+    } else {
+      store_lse(row, index);
+    }
+  }
+
   // Across this CTA's warps. A tile's only part is final; others go to the workspace.
   __device__ void merge_warps() {
     float* partial = partial_of(part.number);
@@ -203,7 +219,7 @@ struct Split {
       smem.shift[r] = shift_of(row.maximum, p.scale_log2);
       smem.weight[r] = parts() == 1 ? inverse_or_zero(row.sum) : 1.f;
       if (parts() == 1) {
-        store_lse(row, place.first_row + r);
+        finish(row, r);
       } else {
         partial[kRows * kDim + r] = row.maximum;
         partial[kRows * kDim + kRows + r] = row.sum;
@@ -246,10 +262,10 @@ struct Split {
     }
   }
 
-  __device__ void store_lse(const Rows& row, int index) const {
+  template <typename Row>
+  __device__ void store_lse(const Row& row, int index) const {
     if (p.lse == nullptr || !row_exists<Config>(p, own_queries, index)) return;
-    p.lse[head_offset(p.lse_strides) + row_offset<Config>(p.lse_strides, index)] =
-        log_sum_exp(row.maximum, row.sum, p.scale_log2);
+    p.lse[head_offset(p.lse_strides) + row_offset<Config>(p.lse_strides, index)] = row.lse(p.scale_log2);
   }
 
   // Across the tile's CTAs.
@@ -261,7 +277,7 @@ struct Split {
           [&](int s) { return __ldcg(&partial_of(s)[kRows * kDim + kRows + r]); });
       smem.shift[r] = shift_of(row.maximum, p.scale_log2);
       smem.weight[r] = inverse_or_zero(row.sum);
-      store_lse(row, place.first_row + r);
+      finish(row, r);
     }
     __syncthreads();
     for (int i = threadIdx.x * 4; i < kRows * kDim; i += kThreads * 4) {
@@ -312,7 +328,8 @@ struct Split {
     }
   }
 
-  __device__ void run() {
+  __device__ void run(const ScoreParams* score_params = nullptr) {
+    numbers = score_params;
     let_next_grid_begin();
     wait_for_grids_before();
     if constexpr (even_splits<Config>()) {

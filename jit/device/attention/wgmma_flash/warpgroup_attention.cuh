@@ -14,7 +14,7 @@
 namespace gqa {
 
 template <typename Config>
-struct WarpgroupAttention : WarpgroupSoftmax<Config> {
+struct WarpgroupAttention : WarpgroupSoftmax<Config>, ChainNumbers<Config> {
   using Smem = WarpgroupSmem<Config>;
   using Softmax = WarpgroupSoftmax<Config>;
   using Softmax::kOnesColumn;
@@ -107,9 +107,9 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config> {
 
   // Scores whose products have ended, through the chain where there is one.
   template <int kFragments>
-  __device__ static void take_scores(float (&scores)[kFragments][4]) {
+  __device__ void take_scores(float (&scores)[kFragments][4]) const {
     pin(scores);
-    apply_chain<Config>(scores);
+    apply_chain<Config>(scores, this->numbers());
   }
 
   // Until at most kPending of the products begun are still running.

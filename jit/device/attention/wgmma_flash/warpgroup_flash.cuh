@@ -82,15 +82,16 @@ struct WarpgroupFlash {
   }
 
   // Where it calls a function, the assembler puts all products in a row.
-  __device__ __forceinline__ void consume(int group) {
+  __device__ __forceinline__ void consume(int group, const ScoreParams* numbers) {
     if constexpr (Smem::kOnesColumn)
-      consume_by(WarpgroupHalves<Config>{{p, maps, smem, group}});
+      consume_by(WarpgroupHalves<Config>{{p, maps, smem, group}}, numbers);
     else
-      consume_by(WarpgroupConsumer<Config>{p, maps, smem, group});
+      consume_by(WarpgroupConsumer<Config>{p, maps, smem, group}, numbers);
   }
 
   template <typename Consumer>
-  __device__ __forceinline__ void consume_by(Consumer consumer) {
+  __device__ __forceinline__ void consume_by(Consumer consumer, const ScoreParams* numbers) {
+    consumer.core.set_numbers(numbers);
     consumer.begin();
     ConsumerWalk walk(smem.tickets);
     for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
@@ -102,7 +103,8 @@ struct WarpgroupFlash {
     consumer.end();
   }
 
-  __device__ void run() {
+  // numbers: of the scores; null where the Config needs none.
+  __device__ void run(const ScoreParams* numbers = nullptr) {
     const int group = warpgroup_index();
     if (group == kConsumers) {
       const bool works = threadIdx.x == kConsumers * kWarpgroup;
@@ -116,7 +118,7 @@ struct WarpgroupFlash {
       named_sync(kRingsAreThere, kThreads);
       begin_together();
       take_registers<Config::kConsumerRegisters>();
-      consume(group);
+      consume(group, numbers);
     }
     end_together();
   }

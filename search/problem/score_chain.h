@@ -1,0 +1,64 @@
+// score_chain.h: what becomes of each score, scale times q k^T, before the mask and the softmax: a chain of elementwise
+// operators, whose second operands are numbers that a launch brings (slots).
+// Owns: ScoreChain, its rules, its words of the problem's text, and which of its factors join the scale.
+// Never: holds a slot's number: calls that differ in these alone share kernels and winners. Knows device code.
+// Threads: values; pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "search/status.h"
+
+namespace gqa {
+
+enum class Op : std::uint8_t;  // search/graph/ir/op.h
+struct Problem;
+class TextItems;
+
+inline constexpr int kMostChainSteps = 4, kScoreSlots = 4;
+inline constexpr std::uint8_t kNoSlot = 0xff;
+
+// A call's numbers, by slot. Those that scores are multiplied or divided by are above 0.
+using ScoreSlots = std::array<float, kScoreSlots>;
+
+// x becomes op(x), or op(x, slot).
+struct ChainStep {
+  Op op = {};
+  std::uint8_t slot = kNoSlot;
+  friend bool operator==(const ChainStep&, const ChainStep&) = default;
+};
+
+struct ScoreChain {
+  std::array<ChainStep, kMostChainSteps> steps;
+  std::uint8_t count = 0;  // steps past it are as they are made
+
+  bool any() const { return count > 0; }
+  const ChainStep* begin() const { return steps.data(); }
+  const ChainStep* end() const { return steps.data() + count; }
+  friend bool operator==(const ScoreChain&, const ScoreChain&) = default;
+};
+
+// cap * tanh(x / cap), the cap in slot 0.
+inline constexpr int kSoftcapSlot = 0;
+ScoreChain softcap_chain();
+
+// Whether a chain may have the operator: elementwise, without constants, of a score alone or of a score and a slot.
+bool chain_takes(Op op);
+Status check_chain(const ScoreChain& chain);
+
+// Factors before the first other operator join the scale, those after the last one the softmax's: kernels run the steps
+// between. The order of scores stays, since factors are above 0.
+struct FoldedChain {
+  ScoreChain before, between, after;
+};
+FoldedChain folded(const ScoreChain& chain);
+// The product of a folded part's factors.
+float factor_of(const ScoreChain& factors, const ScoreSlots& slots);
+
+// Of the text: ",softcap", or ",scores=add1+relu": an operator's name and its slot.
+std::string chain_text(const ScoreChain& chain);
+Status read_chain(TextItems* items, Problem* problem);
+
+}  // namespace gqa

@@ -1,0 +1,106 @@
+// A problem's chain of score steps: its text both ways, what is refused, and which factors join the scale.
+#include "search/problem/score_chain.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "search/families/space.h"
+#include "search/graph/ir/op.h"
+#include "search/problem/signature.h"
+#include "tests/search/from_text.h"
+
+namespace gqa {
+namespace {
+
+const std::string kWhole = "b=1,hq=4,hk=2,sq=64,sk=128,d=64,dv=64,dtype=bf16";
+
+ScoreChain chain_of(const std::string& steps) { return problem_of(kWhole + ",scores=" + steps).chain; }
+
+std::string refusal(const std::string& more) {
+  Problem problem;
+  return parse(kWhole + more, &problem).message();
+}
+
+ScoreChain one(Op op, std::uint8_t slot = kNoSlot) {
+  ScoreChain chain;
+  chain.steps[0] = {op, slot};
+  chain.count = 1;
+  return chain;
+}
+
+TEST(ScoreChain, SoftcapIsAWordForThreeSteps) {
+  const Problem p = problem_of(kWhole + ",softcap");
+  EXPECT_EQ(p.chain, softcap_chain());
+  EXPECT_EQ(p.chain, chain_of("div0+tanh+mul0"));
+  EXPECT_NE(to_text(p).find(",softcap"), std::string::npos) << to_text(p);
+  EXPECT_EQ(problem_of(to_text(p)), p);
+}
+
+TEST(ScoreChain, OthersAreWrittenStepByStep) {
+  for (const char* steps : {"tanh", "mul3+exp2+add1+relu", "sub0+square", "exp2"}) {
+    const Problem p = problem_of(kWhole + ",scores=" + steps);
+    EXPECT_NE(to_text(p).find(std::string(",scores=") + steps), std::string::npos) << to_text(p);
+    EXPECT_EQ(problem_of(to_text(p)), p);
+  }
+  EXPECT_EQ(to_text(problem_of(kWhole)).find("scores"), std::string::npos);
+}
+
+TEST(ScoreChain, ShapesTheProblemAndItsSignature) {
+  for (const char* more : {",softcap", ",scores=tanh", ",scores=div0+tanh+mul1"}) {
+    const Problem plain = problem_of(kWhole), p = problem_of(kWhole + more);
+    EXPECT_NE(plain, p);
+    EXPECT_NE(hash(plain), hash(p));
+    EXPECT_NE(hash(Signature(plain)), hash(Signature(p)));
+    EXPECT_EQ(Signature(p).problem().chain, p.chain);
+  }
+  EXPECT_NE(hash(problem_of(kWhole + ",softcap")), hash(problem_of(kWhole + ",scores=div0+tanh+mul1")));
+}
+
+TEST(ScoreChain, WhatIsNoChainIsRefused) {
+  EXPECT_EQ(refusal(",scores=cap0"), "scores: unknown step 'cap0', expected as in div0+tanh+mul0");
+  EXPECT_EQ(refusal(",scores=tanh++relu"), "scores: unknown step '', expected as in div0+tanh+mul0");
+  EXPECT_EQ(refusal(",softcap,scores=tanh"), "softcap and scores: expected one of them");
+  EXPECT_EQ(refusal(",scores=tanh+tanh+tanh+tanh+tanh"), "scores='tanh+tanh+tanh+tanh+tanh': expected at most 4 steps");
+  EXPECT_EQ(refusal(",scores=mul"), "mul on each score, expected a slot from 0 to 3 with it");
+  EXPECT_EQ(refusal(",scores=mul4"), "mul on each score, expected a slot from 0 to 3 with it");
+  EXPECT_EQ(refusal(",scores=tanh1"), "tanh on each score, expected no slot with it");
+  EXPECT_EQ(refusal(",scores=softmax"), "softmax on each score, expected an elementwise operator without constants");
+}
+
+// Constants would be compiled in; a maximum's difference and a division by a row's total are no steps on a score.
+TEST(ScoreChain, OperatorsOfOneScoreAndANumber) {
+  for (const Op op : {Op::kClamp, Op::kScale, Op::kAddConstant, Op::kSubMax, Op::kNormalize, Op::kMask, Op::kMatmul})
+    EXPECT_FALSE(check_chain(one(op)).ok()) << name(op);
+  EXPECT_TRUE(check_chain(one(Op::kSilu)).ok());
+  EXPECT_TRUE(check_chain(one(Op::kDiv, 3)).ok());
+}
+
+TEST(ScoreChain, FactorsAtBothEndsJoinTheScale) {
+  const ScoreSlots slots = {4, 3, 2, 8};
+  const FoldedChain cap = folded(softcap_chain());
+  EXPECT_EQ(factor_of(cap.before, slots), 0.25F);
+  EXPECT_EQ(cap.between, one(Op::kTanh));
+  EXPECT_EQ(factor_of(cap.after, slots), 4);
+  const FoldedChain factors = folded(chain_of("mul0+div2+mul1"));
+  EXPECT_EQ(factor_of(factors.before, slots), 6);
+  EXPECT_FALSE(factors.between.any());
+  EXPECT_EQ(factor_of(factors.after, slots), 1);
+  EXPECT_EQ(folded(chain_of("add1+mul0+relu+div3")).between, chain_of("add1+mul0+relu"));
+}
+
+// Every family serves them, but for Q times the scale: of Hopper's kernels those that keep the scale apart.
+TEST(ScoreChain, IsServedByAllFamilies) {
+  std::string families;
+  for (const Ranked& ranked :
+       enumerate(problem_of("hq=8,sq=512,sk=512,d=64,dtype=f16,softcap"), *DeviceSpec::for_arch("sm_90a")).ranked) {
+    EXPECT_EQ(to_text(ranked.candidate).find("folded_scale=1"), std::string::npos) << to_text(ranked.candidate);
+    if (families.find(name(ranked.candidate)) == std::string::npos)
+      families += std::string(name(ranked.candidate)) + " ";
+  }
+  for (const char* family : {"flash", "split", "warpgroup"})
+    EXPECT_NE(families.find(family), std::string::npos) << families;
+}
+
+}  // namespace
+}  // namespace gqa

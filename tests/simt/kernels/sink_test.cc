@@ -1,0 +1,128 @@
+// Sinks in the softmax's denominator, run on the CPU against float64: flash, split in one part and in several, even
+// cuts, packed heads, rows and sequences without keys, beside a soft cap; and the faults that must be seen.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/simt/kernels/cache_launch.h"
+#include "tests/simt/kernels/planted.h"
+
+namespace gqa::simt {
+namespace {
+
+constexpr const char* kFlash = "flash m=32 n=16 warps=2 stages=2 pack=2";
+constexpr const char* kParts = "split m=16 n=16 warps=2 stages=2 pack=2 splits=3";
+constexpr const char* kWhole = "split m=16 n=16 warps=2 stages=2 pack=2 splits=1";
+constexpr const char* kFlashKernel = "attention/mma_flash/flash.cuh";
+constexpr const char* kSplitKernel = "attention/split_kv/split.cuh";
+constexpr const char* kSinkHeader = "attention/common/sink.cuh";
+
+::testing::AssertionResult agrees(const char* problem_text, const char* candidate_text,
+                                  const std::vector<EmbeddedHeader>& headers = embedded_headers()) {
+  const Problem problem = test::problem_of(problem_text);
+  Candidate candidate;
+  if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
+  std::string why;
+  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
+  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
+  test::AttentionCase attention(problem);
+  if (Status s = run_attention(*kernel, candidate, &attention); !s.ok())
+    return ::testing::AssertionFailure() << s.message();
+  return test::matches_float64(attention);
+}
+
+class Sink : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_F(Sink, OfFlash) {
+  EXPECT_TRUE(agrees("b=2,hq=4,hk=2,sq=37,sk=70,d=64,causal,sink", kFlash));
+  EXPECT_TRUE(
+      agrees("b=1,hq=3,hk=1,sq=40,sk=61,d=80,align=2,dtype=f16,sink", "flash m=32 n=16 warps=1 stages=1 pack=3"));
+  EXPECT_TRUE(agrees("b=1,hq=4,hk=2,sq=40,sk=90,d=64,dtype=f16,left=20,causal,softcap,sink", kFlash));
+}
+
+TEST_F(Sink, OfSplit) {
+  for (const char* candidate : {kParts, kWhole}) {
+    EXPECT_TRUE(agrees("b=2,hq=4,hk=2,sq=1,sk=300,d=64,sink", candidate)) << candidate;
+    EXPECT_TRUE(agrees("b=1,hq=4,hk=2,sq=7,sk=100,d=128,dtype=f16,causal,softcap,sink", candidate)) << candidate;
+  }
+}
+
+TEST_F(Sink, OfRowsWithoutKeys) {
+  for (const char* candidate : {kFlash, kParts, kWhole})
+    EXPECT_TRUE(agrees("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", candidate)) << candidate;
+}
+
+TEST_F(Sink, OfACache) {
+  for (const char* candidate_text : {kFlash, kParts, "split m=16 n=32 warps=2 stages=3 pack=2 even=1 splits=7"}) {
+    test::CacheCase t("b=4,hq=4,hk=2,sq=3,sk=150,d=64,causal,lens,page=7,lse,softcap,sink", {150, 0, 31, 64});
+    Candidate candidate;
+    ASSERT_TRUE(parse(candidate_text, &candidate).ok());
+    std::string why;
+    const auto kernel = Kernel::compile(attention_source(t.call.problem, candidate), kEntryPoint, &why);
+    ASSERT_NE(nullptr, kernel) << why;
+    const Status status = run_cache(*kernel, candidate, &t);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(t.right()) << candidate_text;
+  }
+}
+
+TEST_F(Sink, OfMinusInfinityIsNone) {
+  const Problem problem = test::problem_of("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink");
+  for (const char* candidate_text : {kFlash, kParts}) {
+    Candidate candidate;
+    ASSERT_TRUE(parse(candidate_text, &candidate).ok());
+    std::string why;
+    const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why);
+    ASSERT_NE(nullptr, kernel) << why;
+    test::AttentionCase attention(problem);
+    attention.sink[1] = -INFINITY;
+    const Status status = run_attention(*kernel, candidate, &attention);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(test::matches_float64(attention)) << candidate_text;
+  }
+}
+
+TEST_F(Sink, FaultsAreSeen) {
+  const struct {
+    const char *candidate, *header, *from, *to;
+  } faults[] = {
+      // another head's; in no denominator; exponents of another base
+      {kFlash, kSinkHeader, "head + row % Config::kPack", "head"},
+      {kParts, kSinkHeader, "head + row % Config::kPack", "head"},
+      {kFlash, kSinkHeader, "+ exp2_approx(sink - shift)}", "}"},
+      {kParts, kSinkHeader, "+ exp2_approx(sink - shift)}", "}"},
+      {kFlash, kSinkHeader, "* kLog2E;", ";"},
+      // missed in out, in the log-sum-exp, in the weights of parts
+      {kFlash, kFlashKernel, "return total_of(place, state, half, row).weight(state.maximum[half], p.scale_log2);",
+       "return inverse_or_zero(state.sum[half]);"},
+      {kFlash, kFlashKernel, "return total_of(place, state, half, row).lse(p.scale_log2);",
+       "return log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);"},
+      {kParts, kSplitKernel, "store_lse(total, index);", "store_lse(row, index);"},
+      {kParts, kSplitKernel, "smem.weight[r] = inverse_or_zero(total.sum);", ""},
+      {kParts, kSplitKernel, "smem.shift[r] = total.shift;", ""},
+      {kWhole, kSplitKernel, "smem.shift[r] = total.shift;", ""},
+      // once for each part
+      {kParts, kSplitKernel, "partial[kRows * kDim + kRows + r] = row.sum;",
+       "const RowTotal part_total = with_sink<Config>(row.maximum, row.sum, p.scale_log2, *numbers, place.head,\n"
+       "    place.first_row + r);\n"
+       "partial[kRows * kDim + kRows + r] = part_total.sum * exp2_approx(part_total.shift - row.maximum * "
+       "p.scale_log2);"},
+  };
+  for (const auto& fault : faults)
+    EXPECT_FALSE(agrees("b=1,hq=4,hk=2,sq=20,sk=100,d=64,causal,sink", fault.candidate,
+                        planted(fault.header, fault.from, fault.to)))
+        << fault.candidate << ": " << fault.from;
+  // the row's maximum alone, of rows that see no key
+  EXPECT_FALSE(agrees("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", kFlash,
+                      planted(kSinkHeader, "fmaxf(highest, sink)", "highest")));
+}
+
+}  // namespace
+}  // namespace gqa::simt
