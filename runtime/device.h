@@ -80,8 +80,8 @@ class LoadedProgram {
 
 struct Verdict {
   bool passed = false;
-  double error = 0;            // max |out - reference| over what was compared
-  double bound = 0;            // what it was allowed: twice the naive 16-bit computation's error
+  double error = 0;            // closest to its bound, in units of the naive 16-bit computation's (judgement.h)
+  double bound = 0;            // what it was allowed
   std::string reason;          // "" if passed; else what was wrong and where the worst element is
   bool out_of_memory = false;  // the program could not be run for lack of memory: nobody's fault
 };

@@ -232,8 +232,9 @@ void show_phases(const Readied& readied, const Progress& last) {
 
 bool show_error(const Verdict& verdict) {
   char error[32], bound[96];
-  std::snprintf(error, sizeof error, "%.2e", verdict.error);
-  std::snprintf(bound, sizeof bound, "from the reference at most, in a trial just now; %.2e is allowed", verdict.bound);
+  std::snprintf(error, sizeof error, "%.2f", verdict.error);
+  std::snprintf(bound, sizeof bound, "of the naive 16-bit computation's, in a trial just now; %.2f is allowed",
+                verdict.bound);
   row("error", error, verdict.passed ? bound : "WRONG: " + verdict.reason);
   return verdict.passed;
 }

@@ -8,9 +8,6 @@
 namespace gqa {
 namespace {
 
-// A naive computation's, float32 throughout: scores are of order 10, exp2 and log2 are good to about 2^-22.
-constexpr double kLseError = 0.5e-3;
-
 std::string counted(std::int64_t count, const char* what) { return std::to_string(count) + " " + what; }
 
 std::string place(const Problem& problem, std::int64_t row) {
@@ -73,18 +70,14 @@ std::vector<Measured> measured(const Problem& problem, const std::vector<std::in
   out.unwritten = c.unwritten;
   if (c.stray > 0) out.stray = counted(c.stray, "elements were written outside it");
   if (c.nonfinite > 0) out.other_kind = counted(c.nonfinite, "elements are NaN or infinite; the reference has none");
-  out.error = c.error;
-  out.worst = place(problem, rows[static_cast<std::size_t>(c.worst_index / problem.head_dim_v)]) + ", dim " +
-              std::to_string(c.worst_index % problem.head_dim_v);
-  out.naive_error = c.naive_error;
-  out.largest = c.largest;
-  out.rounding = problem.out_type == DType::kBF16 ? 0x1p-9 : 0x1p-12;
+  const auto row = [&](std::int64_t index) { return place(problem, rows[static_cast<std::size_t>(index)]); };
+  const std::int64_t worst = c.rows.worst_element_at;
+  out.errors = judged_rows(c.rows, row(c.rows.worst_row),
+                           row(worst / problem.head_dim_v) + ", dim " + std::to_string(worst % problem.head_dim_v));
   if (!problem.lse) return {workspace, out};
 
   lse.output = "log-sum-exp";
-  lse.error = c.lse_error;
-  lse.worst = place(problem, rows[static_cast<std::size_t>(c.worst_lse_index)]);
-  lse.naive_error = kLseError;
+  lse.errors = {{row(c.worst_lse_index) + ": as a share of float32's", c.lse_share, 1}};
   return {workspace, out, lse};
 }
 

@@ -20,12 +20,9 @@ std::vector<std::int64_t> rows_to_check(const Problem& problem, const TrialLists
 
 // What a device measured of one run.
 struct Comparison {
-  double error = 0;                  // max |out - reference| over the rows checked
-  std::int64_t worst_index = 0;      // of that element: checked row * head_dim_v + dimension
-  double lse_error = 0;              // max |lse - reference|; 0 where none is asked for
+  RowErrors rows;                    // by numbers of checked rows; elements: checked row * head_dim_v + dimension
+  double lse_share = 0;              // max |lse - reference| / lse_allowed(reference); 0 where none is asked for
   std::int64_t worst_lse_index = 0;  // checked row
-  double naive_error = 0;            // max error of the naive 16-bit computation
-  double largest = 0;                // max |reference|
   std::int64_t unwritten = 0;        // elements that still hold the poison, of out and lse
   std::int64_t nonfinite = 0;        // NaN or infinite elements; the reference has none
   std::int64_t stray = 0;            // elements written outside the problem

@@ -2,10 +2,14 @@
 #include "runtime/verify/judgement.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <sstream>
 
 namespace gqa {
 namespace {
+
+bool within(const Share& share) { return share.error <= share.bound; }
 
 // The first of an output's faults in the order in which one explains the next; "": none.
 std::string fault(const Measured& output) {
@@ -18,8 +22,9 @@ std::string fault(const Measured& output) {
     out << output.stray;
   } else if (!output.other_kind.empty()) {
     out << output.other_kind;
-  } else if (const double most = bound(output); !(output.error <= most)) {
-    out << output.worst << "; the error " << output.error << " is over the bound " << most;
+  } else if (const auto at = std::find_if_not(output.errors.begin(), output.errors.end(), within);
+             at != output.errors.end()) {
+    out << at->what << "; the error " << at->error << " is over the bound " << at->bound;
   }
   return out.str();
 }
@@ -29,7 +34,54 @@ double share(double error, double bound) { return bound > 0 ? error / bound : er
 
 }  // namespace
 
-double bound(const Measured& output) { return 2 * std::max(output.naive_error, output.rounding * output.largest); }
+RowUnit row_unit(const RowError& naive, const RowError& values, const Roundings& rounding) {
+  if (values.largest == 0) return {};
+  const double root = std::sqrt(static_cast<double>(values.elements));
+  const double norm = std::max({naive.norm(), rounding.relative * values.norm(), rounding.least * root});
+  return {norm, std::max({norm / root, kOfLargest * naive.largest, rounding.relative * values.largest})};
+}
+
+double in_unit(double error, double unit) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (error == 0) return 0;
+  const double share = error / unit;
+  return share < kMost ? share : kMost;
+}
+
+void RowError::add(double difference, std::int64_t at) {
+  const double error = std::isfinite(difference) ? std::fabs(difference) : std::numeric_limits<float>::max();
+  squares += error * error;
+  ++elements;
+  if (error <= largest) return;
+  largest = error;
+  largest_at = at;
+}
+
+void RowErrors::add(std::int64_t row, const RowUnit& unit, const RowError& error) {
+  const double norm = in_unit(error.norm(), unit.norm);
+  const double element = in_unit(error.largest, unit.element);
+  if (norm > worst_norm) {
+    worst_norm = norm;
+    worst_row = row;
+  }
+  if (element > worst_element) {
+    worst_element = element;
+    worst_element_at = error.largest_at;
+  }
+  squares += norm * norm;
+  rows += unit.norm > 0;
+}
+
+double RowErrors::root_mean_square() const {
+  return std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(1, rows)));
+}
+
+std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element) {
+  return {{element + ", against the naive error's in its row", errors.worst_element, kFactors.largest},
+          {row + ": norm, against the naive error's", errors.worst_norm, kFactors.row},
+          {std::to_string(errors.rows) + " rows: root mean square of their norms, each against the naive error's",
+           errors.root_mean_square(), kFactors.norm}};
+}
 
 Verdict judge(const std::vector<Measured>& outputs) {
   Verdict verdict;
@@ -40,10 +92,12 @@ Verdict judge(const std::vector<Measured>& outputs) {
       verdict.passed = false;
       verdict.reason = output.output + ": " + words;
     }
-    if (share(output.error, bound(output)) <= worst) continue;
-    worst = share(output.error, bound(output));
-    verdict.error = output.error;
-    verdict.bound = bound(output);
+    for (const Share& one : output.errors) {
+      if (share(one.error, one.bound) <= worst) continue;
+      worst = share(one.error, one.bound);
+      verdict.error = one.error;
+      verdict.bound = one.bound;
+    }
   }
   return verdict;
 }

@@ -12,13 +12,6 @@
 namespace gqa {
 namespace {
 
-// Half a unit in the last place of a 16-bit type. In float32, where the operators' own approximations show (an exp of
-// 10 loses three bits), thirty-two units.
-double rounding(ElementType type) {
-  constexpr double kRounding[] = {0x1p-12, 0x1p-9, 0x1p-19};
-  return kRounding[static_cast<int>(type)];
-}
-
 std::int64_t written(const std::byte* begin, std::int64_t bytes) {
   return bytes - std::count(begin, begin + bytes, std::byte{kPoison});
 }
@@ -54,8 +47,7 @@ struct Findings {
   std::int64_t unwritten = 0, first_unwritten = -1;
   std::int64_t first_nonfinite = -1;  // of all elements
   Element differs;                    // sampled; finite in the reference and not here, or the other way
-  Element worst;                      // sampled
-  double error = 0;
+  RowErrors rows;                     // by the first of their sampled elements
 };
 
 // NaN where keys are hidden is a row that has none: 0 stands for it too.
@@ -109,14 +101,12 @@ void scan(const TensorSpec& spec, const std::byte* data, Findings* findings) {
 }
 
 // A sampled element; what holds the poison is scan()'s to find.
-void compare(ElementType type, const Element& element, double found, Findings* findings) {
-  const double error = std::abs(found - element.expected);
-  if (error <= findings->error) return;  // neither NaN nor infinity comes past here
+void compare(ElementType type, const Element& element, double found, std::int64_t at, RowError* row,
+             Findings* findings) {
   if (differs_in_kind(found, element.expected, type)) {
     if (findings->differs.index < 0) findings->differs = element;
-  } else if (std::isfinite(error)) {
-    findings->error = error;
-    findings->worst = element;
+  } else if (const double error = found - element.expected; std::isfinite(error)) {
+    row->add(error, at);
   }
 }
 
@@ -125,8 +115,10 @@ Findings examine(const TensorSpec& spec, const ReferenceOutput& expected, const 
   scan(spec, data, &findings);
   const SampledPlaces places(spec.dims, row_major_strides(spec.dims), expected.at);
   const SampledPlaces bytes(spec.dims, strides_of(spec), expected.at);
+  const std::int64_t together = rows_together(places.dims().back());
   std::vector<std::int64_t> indices;
-  std::size_t at = 0;
+  RowError errors;
+  std::size_t at = 0, first = 0;
   for (std::int64_t row = 0; row < places.rows(); ++row) {
     indices.clear();
     places.visit_row(row, [&](std::int64_t index) { indices.push_back(index); });
@@ -135,8 +127,13 @@ Findings examine(const TensorSpec& spec, const ReferenceOutput& expected, const 
       const Element element = {*index++, expected.values[at]};
       if (expected.anything[at++]) return;
       const float found = load_element(spec.type, data + offset * element_bytes(spec.type));
-      compare(spec.type, element, static_cast<double>(found), &findings);
+      compare(spec.type, element, static_cast<double>(found), static_cast<std::int64_t>(at - 1), &errors, &findings);
     });
+    if ((row + 1) % together != 0 && row + 1 < places.rows()) continue;
+    findings.rows.add(static_cast<std::int64_t>(first), expected.units[static_cast<std::size_t>(row / together)],
+                      errors);
+    errors = {};
+    first = at;
   }
   return findings;
 }
@@ -163,11 +160,8 @@ class OutputCheck {
     else if (expected_.finite && findings_.first_nonfinite >= 0)
       output.other_kind = describe(findings_.first_nonfinite) + "a finite number, as the " +
                           std::to_string(expected_.values.size()) + " elements are that were sampled";
-    output.error = findings_.error;
-    if (findings_.worst.index >= 0) output.worst = describe(findings_.worst);
-    output.naive_error = expected_.naive_error;
-    output.largest = expected_.largest;
-    output.rounding = rounding(spec_.type);
+    output.errors = judged_rows(findings_.rows, describe_row(findings_.rows.worst_row),
+                                describe(sampled(findings_.rows.worst_element_at)));
     return output;
   }
 
@@ -181,6 +175,19 @@ class OutputCheck {
     else if (const std::int64_t at = stray_in_gaps(spec_, data_); at >= 0)
       out << "byte " << at << ", between its rows, was written: expected it untouched";
     return out.str();
+  }
+
+  // Of the sample's elements, by their numbers in it.
+  Element sampled(std::int64_t at) const {
+    const SampledPlaces places(spec_.dims, row_major_strides(spec_.dims), expected_.at);
+    const std::int64_t columns = places.dims().back();
+    std::vector<std::int64_t> indices;
+    places.visit_row(at / columns, [&](std::int64_t index) { indices.push_back(index); });
+    return {indices[static_cast<std::size_t>(at % columns)], expected_.values[static_cast<std::size_t>(at)]};
+  }
+
+  std::string describe_row(std::int64_t first) const {
+    return "row of element " + place(spec_.dims, sampled(first).index);
   }
 
   std::string describe(std::int64_t index) const {

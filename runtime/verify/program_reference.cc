@@ -21,6 +21,7 @@ constexpr std::int64_t kMostInputBytes = std::int64_t{1} << 30;
 constexpr int kMostSets = 16;
 constexpr std::size_t kMostHiddenTrials = 3;  // of an input
 constexpr std::int64_t kPiece = 1 << 14;      // elements that are worth a turn of a thread
+constexpr std::int64_t kFewestElements = 64;  // that are judged together
 
 // What all runs together may cost, in multiply-adds: a share of the budget at the speed of an ordinary core.
 constexpr double kBudgetShare = 0.2, kWorkASecond = 4e8, kLeastWork = 4e7, kMostWork = 4e9;
@@ -78,15 +79,20 @@ struct ScaledRun {
   std::int64_t nonfinite = 0;
 };
 
-ReferenceOutput compare(std::vector<double> values, const std::vector<double>& naive) {
+ReferenceOutput compare(std::vector<double> values, const std::vector<double>& naive, const Dims& dims,
+                        ElementType type) {
   ReferenceOutput output;
+  const auto together = static_cast<std::size_t>(rows_together(dims.back()) * dims.back());
+  std::vector<RowError> errors((values.size() + together - 1) / together), sizes(errors.size());
   for (std::size_t at = 0; at < values.size(); ++at) {
     output.finite = output.finite && std::isfinite(values[at]);
     output.anything.push_back(std::isnan(values[at]));
     if (!std::isfinite(values[at])) continue;
-    output.largest = std::max(output.largest, std::abs(values[at]));
-    if (std::isfinite(naive[at])) output.naive_error = std::max(output.naive_error, std::abs(values[at] - naive[at]));
+    sizes[at / together].add(values[at], 0);
+    if (std::isfinite(naive[at])) errors[at / together].add(naive[at] - values[at], 0);
   }
+  for (std::size_t row = 0; row < errors.size(); ++row)
+    output.units.push_back(row_unit(errors[row], sizes[row], rounding_of(type)));
   output.values = std::move(values);
   return output;
 }
@@ -216,7 +222,9 @@ class Runs {
   std::vector<ReferenceOutput> compare_all(ScaledRun exact, const ScaledRun& naive) const {
     std::vector<ReferenceOutput> outputs;
     for (std::size_t at = 0; at < exact.outputs.size(); ++at) {
-      outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at]));
+      const TensorSpec& spec = graph_.spec(graph_.outputs()[at]);
+      const SampledPlaces places(spec.dims, row_major_strides(spec.dims), sample_.outputs[at]);
+      outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at], places.dims(), spec.type));
       outputs.back().at = sample_.outputs[at];
     }
     return outputs;
@@ -270,6 +278,8 @@ class Runs {
 };
 
 }  // namespace
+
+std::int64_t rows_together(std::int64_t columns) { return (kFewestElements + columns - 1) / columns; }
 
 void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, int threads, std::byte* to) {
   std::array<std::array<std::byte, 4>, kDraws> bytes;

@@ -25,10 +25,14 @@ struct ReferenceOutput {
   std::vector<Indices> at;  // a dimension each; empty: all of its indices
   std::vector<double> values;
   std::vector<bool> anything;  // may stand there: elements that are NaN with no key hidden
-  double naive_error = 0;      // max |yardstick - values| where both are finite
-  double largest = 0;          // max |values| of those finite
+  std::vector<RowUnit> units;  // what the errors of rows_together() rows are measured in (judgement.h), beside the
+                               // yardstick, where both are finite
   bool finite = true;          // all of them, so that every element of the output must be
 };
+
+// So many rows of the sample are judged as one: those of few elements together, since chance has too much of a share in
+// the errors of a few.
+std::int64_t rows_together(std::int64_t columns);
 
 // The graph on the reference's inputs but for one that hides keys: first, last and middle tiles, whole rows.
 struct HiddenTrial {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <numeric>
 
 #include "runtime/half.h"
 #include "search/graph/ir/op.h"
@@ -26,8 +25,9 @@ struct ReferenceRow {
   std::size_t index;  // into the rows asked for
   int first, last;    // keys that it sees: [first, last)
   float sink = -std::numeric_limits<float>::infinity();
-  Floats query = {}, exact = {}, naive = {};  // of a score or a weight a key
-  std::array<double, kMostDim> exact_out = {}, naive_out = {};
+  Floats query = {}, exact = {};  // of a product or what a chain makes of a score, then a weight a key
+  double sum = 0;                 // of weights, the largest of which, or the sink's, is 1
+  std::array<double, kMostDim> exact_out = {}, stand_in_out = {};
 };
 
 const std::uint16_t* address(const void* base, const Strides& s, int batch, std::int64_t row, int head) {
@@ -88,19 +88,6 @@ float through_chain(const Call& call, float score) {
   return static_cast<float>(x);
 }
 
-// Scores to weights beside a sink, -inf where there is none; gives the log-sum-exp.
-template <typename Round>
-double normalise(const Round& round, float sink, Floats* scores) {
-  const float maximum =
-      std::accumulate(scores->begin(), scores->end(), sink, [](float a, float b) { return std::max(a, b); });
-  if (scores->empty()) return maximum;
-  double sum = std::exp(double{sink} - double{maximum});
-  for (float& score : *scores) sum += score = std::exp(score - maximum);
-  const auto divisor = static_cast<float>(sum);
-  for (float& score : *scores) score = round(score / divisor);
-  return maximum + std::log(sum);
-}
-
 // Rows of one batch and one head of keys.
 class RowGroup {
  public:
@@ -121,17 +108,11 @@ class RowGroup {
     last_key_ = std::max(last_key_, row.last);
   }
 
-  void run(ReferenceRows* made, std::vector<float>* naive) {
+  void run(ReferenceRows* made) {
     for_each_block([&](int first, int count) { score(first, count); });
     for (ReferenceRow& row : rows_) weigh(&row, made);
     for_each_block([&](int first, int count) { sum(first, count); });
-    for (const ReferenceRow& row : rows_) {
-      const std::size_t at = row.index * static_cast<std::size_t>(p_.head_dim_v);
-      for (std::size_t d = 0; d < static_cast<std::size_t>(p_.head_dim_v); ++d) {
-        made->out[at + d] = static_cast<float>(row.exact_out[d]);
-        (*naive)[at + d] = rounded(static_cast<float>(row.naive_out[d]));
-      }
-    }
+    for (const ReferenceRow& row : rows_) finish(row, made);
   }
 
  private:
@@ -194,17 +175,22 @@ class RowGroup {
     read_keys(first, count);
     for (ReferenceRow& row : rows_) {
       for (int j = std::max(0, row.first - first); j < std::min(count, row.last - first); ++j) {
-        const float scaled = dot(row.query.data(), &block_[static_cast<std::size_t>(j * p_.head_dim)], p_.head_dim);
-        row.exact.push_back(through_chain(call_, scaled * call_.scale));
-        row.naive.push_back(rounded(row.exact.back()));
+        const float product = dot(row.query.data(), &block_[static_cast<std::size_t>(j * p_.head_dim)], p_.head_dim);
+        row.exact.push_back(p_.chain.any() ? through_chain(call_, product * call_.scale) : product);
       }
     }
   }
 
+  // Exponents are of differences of products before scaling: exact however far the products are from zero.
   void weigh(ReferenceRow* row, ReferenceRows* made) const {
     float& lse = made->lse[row->index];
-    lse = static_cast<float>(normalise([](float weight) { return weight; }, row->sink, &row->exact));
-    normalise([this](float weight) { return rounded(weight); }, row->sink, &row->naive);
+    lse = row->sink;
+    if (row->exact.empty()) return;
+    const float scale = p_.chain.any() ? 1 : call_.scale, sink = row->sink / scale;
+    const float maximum = std::max(sink, *std::max_element(row->exact.begin(), row->exact.end()));
+    row->sum = std::exp(double{sink - maximum} * double{scale});
+    for (float& weight : row->exact) row->sum += weight = std::exp((weight - maximum) * scale);
+    lse = static_cast<float>(double{maximum} * double{scale} + std::log(row->sum));
   }
 
   void sum(int first, int count) {
@@ -218,8 +204,11 @@ class RowGroup {
       const int begin = std::max(first, row.first), end = std::min(first + count, row.last);
       if (end <= begin || row.exact.empty()) continue;
       const auto weight = static_cast<std::size_t>(begin - row.first);
+      rounded_.clear();
+      for (int j = 0; j < end - begin; ++j)
+        rounded_.push_back(rounded(row.exact[weight + static_cast<std::size_t>(j)]));
       add_weighted(&row.exact[weight], begin - first, end - begin, &row.exact_out);
-      add_weighted(&row.naive[weight], begin - first, end - begin, &row.naive_out);
+      add_weighted(rounded_.data(), begin - first, end - begin, &row.stand_in_out);
     }
   }
 
@@ -233,13 +222,26 @@ class RowGroup {
     for (std::size_t d = 0; d < sums.size(); ++d) (*to)[d] += static_cast<double>(sums[d]);
   }
 
+  void finish(const ReferenceRow& row, ReferenceRows* made) const {
+    const auto dim = static_cast<std::size_t>(p_.head_dim_v);
+    RowError naive, values;
+    for (std::size_t d = 0; d < dim && row.sum > 0; ++d) {
+      const double exact = row.exact_out[d] / row.sum;
+      made->out[row.index * dim + d] = static_cast<float>(exact);
+      naive.add(double{rounded(static_cast<float>(row.stand_in_out[d] / row.sum))} - exact, 0);
+      values.add(exact, 0);
+    }
+    made->units[row.index] = row_unit(naive, values, rounding_of(p_.out_type));
+  }
+
   const Call& call_;
   const Problem& p_;
   const int batch_, kv_head_;
   const Workers& workers_;
   int first_key_ = std::numeric_limits<int>::max(), last_key_ = 0;
   std::vector<ReferenceRow> rows_;
-  Floats block_;  // keys or values in float32
+  Floats block_;    // keys or values in float32
+  Floats rounded_;  // weights of a block
 };
 
 }  // namespace
@@ -253,7 +255,7 @@ ReferenceRows reference_rows(const Call& call, const std::vector<RowPlace>& rows
   const auto dim = static_cast<std::size_t>(call.problem.head_dim_v);
   made.out.resize(rows.size() * dim);
   made.lse.resize(rows.size());
-  std::vector<float> naive(made.out.size());
+  made.units.resize(rows.size());
   std::vector<RowGroup> groups;
   for (std::size_t at = 0; at < rows.size(); ++at) {
     const int kv_head = rows[at].head / call.problem.group();
@@ -262,12 +264,7 @@ ReferenceRows reference_rows(const Call& call, const std::vector<RowPlace>& rows
     groups.back().add(at, rows[at]);
   }
   workers.each(static_cast<std::int64_t>(groups.size()),
-               [&](std::int64_t at) { groups[static_cast<std::size_t>(at)].run(&made, &naive); });
-  for (std::size_t at = 0; at < naive.size(); ++at) {
-    made.naive_error =
-        std::max(made.naive_error, std::abs(static_cast<double>(naive[at]) - static_cast<double>(made.out[at])));
-    made.largest = std::max(made.largest, std::abs(static_cast<double>(made.out[at])));
-  }
+               [&](std::int64_t at) { groups[static_cast<std::size_t>(at)].run(&made); });
   return made;
 }
 

@@ -1,14 +1,15 @@
-// reference.h: what attention must give at some of its rows, and the error of the naive 16-bit computation there, the
-// yardstick of verification; on the CPU.
-// Owns: reference_rows(), as the formula has it: scores, their chain, softmax, weighted sum; in float32, long sums in
-// float64. Never: shares code with what it judges; chooses rows (attention_check.h does). Threads: pure functions of
-// host memory; they compute on the workers' threads.
+// reference.h: what attention must give at some of its rows, and what errors there are measured in; on the CPU.
+// Owns: reference_rows(), as the formula has it: scores, their chain, softmax, weighted sum; in float32, long
+// sums in float64.
+// Never: shares code with what it judges; chooses rows (attention_check.h does).
+// Threads: pure functions of host memory; they compute on the workers' threads.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/verify/judgement.h"
 #include "search/graph/workers.h"
 
 namespace gqa {
@@ -20,10 +21,9 @@ struct RowPlace {
 struct ReferenceRows {
   std::vector<float> out;  // head_dim_v a row
   std::vector<float> lse;  // natural log of the sum of exp(scaled scores)
-  // max |naive - out|, of the computation rounded to the call's dtype where a naive 16-bit program rounds: scores,
-  // normalised probabilities, output.
-  double naive_error = 0;
-  double largest = 0;  // max |out|
+  // What each row's error is measured in (judgement.h), beside FlashAttention-2's stand-in: weights under the exact
+  // maximum rounded to the call's dtype for the second product, the sum of unrounded ones, the output rounded.
+  std::vector<RowUnit> units;
 };
 
 // Multiply-adds that a row costs, about.

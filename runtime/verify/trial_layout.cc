@@ -49,6 +49,18 @@ std::int64_t TrialLayout::lse_at(const TrialLists& lists, int batch, int positio
   return kGuard + batch * lse_batch_stride() + head * lse_head_stride() + row;
 }
 
+TrialRows TrialLayout::trial_rows(TrialTensor tensor) const {
+  // A chain's steps may make infinities of scores that are far from zero.
+  if (tensor == TrialTensor::kHardQueries && problem.chain.any()) tensor = TrialTensor::kPlain;
+  const int heads = tensor == TrialTensor::kKeys ? problem.kv_heads : problem.q_heads;
+  return {tensor,
+          problem.head_dim,
+          heads,
+          problem.kv_len,
+          std::sqrt(static_cast<float>(problem.head_dim)),
+          problem.q_type == DType::kBF16};
+}
+
 Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int set) const {
   Call c;
   c.q = buffers.q + q * set + shift;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "jit/device/check/trial_inputs.h"
 #include "runtime/device.h"
 #include "runtime/verify/trial_lists.h"
 
@@ -32,6 +33,9 @@ struct TrialLayout {
 
   // A call on the given set's inputs. `lengths`: the problem or its ragged variant; strides are the problem's own.
   Call call(const TrialBuffers& buffers, const Problem& lengths, int set) const;
+
+  // What the trial's queries or keys are made by. Rows begin `shift` past the slab's first element.
+  TrialRows trial_rows(TrialTensor tensor) const;
 
   std::int64_t input_bytes() const { return 2 * (q + k + v); }  // of a set
   std::int64_t input_slab(std::int64_t count, int sets) const { return count * sets + 8; }

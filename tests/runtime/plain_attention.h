@@ -1,7 +1,7 @@
 // plain_attention.h: attention as its formula is written, one row at a time: what reference.h is held against.
-// Owns: out = softmax(chain(scale q k^T) + mask) v, a sink in the denominator, in float64 and float32, and the naive
-// 16-bit computation, rounded where a naive 16-bit program rounds: scores, normalised probabilities, output. Never:
-// fast; never shares code with what it judges. Threads: pure functions of host memory.
+// Owns: out = softmax(chain(scale q k^T) + mask) v, a sink in the denominator, in float64 and float32.
+// Never: fast; never shares code with what it judges.
+// Threads: pure functions of host memory.
 #pragma once
 
 #include <algorithm>
@@ -48,13 +48,6 @@ inline Key key_of(const Call& call, int batch, int key, int head) {
   if (!call.problem.keys_transposed()) return {cached_row(call, call.k, s, batch, key, head), 1};
   return {row_of(call.k, s, batch, 0, head) + key, s.row};
 }
-
-struct Exact {
-  template <typename Real>
-  Real operator()(Real value) const {
-    return value;
-  }
-};
 
 struct Rounded {
   DType dtype;
@@ -116,9 +109,8 @@ inline Real chained(const Call& call, Real x) {
   return x;
 }
 
-template <typename Real, typename Round>
-inline void attention_row(const Call& call, int batch, int head, int position, const Round& round, Real* out,
-                          Real* lse) {
+template <typename Real>
+inline void attention_row(const Call& call, int batch, int head, int position, Real* out, Real* lse) {
   const Problem& p = call.problem;
   const int kv_head = head / p.group();
   const int keys = p.lengths_differ() ? call.kv_lengths[batch] : p.kv_len;
@@ -132,7 +124,7 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
     const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
-    weight = round(chained(call, dot * Real{call.scale}));
+    weight = chained(call, dot * Real{call.scale});
     maximum = std::max(maximum, weight);
   }
   const bool sees_none = maximum == -std::numeric_limits<Real>::infinity();
@@ -145,10 +137,9 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
   for (int j = 0; j < keys && !sees_none; ++j) {
     if (!sees(p, position, keys, j)) continue;
     const std::uint16_t* v = cached_row(call, call.v, call.v_strides, batch, j, kv_head);
-    const Real weight = round(weights[static_cast<std::size_t>(j)] / sum);
+    const Real weight = weights[static_cast<std::size_t>(j)] / sum;
     for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.q_type, v[d])};
   }
-  for (int d = 0; d < p.head_dim_v; ++d) out[d] = round(out[d]);
   *lse = none ? maximum : maximum + std::log(sum);
 }
 
@@ -156,15 +147,11 @@ inline void attention_row(const Call& call, int batch, int head, int position, c
 
 // A row that sees no key gives zeros and -inf.
 inline void reference_row(const Call& call, int batch, int head, int position, double* out, double* lse) {
-  plain::attention_row(call, batch, head, position, plain::Exact(), out, lse);
+  plain::attention_row(call, batch, head, position, out, lse);
 }
 
 inline void reference_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
-  plain::attention_row(call, batch, head, position, plain::Exact(), out, lse);
-}
-
-inline void naive_row(const Call& call, int batch, int head, int position, float* out, float* lse) {
-  plain::attention_row(call, batch, head, position, plain::Rounded{call.problem.q_type}, out, lse);
+  plain::attention_row(call, batch, head, position, out, lse);
 }
 
 }  // namespace gqa

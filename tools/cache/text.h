@@ -16,7 +16,7 @@ std::string time_text(double microseconds);  // "12.3 us", "4.56 ms"; "-" if not
 std::string seconds_text(double seconds);    // "3.2 s", "2 min 5 s"
 std::string bytes_text(std::int64_t bytes);  // "812 B", "1.5 MB" (powers of 1000)
 std::string age_text(std::int64_t unix_seconds, std::int64_t now);  // "5 min ago"
-std::string error_text(double error, double bound);                 // "error 0.0012 of 0.0034 allowed"
+std::string error_text(double error, double bound);                 // "error 0.98 of 1.3 allowed"
 std::string short_key(const std::string& key);                      // its first 12 digits
 std::string counted(std::int64_t count, const std::string& noun);   // "1 kernel", "1,234 kernels"
 

@@ -1,12 +1,13 @@
 // check.cuh: the kernels that verify and time: random inputs, the naive reference, comparison, clock.
-// Owns: a plain float32 attention, two passes over the keys, one CTA a row, and beside it the same computation rounded
-// to 16 bits where a naive 16-bit program would round (scores, probabilities, output): its error is the yardstick.
+// Owns: a plain float32 attention, two passes over the keys, one CTA a row, and beside it FlashAttention-2's stand-in:
+// the same, with weights rounded to 16 bits for the second product and the output rounded. Its error is the yardstick.
 // Never: shares code with the kernels it judges, except element conversions.
 // Threads: 128 a CTA; results are combined by atomics on a CheckResult.
 #pragma once
 
 #include "check/check_chain.cuh"
 #include "check/check_params.h"
+#include "check/trial_inputs.h"
 #include "ptx/element.cuh"
 
 namespace gqa {
@@ -24,23 +25,6 @@ __device__ inline float rounded(float x, bool bf16) {
 
 __device__ inline float natural_exp(float x) { return exp2f(x * 1.4426950408889634f); }
 
-// Steele, Lea & Flood, "Fast splittable pseudorandom number generators", 2014: the finaliser of SplitMix64.
-__device__ inline u64 mix(u64 x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-// Near-normal with variance 1: four uniforms (Irwin-Hall), centred and scaled by sqrt(12 / 4).
-__device__ inline float near_normal(u64 index) {
-  const u64 bits = mix(index);
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 65536.f;
-  return (sum - 2.f) * 1.7320508f;
-}
-
 template <typename T, typename Combine>
 __device__ T block_reduce(T value, T* scratch, Combine combine) {
   __syncthreads();
@@ -53,18 +37,46 @@ __device__ T block_reduce(T value, T* scratch, Combine combine) {
   return scratch[0];
 }
 
-// A running maximum and the sum of exponentials under it.
+// A running maximum of products and the sum of exponentials under it.
 struct Softmax {
   float maximum, sum;
   __device__ static Softmax empty() { return {__int_as_float(0xff800000), 0.f}; }
-  __device__ static Softmax of(float score) { return {score, 1.f}; }
-  __device__ static Softmax combine(Softmax a, Softmax b) {
+  __device__ static Softmax combine(Softmax a, Softmax b, float scale) {
     if (a.sum == 0) return b;
     if (b.sum == 0) return a;
     const float m = fmaxf(a.maximum, b.maximum);
-    return {m, a.sum * natural_exp(a.maximum - m) + b.sum * natural_exp(b.maximum - m)};
+    return {m, a.sum * natural_exp((a.maximum - m) * scale) + b.sum * natural_exp((b.maximum - m) * scale)};
+  }
+  __device__ void add(float product, float scale) { *this = combine(*this, {product, 1.f}, scale); }
+};
+
+constexpr float kInfiniteError = 3.0e38f;
+
+// Of a row, or a thread's part of one: the sum of its errors' squares and the largest with its dimension.
+struct RowError {
+  float squares;
+  u64 worst;
+  __device__ void add(float difference, int d) {
+    float error = fabsf(difference);
+    if (!(error < 1.0e18f)) error = kInfiniteError;  // NaN or infinite
+    squares = fminf(fmaf(error, error, squares), kInfiniteError);
+    worst = max(worst, static_cast<u64>(__float_as_uint(error)) << 32 | static_cast<u32>(d));
+  }
+  __device__ float largest() const { return __uint_as_float(static_cast<u32>(worst >> 32)); }
+  __device__ u32 dimension() const { return static_cast<u32>(worst); }
+  __device__ static RowError combine(RowError a, RowError b) {
+    return {fminf(a.squares + b.squares, kInfiniteError), max(a.worst, b.worst)};
   }
 };
+
+// An error in a unit. A row that must be zero has none.
+__device__ inline float share_of(float error, float unit) {
+  if (error == 0) return 0;
+  const float share = error / unit;
+  return share < kInfiniteError ? share : kInfiniteError;
+}
+
+__device__ inline u64 placed(float share, u32 place) { return static_cast<u64>(__float_as_uint(share)) << 32 | place; }
 
 // Where checked row `index` lies: rows are numbered (batch, head, position). The checked ones exist.
 struct CheckedRow {
@@ -139,15 +151,30 @@ __device__ inline float dot(const float* query, const u16* key, int head_dim, bo
 
 }  // namespace gqa
 
-extern "C" __global__ void gqa_fill(unsigned short* data, long long count, unsigned long long seed, int bf16) {
+// first: the tensor's first element, where rows begin.
+extern "C" __global__ void gqa_fill(unsigned short* data, long long count, unsigned long long seed, long long first,
+                                    const __grid_constant__ gqa::TrialRows rows) {
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
-    const float x = gqa::near_normal(seed * 0x100000001ull + i);
-    data[i] = static_cast<unsigned short>(bf16 ? gqa::BF16::pack(x, 0.f) : gqa::F16::pack(x, 0.f));
+    float x = gqa::near_normal(seed * 0x100000001ull + i);
+    if (i >= first) x = gqa::trial_element(rows, x, i - first);
+    data[i] = static_cast<unsigned short>(rows.bf16 ? gqa::BF16::pack(x, 0.f) : gqa::F16::pack(x, 0.f));
   }
 }
 
-// One CTA a checked row: its float32 output and log-sum-exp, and the error the naive 16-bit computation makes on it.
+namespace gqa {
+
+// What softmax is of: products, so that they are scaled after the maximum is subtracted, or what a chain makes of
+// scores.
+__device__ inline float checked_value(const CheckParams& c, float product) {
+  return c.chain.count == 0 ? product : checked_chain(c.chain, product * c.scale);
+}
+__device__ inline float checked_scale(const CheckParams& c) { return c.chain.count == 0 ? c.scale : 1.f; }
+
+}  // namespace gqa
+
+// One CTA a checked row: its float32 output and log-sum-exp, and the unit of its error. Exponents are of differences
+// of products before scaling, so that they are exact however far the products are from zero.
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     gqa_reference(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
                   const __grid_constant__ gqa::CacheParams cache) {
@@ -155,6 +182,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   __shared__ float query[256];
   __shared__ Softmax states[kCheckThreads];
   __shared__ float weights[2][kCheckThreads];  // float32, and rounded
+  __shared__ RowError errors[kCheckThreads];
   const bool bf16 = c.bf16, vectors = c.vectors;
   const CheckedRow row(p, c, c.rows[blockIdx.x]);
   const CheckedKeys keys(p, c, cache, row);
@@ -162,28 +190,22 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
   __syncthreads();
 
-  Softmax exact = Softmax::empty(), naive = Softmax::empty();
-  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads) {
-    const float score = checked_chain(c.chain, dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale);
-    exact = Softmax::combine(exact, Softmax::of(score));
-    naive = Softmax::combine(naive, Softmax::of(rounded(score, bf16)));
-  }
-  exact = block_reduce(exact, states, Softmax::combine);
-  naive = block_reduce(naive, states, Softmax::combine);
-  if (c.sink != nullptr) {
-    exact = Softmax::combine(exact, Softmax::of(c.sink[row.head]));
-    naive = Softmax::combine(naive, Softmax::of(c.sink[row.head]));
-  }
+  const float scale = checked_scale(c);
+  Softmax softmax = Softmax::empty();
+  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads)
+    softmax.add(checked_value(c, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
+  softmax = block_reduce(softmax, states, [&](Softmax a, Softmax b) { return Softmax::combine(a, b, scale); });
+  if (c.sink != nullptr) softmax.add(c.sink[row.head] / scale, scale);
 
-  float out[2] = {0, 0}, out_naive[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
+  float out[2] = {0, 0}, stand_in[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
   for (int first = keys.first; first < keys.end; first += kCheckThreads) {
     const int key = first + threadIdx.x;
     __syncthreads();
     weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
     if (key < keys.end) {
-      const float score = checked_chain(c.chain, dot(query, keys.k(key), c.head_dim, bf16, vectors) * c.scale);
-      weights[0][threadIdx.x] = natural_exp(score - exact.maximum) / exact.sum;
-      weights[1][threadIdx.x] = rounded(natural_exp(rounded(score, bf16) - naive.maximum) / naive.sum, bf16);
+      const float value = checked_value(c, dot(query, keys.k(key), c.head_dim, bf16, vectors));
+      weights[0][threadIdx.x] = natural_exp((value - softmax.maximum) * scale);
+      weights[1][threadIdx.x] = rounded(weights[0][threadIdx.x], bf16);
     }
     __syncthreads();
     const int count = min(kCheckThreads, keys.end - first);
@@ -193,42 +215,58 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
       for (int i = 0; i < count; ++i) {
         const float value = load_element(keys.v(first + i) + d, bf16);
         out[half] = fmaf(weights[0][i], value, out[half]);
-        out_naive[half] = fmaf(weights[1][i], value, out_naive[half]);
+        stand_in[half] = fmaf(weights[1][i], value, stand_in[half]);
       }
     }
   }
-  float worst = 0, largest = 0;
+  RowError error = {0, 0}, size = {0, 0};
   for (int half = 0; half < 2; ++half) {
     const int d = threadIdx.x + half * kCheckThreads;
     if (d >= c.head_dim_v) break;
-    c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = out[half];
-    worst = fmaxf(worst, fabsf(rounded(out_naive[half], bf16) - out[half]));
-    largest = fmaxf(largest, fabsf(out[half]));
+    const float exact = softmax.sum > 0 ? out[half] / softmax.sum : 0.f;
+    c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = exact;
+    error.add(softmax.sum > 0 ? rounded(stand_in[half] / softmax.sum, bf16) - exact : 0.f, 0);
+    size.add(exact, 0);
   }
-  if (threadIdx.x == 0)
-    c.reference_lse[blockIdx.x] = exact.sum > 0 ? exact.maximum + logf(exact.sum) : negative_infinity();
-  // Non-negative floats compare as their bits do.
-  atomicMax(&c.result->naive_error, __float_as_uint(worst));
-  atomicMax(&c.result->largest, __float_as_uint(largest));
+  error = block_reduce(error, errors, RowError::combine);
+  size = block_reduce(size, errors, RowError::combine);
+  if (threadIdx.x != 0) return;
+  const float root = sqrtf(static_cast<float>(c.head_dim_v));
+  const float norm = fmaxf(sqrtf(error.squares), fmaxf(c.rounding * sqrtf(size.squares), c.least * root));
+  const float element = fmaxf(norm / root, fmaxf(c.of_largest * error.largest(), c.rounding * size.largest()));
+  const bool is_zero = size.largest() == 0;
+  c.units[2 * blockIdx.x] = is_zero ? 0.f : norm;
+  c.units[2 * blockIdx.x + 1] = is_zero ? 0.f : element;
+  if (!is_zero) atomicAdd(&c.result->rows, 1u);
+  c.reference_lse[blockIdx.x] = softmax.sum > 0 ? fmaf(softmax.maximum, scale, logf(softmax.sum)) : negative_infinity();
 }
 
-// One CTA a checked row: the worst element of out and, where there is one, the worst log-sum-exp against the reference.
+// One CTA a checked row: what its error is in the row's unit, and, where there is one, its log-sum-exp's as a share of
+// what is allowed. Non-negative floats compare as their bits do.
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     gqa_compare(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c) {
   using namespace gqa;
+  __shared__ RowError errors[kCheckThreads];
   const CheckedRow row(p, c, c.rows[blockIdx.x]);
   const u16* out = static_cast<const u16*>(p.out) + row.offset(p.out_strides);
-  for (int d = threadIdx.x; d < c.head_dim_v; d += kCheckThreads) {
-    const long long index = static_cast<long long>(blockIdx.x) * c.head_dim_v + d;
-    float error = fabsf(load_element(out + d, c.bf16) - c.reference[index]);
-    if (!(error < 3.0e38f)) error = 3.0e38f;  // NaN or infinite
-    atomicMax(&c.result->worst, static_cast<u64>(__float_as_uint(error)) << 32 | static_cast<u32>(index));
-  }
-  if (threadIdx.x != 0 || p.lse == nullptr) return;
+  const long long first = static_cast<long long>(blockIdx.x) * c.head_dim_v;
+  RowError error = {0, 0};
+  for (int d = threadIdx.x; d < c.head_dim_v; d += kCheckThreads)
+    error.add(load_element(out + d, c.bf16) - c.reference[first + d], d);
+  error = block_reduce(error, errors, RowError::combine);
+  if (threadIdx.x != 0) return;
+  const float size = fmaxf(sqrtf(error.squares), error.largest());  // squares of 1e-30 are none
+  const float norm = share_of(size, c.units[2 * blockIdx.x]);
+  const float largest = share_of(error.largest(), c.units[2 * blockIdx.x + 1]);
+  atomicMax(&c.result->worst_row, placed(norm, blockIdx.x));
+  atomicMax(&c.result->worst_element, placed(largest, static_cast<u32>(first) + error.dimension()));
+  const float bounded = fminf(norm, kMostSummedShare);
+  atomicAdd(&c.result->squares, static_cast<u64>(bounded * bounded * kSquaresUnit));
+  if (p.lse == nullptr) return;
   const float given = p.lse[row.offset(p.lse_strides)], expected = c.reference_lse[blockIdx.x];
-  float error = given == expected ? 0.f : fabsf(given - expected);
-  if (!(error < 3.0e38f)) error = 3.0e38f;
-  atomicMax(&c.result->worst_lse, static_cast<u64>(__float_as_uint(error)) << 32 | blockIdx.x);
+  const float most = fmaxf(c.lse_relative * fabsf(expected), c.lse_absolute);
+  atomicMax(&c.result->worst_lse,
+            placed(given == expected ? 0.f : share_of(fabsf(given - expected), most), blockIdx.x));
 }
 
 // Every element of the poisoned, guarded output slab: inside the problem it must be written and finite, outside it must

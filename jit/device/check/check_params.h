@@ -10,21 +10,30 @@
 
 namespace gqa {
 
+// The sum of squared shares is of whole numbers, so that the order of the additions does not show.
+constexpr float kSquaresUnit = 1048576;
+constexpr float kMostSummedShare = 1024;
+
+// Shares: errors in units of their rows.
 struct CheckResult {
-  unsigned long long worst;      // float bits of the error << 32 | index into the reference
-  unsigned long long worst_lse;  // likewise, index of the checked row
-  unsigned int naive_error;      // float bits
-  unsigned int largest;          // float bits of max |reference|
+  unsigned long long worst_row;      // float bits of the share of a row's norm << 32 | index of the checked row
+  unsigned long long worst_element;  // likewise, of an element; index into the reference
+  unsigned long long worst_lse;      // likewise, of what is allowed; index of the checked row
+  unsigned long long squares;        // of norms' shares, in units of 1 / kSquaresUnit
+  unsigned int rows;                 // checked ones that are not zero
   unsigned int unwritten, nonfinite, stray;
-  unsigned int padding;
 };
 
 struct CheckParams {
   const long long* rows;  // numbers of the checked rows, (batch, head, position) order
   float* reference;       // checked rows x head_dim_v
   float* reference_lse;   // checked rows
+  float* units;           // checked rows x 2: what a row's norm and its elements are measured in; 0: it must be zero
   CheckResult* result;
   float scale;
+  float rounding, least;  // of an element's unit: relative, and absolute
+  float of_largest;       // of the stand-in's largest error
+  float lse_relative, lse_absolute;
   int head_dim, head_dim_v;
   int causal, bf16, vectors;  // vectors: rows are 16-byte aligned
   int page;                   // keys a page; 0: none
@@ -46,7 +55,7 @@ struct ScanParams {
   int bf16;
 };
 
-static_assert(sizeof(CheckResult) == 40 && sizeof(CheckParams) == 112 && sizeof(ScanParams) == 80,
+static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 144 && sizeof(ScanParams) == 80,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

@@ -2,6 +2,7 @@
 #include "runtime/cuda/trial/checker.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace gqa {
 namespace {
@@ -11,6 +12,20 @@ constexpr int kWideThreads = 256;  // of kernels that stride over memory
 constexpr long long kBlocks = 2048;
 
 }  // namespace
+
+float share_of(unsigned long long placed) { return std::bit_cast<float>(static_cast<std::uint32_t>(placed >> 32)); }
+
+RowErrors row_errors(const CheckResult& result, std::int64_t with_unit) {
+  constexpr unsigned long long kPlace = 0xffffffffULL;
+  RowErrors errors;
+  errors.worst_norm = share_of(result.worst_row);
+  errors.worst_row = static_cast<std::int64_t>(result.worst_row & kPlace);
+  errors.worst_element = share_of(result.worst_element);
+  errors.worst_element_at = static_cast<std::int64_t>(result.worst_element & kPlace);
+  errors.squares = static_cast<double>(result.squares) / static_cast<double>(kSquaresUnit);
+  errors.rows = with_unit;
+  return errors;
+}
 
 Status Checker::load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker) {
   auto fresh = std::unique_ptr<Checker>(new Checker(context.driver()));
@@ -36,9 +51,9 @@ Status Checker::launch(const char* name, CUfunction function, long long blocks, 
   return result == CUDA_SUCCESS ? Status() : driver_.error(name, result);
 }
 
-Status Checker::fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, bool bf16) const {
-  int is_bf16 = bf16;
-  void* arguments[] = {&data, &count, &seed, &is_bf16};
+Status Checker::fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, long long first,
+                     const TrialRows& rows) const {
+  void* arguments[] = {&data, &count, &seed, &first, const_cast<TrialRows*>(&rows)};
   return launch("gqa_fill", fill_, kBlocks, kWideThreads, stream, arguments);
 }
 

@@ -4,22 +4,31 @@
 // Threads: constant after load; launches from one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "jit/device/check/check_params.h"
+#include "jit/device/check/trial_inputs.h"
 #include "runtime/cuda/driver/context.h"
 #include "runtime/cuda/driver/module.h"
 #include "runtime/device.h"
+#include "runtime/verify/judgement.h"
 
 namespace gqa {
+
+// A share as the verification kernels place it.
+float share_of(unsigned long long placed);
+// Rows' errors as the verification kernels leave them. with_unit: rows that are not zero, as gqa_reference counts them.
+RowErrors row_errors(const CheckResult& result, std::int64_t with_unit);
 
 class Checker {
  public:
   // `binary`: of jit's check_source().
   static Status load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker);
 
-  Status fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, bool bf16) const;
+  Status fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, long long first,
+              const TrialRows& rows) const;
   Status reference(CUstream stream, const AttentionParams& params, const CheckParams& check, const CacheParams& cache,
                    int rows) const;
   Status compare(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;

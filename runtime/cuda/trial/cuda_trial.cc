@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "runtime/cuda/driver/capture.h"
 #include "runtime/cuda/trial/check_chain.h"
@@ -15,12 +14,6 @@ constexpr std::int64_t kMaxInputBytes = 6LL << 30;
 constexpr std::int64_t kReferenceKeys = 100000000;  // rows checked x keys: bounds the reference's time to about 0.1 s
 constexpr int kMaxSets = 32;
 constexpr std::uint64_t kListSeed = 4;
-
-float float_of(unsigned bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 }  // namespace
 
@@ -54,9 +47,8 @@ Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
   if (Status s = copy_lists(verified_, &verified_lists_); !s.ok()) return s;
   if (Status s = copy_lists(timing_lists(problem, kListSeed), &timed_lists_); !s.ok()) return s;
   if (Status s = allocate_outputs(); !s.ok()) return s;
-  variants_.resize(ragged(problem) == problem ? 1 : 2);
-  if (Status s = prepare(problem, &variants_[0]); !s.ok() || variants_.size() == 1) return s;
-  return prepare(ragged(problem), &variants_[1]);
+  if (Status s = prepare(problem, /*hard=*/false, &variants_[0]); !s.ok()) return s;
+  return prepare(ragged(problem), /*hard=*/true, &variants_[1]);
 }
 
 // Gives back all that one launch on one set of inputs can do without. The first set's numbers stay what they were.
@@ -70,6 +62,7 @@ Status CudaTrial::shrink() {
   q_ = {};
   k_ = {};
   v_ = {};
+  hard_q_ = {};
   return fill_inputs();
 }
 
@@ -84,7 +77,8 @@ CudaTrial::~CudaTrial() {
   out_ = {};
   lse_ = {};
   result_ = {};
-  variants_.clear();
+  hard_q_ = {};
+  for (Variant& variant : variants_) variant = {};
   guarded_.clear();
   workspaces_->clear();
 }
@@ -105,14 +99,19 @@ Status CudaTrial::fill_inputs() {
   const struct {
     DeviceMemory* memory;
     std::int64_t count;
-  } inputs[] = {{&q_, layout_.q}, {&k_, layout_.k}, {&v_, layout_.v}};
-  unsigned long long seed = 1;
+    int sets;
+    unsigned long long seed;
+    TrialTensor tensor;
+  } inputs[] = {{&q_, layout_.q, sets_, 1, TrialTensor::kPlain},
+                {&k_, layout_.k, sets_, 2, TrialTensor::kKeys},
+                {&v_, layout_.v, sets_, 3, TrialTensor::kPlain},
+                {&hard_q_, layout_.q, 1, 1, TrialTensor::kHardQueries}};
   for (const auto& input : inputs) {
-    const std::int64_t count = layout_.input_slab(input.count, sets_);
+    const std::int64_t count = layout_.input_slab(input.count, input.sets);
     if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
       return s;
-    if (Status s = checker_->fill(stream_.get(), input.memory->address(), count, seed++,
-                                  layout_.problem.q_type == DType::kBF16);
+    if (Status s = checker_->fill(stream_.get(), input.memory->address(), count, input.seed, layout_.shift,
+                                  layout_.trial_rows(input.tensor));
         !s.ok())
       return s;
   }
@@ -162,9 +161,9 @@ Status CudaTrial::allocate_outputs() {
   return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
 }
 
-Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, int set) const {
+Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, const DeviceMemory& q, int set) const {
   using Bits = std::uint16_t;
-  const TrialBuffers buffers = {q_.as<Bits>(),
+  const TrialBuffers buffers = {q.as<Bits>(),
                                 k_.as<Bits>(),
                                 v_.as<Bits>(),
                                 out_.as<Bits>(),
@@ -184,7 +183,14 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.rows = variant.device_rows.as<long long>();
   c.reference = variant.reference.as<float>();
   c.reference_lse = variant.reference_lse.as<float>();
+  c.units = variant.units.as<float>();
   c.result = result_.as<CheckResult>();
+  const Roundings& rounding = rounding_of(layout_.problem.out_type);
+  c.rounding = static_cast<float>(rounding.relative);
+  c.least = static_cast<float>(rounding.least);
+  c.of_largest = static_cast<float>(kOfLargest);
+  c.lse_relative = static_cast<float>(kLseRelative);
+  c.lse_absolute = static_cast<float>(kLseAbsolute);
   c.scale = 1.0F / std::sqrt(static_cast<float>(layout_.problem.head_dim));
   c.head_dim = layout_.problem.head_dim;
   c.head_dim_v = layout_.problem.head_dim_v;
@@ -194,12 +200,13 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.page = layout_.problem.page;
   c.q_starts = verified_lists_.q_starts.as<int>();
   c.sink = verified_lists_.sinks.as<float>();
-  c.chain = check_chain_of(call(layout_.problem, verified_lists_, 0));
+  c.chain = check_chain_of(call(layout_.problem, verified_lists_, q_, 0));
   return c;
 }
 
-Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
+Status CudaTrial::prepare(const Problem& problem, bool hard, Variant* variant) {
   variant->problem = problem;
+  variant->hard = hard;
   variant->row_numbers =
       rows_to_check(problem, verified_, std::max<std::int64_t>(256, kReferenceKeys / problem.kv_len));
   variant->rows = static_cast<int>(variant->row_numbers.size());
@@ -208,14 +215,18 @@ Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok())
     return s;
   if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
+  if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->units); !s.ok()) return s;
   driver().cuMemcpyHtoDAsync(variant->device_rows.address(), variant->row_numbers.data(), rows * 8, stream_.get());
   driver().cuMemsetD8Async(result_.address(), 0, sizeof(CheckResult), stream_.get());
-  const Call checked = call(problem, verified_lists_, 0);
+  const Call checked = call(problem, verified_lists_, queries(*variant), 0);
   if (Status s = checker_->reference(stream_.get(), params_of(checked, Candidate()), check_params(*variant),
                                      cache_params_of(checked), variant->rows);
       !s.ok())
     return s;
-  return stream_.read(result_.address(), &variant->yardstick, sizeof(CheckResult));
+  CheckResult made{};
+  if (Status s = stream_.read(result_.address(), &made, sizeof made); !s.ok()) return s;
+  variant->with_unit = made.rows;
+  return {};
 }
 
 Status CudaTrial::poison() {
@@ -227,7 +238,7 @@ Status CudaTrial::poison() {
 }
 
 Status CudaTrial::scan_outputs(const Problem& problem) const {
-  const Call full = call(layout_.problem, verified_lists_, 0);
+  const Call full = call(layout_.problem, verified_lists_, q_, 0);
   ScanParams scan{};
   scan.slab = out_.as<void>();
   scan.result = result_.as<CheckResult>();
@@ -252,7 +263,7 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
 
 Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
                                 std::int64_t* damaged) {
-  const Call c = call(variant.problem, verified_lists_, 0);
+  const Call c = call(variant.problem, verified_lists_, queries(variant), 0);
   const LaunchPlan& needed = kernel.plan_of(c.problem);
   Workspace workspace;
   if (Status s = poison(); !s.ok()) return s;
@@ -278,12 +289,9 @@ Status CudaTrial::check_with_memory(const CudaKernel& kernel, const Variant& var
 
 Comparison CudaTrial::comparison(const Variant& variant, const CheckResult& result) {
   Comparison c;
-  c.error = float_of(static_cast<unsigned>(result.worst >> 32));
-  c.worst_index = static_cast<std::int64_t>(result.worst & 0xffffffffu);
-  c.lse_error = float_of(static_cast<unsigned>(result.worst_lse >> 32));
+  c.rows = row_errors(result, variant.with_unit);
+  c.lse_share = share_of(result.worst_lse);
   c.worst_lse_index = static_cast<std::int64_t>(result.worst_lse & 0xffffffffu);
-  c.naive_error = float_of(variant.yardstick.naive_error);
-  c.largest = float_of(variant.yardstick.largest);
   c.unwritten = result.unwritten;
   c.nonfinite = result.nonfinite;
   c.stray = result.stray;
@@ -293,7 +301,7 @@ Comparison CudaTrial::comparison(const Variant& variant, const CheckResult& resu
 Verdict CudaTrial::verify(const LoadedProgram& program) {
   const BesideCaptures here(shared_->context);
   const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
-  return gqa::verify(variants_.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+  return gqa::verify(std::size(variants_), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
     const Variant& variant = variants_[run];
     CheckResult result{};
     std::int64_t damaged = 0;
@@ -324,7 +332,7 @@ Status CudaTrial::time_once(const CudaKernel& kernel, int samples, std::vector<d
   if (needed.needs_workspace())
     if (Status s = workspaces_->take(stream_.get(), needed, &pin); !s.ok()) return s;
   const auto launch = [&](int i) {
-    return kernel.launch(call(layout_.problem, timed_lists_, i % sets_), pin.workspace);
+    return kernel.launch(call(layout_.problem, timed_lists_, q_, i % sets_), pin.workspace);
   };
   return stream_.time(kernel.id(), launches_, launch, samples, microseconds);
 }

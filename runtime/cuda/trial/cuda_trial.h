@@ -1,7 +1,6 @@
 // cuda_trial.h: one problem on a GPU: inputs, reference, verification and clocks.
-// Owns: rotated random inputs (together more than three L2s), a poisoned and guarded output and workspace, the naive
-// reference of the rows checked, a stream.
-// Never: touches the users' streams or workspaces.
+// Owns: rotated random inputs (together more than three L2s), hard queries, a poisoned and guarded output and
+// workspace, the naive reference of the rows checked, a stream. Never: touches the users' streams or workspaces.
 // Threads: belongs to one thread.
 #pragma once
 
@@ -31,13 +30,15 @@ class CudaTrial : public CudaTrialBase {
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
 
  private:
-  // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
+  // The problem at its own lengths, on the queries that are timed, and on hard ones a few shorter, so that tile edges
+  // are exercised: same keys and strides.
   struct Variant {
     Problem problem;
+    bool hard = false;
     int rows = 0;
+    std::int64_t with_unit = 0;  // of the rows, those that are not zero
     std::vector<std::int64_t> row_numbers;
-    DeviceMemory device_rows, reference, reference_lse;
-    CheckResult yardstick{};  // naive_error and largest of the reference
+    DeviceMemory device_rows, reference, reference_lse, units;
   };
 
   // Lengths and table as Call has them, on the device.
@@ -57,12 +58,13 @@ class CudaTrial : public CudaTrialBase {
   Status check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
                            std::int64_t* damaged);
   Status time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds);
-  Status prepare(const Problem& problem, Variant* variant);
+  Status prepare(const Problem& problem, bool hard, Variant* variant);
+  const DeviceMemory& queries(const Variant& variant) const { return variant.hard ? hard_q_ : q_; }
   Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
   static Comparison comparison(const Variant& variant, const CheckResult& result);
   Status poison();
   Status scan_outputs(const Problem& problem) const;
-  Call call(const Problem& problem, const DeviceLists& lists, int set) const;
+  Call call(const Problem& problem, const DeviceLists& lists, const DeviceMemory& q, int set) const;
   CheckParams check_params(const Variant& variant) const;
   CUdeviceptr clock_memory() const override { return result_.address(); }
 
@@ -72,8 +74,8 @@ class CudaTrial : public CudaTrialBase {
   int sets_ = 1;
   const TrialLists verified_;
   DeviceLists verified_lists_, timed_lists_;
-  DeviceMemory q_, k_, v_, out_, lse_, result_;
-  std::vector<Variant> variants_;
+  DeviceMemory q_, hard_q_, k_, v_, out_, lse_, result_;
+  Variant variants_[2];
 };
 
 }  // namespace gqa

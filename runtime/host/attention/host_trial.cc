@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "jit/device/check/trial_inputs.h"
 #include "runtime/half.h"
 #include "runtime/host/rotation.h"
 #include "runtime/parallel.h"
@@ -26,20 +27,6 @@ constexpr std::int64_t kFewestRows = 4;
 constexpr int kMaxSets = 16;
 constexpr std::uint64_t kListSeed = 4;
 constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
-
-std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64, as in jit/device/check/check.cuh
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-float near_normal(std::uint64_t index) {
-  const std::uint64_t bits = mix(index);
-  float sum = 0;
-  for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 65536.0F;
-  return (sum - 2.0F) * 1.7320508F;
-}
 
 bool is_poison(float value) {
   std::uint32_t bits = 0;
@@ -64,8 +51,6 @@ RowPlace place_of(const Problem& p, std::int64_t row) {
           static_cast<int>(row % p.q_len)};
 }
 
-bool worse(double error, double worst) { return error > worst || std::isnan(error); }
-
 }  // namespace
 
 HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort)
@@ -76,35 +61,37 @@ HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effor
       effort_(effort) {
   const std::int64_t bytes = std::min({2 * spec.l2_bytes, kMaxInputBytes, rotated_bytes(effort)});
   sets_ = static_cast<int>(std::clamp<std::int64_t>(bytes / layout_.input_bytes() + 1, 1, kMaxSets));
-  q_ = fill(layout_.q, 1);
-  k_ = fill(layout_.k, 2);
-  v_ = fill(layout_.v, 3);
+  q_ = fill(layout_.q, sets_, 1);
+  k_ = fill(layout_.k, sets_, 2);
+  v_ = fill(layout_.v, sets_, 3);
+  hard_q_ = fill(layout_.q, 1, 1);
+  set_elements(layout_.trial_rows(TrialTensor::kKeys), layout_.k * sets_, kColumns, k_.get());
+  set_elements(layout_.trial_rows(TrialTensor::kHardQueries), layout_.q, problem.head_dim, hard_q_.get());
   poison_unused(k_.get(), layout_.k_strides);
   poison_unused(v_.get(), layout_.v_strides);
   out_.resize(static_cast<std::size_t>(layout_.out_slab()));
   lse_.resize(static_cast<std::size_t>(layout_.lse_slab()));
-  variants_.resize(ragged(problem) == problem ? 1 : 2);
 }
 
 Status HostTrial::make(const Problem& problem, const DeviceSpec& spec, const Effort& effort,
                        std::unique_ptr<Trial>* trial) {
   std::unique_ptr<HostTrial> made(new HostTrial(problem, spec, effort));
-  made->prepare(problem, &made->variants_.front());
-  if (made->variants_.size() > 1) made->prepare(ragged(problem), &made->variants_.back());
+  made->prepare(problem, made->q_.get(), &made->variants_[0]);
+  made->prepare(ragged(problem), made->hard_q_.get(), &made->variants_[1]);
   if (Status status = effort.check(); !status.ok()) return status;
   *trial = std::move(made);
   return {};
 }
 
 // A period of random numbers again and again: it is odd, so that no two rows of one tensor and no two tiles are alike.
-HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) const {
+HostTrial::Elements HostTrial::fill(std::int64_t count, int sets, std::uint64_t seed) const {
   std::vector<std::uint16_t> period(kPeriod);
   parallel_for((kPeriod + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kFillPiece; i < std::min(kPeriod, (piece + 1) * kFillPiece); ++i)
       period[static_cast<std::size_t>(i)] =
           store(layout_.problem.q_type, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
   });
-  const std::int64_t total = layout_.input_slab(count, sets_);
+  const std::int64_t total = layout_.input_slab(count, sets);
   Elements data(new std::uint16_t[static_cast<std::size_t>(total)]);
   parallel_for((total + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
     if (effort_.cancelled()) return;
@@ -117,14 +104,28 @@ HostTrial::Elements HostTrial::fill(std::int64_t count, std::uint64_t seed) cons
   return data;
 }
 
+// The last so many elements of each row of the tensor, by what stands there.
+void HostTrial::set_elements(const TrialRows& rows, std::int64_t count, int last, std::uint16_t* slab) const {
+  const DType type = layout_.problem.q_type;
+  const std::int64_t piece = std::max<std::int64_t>(1, kFillPiece / rows.head_dim), all = count / rows.head_dim;
+  parallel_for((all + piece - 1) / piece, threads_, [&](std::int64_t at) {
+    for (std::int64_t row = at * piece; row < std::min(all, (at + 1) * piece) && !effort_.cancelled(); ++row)
+      for (int d = rows.head_dim - last; d < rows.head_dim; ++d) {
+        const std::int64_t index = row * rows.head_dim + d;
+        std::uint16_t& element = slab[layout_.shift + index];
+        element = store(type, trial_element(rows, load(type, element), index));
+      }
+  });
+}
+
 // Of the first set, which verification reads.
 void HostTrial::poison_unused(std::uint16_t* elements, const Strides& strides) const {
   for (const KeyRun& run : unused_keys(layout_.problem, verified_))
     std::fill_n(elements + layout_.shift + run.first * strides.row, run.count * strides.row, kPoisonElement);
 }
 
-Call HostTrial::call(const Problem& problem, const TrialLists& lists, int set) {
-  TrialBuffers buffers = {q_.get(), k_.get(), v_.get(), out_.data(), lse_.data()};
+Call HostTrial::call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set) {
+  TrialBuffers buffers = {q, k_.get(), v_.get(), out_.data(), lse_.data()};
   const auto given = [](const std::vector<std::int32_t>& list) { return list.empty() ? nullptr : list.data(); };
   buffers.lengths = given(lists.lengths);
   buffers.table = given(lists.table);
@@ -134,14 +135,15 @@ Call HostTrial::call(const Problem& problem, const TrialLists& lists, int set) {
   return layout_.call(buffers, problem, set);
 }
 
-void HostTrial::prepare(const Problem& problem, Variant* variant) {
+void HostTrial::prepare(const Problem& problem, std::uint16_t* q, Variant* variant) {
   variant->problem = problem;
+  variant->q = q;
   const double work = std::min(kMostRowWork, kRowsBudgetShare * effort_.budget() * kRowWorkASecond) * threads_;
   const auto most = static_cast<std::int64_t>(work / static_cast<double>(reference_work(problem)));
   variant->rows = rows_to_check(problem, verified_, std::max(kFewestRows, most));
   std::vector<RowPlace> places;
   for (const std::int64_t row : variant->rows) places.push_back(place_of(problem, row));
-  variant->reference = reference_rows(call(problem, verified_, 0), places, workers_of(effort_, threads_));
+  variant->reference = reference_rows(call(problem, verified_, q, 0), places, workers_of(effort_, threads_));
 }
 
 void HostTrial::poison() {
@@ -194,14 +196,12 @@ void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
     const std::int64_t out = layout_.out_at(verified_, place.batch, place.position, place.head);
-    for (std::int64_t d = 0; d < dim; ++d) {
-      const double error = std::fabs(double{load(p.q_type, out_[static_cast<std::size_t>(out + d)])} -
-                                     double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]});
-      if (worse(error, comparison->error)) {
-        comparison->error = std::isnan(error) ? 3e38 : error;
-        comparison->worst_index = i * dim + d;
-      }
-    }
+    RowError row;
+    for (std::int64_t d = 0; d < dim; ++d)
+      row.add(double{load(p.out_type, out_[static_cast<std::size_t>(out + d)])} -
+                  double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]},
+              i * dim + d);
+    comparison->rows.add(i, variant.reference.units[static_cast<std::size_t>(i)], row);
   }
   if (p.lse) compare_lse(variant, comparison);
 }
@@ -212,11 +212,10 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
     const std::int64_t at = layout_.lse_at(verified_, place.batch, place.position, place.head);
     const double given = lse_[static_cast<std::size_t>(at)];
     const double expected = variant.reference.lse[static_cast<std::size_t>(i)];
-    const double error = given == expected ? 0 : std::fabs(given - expected);
-    if (worse(error, comparison->lse_error)) {
-      comparison->lse_error = std::isnan(error) ? 3e38 : error;
-      comparison->worst_lse_index = i;
-    }
+    const double share = given == expected ? 0 : in_unit(std::fabs(given - expected), lse_allowed(expected));
+    if (share <= comparison->lse_share) continue;
+    comparison->lse_share = share;
+    comparison->worst_lse_index = i;
   }
 }
 
@@ -228,13 +227,11 @@ Status HostTrial::launch(const LoadedProgram& program, const Call& with) const {
 }
 
 Verdict HostTrial::verify(const LoadedProgram& program) {
-  return gqa::verify(variants_.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+  return gqa::verify(std::size(variants_), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
     const Variant& variant = variants_[run];
     poison();
-    if (Status status = launch(program, call(variant.problem, verified_, 0)); !status.ok()) return status;
+    if (Status status = launch(program, call(variant.problem, verified_, variant.q, 0)); !status.ok()) return status;
     Comparison comparison;
-    comparison.naive_error = variant.reference.naive_error;
-    comparison.largest = variant.reference.largest;
     scan(variant.problem, &comparison);
     compare(variant, &comparison);
     *outputs = measured(variant.problem, variant.rows, comparison);
@@ -244,7 +241,7 @@ Verdict HostTrial::verify(const LoadedProgram& program) {
 
 Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
-    const Call c = call(layout_.problem, timed_, next_set_++ % sets_);
+    const Call c = call(layout_.problem, timed_, q_.get(), next_set_++ % sets_);
     const auto begin = std::chrono::steady_clock::now();
     if (Status status = launch(program, c); !status.ok()) return status;
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;

@@ -1,7 +1,6 @@
 // host_trial.h: one problem on the CPU: inputs, reference, verification and clocks.
-// Owns: rotated random inputs, of the first set what no sequence uses poisoned; lengths and page tables; a poisoned and
-// guarded output; the reference of the rows checked.
-// Never: touches the users' tensors.
+// Owns: rotated random inputs, hard queries (trial_inputs.h), of the first set what no sequence uses poisoned; lengths
+// and page tables; a poisoned and guarded output; the reference of the rows checked. Never: touches the users' tensors.
 // Threads: belongs to one thread; it fills inputs and computes references on several.
 #pragma once
 
@@ -24,9 +23,11 @@ class HostTrial final : public Trial {
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
 
  private:
-  // The problem at its own lengths, or a few shorter, so that tile edges are exercised: same buffers and strides.
+  // The problem at its own lengths, on the queries that are timed, and on hard ones a few shorter, so that tile edges
+  // are exercised: same keys and strides.
   struct Variant {
     Problem problem;
+    std::uint16_t* q = nullptr;
     std::vector<std::int64_t> rows;
     ReferenceRows reference;
   };
@@ -35,10 +36,11 @@ class HostTrial final : public Trial {
   using Elements = std::unique_ptr<std::uint16_t[]>;
 
   HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort);
-  Elements fill(std::int64_t count, std::uint64_t seed) const;
+  Elements fill(std::int64_t count, int sets, std::uint64_t seed) const;
+  void set_elements(const TrialRows& rows, std::int64_t count, int last, std::uint16_t* slab) const;
   void poison_unused(std::uint16_t* elements, const Strides& strides) const;
-  Call call(const Problem& problem, const TrialLists& lists, int set);
-  void prepare(const Problem& problem, Variant* variant);
+  Call call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set);
+  void prepare(const Problem& problem, std::uint16_t* q, Variant* variant);
   Status launch(const LoadedProgram& program, const Call& with) const;
   void poison();
   bool row_exists(const Problem& problem, std::int64_t row) const;
@@ -52,10 +54,10 @@ class HostTrial final : public Trial {
   const int threads_;
   const Effort effort_;
   int sets_ = 1, next_set_ = 0;
-  Elements q_, k_, v_;
+  Elements q_, hard_q_, k_, v_;
   std::vector<std::uint16_t> out_;
   std::vector<float> lse_;
-  std::vector<Variant> variants_;
+  Variant variants_[2];
 };
 
 }  // namespace gqa

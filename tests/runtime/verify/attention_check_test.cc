@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/half.h"
 #include "tests/search/from_text.h"
 
 namespace gqa {
@@ -63,12 +64,12 @@ TEST(RowsToCheck, OfPackedSequencesThoseThatTheyHave) {
   }
 }
 
-// What an honest run of a bf16 problem measures.
+constexpr RowUnit kUnit = {0.01, 0.00125};
+
+// What an honest run of a bf16 problem measures: 80 rows that are as far off as the naive computation's.
 Comparison honest() {
   Comparison c;
-  c.error = 0.004;
-  c.naive_error = 0.005;
-  c.largest = 1;
+  for (int row = 0; row < 80; ++row) c.rows.add(row, kUnit, {1e-4, 0.004, row * 64 + 33, 64});
   return c;
 }
 
@@ -77,32 +78,65 @@ Verdict judged(const Comparison& comparison) {
   return judge(measured(p, rows_to_check(p, {}, 80), comparison));
 }
 
-TEST(Judge, PassesUpToTwiceTheNaiveError) {
-  Comparison c = honest();
-  EXPECT_TRUE(judged(c).passed);
-  EXPECT_EQ("", judged(c).reason);
-  EXPECT_DOUBLE_EQ(0.01, judged(c).bound);
-  c.error = 0.01;
-  EXPECT_TRUE(judged(c).passed);
-  c.error = 0.0101;
-  EXPECT_FALSE(judged(c).passed);
+TEST(Judge, PassesTheNaiveErrorAndNamesWhatIsClosestToItsBound) {
+  EXPECT_EQ("", judged(honest()).reason);
+  EXPECT_TRUE(judged(honest()).passed);
+  EXPECT_DOUBLE_EQ(1, judged(honest()).error);
+  EXPECT_EQ(kFactors.norm, judged(honest()).bound);
 }
 
-TEST(Judge, AllowsTheOutputsOwnRoundingWhereTheNaiveErrorIsNone) {
-  Comparison c = honest();
-  c.naive_error = 0;
-  c.error = 1.0 / 512;
-  EXPECT_TRUE(judged(c).passed);
-  c.error = 1.0 / 128;
-  EXPECT_FALSE(judged(c).passed);
+// Each bound, reached and passed by one row, or by all of them together.
+TEST(Judge, HoldsRowsElementsAndAllOfThemToTheirFactors) {
+  for (const double share : {0.99, 1.01}) {
+    Comparison row = honest(), element = honest(), all;
+    const double norm = share * 0.01 * kFactors.row, largest = share * kUnit.element * kFactors.largest;
+    row.rows.add((1 * 4 + 2) * 10 + 7, kUnit, {norm * norm, norm / 8, 0, 64});
+    element.rows.add(67, kUnit, {largest * largest, largest, 67 * 64 + 33, 64});
+    for (int i = 0; i < 80; ++i) all.rows.add(i, kUnit, {std::pow(share * 0.01 * kFactors.norm, 2), 0.002, 0, 64});
+    for (const auto& [one, says] : {std::pair<Comparison*, const char*>{&row, "batch 1, head 2, row 7: norm"},
+                                    {&element, "batch 1, head 2, row 7, dim 33, against"},
+                                    {&all, "80 rows: root mean square"}}) {
+      const Verdict verdict = judged(*one);
+      EXPECT_EQ(share < 1, verdict.passed) << says << verdict.reason;
+      if (share > 1) {
+        EXPECT_EQ(0U, verdict.reason.find("output: " + std::string(says))) << verdict.reason;
+      }
+    }
+  }
 }
 
-TEST(Judge, NamesTheWorstElement) {
+TEST(RowUnit, IsTheLargerOfTheNaiveErrorAndWhatRoundingMakesOfTheRow) {
+  const RowError none = {0, 0, 0, 64}, naive = {0.25, 0.3, 0, 64}, values = {1e4, 20, 0, 64},
+                 tiny = {1e-16, 1e-9, 0, 64};
+  EXPECT_EQ(0.5, row_unit(naive, values, kBF16Rounding).norm);
+  EXPECT_EQ(0.3 * kOfLargest, row_unit(naive, values, kBF16Rounding).element);
+  EXPECT_EQ(100 * kBF16Rounding.relative, row_unit(none, values, kBF16Rounding).norm);
+  EXPECT_EQ(20 * kBF16Rounding.relative, row_unit(none, values, kBF16Rounding).element);
+  EXPECT_EQ(8 * kF16Rounding.least, row_unit(none, tiny, kF16Rounding).norm);
+  EXPECT_EQ(kF16Rounding.least, row_unit(none, tiny, kF16Rounding).element);
+  EXPECT_EQ(0, row_unit(none, none, kBF16Rounding).norm);
+}
+
+// The root mean square of rounding, measured.
+TEST(RowUnit, RoundsAsTheTypesDo) {
+  for (const DType type : {DType::kBF16, DType::kF16}) {
+    double squares = 0;
+    for (int i = 0; i < 10000; ++i) {
+      const double x = std::exp2(i * 3e-4);
+      squares += std::pow(load(type, store(type, static_cast<float>(x))) / x - 1, 2);
+    }
+    EXPECT_NEAR(1, std::sqrt(squares / 10000) / rounding_of(type).relative, 0.03);
+  }
+}
+
+// A row that sees no key is zero, or wrong by any measure; it is not counted among those that are averaged.
+TEST(Judge, WantsZeroWhereTheRowIs) {
   Comparison c = honest();
-  c.error = 1;
-  c.worst_index = std::int64_t{(1 * 4 + 2) * 10 + 7} * 64 + 33;
-  EXPECT_NE(std::string::npos, judged(c).reason.find("batch 1, head 2, row 7, dim 33")) << judged(c).reason;
-  EXPECT_NE(std::string::npos, judged(c).reason.find("0.01")) << judged(c).reason;
+  c.rows.add(3, {}, {0, 0, 0, 64});
+  EXPECT_TRUE(judged(c).passed);
+  EXPECT_EQ(80, c.rows.rows);
+  c.rows.add(3, {}, {1e-30, 1e-15, 0, 64});
+  EXPECT_FALSE(judged(c).passed);
 }
 
 TEST(Judge, RefusesEachKindOfDamage) {
@@ -115,10 +149,15 @@ TEST(Judge, RefusesEachKindOfDamage) {
       {[](Comparison* c) { c->stray = 2; }, "output: 2 elements were written outside it"},
       {[](Comparison* c) { c->workspace = 4; }, "workspace: 4 words were written outside its bounds"},
       {[](Comparison* c) { c->nonfinite = 1; }, "output: 1 elements are NaN or infinite"},
-      {[](Comparison* c) { c->error = NAN; }, "over the bound"},
-      {[](Comparison* c) { c->lse_error = 0.01; },
-       "log-sum-exp: batch 0, head 0, row 0; the error 0.01 is over the bound 0.001"},
-      {[](Comparison* c) { c->lse_error = NAN; }, "log-sum-exp: "},
+      {[](Comparison* c) {
+         RowError row;
+         row.add(NAN, 5);
+         c->rows.add(0, kUnit, row);
+       },
+       "over the bound"},
+      {[](Comparison* c) { c->lse_share = 1.5; },
+       "log-sum-exp: batch 0, head 0, row 0: as a share of float32's; the error 1.5 is over the bound 1"},
+      {[](Comparison* c) { c->lse_share = NAN; }, "log-sum-exp: "},
   };
   for (const auto& one : cases) {
     Comparison c = honest();

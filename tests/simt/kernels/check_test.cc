@@ -1,72 +1,251 @@
-// The comparison of the verification kernels, run on the CPU: the worst element of out and the worst log-sum-exp are
-// found; a call that asks for no log-sum-exp has no place for one, and none is read.
+// The verification kernels, run on the CPU: the reference is float64's, its units FlashAttention-2's errors, also of
+// hard queries; a row, an element and a log-sum-exp that are off are found, in their units; a call that asks for no
+// log-sum-exp has no place for one, and none is read; inputs are the host's.
 #include <gtest/gtest.h>
-
-#include <cstring>
 
 #include "jit/codegen.h"
 #include "jit/device/check/check_params.h"
+#include "runtime/cuda/trial/checker.h"
+#include "tests/runtime/planted_attention.h"
 #include "tests/simt/kernels/attention_launch.h"
 
 namespace gqa::simt {
 namespace {
 
-float error_of(unsigned long long worst) {
-  const auto bits = static_cast<unsigned>(worst >> 32);
-  float error = 0;
-  std::memcpy(&error, &bits, sizeof error);
-  return error;
-}
+class Check : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
 
-// All rows of a case whose out is 1 and whose lse is 2 everywhere, compared with a reference that differs in one
-// element by 0.5 and in one row's lse by 0.25.
-CheckResult compared(const Kernel& kernel, const Problem& problem) {
-  test::AttentionCase attention(problem);
-  std::fill(attention.out.begin(), attention.out.end(), store(problem.q_type, 1));
-  std::fill(attention.lse.begin(), attention.lse.end(), 2.F);
-  const CaseTensor out("out", attention.out, attention.call.out);
-  const Buffer lse("lse", attention.lse);
-  std::vector<long long> numbers(attention.lse.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<long long>(i);
-  std::vector<float> expected(numbers.size() * static_cast<std::size_t>(problem.head_dim_v), 1.F);
-  std::vector<float> expected_lse(numbers.size(), 2.F);
-  expected[37] = 1.5F;
-  expected_lse[2] = 2.25F;
-  const Buffer rows("rows", numbers), reference("reference", expected), reference_lse("reference_lse", expected_lse);
-  const Buffer result("result", std::vector<CheckResult>(1));
+  static const Kernel* kernel(const char* name) {
+    static std::map<std::string, std::unique_ptr<Kernel>> kernels;
+    std::unique_ptr<Kernel>& made = kernels[name];
+    std::string why;
+    if (made == nullptr) made = Kernel::compile(check_source(), name, &why);
+    EXPECT_NE(nullptr, made) << why;
+    return made.get();
+  }
+};
 
-  Call call = attention.call;
+// A case on hard queries, its checked rows and what the verification kernels are given.
+struct CheckedCase {
+  explicit CheckedCase(const std::string& text) : attention(test::problem_of(text)) {
+    const Problem& p = attention.call.problem;
+    const TrialLayout layout(p);
+    make(layout.trial_rows(TrialTensor::kHardQueries), &attention.q);
+    make(layout.trial_rows(TrialTensor::kKeys), &attention.k);
+    for (int b = 0; b < p.batch; ++b)
+      for (int h = 0; h < p.q_heads; ++h)
+        for (int i = 0; i < p.q_len; ++i) places.push_back({b, h, i});
+    reference = reference_rows(attention.call, places, {});
+  }
+
+  void make(const TrialRows& rows, std::vector<std::uint16_t>* data) const {
+    const DType type = attention.call.problem.q_type;
+    for (std::size_t i = 0; i + 1 < data->size(); ++i)
+      (*data)[i] = store(type, trial_element(rows, load(type, (*data)[i]), static_cast<long long>(i)));
+  }
+
+  // The reference itself, rounded.
+  void answer_rightly() {
+    const Problem& p = attention.call.problem;
+    const auto dim = static_cast<std::size_t>(p.head_dim_v);
+    for (std::size_t row = 0; row < places.size(); ++row) {
+      const RowPlace& at = places[row];
+      for (std::size_t d = 0; d < dim; ++d)
+        attention.out[first_of(at) + d] = store(p.q_type, reference.out[row * dim + d]);
+      attention.lse[row] = reference.lse[row];
+    }
+  }
+  std::size_t first_of(const RowPlace& at) const {
+    const Strides& s = attention.call.out_strides;
+    return static_cast<std::size_t>(at.batch * s.batch + at.position * s.row + at.head * s.head);
+  }
+
+  test::AttentionCase attention;
+  std::vector<RowPlace> places;
+  ReferenceRows reference;
+};
+
+// What the kernels make of a case.
+struct Checked {
+  std::vector<float> out, lse, units;
+  CheckResult made{}, compared{};
+};
+
+Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
+  const Problem& p = c.attention.call.problem;
+  const CaseTensor q("q", c.attention.q, c.attention.call.q), k("k", c.attention.k, c.attention.call.k),
+      v("v", c.attention.v, c.attention.call.v), out("out", c.attention.out, c.attention.call.out);
+  const Buffer lse("lse", c.attention.lse);
+  const std::size_t rows = c.places.size(), dim = static_cast<std::size_t>(p.head_dim_v);
+  std::vector<long long> numbers(rows);
+  for (std::size_t i = 0; i < rows; ++i) numbers[i] = static_cast<long long>(i);
+  const Buffer row_numbers("rows", numbers), reference("reference", rows * dim * 4), exact_lse("lse", rows * 4),
+      units("units", rows * 8), result("result", std::vector<CheckResult>(1)),
+      compared("compared", std::vector<CheckResult>(1));
+  Call call = c.attention.call;
+  call.q = q.first();
+  call.k = k.first();
+  call.v = v.first();
   call.out = out.first();
   call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
   AttentionParams params = params_of(call, Candidate());
+  CacheParams cache = cache_params_of(call);
   CheckParams check{};
-  check.rows = rows.as<long long>();
+  check.rows = row_numbers.as<long long>();
   check.reference = reference.as<float>();
-  check.reference_lse = reference_lse.as<float>();
+  check.reference_lse = exact_lse.as<float>();
+  check.units = units.as<float>();
   check.result = result.as<CheckResult>();
-  check.head_dim = problem.head_dim;
-  check.head_dim_v = problem.head_dim_v;
-  check.bf16 = problem.q_type == DType::kBF16;
-  void* arguments[] = {&params, &check};
-  const Status status = kernel.launch({{static_cast<unsigned>(numbers.size()), 1, 1}, {128, 1, 1}, 0, arguments});
+  check.scale = call.scale;
+  check.rounding = static_cast<float>(rounding_of(p.q_type).relative);
+  check.least = static_cast<float>(rounding_of(p.q_type).least);
+  check.of_largest = static_cast<float>(kOfLargest);
+  check.lse_relative = static_cast<float>(kLseRelative);
+  check.lse_absolute = static_cast<float>(kLseAbsolute);
+  check.head_dim = p.head_dim;
+  check.head_dim_v = p.head_dim_v;
+  check.causal = p.causal();
+  check.bf16 = p.q_type == DType::kBF16;
+  check.vectors = 1;
+  const auto blocks = static_cast<unsigned>(rows);
+  void* made_of[] = {&params, &check, &cache};
+  Status status = make.launch({{blocks, 1, 1}, {128, 1, 1}, 0, made_of});
   EXPECT_TRUE(status.ok()) << status.message();
-  return result.values<CheckResult>().front();
+  check.result = compared.as<CheckResult>();
+  void* compared_of[] = {&params, &check};
+  status = compare.launch({{blocks, 1, 1}, {128, 1, 1}, 0, compared_of});
+  EXPECT_TRUE(status.ok()) << status.message();
+  return {reference.values<float>(), exact_lse.values<float>(), units.values<float>(),
+          result.values<CheckResult>().front(), compared.values<CheckResult>().front()};
 }
 
-TEST(Check, LogSumExpIsComparedWhereItIsAskedFor) {
-  if (const char* why = unavailable()) GTEST_SKIP() << why;
-  std::string why;
-  const auto kernel = Kernel::compile(check_source(), "gqa_compare", &why);
-  ASSERT_NE(nullptr, kernel) << why;
-  const std::string text = "b=1,hq=2,hk=1,sq=3,sk=4,d=32";
-  const CheckResult with = compared(*kernel, test::problem_of(text));
-  EXPECT_EQ(0.5F, error_of(with.worst));
-  EXPECT_EQ(37U, with.worst & 0xffffffffU);
-  EXPECT_EQ(0.25F, error_of(with.worst_lse));
-  EXPECT_EQ(2U, with.worst_lse & 0xffffffffU);
-  const CheckResult without = compared(*kernel, test::problem_of(text + ",lse=0"));
-  EXPECT_EQ(with.worst, without.worst);
-  EXPECT_EQ(0U, without.worst_lse);
+// Every kind of query, in every type: what the host makes of it, which float64 has judged.
+TEST_F(Check, TheReferenceIsTheHosts) {
+  for (const char* text : {"hq=12,hk=2,sq=20,sk=150,d=64", "hq=12,hk=2,sq=20,sk=150,d=64,dtype=f16",
+                           "b=2,hq=6,hk=1,sq=9,sk=4,d=192,dv=128,causal"}) {
+    CheckedCase c(text);
+    c.answer_rightly();
+    const Checked found = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+    const auto dim = static_cast<std::size_t>(c.attention.call.problem.head_dim_v);
+    std::int64_t with_unit = 0;
+    for (std::size_t row = 0; row < c.places.size(); ++row) {
+      const double unit = c.reference.units[row].norm;
+      with_unit += unit > 0;
+      // Of elements at a tie some round the other way.
+      EXPECT_NEAR(unit, found.units[2 * row], 0.15 * unit) << text << " " << row;
+      const double element = c.reference.units[row].element;
+      EXPECT_NEAR(element, found.units[2 * row + 1], 0.4 * element) << text << " " << row;
+      for (std::size_t d = 0; d < dim; ++d)
+        EXPECT_NEAR(c.reference.out[row * dim + d], found.out[row * dim + d], 0.02 * unit) << text << " " << row;
+      if (c.reference.lse[row] != found.lse[row]) {
+        EXPECT_NEAR(c.reference.lse[row], found.lse[row], 0.2 * lse_allowed(c.reference.lse[row]))
+            << text << " " << row;
+      }
+    }
+    EXPECT_EQ(with_unit, found.made.rows) << text;
+    EXPECT_LT(share_of(found.compared.worst_row), 1.1) << text;
+    EXPECT_GT(found.compared.squares, 0U) << text;
+    EXPECT_LT(share_of(found.compared.worst_lse), 0.2F) << text;
+  }
+}
+
+TEST_F(Check, FindsWhatIsOffInItsRowsUnit) {
+  CheckedCase c("hq=2,hk=1,sq=3,sk=40,d=32");
+  c.answer_rightly();
+  const Checked before = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+  const std::size_t row = 4;
+  const float unit = before.units[2 * row], element_unit = before.units[2 * row + 1];
+  std::uint16_t& element = c.attention.out[c.first_of(c.places[row]) + 5];
+  element = store(DType::kBF16, load(DType::kBF16, element) + 100 * unit);
+  c.attention.lse[2] += static_cast<float>(3 * lse_allowed(c.attention.lse[2]));
+  const Checked after = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+  EXPECT_NEAR(100, share_of(after.compared.worst_row), 2);
+  EXPECT_EQ(row, after.compared.worst_row & 0xffffffffU);
+  EXPECT_NEAR(100 * unit / element_unit, share_of(after.compared.worst_element), 0.02 * 100 * unit / element_unit);
+  EXPECT_EQ(row * 32 + 5, after.compared.worst_element & 0xffffffffU);
+  EXPECT_NEAR(1e4, static_cast<double>(after.compared.squares) / static_cast<double>(kSquaresUnit), 400);
+  EXPECT_NEAR(3, share_of(after.compared.worst_lse), 0.2);
+  EXPECT_EQ(2U, after.compared.worst_lse & 0xffffffffU);
+
+  element = store(DType::kBF16, NAN);
+  const Checked none = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+  EXPECT_GT(share_of(none.compared.worst_row), 1e6);
+  EXPECT_GT(static_cast<double>(none.compared.squares), 1e6 * static_cast<double>(kSquaresUnit));
+}
+
+TEST_F(Check, ARowThatSeesNoKeyMustBeZero) {
+  CheckedCase c("hq=1,hk=1,sq=5,sk=3,d=32,causal");
+  c.answer_rightly();
+  EXPECT_LT(share_of(check(*kernel("gqa_reference"), *kernel("gqa_compare"), c).compared.worst_row), 2);
+  c.attention.out[3] = store(DType::kBF16, 1e-30F);
+  const Checked found = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+  EXPECT_EQ(3U, found.made.rows);
+  EXPECT_GT(share_of(found.compared.worst_row), 1e6);
+}
+
+TEST_F(Check, LogSumExpIsComparedWhereItIsAskedFor) {
+  CheckedCase c("b=1,hq=2,hk=1,sq=3,sk=4,d=32,lse=0");
+  c.answer_rightly();
+  c.attention.lse[2] += 1;
+  EXPECT_EQ(0U, check(*kernel("gqa_reference"), *kernel("gqa_compare"), c).compared.worst_lse);
+}
+
+// Exact arithmetics pass on the kernels' own measurements, and what planted_faults_test.cc plants does not.
+TEST_F(Check, PlantedFaultsAreRefused) {
+  using test::Planted;
+  const auto judged = [](const Planted& planted) {
+    CheckedCase c("hq=12,hk=2,sq=16,sk=150,d=64");
+    const Problem& p = c.attention.call.problem;
+    test::PlantedTrial trial(p, TrialTensor::kHardQueries, 1);
+    c.attention.q = trial.q;
+    c.attention.k = trial.k;
+    c.attention.v = trial.v;
+    for (std::vector<std::uint16_t>* data : {&c.attention.q, &c.attention.k, &c.attention.v}) data->push_back(0);
+    c.attention.call.q = c.attention.q.data();
+    c.attention.call.k = c.attention.k.data();
+    c.attention.call.v = c.attention.v.data();
+    for (std::size_t row = 0; row < c.places.size(); ++row) {
+      const std::vector<float> out = test::planted_row(trial, row, planted);
+      for (std::size_t d = 0; d < out.size(); ++d)
+        c.attention.out[c.first_of(c.places[row]) + d] = store(p.q_type, out[d]);
+      c.attention.lse[row] = trial.reference.lse[row];
+    }
+    const Checked found = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+    Comparison comparison;
+    comparison.rows = row_errors(found.compared, found.made.rows);
+    comparison.lse_share = share_of(found.compared.worst_lse);
+    return judge(measured(p, rows_to_check(p, {}, 1 << 20), comparison));
+  };
+  EXPECT_TRUE(judged({}).passed) << judged({}).reason;
+  for (bool Planted::*const fault : {&Planted::eighth, &Planted::zeroed, &Planted::sum, &Planted::lost}) {
+    Planted planted;
+    planted.*fault = true;
+    EXPECT_NE(std::string::npos, judged(planted).reason.find("output: ")) << judged(planted).reason;
+  }
+}
+
+// Off 16-byte alignment, too.
+TEST_F(Check, InputsAreTheHosts) {
+  for (const TrialTensor tensor : {TrialTensor::kPlain, TrialTensor::kKeys, TrialTensor::kHardQueries})
+    for (const long long first : {0LL, 1LL}) {
+      TrialRows rows = {tensor, 32, 3, 50, std::sqrt(32.F), 1};
+      const Buffer data("data", 2 * 3 * 200 * 32);
+      unsigned short* at = data.as<unsigned short>();
+      long long count = 3 * 200 * 32, start = first;
+      unsigned long long seed = 5;
+      void* arguments[] = {&at, &count, &seed, &start, &rows};
+      const Status status = kernel("gqa_fill")->launch({{4, 1, 1}, {256, 1, 1}, 0, arguments});
+      ASSERT_TRUE(status.ok()) << status.message();
+      const auto found = data.values<std::uint16_t>();
+      for (long long i = 0; i < count; ++i) {
+        const float normal = near_normal(seed * 0x100000001ULL + static_cast<unsigned long long>(i));
+        const float expected = i < first ? normal : trial_element(rows, normal, i - first);
+        ASSERT_EQ(store(DType::kBF16, expected), found[static_cast<std::size_t>(i)]) << i;
+      }
+    }
 }
 
 }  // namespace

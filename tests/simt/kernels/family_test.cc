@@ -150,7 +150,7 @@ class FamilyRun {
 
   std::vector<std::uint16_t> bits() const { return out_->values<std::uint16_t>(); }
 
-  // At most twice as far from the truth as a run that rounds every result, as a device's trial judges.
+  // At most twice as far from the truth as a run that rounds every result.
   void expect_right() const {
     std::vector<std::vector<double>> truth, naive;
     ASSERT_TRUE(evaluate(user_, inputs_, &truth).ok());

@@ -149,8 +149,8 @@ inline bool same_bits(const std::vector<std::vector<double>>& a, const std::vect
   });
 }
 
-// The rule by which a device's programs are judged: at most twice the error of running the user's graph, operator after
-// operator, in its own types.
+// At most twice the largest error of running the user's graph, operator after operator, in its own types. Devices judge
+// row by row (judgement.h); of so few elements that is mostly chance.
 inline void expect_passes(const KernelGraph& program, const std::vector<TileKernel>& kernels, const KernelGraph& user) {
   SCOPED_TRACE(to_text(program));
   ASSERT_FALSE(kernels.empty());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/verify/attention_check.h"
+#include "runtime/verify/reference.h"
 #include "tests/full_run.h"
 #include "tests/simt/kernels/warpgroup_case.h"
 
@@ -274,27 +275,26 @@ TEST_F(WarpgroupInputs, NotANumberIsSeen) {
     }
 }
 
-// What is off by more than a rounding still passes where the tuner judges it.
-TEST_F(WarpgroupInputs, EmulatedExponentialsPassVerification) {
+// What is off by more than a rounding does not pass where the tuner judges it.
+TEST_F(WarpgroupInputs, EmulatedExponentialsAreRefused) {
   for (const auto& [dtype, candidate] : {std::pair{"f16", kExp2Fma}, {"bf16", kExp2Fma}, {"f16", kFoldedScaleFma}}) {
     test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=700,d=64,lse=0,dtype=" + std::string(dtype)));
     EXPECT_TRUE(right(candidate, 1, &attention));
     const Problem& problem = attention.call.problem;
+    std::vector<RowPlace> places;
+    for (int row = 0; row < problem.q_len; ++row) places.push_back({0, 0, row});
+    const ReferenceRows reference = reference_rows(attention.call, places, {});
     Comparison comparison;
     for (int row = 0; row < problem.q_len; ++row) {
-      double exact[64], lse = 0;
-      float naive[64], naive_lse = 0;
-      reference_row(attention.call, 0, 0, row, exact, &lse);
-      naive_row(attention.call, 0, 0, row, naive, &naive_lse);
-      for (int d = 0; d < 64; ++d) {
-        const double given = load(problem.q_type, attention.out_at(0, 0, row, d));
-        comparison.error = std::max(comparison.error, std::fabs(given - exact[d]));
-        comparison.naive_error = std::max(comparison.naive_error, std::fabs(static_cast<double>(naive[d]) - exact[d]));
-        comparison.largest = std::max(comparison.largest, std::fabs(exact[d]));
-      }
+      RowError errors;
+      for (int d = 0; d < 64; ++d)
+        errors.add(load(problem.q_type, attention.out_at(0, 0, row, d)) -
+                       reference.out[static_cast<std::size_t>(row * 64 + d)],
+                   row * 64 + d);
+      comparison.rows.add(row, reference.units[static_cast<std::size_t>(row)], errors);
     }
     const Verdict verdict = judge(measured(problem, rows_to_check(problem, {}, problem.q_len), comparison));
-    EXPECT_TRUE(verdict.passed) << dtype << candidate << verdict.reason;
+    EXPECT_FALSE(verdict.passed) << dtype << candidate << verdict.error;
   }
 }
 
