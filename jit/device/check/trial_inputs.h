@@ -72,10 +72,8 @@ struct QueryKind {
   float far;        // the level as an element of the query, exactly
 };
 
-// Products with a level of keys are 2^20, which float16 has. bfloat16 has 2^122, products of 2^127 (1.7e38): not tried,
-// as warpgroup kernels that speculate are wrong there. They take exponents so far below the maximum, and where that is
-// 2^24 and more, the distance is lost.
-constexpr float kFar = 32768.f;
+// Products with a level of keys are 2^20, which float16 has; in bfloat16 the far positive ones are 2^127 (1.7e38).
+constexpr float kFar = 32768.f, kFarthest = 0x1p122f;
 
 // kind: 0 to kQueryKinds - 1.
 GQA_EVERYWHERE QueryKind query_kind(int kind) {
@@ -120,6 +118,7 @@ GQA_EVERYWHERE float query_element(const TrialRows& t, float normal, long long r
   const QueryKind kind = query_kind(kind_of_row(t, row));
   if (from_last >= kColumns) return normal * kind.deviation;
   const float own = kind.deviation == 0 ? 0.f : normal;
+  if (from_last == kLevel && kind.far > 0 && t.bf16 != 0) return kFarthest;
   if (from_last == kLevel) return kind.far != 0 ? kind.far : own + kind.level * t.root / kLevelOfKeys;
   if (from_last == kHeavy) return own + kind.heavy * 0.6931472f * t.root;
   return own + kind.slope * t.root;

@@ -90,7 +90,7 @@ struct WarpgroupSoftmax {
   }
 
   // What is added to row half h's scores, times the scale, to make exponents of them.
-  __device__ float offset(int h, float scale_log2) const { return -fmaf(state.maximum[h], scale_log2, kBelow<Config>); }
+  __device__ float offset(int h, float scale_log2) const { return -biased(scaled(state.maximum[h], scale_log2)); }
 
   __device__ void accept_speculation(const float (&sum)[2]) {
     state.sum[0] += sum[0];
@@ -110,7 +110,9 @@ struct WarpgroupSoftmax {
     rescaling = true;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float growth = fmaxf(1, quad_max(RowState::highest(scores, h)) * (1 << kBelow<Config>));
+      // Of a maximum of 2^24 and more the distance below it is another, or none.
+      const float shift = scaled(state.maximum[h], scale_log2), unbias = exp2_approx(biased(shift) - shift);
+      const float growth = fmaxf(1, quad_max(RowState::highest(scores, h)) * unbias);
       factor[h] = reciprocal_approx(growth);
       state.maximum[h] += __log2f(growth) / scale_log2;
       state.sum[h] = (state.sum[h] + sum[h]) * factor[h];
