@@ -62,6 +62,8 @@ struct RowError {
     squares = fminf(fmaf(error, error, squares), kInfiniteError);
     worst = max(worst, static_cast<u64>(__float_as_uint(error)) << 32 | static_cast<u32>(d));
   }
+  // Squares of 1e-23 are none.
+  __device__ float norm() const { return fmaxf(sqrtf(squares), largest()); }
   __device__ float largest() const { return __uint_as_float(static_cast<u32>(worst >> 32)); }
   __device__ u32 dimension() const { return static_cast<u32>(worst); }
   __device__ static RowError combine(RowError a, RowError b) {
@@ -232,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   size = block_reduce(size, errors, RowError::combine);
   if (threadIdx.x != 0) return;
   const float root = sqrtf(static_cast<float>(c.head_dim_v));
-  const float norm = fmaxf(sqrtf(error.squares), fmaxf(c.rounding * sqrtf(size.squares), c.least * root));
+  const float norm = fmaxf(error.norm(), fmaxf(c.rounding * size.norm(), c.least * root));
   const float element = fmaxf(norm / root, fmaxf(c.of_largest * error.largest(), c.rounding * size.largest()));
   const bool is_zero = size.largest() == 0;
   c.units[2 * blockIdx.x] = is_zero ? 0.f : norm;
@@ -255,8 +257,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     error.add(load_element(out + d, c.bf16) - c.reference[first + d], d);
   error = block_reduce(error, errors, RowError::combine);
   if (threadIdx.x != 0) return;
-  const float size = fmaxf(sqrtf(error.squares), error.largest());  // squares of 1e-30 are none
-  const float norm = share_of(size, c.units[2 * blockIdx.x]);
+  const float norm = share_of(error.norm(), c.units[2 * blockIdx.x]);
   const float largest = share_of(error.largest(), c.units[2 * blockIdx.x + 1]);
   atomicMax(&c.result->worst_row, placed(norm, blockIdx.x));
   atomicMax(&c.result->worst_element, placed(largest, static_cast<u32>(first) + error.dimension()));

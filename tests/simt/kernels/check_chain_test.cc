@@ -33,7 +33,8 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   const auto dim = static_cast<std::size_t>(p.head_dim_v);
   const Buffer sink("sink", attention.sink);
   const Buffer rows("rows", numbers), out("reference", std::vector<float>(numbers.size() * dim)),
-      lse("reference_lse", std::vector<float>(numbers.size())), result("result", std::vector<CheckResult>(1));
+      lse("reference_lse", std::vector<float>(numbers.size())), units("units", std::vector<float>(2 * numbers.size())),
+      result("result", std::vector<CheckResult>(1));
   Call call = attention.call;
   call.q = q.first();
   call.k = k.first();
@@ -44,6 +45,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   check.rows = rows.as<long long>();
   check.reference = out.as<float>();
   check.reference_lse = lse.as<float>();
+  check.units = units.as<float>();
   check.result = result.as<CheckResult>();
   check.scale = call.scale;
   check.head_dim = p.head_dim;

@@ -110,6 +110,8 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   check.causal = p.causal();
   check.bf16 = p.q_type == DType::kBF16;
   check.vectors = 1;
+  const Buffer sink("sink", c.attention.sink);
+  check.sink = p.sink ? sink.as<float>() : nullptr;
   const auto blocks = static_cast<unsigned>(rows);
   void* made_of[] = {&params, &check, &cache};
   Status status = make.launch({{blocks, 1, 1}, {128, 1, 1}, 0, made_of});
@@ -174,6 +176,24 @@ TEST_F(Check, FindsWhatIsOffInItsRowsUnit) {
   const Checked none = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
   EXPECT_GT(share_of(none.compared.worst_row), 1e6);
   EXPECT_GT(static_cast<double>(none.compared.squares), 1e6 * static_cast<double>(kSquaresUnit));
+}
+
+// Whose squares float32 does not have.
+TEST_F(Check, RowsThatASinkMakesTinyHaveAUnit) {
+  CheckedCase c("hq=12,hk=2,sq=20,sk=150,d=64,sink");
+  c.answer_rightly();
+  const Checked found = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
+  const auto tiny = [&](std::size_t row) {
+    return c.reference.units[row].norm > 0 && c.reference.units[row].norm < 1e-25;
+  };
+  std::size_t some = c.places.size();
+  for (std::size_t row = 0; row < c.places.size(); ++row)
+    if (tiny(row)) some = row;
+  ASSERT_LT(some, c.places.size());
+  EXPECT_LT(share_of(found.compared.worst_row), 3);
+  std::uint16_t& element = c.attention.out[c.first_of(c.places[some]) + 5];
+  element = store(DType::kBF16, load(DType::kBF16, element) + 100 * static_cast<float>(c.reference.units[some].norm));
+  EXPECT_GT(share_of(check(*kernel("gqa_reference"), *kernel("gqa_compare"), c).compared.worst_row), 10);
 }
 
 TEST_F(Check, ARowThatSeesNoKeyMustBeZero) {
