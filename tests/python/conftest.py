@@ -87,7 +87,7 @@ def make_qkv(batch=1, q_len=16, kv_len=16, q_heads=2, kv_heads=1, head_dim=32, h
     )
 
 
-def attention_float64(q, k, v, causal=False, scale=None, softcap=0, sink=None):
+def attention_float64(q, k, v, causal=False, scale=None, softcap=0, sink=None, window=(-1, -1)):
     """(out, lse) of the naive computation."""
     q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
@@ -95,9 +95,10 @@ def attention_float64(q, k, v, causal=False, scale=None, softcap=0, sink=None):
     scores = np.einsum("bihd,bjhd->bhij", q, k) * (q.shape[3] ** -0.5 if scale is None else scale)
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
-    if causal:
-        last = np.arange(q.shape[1]) + k.shape[1] - q.shape[1]
-        scores = np.where(np.arange(k.shape[1])[None, :] > last[:, None], -np.inf, scores)
+    past = np.arange(k.shape[1])[None, :] - (np.arange(q.shape[1]) + k.shape[1] - q.shape[1])[:, None]
+    left, right = window[0], 0 if causal else window[1]
+    for hidden in (right >= 0) & (past > right), (left >= 0) & (past < -left):
+        scores = np.where(hidden, -np.inf, scores)
     with np.errstate(divide="ignore", invalid="ignore"):
         if sink is not None:
             beside = np.broadcast_to(np.asarray(sink)[None, :, None, None], (*scores.shape[:3], 1))

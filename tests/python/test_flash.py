@@ -37,6 +37,21 @@ def test_result():
     check(gqa.flash_attn_func(q, k, v, window_size=(None, None), deterministic=True), attention_float64(q, k, v)[0])
 
 
+@pytest.mark.parametrize("window", [(5, 0), (0, 3), (2, 2), (-1, 0), (7, -1)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_window(window, causal):
+    q, k, v = make_qkv()
+    out, lse = gqa.flash_attn_func(q, k, v, causal=causal, window_size=window, return_softmax_lse=True)
+    expected, expected_lse = attention_float64(q, k, v, causal, window=window)
+    check(out, expected)
+    check(lse, expected_lse)
+
+
+def test_what_is_no_window_is_refused():
+    with pytest.raises(gqa.GqaValueError, match="window"):
+        gqa.flash_attn_func(*make_qkv(), window_size=(-2, 0))
+
+
 @pytest.mark.parametrize("cap", [0.5, 30.0])
 def test_softcap(cap):
     q, k, v = make_qkv()
@@ -76,7 +91,7 @@ def test_lse():
 
 @pytest.mark.parametrize(
     "name,value",
-    [("dropout_p", 0.1), ("window_size", (128, 0)), ("window_size", (-1, 0)), ("alibi_slopes", [1])],
+    [("dropout_p", 0.1), ("alibi_slopes", [1])],
 )
 def test_what_is_not_computed_is_refused(name, value):
     with pytest.raises(NotImplementedError) as caught:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
+from ._cache import Cache, window_of
 from ._call import attend
 
 
@@ -33,17 +34,19 @@ def flash_attn_func(
 
     Returns out; with return_softmax_lse (out, softmax_lse); with return_attn_probs (out, softmax_lse, None), as
     FlashAttention does without dropout. deterministic concerns the backward pass; num_splits and pack_gqa are the
-    tuner's to choose. softcap: scores s become softcap * tanh(s / softcap) before the mask; 0.0: none. dropout_p,
-    window_size and alibi_slopes raise NotImplementedError where they ask for more than plain attention.
+    tuner's to choose. window_size: (left, right): query i stands at key kv_len - q_len + i and sees that many
+    keys before and after it; -1 or None: all; causal makes right 0. softcap: scores s become softcap * tanh(s / softcap)
+    before the mask; 0.0: none. dropout_p and alibi_slopes raise NotImplementedError where they ask for more.
 
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
     """
     _refuse("dropout_p", dropout_p, dropout_p == 0.0, "0.0")
-    _refuse("window_size", window_size, all(side in (-1, None) for side in window_size), "(-1, -1)")
     _refuse("alibi_slopes", alibi_slopes, alibi_slopes is None, "None")
     with_lse = return_softmax_lse or return_attn_probs
-    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse, softcap=softcap, sink=sink)
+    window = window_of(window_size)
+    cache = None if window is None else Cache(None, None, window)
+    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse, cache, softcap, sink)
     return (*result, None) if return_attn_probs else result
 
 
