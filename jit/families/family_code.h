@@ -23,10 +23,9 @@ struct FamilyCode {
   std::string features = {};  // and those that only some of its kernels have
 };
 
-// `chain`: something becomes of each score before the softmax.
-FamilyCode code_of(const Problem& problem, const MmaFlash& candidate, bool chain);
-FamilyCode code_of(const Problem& problem, const SplitKv& candidate, bool chain);
-FamilyCode code_of(const Problem& problem, const WgmmaFlash& candidate, bool chain);
+FamilyCode code_of(const Problem& problem, const MmaFlash& candidate);
+FamilyCode code_of(const Problem& problem, const SplitKv& candidate);
+FamilyCode code_of(const Problem& problem, const WgmmaFlash& candidate);
 
 // The lines that every family begins with.
 std::string tile_config(int tile_m, int tile_n, int warps, int stages, int pack);

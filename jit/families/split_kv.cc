@@ -3,7 +3,7 @@
 
 namespace gqa {
 
-FamilyCode code_of(const Problem&, const SplitKv& c, bool) {
+FamilyCode code_of(const Problem&, const SplitKv& c) {
   FamilyCode code = {{"attention/split_kv/split.cuh"},
                      "gqa::Split",
                      "gqa::SplitSmem",

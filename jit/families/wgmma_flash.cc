@@ -35,15 +35,9 @@ std::string config_of(const Problem& problem, const WgmmaFlash& c) {
   return out.str();
 }
 
-std::string features_of(const WgmmaFlash& c, bool chain) {
+std::string features_of(const WgmmaFlash& c) {
   std::ostringstream out;
   if (c.has_ones()) out << "  static constexpr bool kOnesColumn = true;  // beside the values: PV sums the rows\n";
-  // A chain makes other numbers of scores than exponents.
-  if (c.softmax == WgmmaFlash::Softmax::kFoldedScale && !chain)
-    out << "  static constexpr bool kFoldedScale = true;  // into Q: QK makes exponents\n";
-  if (c.exp2_fma != 0)
-    out << "  static constexpr int kExp2Fma = " << c.exp2_fma
-        << ";  // one pair of weights in so many, on the FMA units\n";
   if (c.q_regs != 0)
     out << "  static constexpr int kQRegs = " << c.q_regs << ";  // times 16 columns of Q in registers\n";
   if (c.queries != 1) out << "  static constexpr int kQueries = " << c.queries << ";  // Q buffers\n";
@@ -54,7 +48,7 @@ std::string features_of(const WgmmaFlash& c, bool chain) {
 
 }  // namespace
 
-FamilyCode code_of(const Problem& problem, const WgmmaFlash& c, bool chain) {
+FamilyCode code_of(const Problem& problem, const WgmmaFlash& c) {
   FamilyCode code = {{"attention/wgmma_flash/" + std::string(c.scheduler.device().header),
                       "attention/wgmma_flash/warpgroup_flash.cuh"},
                      "gqa::WarpgroupFlash",
@@ -62,7 +56,7 @@ FamilyCode code_of(const Problem& problem, const WgmmaFlash& c, bool chain) {
                      "a producer feeds warpgroups that walk the keys of 64 query rows each"};
   code.products = products_of(problem, c);
   code.config = config_of(problem, c);
-  code.features = features_of(c, chain);
+  code.features = features_of(c);
   return code;
 }
 

@@ -12,7 +12,7 @@
 
 namespace gqa {
 
-// "warpgroup ones_column exp2_fma=4", "split joined": of what rounds a score, a weight or a sum, and of nothing else.
+// "warpgroup ones_column stream_k", "split joined": of what rounds a score, a weight or a sum, and of nothing else.
 std::string arithmetic(const Candidate& candidate);
 
 struct ArithmeticExample {

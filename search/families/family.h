@@ -27,7 +27,7 @@ concept KernelFamily = std::three_way_comparable<F> && std::default_initializabl
   { shape_of(c) } -> std::same_as<CandidateShape>;
   { plan(problem, c) } -> std::same_as<LaunchPlan>;
   { registers(problem, c) } -> std::same_as<int>;
-  // " ones_column exp2_fma=4": all of its fields that decide how results are rounded; "": none (arithmetic.h).
+  // " ones_column stream_k": all of its fields that decide how results are rounded; "": none (arithmetic.h).
   { arithmetic_words(c) } -> std::same_as<std::string>;
   // All there are for a problem; why one is not worth compiling, or ""; its time and bytes moved, on a GPU.
   enumerate(problem, device, all);

@@ -68,9 +68,8 @@ std::vector<Representative> representatives() {
       {128, "split m=16 n=16 warps=4 stages=3 pack=4 splits=8"},
       {256, "split m=16 n=16 warps=4 stages=2 pack=4 splits=8"},
       {64,
-       "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4 cluster=2 "
-       "stream_k=66"},
-      {64, "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=1 out=1 ones_column=1 folded_scale=1"},
+       "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=0 out=1 ones_column=1 queries=2 cluster=2 stream_k=66"},
+      {64, "warpgroup m=192 n=128 warps=12 stages=3 pack=1 dynamic=1 out=1 ones_column=1"},
       {128, "warpgroup m=192 n=80 warps=12 stages=3 pack=1 dynamic=1 out=1 q_regs=2"},
       {128, "warpgroup m=192 n=80 warps=12 stages=3 pack=1 dynamic=0 out=1 cluster=2 stream_k=66"},
       {128, "warpgroup m=64 n=64 warps=8 stages=2 pack=4 dynamic=0 out=1"},

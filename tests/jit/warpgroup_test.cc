@@ -33,7 +33,7 @@ struct Piece {
 };
 
 // One of each kernel that the space has for these head dims: under a mask where keys do not fit L2, for clusters under
-// the dynamic scheduler; of float16 those with a ones column, also with a folded scale.
+// the dynamic scheduler; of float16 those with a ones column.
 std::vector<Piece> pieces(int head_dim) {
   std::map<std::string, Piece> found;  // by source, which is what a kernel is
   for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=64,hk=16,sq=16384,causal", ",hq=2,hk=2,sq=512,dtype=f16",

@@ -117,15 +117,6 @@ struct AttentionCase {
   }
 };
 
-// What a candidate's weights are off by, beyond a rounding: emulated exponentials, and Q times the scale, which is
-// rounded once more.
-inline double weights_error(const Candidate& c, DType dtype) {
-  const double emulated = dtype == DType::kBF16 ? 3e-3 : 5e-4;
-  const std::string text = to_text(c);
-  const auto has = [&](const char* mechanism) { return text.find(mechanism) != std::string::npos; };
-  return (has(" exp2_fma=") ? emulated : 0) + (has(" folded_scale=") ? 2e-4 : 0);
-}
-
 // What float64 makes of a case, out and lse row after row; made once for as long as its inputs stay as they are, since
 // most of a test of many kernels would be spent on it. The copy in `memory` is what makes sure of that.
 struct Float64 {
@@ -167,7 +158,7 @@ inline const Float64& float64_of(const AttentionCase& t) {
 
 // The first element that differs from float64 by more than the dtype's rounding and such an error of weights allow; of
 // lse where it was given.
-inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double weights_error = 0) {
+inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
   const Problem& p = t.call.problem;
   // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
   const double relative = p.q_type == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
@@ -183,7 +174,7 @@ inline ::testing::AssertionResult matches_float64(const AttentionCase& t, double
                                                << given_lse << ", expected " << lse;
         for (int d = 0; d < p.head_dim_v; ++d) {
           const double given = load(p.q_type, t.out_at(b, h, i, d)), right = expected[d];
-          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack + weights_error))
+          if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack))
             return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
                                                  << " is " << given << ", expected " << right;
         }

@@ -21,12 +21,6 @@ __device__ inline u64 operand(u32 address, u32 panel_stride) {
   return (u64{1} << 62) | (u64{kSwizzleBytes >> 4} << 32) | (u64{panel_stride >> 4} << 16) | ((address & 0x3ffff) >> 4);
 }
 
-// The same of groups of 8 rows of 16 bytes, without swizzle: `group_stride` from one to the next, `column_stride` from
-// 8 columns to the next 8.
-__device__ inline u64 plain_operand(u32 address, u32 column_stride, u32 group_stride) {
-  return (u64{group_stride >> 4} << 32) | (u64{column_stride >> 4} << 16) | ((address & 0x3ffff) >> 4);
-}
-
 // Moves an operand on by bytes, along rows or within a panel's row.
 __device__ inline u64 advance(u64 operand, u32 bytes) { return operand + (bytes >> 4); }
 

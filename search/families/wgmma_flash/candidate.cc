@@ -19,9 +19,7 @@ struct At {
     kScheduler,
     kOut,
     kOnesColumn,
-    kFoldedScale,
     kQueries,
-    kExp2Fma,
     kQRegs,
     kCluster,
     kMoreSchedulers,
@@ -43,9 +41,7 @@ constexpr std::array<TextField, WgmmaFlash::kNumbers> all_fields() {
   all[At::kPack] = {"pack", 1, FieldUse::kCode};
   all[At::kOut] = {"out", 0, FieldUse::kCode};
   all[At::kOnesColumn] = {"ones_column", 0, FieldUse::kMechanism};
-  all[At::kFoldedScale] = {"folded_scale", 0, FieldUse::kMechanism};
   all[At::kQueries] = {"queries", 1, FieldUse::kMechanism};
-  all[At::kExp2Fma] = {"exp2_fma", 0, FieldUse::kMechanism};
   all[At::kQRegs] = {"q_regs", 0, FieldUse::kMechanism};
   all[At::kCluster] = {"cluster", 1, FieldUse::kMechanism};
   for (std::size_t kind = 0; kind < TileScheduler::kNumbers; ++kind) all[at_scheduler(kind)] = kSchedulerFields[kind];
@@ -60,9 +56,8 @@ struct Range {
   std::size_t at;
   int least, most;
 };
-constexpr Range kRanges[] = {{At::kStages, 1, 4},      {At::kOut, 0, 4},      {At::kOnesColumn, 0, 1},
-                             {At::kFoldedScale, 0, 1}, {At::kExp2Fma, 0, 32}, {At::kQueries, 1, 2},
-                             {At::kQRegs, 0, 16},      {At::kCluster, 1, 2}};
+constexpr Range kRanges[] = {{At::kStages, 1, 4},  {At::kOut, 0, 4},    {At::kOnesColumn, 0, 1},
+                             {At::kQueries, 1, 2}, {At::kQRegs, 0, 16}, {At::kCluster, 1, 2}};
 
 std::string outside(const Range& range, const WgmmaFlash::Numbers& numbers) {
   const std::int32_t given = numbers[range.at];
@@ -102,14 +97,6 @@ std::string wrong_numbers(const WgmmaFlash::Numbers& numbers) {
   return reason.empty() ? out_of_range(numbers) : reason;
 }
 
-std::string read_softmax(const WgmmaFlash::Numbers& numbers, WgmmaFlash::Softmax* softmax) {
-  const bool ones = numbers[At::kOnesColumn] != 0, folded = numbers[At::kFoldedScale] != 0;
-  if (folded && !ones) return "folded_scale=1: expected ones_column=1, whose ones it takes";
-  using Kind = WgmmaFlash::Softmax;
-  *softmax = folded ? Kind::kFoldedScale : ones ? Kind::kOnesColumn : Kind::kOnline;
-  return "";
-}
-
 // How fields go together, that the types leave open.
 std::string wrong_together(const WgmmaFlash& c) {
   const bool shares_keys = c.key_shares != 1;
@@ -119,9 +106,6 @@ std::string wrong_together(const WgmmaFlash& c) {
   if (c.has_ones() && (shares_keys || c.out_parts != 1 || c.tile_n % 32 != 0 || c.stages < 2))
     return "a ones column beside halves of " + grouped(c.tile_n) + " keys, " + grouped(c.stages) +
            " stages: expected a multiple of 32, 2 stages or more, out=1 and no shared rows";
-  if (c.exp2_fma != 0 && (!c.has_ones() || c.exp2_fma == 1))
-    return "exp2_fma=" + grouped(c.exp2_fma) +
-           ": expected ones_column=1, since weights are then summed as rounded, and at least 2";
   if (c.cluster != 1 && c.tile_m == kWarpgroupRows)
     return "cluster=" + grouped(c.cluster) + ": expected one CTA an SM, and so 128 rows or more";
   if (std::string reason = c.scheduler.wrong(c.tile_m); !reason.empty()) return reason;
@@ -142,9 +126,7 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
   numbers[At::kPack] = c.pack;
   numbers[At::kOut] = c.out_parts;
   numbers[At::kOnesColumn] = c.has_ones() ? 1 : 0;
-  numbers[At::kFoldedScale] = c.softmax == WgmmaFlash::Softmax::kFoldedScale ? 1 : 0;
   numbers[At::kQueries] = c.queries;
-  numbers[At::kExp2Fma] = c.exp2_fma;
   numbers[At::kQRegs] = c.q_regs;
   numbers[At::kCluster] = c.cluster;
   const TileScheduler::Numbers scheduler = c.scheduler.numbers();
@@ -156,7 +138,6 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
 
 std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   if (std::string reason = wrong_numbers(numbers); !reason.empty()) return reason;
-  if (std::string reason = read_softmax(numbers, &c->softmax); !reason.empty()) return reason;
   TileScheduler::Numbers scheduler = {};
   for (std::size_t kind = 0; kind < scheduler.size(); ++kind) scheduler[kind] = numbers[at_scheduler(kind)];
   if (std::string reason = read(scheduler, &c->scheduler); !reason.empty()) return reason;
@@ -166,8 +147,8 @@ std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   c->stages = numbers[At::kStages];
   c->pack = numbers[At::kPack];
   c->out_parts = numbers[At::kOut];
+  c->softmax = numbers[At::kOnesColumn] != 0 ? WgmmaFlash::Softmax::kOnesColumn : WgmmaFlash::Softmax::kOnline;
   c->queries = numbers[At::kQueries];
-  c->exp2_fma = numbers[At::kExp2Fma];
   c->q_regs = numbers[At::kQRegs];
   c->cluster = numbers[At::kCluster];
   c->head_swizzle = numbers[At::kHeadSwizzle];
@@ -175,11 +156,7 @@ std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
 }
 
 std::string arithmetic_words(const WgmmaFlash& c) {
-  using Kind = WgmmaFlash::Softmax;
-  std::string words = c.softmax == Kind::kOnline       ? " online"
-                      : c.softmax == Kind::kOnesColumn ? " ones_column"
-                                                       : " folded_scale";
-  if (c.exp2_fma != 0) words += " exp2_fma=" + grouped(c.exp2_fma);
+  std::string words = c.has_ones() ? " ones_column" : " online";
   if (c.key_shares != 1) words += " shared_rows";
   if (const std::string_view joins = c.scheduler.joins(); !joins.empty()) words += " " + std::string(joins);
   return words;

@@ -20,7 +20,6 @@ constexpr double kClocksAKeyByte = 0.0048;   // of keys and values, from L2: pow
 constexpr double kShared = 1.022;            // of it, between two CTAs: they save power, which is not short then
 constexpr double kThirdStage = 0.981;        // of a step, where there is one
 constexpr double kOnesColumn = 0.948;        // of a step whose row sums PV makes
-constexpr double kExp2Fma = 0.953;           // of a step whose exponentials are in part emulated
 constexpr double kQRegsGain = 0.0216;        // of a step whose Q is all in registers
 constexpr double kTileOverhead = 986;        // from tile to tile: first scores, last values, out
 constexpr double kTileAKey = 0.0165;         // times the widths of a key and a value
@@ -96,7 +95,7 @@ double step_clocks(const Model& m) {
   const double moved = kClocksAKeyByte * step_bytes(m) * (m.c.cluster > 1 ? kShared : 1);
   const double step = busy + kStep + kStepAWarpgroup * warpgroups + moved;
   const double q_regs = 1 - kQRegsGain * m.c.q_regs * 16 / m.p.head_dim;
-  const double weights = (m.c.has_ones() ? kOnesColumn : 1) * (m.c.exp2_fma != 0 ? kExp2Fma : 1);
+  const double weights = m.c.has_ones() ? kOnesColumn : 1;
   return step * q_regs * weights * (m.c.stages > 2 ? kThirdStage : 1);
 }
 

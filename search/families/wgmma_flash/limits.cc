@@ -24,19 +24,13 @@ std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
   return not_served(p, kServed, WgmmaFlash::kText.name);
 }
 
-// The ones stand beside one panel of values; a half of the keys is rows of a block. Q times the scale is rounded once
-// more, as coarsely as its type is.
+// The ones stand beside one panel of values; a half of the keys is rows of a block.
 std::string wrong_for_softmax(const Problem& p, const WgmmaFlash& c) {
-  if (p.chain.any() && c.softmax == WgmmaFlash::Softmax::kFoldedScale)
-    return "folded_scale=1 beside steps on scores: their results are no products";
   if (!c.has_ones()) return "";
   if (p.lse) return "ones_column=1 sums rounded weights: too coarse for the log-sum-exp that is asked for";
   if (p.head_dim_v != kPanelColumns)
     return "ones_column=1 beside values of head_dim_v " + grouped(p.head_dim_v) + ": expected 64";
-  if (p.keys_transposed()) return "ones_column=1 with halves of transposed keys: halves are rows";
-  if (c.softmax == WgmmaFlash::Softmax::kOnesColumn || p.kv_type == DType::kF16) return "";
-  return "folded_scale=1 of " + std::string(name(p.kv_type)) +
-         " queries: expected f16, whose error in scores is an eighth";
+  return p.keys_transposed() ? "ones_column=1 with halves of transposed keys: halves are rows" : "";
 }
 
 std::string wrong_for_q_regs(const Problem& p, const WgmmaFlash& c) {

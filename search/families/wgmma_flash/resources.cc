@@ -10,13 +10,12 @@ namespace {
 
 constexpr int kProducerThreads = 128;
 
-// Out's buffer, with what two warpgroups on the same rows hand over, the ones and the folded scale's maxima.
+// Out's buffer, with what two warpgroups on the same rows hand over, and the ones.
 std::int64_t out_bytes(const Problem& p, const WgmmaFlash& c) {
   if (c.out_parts == 0) return 8;
   const int panels = padded_columns(p.head_dim_v) / kPanelColumns;
   const std::int64_t handover = c.key_shares == 1 ? 0 : 256LL * p.head_dim_v + 2048;
-  const bool folded = c.softmax == WgmmaFlash::Softmax::kFoldedScale;
-  const int ones = (c.has_ones() ? 2048 : 0) + (folded ? 16 * c.tile_m : 0);
+  const int ones = c.has_ones() ? 2048 : 0;
   return 2LL * c.tile_m * ceil_div(panels, c.out_parts) * kPanelColumns + handover + ones;
 }
 

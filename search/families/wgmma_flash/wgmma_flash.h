@@ -23,9 +23,8 @@ namespace gqa {
 struct WgmmaFlash {
   // kOnline: the rows' sums and maxima run along. kOnesColumn: blocks are walked in halves, the softmax of one half
   // beside the MMAs of the other, and a column of ones beside the values makes PV sum the rounded weights; so there is
-  // no exact log-sum-exp. kFoldedScale: besides, the scale is folded into Q, and a rank-1 MMA with the ones subtracts
-  // the maxima, so that scores come as exponents.
-  enum class Softmax : std::uint8_t { kOnline, kOnesColumn, kFoldedScale };
+  // no exact log-sum-exp.
+  enum class Softmax : std::uint8_t { kOnline, kOnesColumn };
 
   std::int32_t tile_m = 64;     // query rows a CTA owns (packed heads count): 64 a consumer warpgroup
   std::int32_t tile_n = 64;     // keys a step
@@ -37,17 +36,15 @@ struct WgmmaFlash {
                                // through a buffer for that part of them, panel by panel
   Softmax softmax = Softmax::kOnline;
   std::int32_t queries = 1;       // 2: the next tile's Q has a buffer of its own
-  std::int32_t exp2_fma = 0;      // with a ones column: one pair of weights in so many is emulated on the FMA units,
-                                  // not computed on the special-function unit
   std::int32_t q_regs = 0;        // times 16 columns of Q are kept as fragments in registers
   std::int32_t cluster = 1;       // 2: pairs of CTAs on neighbouring rows; TMA multicasts each key and value to both
   std::int32_t head_swizzle = 0;  // head groups walked together; more than 1: as many as have their keys in L2
 
   int warps() const { return tile_m / 16 * key_shares; }  // of consumers
   int warpgroups() const { return warps() / 4; }
-  bool has_ones() const { return softmax != Softmax::kOnline; }
+  bool has_ones() const { return softmax == Softmax::kOnesColumn; }
 
-  static constexpr std::size_t kNumbers = 14 + TileScheduler::kNumbers;
+  static constexpr std::size_t kNumbers = 12 + TileScheduler::kNumbers;
   using Numbers = std::array<std::int32_t, kNumbers>;
   static const FamilyText kText;
 };

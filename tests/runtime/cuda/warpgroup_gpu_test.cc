@@ -85,7 +85,7 @@ class WarpgroupGpu : public test::CudaGpu {
     for (const Loaded& one : kernels) {
       run(*one.kernel, attention);
       ::testing::AssertionResult result =
-          test::matches_float64(*attention, test::weights_error(one.candidate, attention->call.problem.q_type));
+          test::matches_float64(*attention);
       if (!result) return result << " | " << to_text(one.candidate);
     }
     return ::testing::AssertionSuccess();

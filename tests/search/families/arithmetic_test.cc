@@ -24,10 +24,8 @@ TEST(Arithmetic, IsWhatRounds) {
   EXPECT_EQ("split even", words("split m=16 n=32 warps=4 stages=3 pack=4 even=1 splits=132"));
   const char* const online = "warpgroup m=192 n=128 warps=12 stages=2 pack=1 dynamic=1 out=1";
   EXPECT_EQ("warpgroup online", words(online));
-  EXPECT_EQ("warpgroup ones_column exp2_fma=4",
-            words("warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4"));
-  EXPECT_EQ("warpgroup folded_scale",
-            words("warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1"));
+  EXPECT_EQ("warpgroup ones_column",
+            words("warpgroup m=192 n=128 warps=12 stages=4 pack=1 dynamic=0 out=1 ones_column=1 queries=2"));
   EXPECT_EQ("warpgroup online shared_rows", words("warpgroup m=64 n=64 warps=8 stages=4 pack=1 dynamic=0 out=1"));
   EXPECT_EQ("warpgroup online stream_k",
             words("warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=132"));

@@ -78,8 +78,8 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of("flash dynamic=1"),
             "unknown key 'dynamic': expected m, n, warps, stages, pack, splits, head_swizzle");
   EXPECT_EQ(error_of("warpgroup k=1"),
-            "unknown key 'k': expected m, n, warps, stages, pack, dynamic, out, ones_column, folded_scale, queries, "
-            "exp2_fma, q_regs, cluster, stream_k, "
+            "unknown key 'k': expected m, n, warps, stages, pack, dynamic, out, ones_column, queries, "
+            "q_regs, cluster, stream_k, "
             "splits, head_swizzle");
   EXPECT_EQ(error_of("warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1"),
             "key 'out' is missing: expected all that shape the code, as in "
@@ -90,8 +90,6 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
 TEST(Candidate, CombinationsThatAreNoneAreRefused) {
   const std::string base = "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1";
   EXPECT_EQ(error_of(base + " stream_k=5"), "dynamic=1 beside stream_k=5: expected one tile scheduler");
-  EXPECT_EQ(error_of(base + " folded_scale=1"), "folded_scale=1: expected ones_column=1, whose ones it takes");
-  EXPECT_NE(error_of(base + " exp2_fma=4"), "");
   EXPECT_NE(error_of(with_fields(base, "warps=4")), "");
   EXPECT_EQ(error_of("flash m=64 n=64 warps=4 stages=2 pack=1 splits=2"), "2 splits: flash has 1");
   EXPECT_EQ(error_of("split m=64 n=64 warps=4 stages=2 pack=1 head_swizzle=1"), "head_swizzle=1: split has none");
@@ -124,8 +122,7 @@ constexpr const char* kFields[] = {
     "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 q_regs=2",
     "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 head_swizzle=3",
     "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1",
-    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1",
-    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=4",
+    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1",
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 cluster=2",
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5",
@@ -151,7 +148,6 @@ TEST(Candidate, OrderIsThatOfTheText) {
       "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5",
       "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 cluster=2",
       "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 stream_k=5",
-      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1",
       "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=0",
   };
   for (std::size_t at = 1; at < std::size(ascending); ++at)

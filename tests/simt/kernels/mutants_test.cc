@@ -78,8 +78,8 @@ TEST_F(Mutants, AMissingWarpBarrier) {
   EXPECT_FALSE(passes(kSplit, "attention/split_kv/split.cuh",
                       "cp_async_wait<Config::kStages - 1>();\n      __syncwarp();",
                       "cp_async_wait<Config::kStages - 1>();"));
-  EXPECT_FALSE(passes(kFlash, "attention/mma_flash/flash.cuh", "__syncwarp();\n    constexpr int kPieces",
-                      "constexpr int kPieces"));
+  EXPECT_FALSE(passes(kFlash, "attention/mma_flash/flash.cuh", "__syncwarp();\n    constexpr int kElements",
+                      "constexpr int kElements"));
 }
 
 // Between the blocks that share a head's keys.
@@ -95,7 +95,7 @@ TEST_F(Mutants, PartsThatNothingOrders) {
 }
 
 TEST_F(Mutants, AStorePastTheEnd) {
-  const auto result = passes(kFlash, "attention/mma_flash/flash.cuh", "if (!row_exists<Config>(p, row)) continue;", "");
+  const auto result = passes(kFlash, "attention/mma_flash/flash.cuh", "if (!row_exists<Config>(p, count, row)) continue;", "");
   EXPECT_FALSE(result);
   EXPECT_NE(std::string::npos, std::string(result.message()).find("past the end of out")) << result.message();
 }

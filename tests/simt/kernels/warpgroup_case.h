@@ -56,7 +56,7 @@ inline ::testing::AssertionResult right(const char* candidate_text, int sms, tes
   if (kernel == nullptr) return ::testing::AssertionFailure() << why;
   if (Status s = run_warpgroup(*kernel, candidate, sms, attention, wanted); !s.ok())
     return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(*attention, test::weights_error(candidate, attention->call.problem.q_type));
+  return test::matches_float64(*attention);
 }
 
 struct WarpgroupCase {

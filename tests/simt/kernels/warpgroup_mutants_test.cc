@@ -31,11 +31,6 @@ constexpr const char* kFewKeys = "b=1,hq=3,hk=1,sq=100,sk=60,d=64,dtype=f16";  /
 constexpr const char* kFewRows = "b=1,hq=3,hk=1,sq=60,sk=300,d=64,dtype=f16";  // one warpgroup's of two
 constexpr const char* kTwoTiles = "b=1,hq=2,hk=1,sq=330,sk=350,d=64,dtype=f16,causal";
 constexpr const char* kMoreKeysThanBuffers = "b=1,hq=1,hk=1,sq=150,sk=500,d=64,dtype=f16,causal";
-constexpr const char* kExp2Fma = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=2";
-constexpr const char* kFoldedScaleFma =
-    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1 exp2_fma=2";
-constexpr const char* kFoldedScale =
-    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1";
 constexpr const char* kInParts = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=2";
 constexpr const char* kWide = "b=1,hq=2,hk=1,sq=100,sk=70,d=64,dv=192,dtype=f16";
 constexpr const char* kInBF16 = "b=1,hq=3,hk=1,sq=100,sk=300,d=64,lse=0";
@@ -48,8 +43,9 @@ struct Mutant {
   const char* candidate = kFromRegisters;
   const char* problem = kFull;
   float powers = 0;   // if not 0: all keys are alike but those that are set, which weigh so many powers of two more
-  int first_key = 0;  // if not 0: those that are set then, to the last
+  int first_key = 0;  // if not 0: those that are set then, to the last; kClimb: all climb (make_scores_climb) by `powers`
 };
+constexpr int kClimb = -1;
 
 std::ostream& operator<<(std::ostream& out, const Mutant& mutant) { return out << mutant.name; }
 
@@ -60,17 +56,17 @@ class WarpgroupMutants : public ::testing::TestWithParam<Mutant> {
   }
 
   // Scores of so many keys of the last block, high or low by the sign of a row's query, make it be computed twice. Of
-  // half blocks it is the second one's second half; under emulation none but the emulated ones.
+  // half blocks it is the second one's second half.
   static void set_keys(const Candidate& candidate, const Mutant& mutant, test::AttentionCase* attention) {
     const Problem& p = attention->call.problem;
     const auto& c = std::get<WgmmaFlash>(candidate.of);
-    const int first = c.has_ones() ? 224 : 0, count = c.exp2_fma != 0 ? 16 : c.has_ones() ? 32 : 64;
+    const int first = c.has_ones() ? 224 : 0, count = c.has_ones() ? 32 : 64;
+    if (mutant.first_key == kClimb) return make_scores_climb(mutant.powers, attention);
     if (mutant.first_key != 0) return set_weights(mutant.first_key, p.kv_len, mutant.powers, attention);
     if (mutant.powers != 0) return set_weights(first, count, mutant.powers, attention);
-    const float high = c.exp2_fma != 0 ? 3000.F : 100.F;
     for (int j = 0; j < p.kv_len; ++j) {
       const bool set = j >= first && j < first + count;
-      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.q_type, set ? high : 0.F);
+      attention->k[static_cast<std::size_t>(j * p.head_dim)] = store(p.q_type, set ? 100.F : 0.F);
     }
   }
 
@@ -114,10 +110,7 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
   EXPECT_EQ("", verdict({"", "", "", "", "", kOnesColumn, kWithoutLse}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kCluster, kTwoTiles}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kDynamicCluster, kOneBlockTiles}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kFoldedScale, kWithoutLse}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kFoldedScale, kWithoutLse, 1000, 60}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kExp2Fma, kInBF16}));
-  EXPECT_EQ("", verdict({"", "", "", "", "", kExp2Fma, kWithoutLse}));
+  EXPECT_EQ("", verdict({"", "", "", "", "", kOnesColumn, kInBF16}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kInParts, kWide}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kStreamK}));
   EXPECT_EQ("", verdict({"", "", "", "", "", kStreamK, kFewRows}));
@@ -129,39 +122,35 @@ TEST_F(WarpgroupMutants, NothingPlanted) {
 }
 
 // Keys that weigh 2^kBelow (warpgroup_weights.cuh) times more than a tile's first ones, twice, make their block fall
-// back; those that weigh less do not, nor those far below, 2^-60 of their weight, whose exponents float16's emulation
-// does not have.
+// back; those that weigh less do not, nor those far below.
 TEST_F(WarpgroupMutants, NoFallbackWhereThereIsRoom) {
   const char* const in_bf16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,lse=0";
   const char* const in_f16 = "b=1,hq=1,hk=1,sq=60,sk=300,d=64,dtype=f16,lse=0";
   const char* const fallback = "last = max(";
   const char* const fatal = "__trap();\n      last = max(";
-  const auto falls_back = [&](const char* candidate, const char* problem, float powers, int first_key = 0) {
-    return !verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", fallback, fatal, "", candidate, problem, powers,
-                     first_key})
+  const auto falls_back = [&](const char* problem, float powers, int first_key = 0) {
+    return !verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", fallback, fatal, "", kOnesColumn, problem,
+                     powers, first_key})
                 .empty();
   };
-  for (const char* candidate : {kExp2Fma, kFoldedScaleFma}) EXPECT_FALSE(falls_back(candidate, in_f16, 60, 290));
-  for (const char* candidate : {kExp2Fma, kFoldedScaleFma, kOnesColumn, kFoldedScale}) {
-    EXPECT_FALSE(falls_back(candidate, in_f16, 3.5)) << candidate;
-    EXPECT_TRUE(falls_back(candidate, in_f16, 4.5)) << candidate;
-    EXPECT_TRUE(falls_back(candidate, in_f16, 60)) << candidate;
+  for (const char* problem : {in_f16, in_bf16}) {
+    EXPECT_FALSE(falls_back(problem, 60, 290));
+    EXPECT_FALSE(falls_back(problem, 3.5));
+    EXPECT_TRUE(falls_back(problem, 4.5));
+    EXPECT_TRUE(falls_back(problem, 60));
   }
-  EXPECT_FALSE(falls_back(kExp2Fma, in_bf16, 3.5));
-  EXPECT_TRUE(falls_back(kExp2Fma, in_bf16, 4.5));
 }
 
-// Keys far below that bfloat16's emulation has no exponents for: after each fallback so many more blocks are exact
-// that 6 fallbacks do for 17 blocks.
+// Where each block outgrows the maxima, after each fallback so many more blocks are exact that 6 fallbacks do for 17.
 TEST_F(WarpgroupMutants, FallsBackTwiceAsFarEachTime) {
   const char* const problem = "b=1,hq=1,hk=1,sq=60,sk=1085,d=64,lse=0";
   const char* const loop = "for (int fallbacks = 0;;) {";
   const char* const few = "for (int fallbacks = 0, left = 6;;) {\n      if (left-- == 0) __trap();";
   const char* const fewer = "for (int fallbacks = 0, left = 5;;) {\n      if (left-- == 0) __trap();";
   EXPECT_EQ("",
-            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, few, "", kExp2Fma, problem, 200, 1080}));
+            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, few, "", kOnesColumn, problem, 100, kClimb}));
   EXPECT_NE("",
-            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, fewer, "", kExp2Fma, problem, 200, 1080}));
+            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, fewer, "", kOnesColumn, problem, 100, kClimb}));
 }
 
 const Mutant kMutants[] = {
@@ -343,23 +332,11 @@ const Mutant kMutants[] = {
      "    if constexpr (kMine == 0) this->release_values();\n    wait<kOther, kScores>();", "still reads", kOnesColumn,
      kWithoutLse},
     {"KeysReleasedBeforeTheFallback", "attention/wgmma_flash/warpgroup_halves.cuh",
-     "if (!half_step<1, true>() && falls_back<1>()) return;\n      this->release_keys();",
-     "this->release_keys();\n      if (!half_step<1, true>() && falls_back<1>()) return;", "", kOnesColumn,
+     "if (!half_step<1, true>()) return;\n      this->release_keys();",
+     "this->release_keys();\n      if (!half_step<1, true>()) return;", "", kOnesColumn,
      kWithoutLse},
-    {"NoCorrectionOfTheLinearPart", "attention/wgmma_flash/exp2_fma.cuh", "multiply(linear, ", "multiply(linear, 0 * ",
-     "", kExp2Fma, kInBF16},
-    {"NoCorrectionOfTheLinearPartInF16", "attention/wgmma_flash/exp2_fma.cuh", "multiply(linear, Pair<F16>",
-     "multiply(linear, 0 * Pair<F16>", "", kExp2Fma, kWithoutLse},
-    {"NotClamped", "attention/wgmma_flash/exp2_fma.cuh", "max_nan(biased, 2 + 32 * kSteps)", "biased", "", kExp2Fma,
-     kWithoutLse, -27},
-    {"EmulationNotChecked", "attention/wgmma_flash/exp2_fma.cuh", "(seen_ & Approximation::kAbove) == kTwo", "true", "",
-     kExp2Fma, kInBF16},
-    {"EmulationNotCheckedInF16", "attention/wgmma_flash/exp2_fma.cuh", "(seen_ & Approximation::kAbove) == kTwo",
-     "true", "", kExp2Fma, kWithoutLse, 60},
-    {"LargeWeightsNotChecked", "attention/wgmma_flash/warpgroup_weights.cuh", "if constexpr (!Packed::kSeesTwo)",
-     "if constexpr (false)", "", kExp2Fma, kWithoutLse, 12.5},
-    {"InfiniteWeightsNotChecked", "attention/wgmma_flash/warpgroup_weights.cuh", "0x08000800", "0", "", kOnesColumn,
-     kWithoutLse, 23},
+    {"LargeWeightsNotChecked", "attention/wgmma_flash/warpgroup_weights.cuh", "(bits & kFromTwoOn) == 0", "true", "",
+     kOnesColumn, kWithoutLse, 23},
     {"FirstHalfCountedTwice", "attention/wgmma_flash/warpgroup_halves.cuh", "k.passed != v.passed", "false", "",
      kOnesColumn, kWithoutLse},
     {"ValuesOfAHalfThatFallsBackKept", "attention/wgmma_flash/warpgroup_halves.cuh",
@@ -367,24 +344,6 @@ const Mutant kMutants[] = {
      kOnesColumn, kWithoutLse, -20, 160},
     {"OffsetsOfTheMaximaBefore", "attention/wgmma_flash/warpgroup_halves.cuh", "    take_maxima();\n",
      "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kOnesColumn, kWithoutLse},
-    {"FoldedWithTheMaximaBefore", "attention/wgmma_flash/warpgroup_halves.cuh", "    take_maxima();\n",
-     "    if (block + 2 == p.kv_len / Config::kTileN) take_maxima();\n", "", kFoldedScale, kWithoutLse},
-    {"ScaledQueriesKeptForFarScores", "attention/wgmma_flash/folded_scale.cuh",
-     "exists ? *reinterpret_cast<const uint4*>(from)", "true ? *at", "", kFoldedScale, kWithoutLse, 66, 299},
-    {"OffsetsNotShown", "attention/wgmma_flash/folded_scale.cuh", "high / 2);\n    }\n    fence_async();",
-     "high / 2);\n    }", "fence.proxy.async", kFoldedScale, kWithoutLse},
-    {"OffsetsTwice", "attention/wgmma_flash/folded_scale.cuh", "write_row(row, low / 2)", "write_row(row, low)", "",
-     kFoldedScale, kWithoutLse},
-    {"OffsetsOfOtherRows", "attention/wgmma_flash/folded_scale.cuh", "shared_address(first), 0, 8 * kRowBytes",
-     "shared_address(first), 0, 0", "", kFoldedScale, kWithoutLse},
-    {"QueriesNotScaled", "attention/wgmma_flash/folded_scale.cuh", "*at = scaled(*at);", ";", "", kFoldedScale,
-     kWithoutLse},
-    {"ScaledQueriesNotShown", "attention/wgmma_flash/folded_scale.cuh", "fence_async();\n    named_sync(barrier",
-     "named_sync(barrier", "fence.proxy.async", kFoldedScale, kWithoutLse},
-    {"ScaledQueriesNotAwaited", "attention/wgmma_flash/folded_scale.cuh", "named_sync(barrier_, kWarpgroup);\n  }", "}",
-     "", kFoldedScale, kWithoutLse},
-    {"ScaledTwice", "attention/wgmma_flash/folded_scale.cuh", "folded_scale<Config>() ? 1.f : p.scale_log2",
-     "p.scale_log2", "", kFoldedScale, kWithoutLse},
     {"NoWaitForHalves", "attention/wgmma_flash/warpgroup_halves.cuh", "wgmma_wait<0>();", "", "", kOnesColumn,
      kWithoutLse},
 };

@@ -19,7 +19,7 @@ constexpr const char* kPacked = "warpgroup m=128 n=80 warps=8 stages=2 pack=2 dy
 constexpr const char* kOnesColumn =
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 stream_k=3";
 constexpr const char* kOnesInPairs =
-    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 queries=2 exp2_fma=4 cluster=2 "
+    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 queries=2 cluster=2 "
     "stream_k=2";
 constexpr const char* kPairs = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 cluster=2 stream_k=2";
 

@@ -65,22 +65,10 @@ INSTANTIATE_TEST_SUITE_P(
              "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1 ones_column=1"},
         Case{"b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal,lse=0",
              "warpgroup m=128 n=96 warps=8 stages=3 pack=4 dynamic=0 out=1 ones_column=1"},
-        Case{"b=1,hq=2,hk=1,sq=200,sk=500,d=64,lse=0",
-             "warpgroup m=128 n=64 warps=8 stages=3 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=4"},
         Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0",
-             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 dynamic=1 out=1 ones_column=1 queries=2 exp2_fma=2"},
-        Case{"b=1,hq=2,hk=1,sq=200,sk=500,d=64,lse=0,dtype=f16",
-             "warpgroup m=128 n=64 warps=8 stages=3 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=4"},
-        Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0,dtype=f16",
-             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 dynamic=1 out=1 ones_column=1 queries=2 exp2_fma=2"},
-        // A scale folded into Q
-        Case{"b=1,hq=2,hk=1,sq=200,sk=500,d=64,lse=0,dtype=f16",
-             "warpgroup m=128 n=64 warps=8 stages=3 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1"},
-        Case{"b=1,hq=2,hk=1,sq=200,sk=330,d=64,causal,lse=0,dtype=f16",
-             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 dynamic=1 out=1 ones_column=1 folded_scale=1 queries=2"},
+             "warpgroup m=192 n=128 warps=12 stages=2 pack=1 dynamic=1 out=1 ones_column=1 queries=2"},
         Case{"b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal,lse=0,dtype=f16",
-             "warpgroup m=128 n=96 warps=8 stages=3 pack=4 dynamic=0 out=1 ones_column=1 folded_scale=1 exp2_fma=4 "
-             "q_regs=2"},
+             "warpgroup m=128 n=96 warps=8 stages=3 pack=4 dynamic=0 out=1 ones_column=1 q_regs=2"},
         Case{"b=1,hq=1,hk=1,sq=200,sk=300,d=64,dtype=f16",
              "warpgroup m=192 n=128 warps=12 stages=2 pack=1 dynamic=0 out=1", 1, 0, true}));
 
@@ -111,30 +99,20 @@ constexpr const char* kOneHead = "b=1,hq=1,hk=1,sq=100,sk=330,d=64";
 constexpr const char* kPlain = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0";
 constexpr const char* kOwnOut = "warpgroup m=128 n=64 warps=8 stages=3 pack=1 dynamic=1 out=1";
 constexpr const char* kOnesColumn = "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1";
-constexpr const char* kExp2Fma =
-    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 exp2_fma=2";
-constexpr const char* kFoldedScale =
-    "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1";
-constexpr const char* kFoldedScaleFma =
-    "warpgroup m=128 n=64 warps=8 stages=3 pack=1 dynamic=1 out=1 ones_column=1 folded_scale=1 exp2_fma=2";
-
-// What a candidate can be asked for: without log-sum-exp with a ones column, bfloat16 where exponentials are emulated.
+// What a candidate can be asked for: without log-sum-exp with a ones column.
 std::string problem_for(const char* candidate, const std::string& problem) {
-  return problem + (candidate == kExp2Fma ? "" : ",dtype=f16") +
-         (candidate == kPlain || candidate == kOwnOut ? "" : ",lse=0");
+  return problem + ",dtype=f16" + (candidate == kOnesColumn ? ",lse=0" : "");
 }
 
 // Scores climb within the second halves of blocks, not the first.
 constexpr const char* kMoreKeys = "b=1,hq=1,hk=1,sq=100,sk=362,d=64";
 constexpr const char* kMoreKeysUnderAMask = "b=1,hq=1,hk=1,sq=100,sk=362,d=64,causal";
 
-// By little (the old maxima serve), by much (each block is computed again), or never: at -400 the low half alone of a
-// emulated exponential's fixed-point number would pass for a weight.
+// By little (the old maxima serve), by more (they are renewed), by much (each block is computed again), or never.
 TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
-  for (const float growth : {0.5F, 6.0F, 24.0F, 1000.0F, -24.0F, -400.0F, -1000.0F}) {
+  for (const float growth : {0.5F, 6.0F, 24.0F, 80.0F, -24.0F, -80.0F}) {
     for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask})
-      for (const char* candidate : {kPlain, kOwnOut, kOnesColumn, kExp2Fma, kFoldedScale}) {
-        if (std::abs(growth) > 100 && candidate != kExp2Fma) continue;
+      for (const char* candidate : {kPlain, kOwnOut, kOnesColumn}) {
         test::AttentionCase attention(problem_of(problem_for(candidate, problem)));
         set_climb(&attention, growth, [](int) { return true; });
         EXPECT_TRUE(right(candidate, 1, &attention)) << growth << candidate;
@@ -142,78 +120,11 @@ TEST_F(WarpgroupInputs, MaximaThatGrowFromBlockToBlock) {
   }
 }
 
-// float16's emulation has fewer exponents: what is below them weighs nothing, what is above falls back.
-TEST_F(WarpgroupInputs, MaximaThatGrowUnderEmulationInFloat16) {
-  for (const float growth : {0.5F, 6.0F, 24.0F, -6.0F, -24.0F, -60.0F})
-    for (const char* problem : {kOneHead, kMoreKeys, kMoreKeysUnderAMask}) {
-      test::AttentionCase attention(problem_of(std::string(problem) + ",dtype=f16,lse=0"));
-      set_climb(&attention, growth, [](int i) { return i % 3 != 0; });
-      EXPECT_TRUE(right(kExp2Fma, 1, &attention)) << growth << problem;
-      EXPECT_TRUE(right(kFoldedScaleFma, 1, &attention)) << growth << problem;
-    }
-}
-
-// Where they cannot be multiplied by the scale: one of many would overflow, or all would lose bits. Maxima of other
-// rows and tiles stay comparable, so stream-K too.
-TEST_F(WarpgroupInputs, QueriesThatCannotBeScaled) {
-  const char* const stream_k =
-      "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1 folded_scale=1 stream_k=3";
-  for (const char* problem : {kOneHead, kMoreKeysUnderAMask})
-    for (const float scale : {1e-5F, 1e-3F, 0.9F, 4.F, 3e4F})
-      for (const bool large : {false, true})
-        for (const char* candidate : {kFoldedScale, kFoldedScaleFma, stream_k}) {
-          const Problem p = problem_of(problem_for(candidate, problem));
-          if (candidate == stream_k && p.causal()) continue;
-          test::AttentionCase attention(p);
-          for (std::uint16_t& q : attention.q) q = store(p.q_type, load(p.q_type, q) / (8 * scale));
-          if (large) attention.q[70 * 64 + 3] = store(p.q_type, 60000.F);  // a row that sees few keys well
-          attention.call.scale = scale;
-          attention.slack += large ? 1e-2 : 0;
-          EXPECT_TRUE(right(candidate, candidate == stream_k ? 3 : 1, &attention))
-              << problem << scale << large << candidate;
-        }
-}
-
-// What rounding scaled queries once more would show; at once, or from some block on.
-TEST_F(WarpgroupInputs, ScoresTooFarForScaledQueries) {
-  const char* const q_regs =
-      "warpgroup m=128 n=64 warps=8 stages=2 pack=2 dynamic=0 out=1 ones_column=1 folded_scale=1 q_regs=2";
-  for (const char* candidate : {kFoldedScale, kFoldedScaleFma, q_regs})
-    for (const char* problem : {kOneHead, kMoreKeysUnderAMask, "b=1,hq=4,hk=1,sq=50,sk=500,d=80,dv=64,causal"}) {
-      if (candidate == q_regs && std::string(problem).find("hq=4") == std::string::npos) continue;
-      test::AttentionCase large(problem_of(problem_for(candidate, problem)), false, 30);
-      EXPECT_TRUE(right(candidate, 1, &large)) << problem << candidate;
-      test::AttentionCase half(problem_of(problem_for(candidate, problem)));
-      const Problem& p = half.call.problem;
-      for (std::size_t i = 0; i < half.q.size(); ++i) half.q[i] = store(p.q_type, 8 * load(p.q_type, half.q[i]));
-      for (std::size_t i = 0; i < half.k.size() / 2; ++i) half.k[i] = store(p.q_type, 8 * load(p.q_type, half.k[i]));
-      half.slack += 5e-4;
-      EXPECT_TRUE(right(candidate, 1, &half)) << problem << candidate;
-    }
-}
-
-// Offsets have more bits than a number of float16; the last keys' values are not the others', so that one that is off
-// shows: theirs are the first scores, which no offset is added to.
-TEST_F(WarpgroupInputs, ScoresFarFromZero) {
-  for (const float score : {-3.F, 30.F, 40.F, 700.F, -40000.F, 90000.F})
-    for (const char* candidate : {kFoldedScale, kFoldedScaleFma}) {
-      test::AttentionCase attention(problem_of(problem_for(candidate, kMoreKeys)));
-      const Problem& p = attention.call.problem;
-      for (int i = 0; i < p.q_len; ++i) attention.q[static_cast<std::size_t>(i * 64)] = store(p.q_type, 64.F);
-      for (int j = 0; j < p.kv_len; ++j)
-        attention.k[static_cast<std::size_t>(j * 64)] = store(p.q_type, score / 8 + static_cast<float>(j % 2) / 4);
-      for (std::size_t i = 0; i < attention.v.size(); ++i) attention.v[i] = store(p.q_type, i < 320 * 64 ? 1.F : -1.F);
-      attention.slack += std::abs(score) > 100 ? 5e-3 : 0;
-      EXPECT_TRUE(right(candidate, 1, &attention)) << score << candidate;
-    }
-}
-
 // One lane asks for it; what the others had was right, and stays so.
 TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
   for (const int row : {29, 63, 99}) {
-    for (const char* candidate : {kPlain, kOnesColumn, kExp2Fma, kFoldedScale})
-      for (const float growth : {24.F, 100.F, 200.F, 2000.F}) {
-        if (growth > 24 && candidate != kExp2Fma) continue;
+    for (const char* candidate : {kPlain, kOnesColumn})
+      for (const float growth : {3.F, 24.F, 80.F}) {
         test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
         set_climb(&attention, growth, [&](int i) { return i == row; });
         EXPECT_TRUE(right(candidate, 1, &attention)) << row << candidate << growth;
@@ -221,33 +132,21 @@ TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
   }
 }
 
-// At, beside and far from both ends of the emulation's range (exp2_fma.cuh).
+// At, beside and far from where a stale maximum does not serve (kBelow).
 TEST_F(WarpgroupInputs, AFewKeysWeighMoreOrLess) {
   for (const char* dtype : {"f16", "bf16"})
     for (const float powers :
-         {-1000.F, -130.F, -119.F, -118.F, -70.F, -50.F, -48.5F, -35.F, -27.F, -18.F, -16.5F, -12.F, 7.F,
-          8.5F,    9.5F,   11.F,   13.5F,  14.5F, 15.5F, 20.F,   45.F,  78.F,  100.F, 135.F,  1000.F}) {
-      test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
-      set_weights(224, 16, powers, &attention);
-      EXPECT_TRUE(right(kExp2Fma, 1, &attention)) << dtype << powers;
-      if (attention.call.problem.q_type == DType::kF16) {
-        EXPECT_TRUE(right(kFoldedScaleFma, 1, &attention)) << powers;
+         {-1000.F, -130.F, -50.F, -12.F, 1.F, 1.9F, 2.1F, 2.9F, 3.1F, 3.9F, 4.1F, 7.F, 20.F, 45.F, 100.F, 135.F, 1000.F})
+      for (const char* candidate : {kPlain, kOnesColumn}) {
+        test::AttentionCase attention(
+            problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
+        set_weights(224, 16, powers, &attention);
+        EXPECT_TRUE(right(candidate, 1, &attention)) << dtype << powers << candidate;
       }
-    }
-}
-
-// To where a emulated exponential's fixed-point number is 3, and past 4, where its low half begins at zero again.
-TEST_F(WarpgroupInputs, OneRowLeavesItsMaximaFarBehind) {
-  for (const float growth : {22656.F, 45568.F}) {
-    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=128,d=64,lse=0"));
-    set_climb(&attention, growth, [](int i) { return i == 99; });
-    attention.slack += 5e-3;
-    EXPECT_TRUE(right(kExp2Fma, 1, &attention)) << growth;
-  }
 }
 
 TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
-  for (const char* candidate : {kPlain, kOwnOut, kOnesColumn, kExp2Fma, kFoldedScale}) {
+  for (const char* candidate : {kPlain, kOwnOut, kOnesColumn}) {
     const Problem problem = problem_of(problem_for(candidate, "b=1,hq=1,hk=1,sq=200,sk=100,d=64,causal"));
     test::AttentionCase attention(problem);
     EXPECT_TRUE(right(candidate, 1, &attention));
@@ -258,9 +157,9 @@ TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
   }
 }
 
-// Of a key that is not a number every row's answer is none: also where its exponential is emulated.
+// Of a key that is not a number every row's answer is none.
 TEST_F(WarpgroupInputs, NotANumberIsSeen) {
-  for (const char* candidate : {kPlain, kOnesColumn, kExp2Fma, kFoldedScale, kFoldedScaleFma})
+  for (const char* candidate : {kPlain, kOnesColumn})
     for (const int key : {3, 11, 200, 325}) {
       test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
       attention.k[static_cast<std::size_t>(key * 64 + 5)] = 0x7fc0;
@@ -273,37 +172,6 @@ TEST_F(WarpgroupInputs, NotANumberIsSeen) {
         }
       }
     }
-}
-
-// What is off by more than a rounding does not pass where the tuner judges it.
-TEST_F(WarpgroupInputs, EmulatedExponentialsAreRefused) {
-  for (const auto& [dtype, candidate] : {std::pair{"f16", kExp2Fma}, {"bf16", kExp2Fma}, {"f16", kFoldedScaleFma}}) {
-    test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=700,d=64,lse=0,dtype=" + std::string(dtype)));
-    EXPECT_TRUE(right(candidate, 1, &attention));
-    const Problem& problem = attention.call.problem;
-    std::vector<RowPlace> places;
-    for (int row = 0; row < problem.q_len; ++row) places.push_back({0, 0, row});
-    const ReferenceRows reference = reference_rows(attention.call, places, {});
-    Comparison comparison;
-    for (int row = 0; row < problem.q_len; ++row) {
-      RowError errors;
-      for (int d = 0; d < 64; ++d)
-        errors.add(load(problem.q_type, attention.out_at(0, 0, row, d)) -
-                       reference.out[static_cast<std::size_t>(row * 64 + d)],
-                   row * 64 + d);
-      comparison.rows.add(row, reference.units[static_cast<std::size_t>(row)], errors);
-    }
-    const Verdict verdict = judge(measured(problem, rows_to_check(problem, {}, problem.q_len), comparison));
-    EXPECT_FALSE(verdict.passed) << dtype << candidate << verdict.error;
-  }
-}
-
-TEST_F(WarpgroupInputs, WithoutLse) {
-  const std::string problem = problem_for(kPlain, kOneHead);
-  test::AttentionCase with(problem_of(problem)), without(problem_of(problem + ",lse=0"));
-  EXPECT_TRUE(right(kPlain, 1, &with));
-  EXPECT_TRUE(right(kPlain, 1, &without));
-  EXPECT_TRUE(with.out == without.out);
 }
 
 }  // namespace

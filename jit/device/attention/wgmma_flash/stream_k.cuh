@@ -9,6 +9,7 @@
 #include "attention/wgmma_flash/static_rounds.cuh"
 #include "attention/wgmma_flash/warpgroup_share.cuh"
 #include "ptx/cluster.cuh"
+#include "ptx/warpgroup.cuh"
 
 namespace gqa {
 
@@ -53,7 +54,7 @@ struct StreamKFixup {
 
   __device__ void add_part(Core& core, int slot) const {
     const float4* const from = at(slot);
-    merge_part<Config>(core, score_scale<Config>(p), [&](int n) { return __ldcg(from + n * kWarpgroup); });
+    merge_part<Config>(core, p.scale_log2, [&](int n) { return __ldcg(from + n * kWarpgroup); });
   }
 
   // Whether core now has all of the tile's keys; else another warpgroup will have.

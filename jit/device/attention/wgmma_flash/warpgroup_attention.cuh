@@ -9,6 +9,7 @@
 
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "attention/wgmma_flash/warpgroup_softmax.cuh"
+#include "ptx/warpgroup.cuh"
 #include "ptx/mma.cuh"
 
 namespace gqa {
@@ -60,14 +61,13 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config>, ChainNumbers<Config> {
     Product::multiply(scores, query_columns(q, d), key_columns(k, d), more);
   }
 
-  // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'; `start`: what is added to them.
-  template <int kFragments, typename Start = NoOffsets>
-  __device__ void begin_scores(float (&scores)[kFragments][4], u64 q, u64 k, const Start& start = {}) {
+  // scores = q k^T, begun. Operands: this warpgroup's first query row, and the keys'.
+  template <int kFragments>
+  __device__ void begin_scores(float (&scores)[kFragments][4], u64 q, u64 k) {
     pin(scores);
     wgmma_fence();
-    start.template begin<ScoresOf<Config, kFragments * 8>>(scores);
 #pragma unroll
-    for (int d = 0; d < kDepth; ++d) multiply_scores(scores, q, k, d, Start::kBegins || d != 0);
+    for (int d = 0; d < kDepth; ++d) multiply_scores(scores, q, k, d, d != 0);
     wgmma_commit();
   }
 
@@ -87,19 +87,16 @@ struct WarpgroupAttention : WarpgroupSoftmax<Config>, ChainNumbers<Config> {
     wgmma_commit();
   }
 
-  // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows. Scores that begin
-  // with offsets come after the values: 1 % (docs/performance.md).
-  template <int kFragments, int kProducts, typename Start = NoOffsets>
+  // Both begun as one group, by turns: the assembler spreads them among the arithmetic that follows.
+  template <int kFragments, int kProducts>
   __device__ void begin_both(float (&scores)[kFragments][4], u64 q, u64 k, const u32 (&weights)[kProducts][4],
-                             u64 values, const Start& start = {}) {
+                             u64 values) {
     pin(scores);
     pin(out);
     wgmma_fence();
-    start.template begin<ScoresOf<Config, kFragments * 8>>(scores);
-    constexpr int kLag = Start::kBegins ? kProducts : 0, kLast = kDepth + kLag;
 #pragma unroll
-    for (int i = 0; i < (kLast > kProducts ? kLast : kProducts); ++i) {
-      if (i >= kLag && i < kLast) multiply_scores(scores, q, k, i - kLag, Start::kBegins || i != 0);
+    for (int i = 0; i < (kDepth > kProducts ? kDepth : kProducts); ++i) {
+      if (i < kDepth) multiply_scores(scores, q, k, i, i != 0);
       if (i < kProducts) Config::Values::multiply(out, weights[i], value_rows(values, i), true);
     }
     wgmma_commit();

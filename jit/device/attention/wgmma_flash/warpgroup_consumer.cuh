@@ -77,7 +77,7 @@ struct WarpgroupConsumer {
   template <int kFragments>
   __device__ void softmax_masked(float (&scores)[kFragments][4], int first_row, int block) {
     core.mask(scores, p, warp_row(first_row), block * Config::kTileN);
-    core.softmax(scores, score_scale<Config>(p));
+    core.softmax(scores, p.scale_log2);
   }
 
   // Whether `mine` holds in the whole warpgroup.

@@ -1,9 +1,7 @@
 // warpgroup_features.cuh: what a Config of the warpgroup family may say beyond what every one does.
-// Owns: ones_column() (warpgroup_halves.cuh), folded_scale() (folded_scale.cuh), q_regs() (warpgroup_attention.cuh),
-// query_buffers(), exp2_fma() (exp2_fma.cuh) and halves_tiles() (HalfScores: the MMA with half a tile's keys). A Config
-// without them has none. Of every one's: key_shares() (warpgroup_share.cuh).
-// Never: costs a kernel anything that does not ask for it.
-// Threads: values.
+// Owns: ones_column() (warpgroup_halves.cuh), q_regs() (warpgroup_attention.cuh), query_buffers() and halves_tiles()
+// (HalfScores: the MMA with half a tile's keys). A Config without them has none. Of every one's: key_shares()
+// (warpgroup_share.cuh). Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/features.cuh"
@@ -11,10 +9,8 @@
 namespace gqa {
 
 GQA_FEATURE(bool, ones_column, kOnesColumn, false)
-GQA_FEATURE(bool, folded_scale, kFoldedScale, false)
 GQA_FEATURE(int, q_regs, kQRegs, 0)
 GQA_FEATURE(int, query_buffers, kQueries, 1)
-GQA_FEATURE(int, exp2_fma, kExp2Fma, 0)
 
 // Warpgroups that share the keys of the same 64 rows; key_shares() of search/families/resources.cc.
 template <typename Config>

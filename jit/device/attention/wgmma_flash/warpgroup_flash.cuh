@@ -95,7 +95,6 @@ struct WarpgroupFlash {
     consumer.begin();
     ConsumerWalk walk(smem.tickets);
     for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
-      if constexpr (folded_scale<Config>()) consumer.ticket = &walk.ticket();
       consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
       if (consumer.join(walk.ticket().words)) consumer.store(walk.ticket().place);

@@ -15,7 +15,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer = WarpgroupConsumer<Config>;
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kKeys = Config::kTileN / 2;
-  static constexpr bool kFoldedScale = folded_scale<Config>();
   static_assert(!Smem::kKeysTransposed && Smem::kShare == 1, "halves are rows of a block");
 
   using Consumer::core;
@@ -26,10 +25,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   using Consumer::v;
 
   float scores[2][kKeys / 8][4];
-  int block = 0;                            // comes next; below it, what is still to come
-  const volatile Ticket* ticket = nullptr;  // of kFoldedScale: the tile's
-  bool scaled = false;               // of kFoldedScale: Q is, else the scores of exact blocks, and all blocks are exact
-  static constexpr float kFar = 64;  // powers of two: weights are then off by 0.2 % as a rule
+  int block = 0;                           // comes next; below it, what is still to come
   SpeculativeWeights<Config> speculative;  // kept, since the loop's instructions are its limit
 
   // Both halves as one block's, and a half of the block's weights.
@@ -43,25 +39,9 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ u64 keys_of(int half) const { return this->keys(k.at(), half * kKeys); }
   __device__ u64 values_of(int half) const { return this->values(v.at(), half * kKeys); }
 
-  __device__ RowOffsets offsets() const { return {smem.offsets() + group * RowOffsets::kBytes}; }
-
   // Weights are taken under the maxima that there are now.
   __device__ void take_maxima() {
-    const float scale = score_scale<Config>(p), offset[2] = {core.offset(0, scale), core.offset(1, scale)};
-    if constexpr (kFoldedScale) {
-      offsets().write(offset[0], offset[1]);
-      named_sync(1 + group, kWarpgroup);
-    } else {
-      speculative = {scale, offset};
-    }
-  }
-
-  // What the scores of a speculative half begin with.
-  __device__ auto start() const {
-    if constexpr (kFoldedScale)
-      return offsets().product(smem.ones());
-    else
-      return NoOffsets{};
+    speculative = {p.scale_log2, {core.offset(0, p.scale_log2), core.offset(1, p.scale_log2)}};
   }
 
   // Until all products have ended, those of so many halves' scores among them.
@@ -71,53 +51,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 #pragma unroll
     for (int half = kFirst; half < kFirst + kCount; ++half) core.take_scores(scores[half]);
     pin(core.out);
-  }
-
-  // ---- Scores of Q times the scale, which is rounded: kFoldedScale
-
-  template <int kHalves, typename Do>
-  __device__ void each_score(Do with) {
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half)
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) with(scores[half][n][c]);
-  }
-
-  // Whether they are so far from zero that it would show.
-  template <int kHalves>
-  __device__ bool are_far() {
-    if (!kFoldedScale || !scaled) return false;
-    float farthest = 0;
-    each_score<kHalves>([&](float score) { farthest = fmaxf(farthest, fabsf(score)); });
-    return !this->all_agree(farthest <= kFar);
-  }
-
-  // Where they are, the tile goes on with the queries as they are, and these are to be computed again. No product may
-  // still read the queries.
-  template <int kHalves>
-  __device__ bool leaves_scale() {
-    if constexpr (kFoldedScale) {
-      if (are_far<kHalves>()) {
-        const volatile Place& at = ticket->place;
-        query_block().load(p, {at.batch, at.head, at.kv_head, at.first_row}, this->first_of_rows(at.first_row));
-        core.load_q_regs(this->query_rows());
-        scaled = false;
-        return true;
-      }
-    }
-    return false;
-  }
-
-  // Queries that are not scaled leave it to their scores.
-  template <int kHalves>
-  __device__ void scale_scores() {
-    if (kFoldedScale && !scaled) each_score<kHalves>([&](float& score) { score *= p.scale_log2; });
-  }
-
-  __device__ QueryRows<Config> query_block() const {
-    return {smem.q[this->q.at()] + this->rows() * 64 * kPanelRowBytes, 1 + group};
   }
 
   // ---- Exact blocks: their halves have their maxima in common, since what one of them raised the other's weights
@@ -144,7 +77,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   }
 
   __device__ void weigh_block(int first_row) {
-    scale_scores<2>();
     this->softmax_masked(block_scores(), first_row, block--);
     core.rescale();
     pack_weights<Config>(block_scores(), this->weights);
@@ -152,10 +84,8 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
 
   // Of a tile's first block, where no row sees more of it.
   __device__ void exact_half(int first_row) {
-    do multiply_block<false, 1>();
-    while (leaves_scale<1>());
+    multiply_block<false, 1>();
     release_block();
-    scale_scores<1>();
     this->softmax_masked(scores[0], first_row, block--);
     pack_weights<Config>(scores[0], this->weights);
   }
@@ -164,31 +94,22 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ void exact_block(int first_row) {
     const bool half_counted = k.passed != v.passed;
     k.passed = v.passed;
-    do multiply_block<false, 2>();
-    while (leaves_scale<2>());
+    multiply_block<false, 2>();
     release_block();
-    if (half_counted) each_score<1>([](float& score) { score = negative_infinity(); });
+    if (half_counted) {
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n)
+#pragma unroll
+        for (int c = 0; c < 4; ++c) scores[0][n][c] = negative_infinity();
+    }
     weigh_block(first_row);
   }
 
-  // False where it is to be computed again, by itself.
-  __device__ bool exact_beside_values(int first_row) {
+  __device__ void exact_beside_values(int first_row) {
     multiply_block<true, 2>();
-    if (are_far<2>()) {
-      this->release_values();
-      return false;
-    }
     release_block();
     this->release_values();
     weigh_block(first_row);
-    return true;
-  }
-
-  // Down to that block, or to one that is to be computed by itself: false.
-  __device__ bool exact_down_to(int first_row, int last) {
-    while (block >= last)
-      if (!exact_beside_values(first_row)) return false;
-    return true;
   }
 
   // ---- Speculative blocks, by halves
@@ -199,7 +120,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
   __device__ bool half_step() {
     constexpr int kOther = 1 - kMine;
     if constexpr (kScores)
-      core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther), start());
+      core.begin_both(scores[kOther], this->queries(), keys_of(kOther), weights_of(kOther), values_of(kOther));
     else
       core.begin_values(weights_of(kOther), values_of(kOther));
     const bool fine = speculative.weigh(scores[kMine], weights_of(kMine));
@@ -215,7 +136,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     take_maxima();
     k.wait_full(smem.k_ring);
     v.wait_full(smem.v_ring);
-    core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0), start());
+    core.begin_both(scores[0], this->queries(), keys_of(0), weights_of(0), values_of(0));
     wait<0, 1>();
     for (; block > first; --block) {
       if (!half_step<0, true>()) return;
@@ -242,7 +163,6 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     core.clear();
     this->q.wait_full(smem.q_ring);
     if (this->has_no_rows(first_row)) return this->walk_past(blocks - first);
-    if constexpr (kFoldedScale) scaled = query_block().scale(p.scale_log2);
     core.load_q_regs(this->query_rows());
     this->pass(blocks - 1 - block);
     bool half = this->half_is_seen(block, seen), halved = false;
@@ -253,11 +173,11 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
       else
         exact_block(first_row);
       half = false;
-      const bool fine = exact_down_to(first_row, kFoldedScale && !scaled ? first : last);
+      while (block >= last) exact_beside_values(first_row);
       const int from = block;
-      halved = fine && block >= first;
+      halved = block >= first;
       if (halved) walk_halves(first);
-      if (fine && block < first) break;
+      if (block < first) break;
       fallbacks = from - block >= fallbacks ? 1 : 2 * fallbacks;
       last = max(first, block + 1 - fallbacks);
     }

@@ -18,10 +18,6 @@ constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Con
 template <typename Config>
 constexpr bool kMovesOperands = ones_column<Config>() || key_shares<Config>() > 1;
 
-// Whether the offsets of the emulated exponentials are kept from half block to half block, else reckoned anew.
-template <typename Config>
-constexpr bool kKeepsExp2Fma = Walk<Config>::kRowsDiffer;
-
 template <typename Config>
 __device__ inline int told_same(int value) {
   if constexpr (kTellTile<Config>) return __shfl_sync(0xffffffffu, value, 0);

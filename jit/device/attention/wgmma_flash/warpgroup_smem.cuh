@@ -23,8 +23,6 @@ struct WarpgroupSmem {
   // 16 rows of a panel of ones, which sums what is multiplied by it.
   static constexpr bool kOnesColumn = ones_column<Config>();
   static constexpr int kOnesBytes = kOnesColumn ? 16 * kPanelRowBytes : 0;
-  // And the rows' offsets, -max: folded_scale.cuh.
-  static constexpr int kOffsetBytes = folded_scale<Config>() ? Config::kTileM * 16 : 0;
   static_assert(!kOnesColumn || (kShare == 1 && Config::kHeadDimV == kPanelColumns && Config::kOutParts == 1),
                 "ones: a second panel");
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOutParts == 1), "two share 64 rows");
@@ -52,9 +50,8 @@ struct WarpgroupSmem {
   alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
   alignas(1024) char v[Config::kStages][kValueBytes];
-  // Then the handover, or the ones and the offsets.
-  alignas(kOutParts > 0 ? 1024
-                        : 8) char out[kOutParts > 0 ? kOutBytes + kHandoverBytes + kOnesBytes + kOffsetBytes : 8];
+  // Then the handover, or the ones.
+  alignas(kOutParts > 0 ? 1024 : 8) char out[kOutParts > 0 ? kOutBytes + kHandoverBytes + kOnesBytes : 8];
   Ring<kQueries> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Tickets tickets;
@@ -63,7 +60,6 @@ struct WarpgroupSmem {
 
   // Of kOnesColumn.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }
-  __device__ char* offsets() { return out + kOutBytes + kOnesBytes; }
 };
 
 }  // namespace gqa

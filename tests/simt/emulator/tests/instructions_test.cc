@@ -24,7 +24,7 @@ class Instructions : public ::testing::Test {
              unsigned threads = 32, const Schedule& schedule = {}) {
     std::string why;
     const auto kernel = Kernel::compile(
-        "#include \"ptx/mma.cuh\"\n#include \"attention/wgmma_flash/exp2_fma.cuh\"\nusing namespace gqa;\nextern "
+        "#include \"ptx/mma.cuh\"\nusing namespace gqa;\nextern "
         "\"C\" __global__ void "
         "kernel(" +
             types + ") {\nextern __shared__ __align__(1024) char memory[];\n" + "const int t = threadIdx.x;\n" + body +
