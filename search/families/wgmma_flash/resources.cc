@@ -85,7 +85,9 @@ RoleRegisters role_registers(const WgmmaFlash& c) {
 int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
   WgmmaFlash none = candidate;
   none.q_regs = 0;
-  const int left = role_registers(candidate).consumer - registers(problem, none);
+  // Wide rows that leave from registers spill where Q takes all that is left.
+  const int spare = candidate.out_parts == 0 && problem.head_dim_v > 192 ? 6 : 0;
+  const int left = role_registers(candidate).consumer - registers(problem, none) - spare;
   return std::clamp(left / 4, 0, problem.head_dim / 16);
 }
 

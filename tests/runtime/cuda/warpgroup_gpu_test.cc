@@ -84,8 +84,7 @@ class WarpgroupGpu : public test::CudaGpu {
     if (kernels.empty()) return ::testing::AssertionFailure() << "no kernel";
     for (const Loaded& one : kernels) {
       run(*one.kernel, attention);
-      ::testing::AssertionResult result =
-          test::matches_float64(*attention);
+      ::testing::AssertionResult result = test::matches_float64(*attention);
       if (!result) return result << " | " << to_text(one.candidate);
     }
     return ::testing::AssertionSuccess();

@@ -122,7 +122,6 @@ constexpr const char* kFields[] = {
     "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 q_regs=2",
     "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 head_swizzle=3",
     "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1",
-    "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1 ones_column=1",
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 cluster=2",
     "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5",

@@ -95,7 +95,8 @@ TEST_F(Mutants, PartsThatNothingOrders) {
 }
 
 TEST_F(Mutants, AStorePastTheEnd) {
-  const auto result = passes(kFlash, "attention/mma_flash/flash.cuh", "if (!row_exists<Config>(p, count, row)) continue;", "");
+  const auto result =
+      passes(kFlash, "attention/mma_flash/flash.cuh", "if (!row_exists<Config>(p, count, row)) continue;", "");
   EXPECT_FALSE(result);
   EXPECT_NE(std::string::npos, std::string(result.message()).find("past the end of out")) << result.message();
 }

@@ -42,8 +42,9 @@ struct Mutant {
   const char* says = "";  // part of what the emulator must say; empty: wrong numbers will do
   const char* candidate = kFromRegisters;
   const char* problem = kFull;
-  float powers = 0;   // if not 0: all keys are alike but those that are set, which weigh so many powers of two more
-  int first_key = 0;  // if not 0: those that are set then, to the last; kClimb: all climb (make_scores_climb) by `powers`
+  float powers = 0;  // if not 0: all keys are alike but those that are set, which weigh so many powers of two more
+  int first_key =
+      0;  // if not 0: those that are set then, to the last; kClimb: all climb (make_scores_climb) by `powers`
 };
 constexpr int kClimb = -1;
 
@@ -147,10 +148,10 @@ TEST_F(WarpgroupMutants, FallsBackTwiceAsFarEachTime) {
   const char* const loop = "for (int fallbacks = 0;;) {";
   const char* const few = "for (int fallbacks = 0, left = 6;;) {\n      if (left-- == 0) __trap();";
   const char* const fewer = "for (int fallbacks = 0, left = 5;;) {\n      if (left-- == 0) __trap();";
-  EXPECT_EQ("",
-            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, few, "", kOnesColumn, problem, 100, kClimb}));
-  EXPECT_NE("",
-            verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, fewer, "", kOnesColumn, problem, 100, kClimb}));
+  EXPECT_EQ("", verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, few, "", kOnesColumn, problem, 100,
+                         kClimb}));
+  EXPECT_NE("", verdict({"", "attention/wgmma_flash/warpgroup_halves.cuh", loop, fewer, "", kOnesColumn, problem, 100,
+                         kClimb}));
 }
 
 const Mutant kMutants[] = {
@@ -333,8 +334,7 @@ const Mutant kMutants[] = {
      kWithoutLse},
     {"KeysReleasedBeforeTheFallback", "attention/wgmma_flash/warpgroup_halves.cuh",
      "if (!half_step<1, true>()) return;\n      this->release_keys();",
-     "this->release_keys();\n      if (!half_step<1, true>()) return;", "", kOnesColumn,
-     kWithoutLse},
+     "this->release_keys();\n      if (!half_step<1, true>()) return;", "", kOnesColumn, kWithoutLse},
     {"LargeWeightsNotChecked", "attention/wgmma_flash/warpgroup_weights.cuh", "(bits & kFromTwoOn) == 0", "true", "",
      kOnesColumn, kWithoutLse, 23},
     {"FirstHalfCountedTwice", "attention/wgmma_flash/warpgroup_halves.cuh", "k.passed != v.passed", "false", "",

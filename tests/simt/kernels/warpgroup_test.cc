@@ -135,11 +135,10 @@ TEST_F(WarpgroupInputs, OneRowOutgrowsItsMaxima) {
 // At, beside and far from where a stale maximum does not serve (kBelow).
 TEST_F(WarpgroupInputs, AFewKeysWeighMoreOrLess) {
   for (const char* dtype : {"f16", "bf16"})
-    for (const float powers :
-         {-1000.F, -130.F, -50.F, -12.F, 1.F, 1.9F, 2.1F, 2.9F, 3.1F, 3.9F, 4.1F, 7.F, 20.F, 45.F, 100.F, 135.F, 1000.F})
+    for (const float powers : {-1000.F, -130.F, -50.F, -12.F, 1.F, 1.9F, 2.1F, 2.9F, 3.1F, 3.9F, 4.1F, 7.F, 20.F, 45.F,
+                               100.F, 135.F, 1000.F})
       for (const char* candidate : {kPlain, kOnesColumn}) {
-        test::AttentionCase attention(
-            problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
+        test::AttentionCase attention(problem_of("b=1,hq=1,hk=1,sq=100,sk=300,d=64,lse=0,dtype=" + std::string(dtype)));
         set_weights(224, 16, powers, &attention);
         EXPECT_TRUE(right(candidate, 1, &attention)) << dtype << powers << candidate;
       }

@@ -9,8 +9,8 @@
 
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "attention/wgmma_flash/warpgroup_softmax.cuh"
-#include "ptx/warpgroup.cuh"
 #include "ptx/mma.cuh"
+#include "ptx/warpgroup.cuh"
 
 namespace gqa {
 

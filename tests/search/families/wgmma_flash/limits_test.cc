@@ -82,15 +82,6 @@ TEST(Prune, OnesColumn) {
   EXPECT_NE(warpgroup("m=192 warps=12 stages=1 ones_column=1", problem), "");
   EXPECT_NE(warpgroup("m=64 n=64 warps=8 stages=2 ones_column=1", problem), "");
   EXPECT_EQ(warpgroup("ones_column=2", problem), "ones_column=2: warpgroup has 0 to 1");
-  EXPECT_EQ(warpgroup(ones + " folded_scale=1", problem + ",dtype=f16"), "");
-  EXPECT_EQ(warpgroup(ones + " folded_scale=1", problem),
-            "folded_scale=1 of bf16 queries: expected f16, whose error in scores is an eighth");
-  EXPECT_EQ(warpgroup("folded_scale=1", problem), "folded_scale=1: expected ones_column=1, whose ones it takes");
-  EXPECT_EQ(warpgroup(ones + " exp2_fma=4", problem), "");
-  EXPECT_EQ(warpgroup(ones + " exp2_fma=4", problem + ",dtype=f16"), "");
-  const std::string alone = ": expected ones_column=1, since weights are then summed as rounded, and at least 2";
-  EXPECT_EQ(warpgroup("exp2_fma=4", problem), "exp2_fma=4" + alone);
-  EXPECT_EQ(warpgroup(ones + " exp2_fma=1", problem), "exp2_fma=1" + alone);
 }
 
 TEST(Prune, WhatAClusterOrQInRegistersLacks) {
