@@ -28,6 +28,7 @@ from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_ke
 from ._handle import Handle
 from ._optimized import Optimized
 from ._progress import SearchProgress
+from ._scheduler import get_scheduler_metadata
 from ._varlen import flash_attn_varlen_func
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "flash_attn_with_kvcache",
     "float16",
     "float32",
+    "get_scheduler_metadata",
     "graph_from_json",
     "graph_from_text",
     "new_kernel_graph",

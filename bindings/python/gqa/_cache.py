@@ -129,8 +129,8 @@ def flash_attn_with_kvcache(
     handle made with checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
     Returns out (batch, q_len, q_heads, head_dim_v), of q's framework; with return_softmax_lse (out, lse), lse (batch,
-    q_heads, q_len) float32. A row that sees no key gives 0 and -inf. Like gqa.attention it raises GqaValueError,
-    GqaTypeError or GqaError.
+    q_heads, q_len) float32, without the partial results of splits that follow in FlashAttention-3. A row that sees no key
+    gives 0 and -inf. Like gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
     embeddings, cache_batch_idx, cache_leftpad, descales and attention_chunk raise NotImplementedError where they
@@ -154,11 +154,7 @@ def flash_attn_with_kvcache(
         "k_descale": k_descale,
         "v_descale": v_descale,
     }
-    for name, value in not_computed.items():
-        if value is not None:
-            refuse(_NAME, name, type(value).__name__, "None")
-    if attention_chunk != 0:
-        refuse(_NAME, "attention_chunk", attention_chunk, "0")
+    refuse_given(_NAME, attention_chunk, **not_computed)
     cache = Cache(
         cache_seqlens,
         page_table,
@@ -182,6 +178,15 @@ def maximum(name: str, most: Optional[int], starts: Any) -> int:
     if most is None:
         raise error_for(Status.ERROR_OPTION, f"{name} is None beside cu_seqlens{name[-2:]}; expected a number")
     return int(most)
+
+
+def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:
+    """Of FlashAttention-3's arguments, those that gqa takes at their defaults only."""
+    for name, value in tensors.items():
+        if value is not None:
+            refuse(function, name, type(value).__name__, "None")
+    if attention_chunk != 0:
+        refuse(function, "attention_chunk", attention_chunk, "0")
 
 
 def refuse(function: str, name: str, value: Any, default: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
-from ._cache import Cache, maximum, refuse, window_of
+from ._cache import Cache, maximum, refuse_given, window_of
 from ._call import attend
 from ._handle import Handle
 
@@ -67,12 +67,7 @@ def flash_attn_varlen_func(
         starts = torch.tensor([0, 5, 5, 12], dtype=torch.int32)              # 5 tokens, none, and 7
         out = gqa.flash_attn_varlen_func(q, k, v, starts, starts, 7, 7, causal=True)
     """
-    name = "flash_attn_varlen_func"
-    for argument, value in {"qv": qv, "q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}.items():
-        if value is not None:
-            refuse(name, argument, type(value).__name__, "None")
-    if attention_chunk != 0:
-        refuse(name, "attention_chunk", attention_chunk, "0")
+    refuse_given("flash_attn_varlen_func", attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     lists = Cache(
         seqused_k,
         None,

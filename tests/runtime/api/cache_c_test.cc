@@ -93,6 +93,24 @@ TEST_F(CacheCApi, SequencesInPagesEachOfItsLength) {
   EXPECT_EQ(t_.mean(1), 8.5F);
 }
 
+// In a tensor (pages, heads, 2, page, dim) of 2 heads, of which the second is the cache's; the other is NaN.
+TEST_F(CacheCApi, KeysAndValuesAreViewsOfOneTensor) {
+  constexpr std::size_t kRow = TinyCache::kDim, kPage = 2 * kRow, kOfPage = 4 * kPage;
+  std::vector<std::uint16_t> both(TinyCache::kPages * kOfPage, 0xffff);
+  std::uint16_t* const keys = &both[2 * kPage];  // of the second head
+  for (std::size_t page = 0; page < TinyCache::kPages; ++page) {
+    std::memcpy(&keys[page * kOfPage], &t_.k[page * kPage], kPage * sizeof(std::uint16_t));
+    std::memcpy(&keys[page * kOfPage + kPage], &t_.v[page * kPage], kPage * sizeof(std::uint16_t));
+  }
+  std::int64_t strides[4] = {kOfPage, kRow, 2 * kPage, 1};
+  t_.k_tensor.data = keys;
+  t_.v_tensor.data = keys + kPage;
+  t_.k_tensor.strides = t_.v_tensor.strides = strides;
+  ASSERT_EQ(t_.run(make()), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(t_.mean(0), 2.0F);
+  EXPECT_EQ(t_.mean(1), 8.5F);
+}
+
 TEST_F(CacheCApi, AGrowingCacheTunesNothing) {
   ASSERT_EQ(t_.run(make()), GQA_OK) << gqa_last_error();
   const int told = lines_;
