@@ -76,6 +76,11 @@ class LoadedProgram {
   virtual ~LoadedProgram() = default;
   virtual Status run(const ProgramCall& call) const = 0;
   Status run(const Call& call) const { return run(ProgramCall{nullptr, nullptr, call.stream, &call}); }
+  // Device memory between the parts of an attention's call of these sizes, beyond its tensors.
+  virtual std::int64_t workspace_bytes(const Problem& problem) const {
+    (void)problem;
+    return 0;
+  }
 };
 
 struct Verdict {

@@ -164,6 +164,14 @@ gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, 
                    [&](const gqa::Call& made) { return handle->session.ready(made.problem); });
 }
 
+gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                              const DLTensor* out, const gqa_call* call, int64_t* bytes) {
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) -> Status {
+    if (bytes == nullptr) return {Code::kNullArgument, "bytes is NULL, expected where to put the size"};
+    return handle->session.workspace_bytes(made.problem, bytes);
+  });
+}
+
 gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();

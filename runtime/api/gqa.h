@@ -219,6 +219,14 @@ GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLT
 GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                const DLTensor* out, const gqa_call* call);
 
+/* *bytes: the device memory beyond its tensors that a call of these shapes takes: what its first use in a capture
+ * allocates, 0 on the host. It depends on the shapes, maxima included, and not on the numbers in lists: a call captured
+ * with the largest lengths has room for all. Calls of one stream, and of one stream in one capture, share it, so the
+ * largest counts; where it has to grow, it grows by half at least. Fails with GQA_ERROR_NOT_CACHED where no kernel for
+ * the call is loaded. */
+GQA_API gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                      const DLTensor* out, const gqa_call* call, int64_t* bytes);
+
 /* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page, cu_seqlens_q or
  * softcap, as older headers have it, is taken too. */
 typedef struct gqa_shape {

@@ -18,6 +18,11 @@ double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
 
+Status not_loaded(const Signature& wanted) {
+  return {Code::kNotCached,
+          "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
+}
+
 }  // namespace
 
 // A thread on the miss path.
@@ -79,18 +84,29 @@ Session::~Session() {
 
 // ---- a hit
 
+const LoadedProgram* Session::loaded(const Signature& wanted) const {
+  return table_.load(std::memory_order_acquire)->find(wanted);
+}
+
 Status Session::run(const Call& call) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
+  if (const LoadedProgram* program = loaded(wanted)) return program->run(call);
   return run_miss(wanted, call);
 }
 
 Status Session::run_ready(const Call& call) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
+  if (const LoadedProgram* program = loaded(wanted)) return program->run(call);
   if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
-  return {Code::kNotCached,
-          "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
+  return not_loaded(wanted);
+}
+
+Status Session::workspace_bytes(const Problem& problem, std::int64_t* bytes) const {
+  const Signature wanted(problem);
+  const LoadedProgram* program = loaded(wanted);
+  if (program == nullptr) return not_loaded(wanted);
+  *bytes = program->workspace_bytes(problem);
+  return {};
 }
 
 // ---- a miss

@@ -68,6 +68,8 @@ class Session {
   Status run(const Call& call);
   // The same, but a miss fails at once, with kNotCached: ready() makes the signature ready.
   Status run_ready(const Call& call);
+  // The device memory that run_ready() of such a call takes beyond its tensors; where it would tune, kNotCached.
+  Status workspace_bytes(const Problem& problem, std::int64_t* bytes) const;
 
   // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
   // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later.
@@ -98,6 +100,7 @@ class Session {
     Effort effort;
     TunePolicy policy;
   };
+  const LoadedProgram* loaded(const Signature& signature) const;
   Status run_miss(const Signature& signature, const Call& call);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, Readied* readied);
   Status may_begin(std::optional<void*> stream, const std::string& what) const;

@@ -33,6 +33,7 @@ struct FakeWorld {
   };
   std::function<Verdict(const Candidate&)> verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
   std::function<double(const Candidate&)> microseconds = [](const Candidate& c) { return 10.0 + shape_of(c).rows; };
+  std::function<std::int64_t(const Problem&)> workspace_bytes = [](const Problem&) { return 0; };
   std::function<Status(const Candidate&)> launchable = [](const Candidate&) { return Status(); };
   // The same for programs of graphs, whose kernels may be a candidate's; they share the counters.
   std::function<Status(const Source&)> compile_program = [](const Source&) { return Status(); };
@@ -74,6 +75,7 @@ struct FakeProgram : LoadedProgram {
     return {};
   }
   using LoadedProgram::run;
+  std::int64_t workspace_bytes(const Problem& problem) const override { return world->workspace_bytes(problem); }
 
   FakeWorld* world;
   bool attention = false;
