@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 from . import _defaults
 from ._call import attend, exported
 from ._errors import Status, error_for
-from ._frameworks import Kind
+from ._frameworks import KINDS, Kind
 from ._handle import Handle
 
 _NAME = "flash_attn_with_kvcache"
@@ -36,16 +36,16 @@ class Cache(NamedTuple):
     def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, ...]:
         """What _gqa.Handle.run takes."""
         seqlens = self.seqlens
-        if isinstance(seqlens, Integral):
+        if type(seqlens) not in KINDS and isinstance(seqlens, Integral):
             batch = q.shape[0] if self.cu_seqlens_q is None else self.cu_seqlens_q.shape[0] - 1
             seqlens = kind.int32s(q, batch, self._checked_length(int(seqlens), k_shape))
         return (
-            _exported_list(seqlens, kind, stream, "cache_seqlens"),
-            _exported_list(self.page_table, kind, stream, "page_table"),
+            None if seqlens is None else _exported_list(seqlens, kind, stream, "cache_seqlens"),
+            None if self.page_table is None else exported(self.page_table, kind, stream, "page_table"),
             self.window,
-            _exported_list(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
-            _exported_list(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
-            _exported_list(self.seqused_q, kind, stream, "seqused_q"),
+            None if self.cu_seqlens_q is None else exported(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
+            None if self.cu_seqlens_k is None else exported(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
+            None if self.seqused_q is None else exported(self.seqused_q, kind, stream, "seqused_q"),
             self.max_seqlen_q,
             self.max_seqlen_k,
         )
@@ -65,9 +65,7 @@ class Cache(NamedTuple):
 
 
 def _exported_list(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
-    if tensor is None or isinstance(tensor, array.array):
-        return tensor
-    return exported(tensor, kind, stream, name)
+    return tensor if isinstance(tensor, array.array) else exported(tensor, kind, stream, name)
 
 
 def flash_attn_with_kvcache(
@@ -140,21 +138,25 @@ def flash_attn_with_kvcache(
         lengths = torch.tensor([40, 33], dtype=torch.int32)
         out = gqa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, causal=True)
     """
-    not_computed = {
-        "k": k,
-        "v": v,
-        "qv": qv,
-        "rotary_cos": rotary_cos,
-        "rotary_sin": rotary_sin,
-        "cache_batch_idx": cache_batch_idx,
-        "cache_leftpad": cache_leftpad,
-        "cu_seqlens_k_new": cu_seqlens_k_new,
-        "rotary_seqlens": rotary_seqlens,
-        "q_descale": q_descale,
-        "k_descale": k_descale,
-        "v_descale": v_descale,
-    }
-    refuse_given(_NAME, attention_chunk, **not_computed)
+    unset = k is v is qv is rotary_cos is rotary_sin is cache_batch_idx is cache_leftpad is None
+    unset = unset and cu_seqlens_k_new is rotary_seqlens is q_descale is k_descale is v_descale is None
+    if not unset or attention_chunk != 0:
+        refuse_given(
+            _NAME,
+            attention_chunk,
+            k=k,
+            v=v,
+            qv=qv,
+            rotary_cos=rotary_cos,
+            rotary_sin=rotary_sin,
+            cache_batch_idx=cache_batch_idx,
+            cache_leftpad=cache_leftpad,
+            cu_seqlens_k_new=cu_seqlens_k_new,
+            rotary_seqlens=rotary_seqlens,
+            q_descale=q_descale,
+            k_descale=k_descale,
+            v_descale=v_descale,
+        )
     cache = Cache(
         cache_seqlens,
         page_table,
@@ -167,6 +169,9 @@ def flash_attn_with_kvcache(
 
 
 def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:
+    left, right = window_size
+    if left == right == -1:  # the usual one
+        return None
     left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
     return None if left == right == -1 else (left, right)
 

@@ -149,7 +149,7 @@ def _numpy_dtype(numpy: Any, dtype: DType) -> Any:
 class TorchKind(Kind):
     def __init__(self, torch: Any) -> None:
         self.export = torch.utils.dlpack.to_dlpack  # type: ignore[method-assign]
-        self._empty, self._full, self._int32 = torch.empty, torch.full, torch.int32
+        self._full, self._int32 = torch.full, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -169,10 +169,10 @@ class TorchKind(Kind):
         return self._raw_stream(tensor.get_device()) if tensor.is_cuda else 0
 
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
-        return self._empty(shape, dtype=like.dtype, device=like.device)
+        return like.new_empty(shape)
 
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
-        return self._empty(shape, dtype=self._dtypes[dtype.name], device=like.device)
+        return like.new_empty(shape, dtype=self._dtypes[dtype.name])
 
     def int32s(self, like: Any, count: int, value: int) -> Any:
         return self._full((count,), value, dtype=self._int32, device=like.device)
