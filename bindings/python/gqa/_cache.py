@@ -132,14 +132,14 @@ def flash_attn_with_kvcache(
 
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
     embeddings, cache_batch_idx, cache_leftpad, descales and attention_chunk raise NotImplementedError where they
-    are given.
+    are given; rotary_seqlens means nothing without rotary_cos.
 
         table = torch.tensor([[7, 2, 5], [0, 4, 6]], dtype=torch.int32)      # 2 sequences, pages of 16
         lengths = torch.tensor([40, 33], dtype=torch.int32)
         out = gqa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, causal=True)
     """
     unset = k is v is qv is rotary_cos is rotary_sin is cache_batch_idx is cache_leftpad is None
-    unset = unset and cu_seqlens_k_new is rotary_seqlens is q_descale is k_descale is v_descale is None
+    unset = unset and cu_seqlens_k_new is q_descale is k_descale is v_descale is None
     if not unset or attention_chunk != 0:
         refuse_given(
             _NAME,
@@ -152,7 +152,6 @@ def flash_attn_with_kvcache(
             cache_batch_idx=cache_batch_idx,
             cache_leftpad=cache_leftpad,
             cu_seqlens_k_new=cu_seqlens_k_new,
-            rotary_seqlens=rotary_seqlens,
             q_descale=q_descale,
             k_descale=k_descale,
             v_descale=v_descale,
