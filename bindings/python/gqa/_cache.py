@@ -130,6 +130,7 @@ def flash_attn_with_kvcache(
     q_heads, q_len) float32, without the partial results of splits that follow in FlashAttention-3. A row that sees no key
     gives 0 and -inf. Like gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
+    There is no backward pass: where a torch input requires a gradient, out's raises NotImplementedError.
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
     embeddings, cache_batch_idx, cache_leftpad, descales and attention_chunk raise NotImplementedError where they
     are given; rotary_seqlens means nothing without rotary_cos.
@@ -164,7 +165,7 @@ def flash_attn_with_kvcache(
         max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache, softcap, sink)
+    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache, softcap, sink, True)
 
 
 def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:

@@ -28,8 +28,9 @@ def attend(
     cache: "Optional[Cache]" = None,
     softcap: float = 0.0,
     sink: Any = None,
+    late: bool = False,
 ) -> Any:
-    """core_of(device) gives the handle that serves a device."""
+    """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for."""
     if type(q) not in KINDS:
         q = adopt(q, "q")
     if type(k) not in KINDS:
@@ -37,7 +38,8 @@ def attend(
     if type(v) not in KINDS:
         v = adopt(v, "v")
     kind = KINDS[type(q)]
-    kind.refuse(q, k, v)
+    if not late:
+        kind.refuse(q, k, v)
     q_shape, v_shape = q.shape, v.shape
     _check_ranks(q_shape, v_shape, cache)
     result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
@@ -56,6 +58,8 @@ def attend(
         None if sink is None else exported(sink, kind, stream, "sink"),
         *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
     )
+    if late:
+        result = kind.refuse_later(result, q, k, v)
     return (result, lse) if return_lse else result
 
 

@@ -8,6 +8,7 @@ Never: looks at shapes or dtypes; the library does. Threads: any; the table only
 from __future__ import annotations
 
 import array
+import functools
 import importlib
 import sys
 from typing import Any, Dict, Sequence, Tuple
@@ -71,6 +72,10 @@ class Kind:
 
     def refuse(self, *tensors: Any) -> None:
         """Raises where the framework would expect more of the result than the library gives."""
+
+    def refuse_later(self, result: Any, *tensors: Any) -> Any:
+        """The result, which raises where the framework asks for more than the library gives."""
+        return result
 
 
 class Foreign:
@@ -177,12 +182,37 @@ class TorchKind(Kind):
     def int32s(self, like: Any, count: int, value: int) -> Any:
         return self._full((count,), value, dtype=self._int32, device=like.device)
 
+    def _asks_for_gradients(self, tensors: Sequence[Any]) -> bool:
+        return self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors)
+
     def refuse(self, *tensors: Any) -> None:
-        if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors):
+        if self._asks_for_gradients(tensors):
             raise error_for(
                 Status.ERROR_OPTION,
                 "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
             )
+
+    def refuse_later(self, result: Any, *tensors: Any) -> Any:
+        if not self._asks_for_gradients(tensors):
+            return result
+        inputs = (t for t in tensors if getattr(t, "requires_grad", False))
+        return _no_backward(sys.modules["torch"]).apply(result, *inputs)
+
+
+@functools.lru_cache(maxsize=None)
+def _no_backward(torch: Any) -> Any:
+    """An autograd function that hands its first argument on, and whose backward raises."""
+
+    class NoBackward(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, result: Any, *inputs: Any) -> Any:
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise NotImplementedError("gqa computes no gradients; call under torch.no_grad() or detach() the inputs")
+
+    return NoBackward
 
 
 class CupyKind(Kind):

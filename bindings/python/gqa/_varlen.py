@@ -62,7 +62,7 @@ def flash_attn_varlen_func(
     gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
     num_splits, pack_gqa and sm_margin are the tuner's to choose; deterministic concerns the backward pass, which does
-    not exist. qv, descales and attention_chunk raise NotImplementedError where they are given.
+    not exist: where a torch input requires a gradient, out's backward raises NotImplementedError. qv, descales and attention_chunk raise NotImplementedError where they are given.
 
         starts = torch.tensor([0, 5, 5, 12], dtype=torch.int32)              # 5 tokens, none, and 7
         out = gqa.flash_attn_varlen_func(q, k, v, starts, starts, 7, 7, causal=True)
@@ -79,4 +79,4 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink)
+    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink, True)
