@@ -220,10 +220,10 @@ GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTen
                                const DLTensor* out, const gqa_call* call);
 
 /* *bytes: the device memory beyond its tensors that a call of these shapes takes: what its first use in a capture
- * allocates, 0 on the host. It depends on the shapes, maxima included, and not on the numbers in lists: a call captured
- * with the largest lengths has room for all. Calls of one stream, and of one stream in one capture, share it, so the
- * largest counts; where it has to grow, it grows by half at least. Fails with GQA_ERROR_NOT_CACHED where no kernel for
- * the call is loaded. */
+ * allocates, unless a graph that is gone left as much; 0 on the host. It follows from the shapes, maxima included, and
+ * not from the numbers in lists: a call captured with the largest lengths has room for all. Calls of one stream, and of
+ * one stream in one capture, share it, so the largest counts; where it has to grow, it grows by half at least. Fails
+ * with GQA_ERROR_NOT_CACHED where no kernel for the call is loaded. */
 GQA_API gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                       const DLTensor* out, const gqa_call* call, int64_t* bytes);
 

@@ -127,8 +127,8 @@ def flash_attn_with_kvcache(
     handle made with checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
     Returns out (batch, q_len, q_heads, head_dim_v), of q's framework; with return_softmax_lse (out, lse), lse (batch,
-    q_heads, q_len) float32, without the partial results of splits that follow in FlashAttention-3. A row that sees no key
-    gives 0 and -inf. Like gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
+    q_heads, q_len) float32, without the partial results of splits that follow in FlashAttention-3. A row that sees no
+    key gives 0 and -inf. Like gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
     There is no backward pass: where a torch input requires a gradient, out's raises NotImplementedError.
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
@@ -165,7 +165,8 @@ def flash_attn_with_kvcache(
         max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache, softcap, sink, True)
+    lse = return_softmax_lse
+    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, lse, cache, softcap, sink, late=True)
 
 
 def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:

@@ -40,8 +40,8 @@ def flash_attn_func(
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
 
     Returns out; with return_softmax_lse (out, softmax_lse); with return_attn_probs (out, softmax_lse, None), as
-    FlashAttention does without dropout. deterministic concerns the backward pass; num_splits, pack_gqa and sm_margin are
-    the tuner's to choose. window_size: (left, right): query i stands at key kv_len - q_len + i and sees that many
+    FlashAttention does without dropout. deterministic concerns the backward pass; num_splits, pack_gqa and sm_margin
+    are the tuner's to choose. window_size: (left, right): query i stands at key kv_len - q_len + i and sees that many
     keys before and after it; -1 or None: all; causal makes right 0. softcap: scores s become softcap * tanh(s / softcap)
     before the mask; 0.0: none. dropout_p, alibi_slopes, and FlashAttention-3's qv, descales and attention_chunk raise
     NotImplementedError where they ask for more.
@@ -60,4 +60,3 @@ def flash_attn_func(
     cache = None if window is None else Cache(None, None, window)
     result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse, cache, softcap, sink)
     return (*result, None) if return_attn_probs else result
-

@@ -34,5 +34,5 @@ def get_scheduler_metadata(
     sm_margin: int = 0,
 ) -> None:
     """flash_attn_interface.get_scheduler_metadata: takes its arguments, whatever they are, and returns None, which is
-    what flash_attn_with_kvcache's scheduler_metadata may be: there is nothing to plan ahead. gqa.warm makes a shape ready.
-    """
+    what flash_attn_with_kvcache's scheduler_metadata may be: there is nothing to plan ahead. gqa.warm makes a shape
+    ready."""

@@ -62,12 +62,14 @@ def flash_attn_varlen_func(
     gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
     num_splits, pack_gqa and sm_margin are the tuner's to choose; deterministic concerns the backward pass, which does
-    not exist: where a torch input requires a gradient, out's backward raises NotImplementedError. qv, descales and attention_chunk raise NotImplementedError where they are given.
+    not exist: where a torch input requires a gradient, out's backward raises NotImplementedError. qv, descales and
+    attention_chunk raise it where they are given.
 
         starts = torch.tensor([0, 5, 5, 12], dtype=torch.int32)              # 5 tokens, none, and 7
         out = gqa.flash_attn_varlen_func(q, k, v, starts, starts, 7, 7, causal=True)
     """
-    refuse_given("flash_attn_varlen_func", attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    refuse_given("flash_attn_varlen_func", attention_chunk, qv=qv, **descales)
     lists = Cache(
         seqused_k,
         None,
@@ -79,4 +81,4 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink, True)
+    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink, late=True)
