@@ -5,6 +5,7 @@
 #include <string>
 
 #include "errors.h"
+#include "exchange.h"
 
 namespace py = pybind11;
 
@@ -89,6 +90,14 @@ Borrowed::~Borrowed() {
 void Borrowed::take(py::handle source, const char* name, bool writable) {
   if (PyCapsule_CheckExact(source.ptr())) return take_capsule(source.ptr(), name, writable);
   if (PyObject_CheckBuffer(source.ptr())) return take_buffer(source.ptr(), name, writable);
+  bool failed = false;
+  if (describe_by_exchange(source.ptr(), &described_, &failed)) {
+    if (failed)
+      raise(GQA_ERROR_DTYPE, std::string(name) + " (a " + type_name(source.ptr()) +
+                                 ") could not be exported through DLPack: " + taken_error());
+    tensor_ = &described_;
+    return;
+  }
   raise(GQA_ERROR_DTYPE, std::string(name) + " is a " + type_name(source.ptr()) +
                              "; expected an array or tensor that speaks DLPack (has __dlpack__)");
 }

@@ -1,6 +1,6 @@
 // borrow.h: a Python object seen as a DLTensor for the time of one call.
 // Owns: the DLPack capsule protocol (consume, rename, call the deleter) and the buffer protocol, which NumPy arrays go
-// through because it also takes read-only ones and costs less.
+// through because it also takes read-only ones and costs less; a type with DLPack's exchange API needs neither.
 // Never: copies data, asks a framework anything (gqa/_frameworks.py does), or looks at shapes: gqa_run_ex does.
 // Threads: made and destroyed with the GIL held; tensor() may be read without it.
 #pragma once
@@ -28,7 +28,8 @@ class Borrowed {
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
 
-  // source: a DLPack capsule or an object with the buffer protocol. name is how errors call the tensor.
+  // source: a DLPack capsule, or an object with the buffer protocol or the exchange API, which must outlive this. name
+  // is how errors call the tensor.
   void take(pybind11::handle source, const char* name, bool writable);
   const DLTensor* tensor() const { return tensor_; }
 
