@@ -163,7 +163,10 @@ std::int64_t Record::created() const { return integer(cells, layout(place).creat
 std::int64_t Record::used() const { return integer(cells, layout(place).used); }
 std::int64_t Record::blob_bytes() const { return integer(cells, layout(place).blob_bytes()); }
 std::vector<std::string> Record::kernels() const { return split_keys(text(cells, kWinnerKernel)); }
-bool Record::is_check() const { return place == Place::kKernels && text(cells, kKernelFamily) == kCheckFamily; }
+std::string Record::family() const { return text(cells, kKernelFamily); }
+bool Record::helps() const {
+  return place == Place::kKernels && (family() == kCheckFamily || family() == kMergeFamily);
+}
 std::string Record::arch() const { return text(cells, kKernelArch); }
 std::string Record::compiler() const {
   return text(cells, place == Place::kKernels ? kKernelCompiler : kWinnerCompiler);

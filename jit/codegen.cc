@@ -109,4 +109,6 @@ std::string family_source(const FamilyKernel& kernel) {
 
 std::string check_source() { return "// Verification kernels of gqa.\n#include \"check/check.cuh\"\n"; }
 
+std::string merge_source() { return "// Merger of states.\n#include \"merge/merge_states.cuh\"\n"; }
+
 }  // namespace gqa

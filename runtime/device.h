@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/effort.h"
+#include "runtime/merge_states.h"
 #include "runtime/program.h"
 #include "search/device_spec.h"
 #include "search/status.h"
@@ -119,6 +120,13 @@ class Device {
   // `checker`: of checker().
   virtual Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                             std::unique_ptr<Trial>* trial) = 0;
+  // The kernel that merges states, compiled and cached like any other; its text is "" where there is none.
+  virtual Source merge_kernel() const { return {}; }
+  // `binary`: of merge_kernel().
+  virtual Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) {
+    (void)binary, (void)merger;
+    return {Code::kInternal, "this device merges no states"};
+  }
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
   // What a checked handle asks before each call: check_lists() of checked.h on the call's lists, read back from the

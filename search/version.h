@@ -19,6 +19,7 @@ inline constexpr int kSearchVersion = 2;
 // run them are then tuned anew, and no others.
 inline constexpr std::string_view kBlockFamily = "block";  // the tile kernels of graphs
 inline constexpr std::string_view kCheckFamily = "check";  // those that verify others; no winner runs them
+inline constexpr std::string_view kMergeFamily = "merge";  // what merges states; no winner runs it
 struct FamilyVersion {
   std::string_view name;
   int version;

@@ -169,7 +169,10 @@ gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
     if (handle == nullptr) return gqa::null_handle();
     gqa::Problem problem;
     if (Status status = gqa::make_problem(shape, &problem); !status.ok()) return status;
-    return handle->session.ready(problem);
+    Status status = handle->session.ready(problem);
+    // Where that fails the shape is ready none the less, and the first merger says why it is not.
+    if (status.ok() && problem.lse) static_cast<void>(handle->session.ready_to_merge());
+    return status;
   });
 }
 

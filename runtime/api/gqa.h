@@ -219,6 +219,22 @@ GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLT
 GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                const DLTensor* out, const gqa_call* call);
 
+/* Attention on disjoint sets of keys, merged into attention on all of them: for a prefix that sequences share
+ * (cascades), or keys that are spread over devices (context parallelism).
+ *   lse = log(sum_i exp(lses[i])), out = sum_i exp(lses[i] - lse) outs[i]
+ * count: parts, at least 1; outs and lses: arrays of so many pointers.
+ *   outs, out  (batch, q_len, q_heads, head_dim_v)  float16, bfloat16 or float32, all alike; any head_dim_v
+ *   lses, lse  (batch, q_heads, q_len)              float32, natural logs
+ * or, of packed sequences, (total_q, q_heads, head_dim_v) and (q_heads, total_q). out and lse overlap no part and not
+ * each other. A part that saw no key of a row has -inf there: its out is not read there, and may hold anything. Where
+ * all have, out is 0 and lse -inf. With a sink, give it to the calls of one part.
+ * On a GPU the work is queued on the stream. Its kernel is compiled at the first call of any shape, or by gqa_warm of
+ * any shape with lse, and cached; a call may be captured from then on. More than 32 parts are merged in rounds there,
+ * and out is rounded to its dtype once a round. */
+GQA_API gqa_status gqa_merge_states(gqa_handle handle, int32_t count, const DLTensor* const* outs,
+                                    const DLTensor* const* lses, const DLTensor* out, const DLTensor* lse,
+                                    void* stream);
+
 /* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page, cu_seqlens_q or
  * softcap, as older headers have it, is taken too. */
 typedef struct gqa_shape {

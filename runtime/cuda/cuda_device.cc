@@ -8,6 +8,7 @@
 
 #include "jit/codegen.h"
 #include "runtime/cuda/driver/capture.h"
+#include "runtime/cuda/launch/cuda_merger.h"
 #include "runtime/cuda/trial/cuda_program_trial.h"
 #include "runtime/cuda/trial/cuda_trial.h"
 #include "runtime/workload/workload.h"
@@ -117,6 +118,12 @@ Status CudaCompiler::make_trial(const Reference&, const Binary&, const Effort&, 
   return no_gpu(spec_.arch);
 }
 
+Source CudaCompiler::merge_kernel() const {
+  return {merge_source(), std::string(kMergeFamily), "merge", "merger of states", ""};
+}
+
+Status CudaCompiler::load_merger(const Binary&, std::unique_ptr<StateMerger>*) { return no_gpu(spec_.arch); }
+
 bool CudaCompiler::owns(int, int) const { return false; }
 
 CudaDevice::~CudaDevice() {
@@ -153,6 +160,10 @@ Status CudaDevice::make_trial(const Reference& reference, const Binary& checker,
   if (Status s = load_checker(checker, &check); !s.ok()) return s;
   if (problem != nullptr) return CudaTrial::make(shared_, check, spec_, *problem, effort, trial);
   return CudaProgramTrial::make(shared_, check, spec_, std::get<KernelGraph>(reference.of), effort, trial);
+}
+
+Status CudaDevice::load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) {
+  return CudaMerger::load(shared_, binary, merger);
 }
 
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {

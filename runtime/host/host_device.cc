@@ -10,6 +10,7 @@
 #include "runtime/checked.h"
 #include "runtime/device.h"
 #include "runtime/host/attention/host_kernel.h"
+#include "runtime/host/attention/host_merger.h"
 #include "runtime/host/attention/host_trial.h"
 #include "runtime/host/program/host_program.h"
 #include "runtime/host/program/host_program_trial.h"
@@ -99,6 +100,11 @@ class HostDevice final : public Device {
     if (const Problem* problem = std::get_if<Problem>(&reference.of))
       return HostTrial::make(*problem, spec_, effort, trial);
     return HostProgramTrial::make(std::get<KernelGraph>(reference.of), spec_, effort, trial);
+  }
+
+  Status load_merger(const Binary&, std::unique_ptr<StateMerger>* merger) override {
+    *merger = std::make_unique<HostMerger>(spec_.sms);
+    return {};
   }
 
   bool owns(int dl_device_type, int) const override {

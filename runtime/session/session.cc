@@ -66,7 +66,8 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
     : device_(std::move(device)),
       store_(std::move(store)),
       options_(std::move(options)),
-      workshop_(*device_, *store_, options_.policy.compile_threads) {
+      workshop_(*device_, *store_, options_.policy.compile_threads),
+      merging_(*device_, *store_, workshop_, options_.tuning == Tuning::kCachedOnly) {
   tables_.push_back(std::make_unique<ProgramTable>(kFirstSlots));
   table_.store(tables_.back().get(), std::memory_order_release);
   for (const std::string& warning : store_->take_warnings()) log(true, warning);
@@ -93,7 +94,21 @@ Status Session::run_ready(const Call& call) {
           "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
 }
 
+Status Session::merge(const MergeCall& call) {
+  if (const StateMerger* merger = merging_.ready()) return merger->run(call);
+  const Visit visit(this);
+  if (Status status = may_begin(call.stream, "merging states"); !status.ok()) return status;
+  Status status = merging_.make();
+  return status.ok() ? merging_.ready()->run(call) : status;
+}
+
 // ---- a miss
+
+Status Session::ready_to_merge() {
+  const Visit visit(this);
+  if (Status status = may_begin(std::nullopt, "merging states"); !status.ok()) return status;
+  return merging_.make();
+}
 
 Status Session::may_begin(std::optional<void*> stream, const std::string& what) const {
   bool captured = false;

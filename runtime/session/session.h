@@ -18,6 +18,7 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
+#include "runtime/session/merging.h"
 #include "runtime/session/table.h"
 #include "runtime/tuner/tuner.h"
 #include "runtime/workload/workload.h"
@@ -74,6 +75,10 @@ class Session {
   Status ready(const Problem& problem, Readied* readied = nullptr);
   Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
 
+  // Merges states; what does it is made at the first call, or by ready_to_merge().
+  Status merge(const MergeCall& call);
+  Status ready_to_merge();
+
   // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
   void cancel();
 
@@ -117,6 +122,7 @@ class Session {
   std::unique_ptr<cache::Store> store_;
   SessionOptions options_;
   Workshop workshop_;
+  Merging merging_;
   std::atomic<std::uint64_t> cancels_ = 0;
   std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
   std::mutex mutex_;                                   // guards what follows; never held while tuning

@@ -46,6 +46,8 @@ struct FakeWorld {
   };
   Source checker;  // none
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
+  Source merge_kernel;  // none
+  std::function<Status(const Binary&)> load_merger = [](const Binary&) { return Status(); };
   double noise = 0;                         // relative standard deviation of a timing
   std::atomic<double> compile_seconds = 0;  // really slept
   double sample_seconds = 0;                // really slept, a sample
@@ -124,6 +126,15 @@ class FakeTrial : public Trial {
   std::mt19937 random_{1};
 };
 
+struct FakeMerger : StateMerger {
+  explicit FakeMerger(FakeWorld* given) : world(given) {}
+  Status run(const MergeCall&) const override {
+    world->launches.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  FakeWorld* world;
+};
+
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(FakeWorld* world) : world_(world) {}
@@ -162,6 +173,12 @@ class FakeDevice : public Device {
                     std::unique_ptr<Trial>* trial) override {
     if (Status status = world_->load_checker(checker); !status.ok()) return status;
     *trial = std::make_unique<FakeTrial>(world_, effort);
+    return {};
+  }
+  Source merge_kernel() const override { return world_->merge_kernel; }
+  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override {
+    if (Status status = world_->load_merger(binary); !status.ok()) return status;
+    *merger = std::make_unique<FakeMerger>(world_);
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }

@@ -59,6 +59,13 @@ class WarmArch(CacheTest):
         self.assertTrue(shape["ready"])
         self.assertIn("packk,packq", shape["problem"])
 
+    def test_a_shape_with_lse_brings_what_merges_states(self):
+        self.assertNotIn("merge", {kernel["family"] for kernel in self.kernels()})
+        self.run_command(*ARCH[:3], "--shape", SHAPE + ",lse", "--budget", "0.01")
+        mergers = [kernel for kernel in self.kernels() if kernel["family"] == "merge"]
+        self.assertEqual([kernel["arch"] for kernel in mergers], ["sm_90a"])
+        self.assertRegex(self.run_command("list").stdout, r"sm_90a +merge .* merges ")
+
     def test_shapes_of_one_bucket_and_two_archs(self):
         with open(self.path("shapes.json"), "w") as file:
             json.dump([SHAPE, {"hq": 4, "hk": 2, "sq": 63, "sk": 64, "d": 64, "causal": True}], file)

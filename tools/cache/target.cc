@@ -39,6 +39,7 @@ class DeviceTarget : public Target {
     if (status.ok()) read_winner(readied.ready->winner, &warmed);
     warmed.outcomes = count_outcomes(readied.attempts);
     warmed.failure = status.ok() ? not_kept(signature) : status.message();
+    if (status.ok() && signature.lse) note(session_.ready_to_merge());
     warmed.seconds = seconds_since(start);
     // The session logs a failure and returns it: once is enough.
     std::erase(warnings_, warmed.failure);
@@ -62,6 +63,10 @@ class DeviceTarget : public Target {
       if (warning) warnings_.push_back(message);
     };
     return options;
+  }
+
+  void note(const Status& merging) {
+    if (!merging.ok()) warnings_.push_back("states cannot be merged: " + merging.message());
   }
 
   // A winner that only this process knows is of no use to the next.
@@ -95,11 +100,17 @@ class ArchTarget : public Target {
     warmed.candidate = most_promising(attempts);
     warmed.failure = status.ok() ? not_kept(&workload, attempts) : status.message();
     warmed.warnings = store_->take_warnings();
+    if (status.ok() && signature.lse) warm_merger(&warmed.warnings);
     warmed.seconds = seconds_since(start);
     return warmed;
   }
 
  private:
+  void warm_merger(std::vector<std::string>* warnings) {
+    const Made made = Workshop(*device_, *store_, 1).find_or_make(device_->merge_kernel());
+    if (!made.status.ok()) warnings->push_back("states cannot be merged: " + made.status.message());
+  }
+
   static bool usable(const Attempt& attempt) {
     return attempt.outcome == "compiled" || attempt.outcome == "in the cache already";
   }

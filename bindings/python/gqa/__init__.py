@@ -26,6 +26,7 @@ from ._flash import flash_attn_func
 from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
+from ._merge import merge_states
 from ._optimized import Optimized
 from ._progress import SearchProgress
 from ._varlen import flash_attn_varlen_func
@@ -53,6 +54,7 @@ __all__ = [
     "float32",
     "graph_from_json",
     "graph_from_text",
+    "merge_states",
     "new_kernel_graph",
     "version",
     "warm",

@@ -37,6 +37,7 @@ class Handle:
         max_seqlen_q: int = 0,
         max_seqlen_k: int = 0,
     ) -> None: ...
+    def merge_states(self, outs: List[Any], lses: List[Any], out: Any, lse: Any, stream: int) -> None: ...
     def warm(
         self,
         *,

@@ -149,6 +149,15 @@ void Borrowed::describe_buffer(const char* name) {
   tensor_ = &described_;
 }
 
+BorrowedAll::BorrowedAll(const std::vector<py::object>& sources, const std::string& before, const char* after,
+                         bool writable)
+    : tensors_(std::make_unique<Borrowed[]>(sources.size())) {
+  for (size_t i = 0; i < sources.size(); ++i) {
+    tensors_[i].take(sources[i], (before + std::to_string(i) + after).c_str(), writable);
+    addresses_.push_back(tensors_[i].tensor());
+  }
+}
+
 py::tuple describe_capsule(py::handle capsule) {
   const DLTensor* tensor = nullptr;
   if (PyCapsule_IsValid(capsule.ptr(), kCapsule))

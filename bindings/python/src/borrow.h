@@ -7,6 +7,10 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "gqa.h"
 
 namespace gqa::python {
@@ -47,6 +51,19 @@ class Borrowed {
   Py_buffer view_;
   DLTensor described_;
   int64_t shape_[kMaxRank], strides_[kMaxRank];
+};
+
+// Tensors for the time of one call; errors call them `before`, their number, `after`.
+class BorrowedAll {
+ public:
+  BorrowedAll(const std::vector<pybind11::object>& sources, const std::string& before, const char* after,
+              bool writable);
+  const DLTensor* const* data() const { return addresses_.data(); }
+  int size() const { return static_cast<int>(addresses_.size()); }
+
+ private:
+  std::unique_ptr<Borrowed[]> tensors_;
+  std::vector<const DLTensor*> addresses_;
 };
 
 // (shape, dtype code, dtype bits, device type, device id) of a capsule, which stays unconsumed.

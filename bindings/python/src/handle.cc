@@ -151,6 +151,23 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   owner->finish(outcome);
 }
 
+void Handle::merge_states(const std::vector<py::object>& outs, const std::vector<py::object>& lses, py::object out,
+                          py::object lse, uintptr_t stream) const {
+  const std::shared_ptr<HandleOwner> owner = open();
+  const BorrowedAll out_parts(outs, "outs[", "]", false), lse_parts(lses, "lses[", "]", false);
+  Borrowed out_tensor, lse_tensor;
+  out_tensor.take(out, "out", true);
+  lse_tensor.take(lse, "lse", true);
+  Outcome outcome;
+  {
+    const Outside outside(&owner->calls);
+    outcome.status = gqa_merge_states(owner->handle, out_parts.size(), out_parts.data(), lse_parts.data(),
+                                      out_tensor.tensor(), lse_tensor.tensor(), reinterpret_cast<void*>(stream));
+  }
+  if (outcome.status != GQA_OK) outcome.message = last_message(outcome.status);
+  owner->finish(outcome);
+}
+
 void Handle::warm(const gqa_shape& shape) const {
   const std::shared_ptr<HandleOwner> owner = open();
   owner->finish(interruptible(*owner, [&] { return gqa_warm(owner->handle, &shape); }));
@@ -211,6 +228,8 @@ void Handle::define(py::module_& module) {
            py::arg("sink") = py::none(), py::arg("cache_seqlens") = py::none(), py::arg("page_table") = py::none(),
            py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(), py::arg("cu_seqlens_k") = py::none(),
            py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0)
+      .def("merge_states", &Handle::merge_states, py::arg("outs"), py::arg("lses"), py::arg("out"), py::arg("lse"),
+           py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),

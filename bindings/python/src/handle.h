@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gqa.h"
 #include "interruptible.h"
@@ -64,6 +65,8 @@ class Handle {
            pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
            pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
            int64_t max_seqlen_q, int64_t max_seqlen_k) const;
+  void merge_states(const std::vector<pybind11::object>& outs, const std::vector<pybind11::object>& lses,
+                    pybind11::object out, pybind11::object lse, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
   void cancel() const;
   void close() { owner_.reset(); }
