@@ -5,6 +5,7 @@
 // Threads: Device::compile may run on many threads at once; LoadedProgram::run too. A Trial belongs to one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -129,6 +130,11 @@ class Device {
   }
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
+  // Copies bytes of the device's memory, in the stream's order; they do not overlap.
+  virtual Status copy(void* to, const void* from, std::size_t bytes, void* stream) const {
+    (void)to, (void)from, (void)bytes, (void)stream;
+    return {Code::kInternal, "this device copies nothing"};
+  }
   // What a checked handle asks before each call: check_lists() of checked.h on the call's lists, read back from the
   // device once the stream's work is done.
   virtual Status check_lists(const Call& call) const {

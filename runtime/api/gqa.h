@@ -257,6 +257,54 @@ typedef struct gqa_shape {
  * 16-byte aligned. */
 GQA_API gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape);
 
+/* ---------------------------------------------------------------- pages */
+
+/* Which pages of a key/value cache belong to which sequence, for gqa_call's page_table. A pool keeps numbers, in host
+ * memory; tensors are the caller's, who writes keys and values into them. Sequences are numbers, too: no other pool of
+ * the process gives the same ones.
+ *
+ *   gqa_page_pool_create(gqa, caches, 2 * layers, &pool);
+ *   gqa_page_pool_add(pool, &sequence);
+ *   gqa_page_pool_append(pool, &sequence, &tokens, 1, stream);         // then write their keys and values, and
+ *   gqa_page_pool_table(pool, &sequence, 1, columns, table, lengths);  // attend with this table and these lengths
+ *
+ * Threads: one pool may be used from many threads at once; each function is one step.
+ * Order: a freed page may be given out at once, and a shared page is copied before it is written. So work that reads
+ * and work that writes a pool's tensors is in order with the streams given here, as it is where there is one stream. */
+typedef struct gqa_page_pool_s* gqa_page_pool;
+
+/* A pool of all pages of `caches`, so many tensors (count, at least 1) as keys and values of all layers have: each
+ * (pages, page, kv_heads, head_dim), of any strides and any dtype of whole bytes, on the handle's device; all with as
+ * many pages and as many tokens a page. Handle and memory must outlive the pool. On failure *pool is NULL. */
+GQA_API gqa_status gqa_page_pool_create(gqa_handle handle, const DLTensor* const* caches, int32_t count,
+                                        gqa_page_pool* pool);
+GQA_API void gqa_page_pool_destroy(gqa_page_pool pool); /* NULL is fine */
+
+/* A new sequence, of no tokens. */
+GQA_API gqa_status gqa_page_pool_add(gqa_page_pool pool, int64_t* sequence);
+
+/* A new sequence that begins with the first `tokens` of another, or with all of them where that is -1. Their pages are
+ * shared; no memory is copied before one of the two appends to a page that is not full. */
+GQA_API gqa_status gqa_page_pool_share(gqa_page_pool pool, int64_t sequence, int64_t tokens, int64_t* copy);
+
+/* Makes room for tokens[i] more in sequences[i]. A last page that is not full and that other sequences hold, too, is
+ * copied to a page of the sequence's own, in all caches: on a GPU queued on the stream, which must not be captured, on
+ * the host done when the call returns. Where the pool has too few free pages it fails with GQA_ERROR_OUT_OF_MEMORY; all
+ * is then as before, as after any failure. */
+GQA_API gqa_status gqa_page_pool_append(gqa_page_pool pool, const int64_t* sequences, const int32_t* tokens,
+                                        int32_t count, void* stream);
+
+/* Takes sequences back. Pages that no other sequence holds are free. */
+GQA_API gqa_status gqa_page_pool_free(gqa_page_pool pool, const int64_t* sequences, int32_t count);
+
+/* Writes, in host memory, a row of `columns` page numbers a sequence, 0 past its last page; and to lengths, which may
+ * be NULL, how many tokens each has. */
+GQA_API gqa_status gqa_page_pool_table(gqa_page_pool pool, const int64_t* sequences, int32_t count, int64_t columns,
+                                       int32_t* table, int32_t* lengths);
+
+GQA_API gqa_status gqa_page_pool_length(gqa_page_pool pool, int64_t sequence, int64_t* tokens);
+GQA_API gqa_status gqa_page_pool_free_pages(gqa_page_pool pool, int32_t* pages);
+
 #ifdef __cplusplus
 }
 #endif

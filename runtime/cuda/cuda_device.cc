@@ -170,6 +170,14 @@ bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
   return (dl_device_type == kDLCUDA || dl_device_type == kDLCUDAManaged) && dl_device_id == ordinal_;
 }
 
+Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, void* stream) const {
+  const Current current(shared_->context);
+  const Driver& driver = shared_->context.driver();
+  return driver.error("cuMemcpyDtoDAsync",
+                      driver.cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+                                               bytes, static_cast<CUstream>(stream)));
+}
+
 // While a stream that waits for the legacy stream is being captured, the question for the legacy stream is answered
 // with an error, and leaves the capture whole; what is queued there would end it, so the call must not be answered
 // then.

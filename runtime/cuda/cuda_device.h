@@ -66,6 +66,7 @@ class CudaDevice final : public CudaCompiler {
   Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   Status capturing(std::optional<void*> stream, bool* captured) const override;
+  Status copy(void* to, const void* from, std::size_t bytes, void* stream) const override;
   Status check_lists(const Call& call) const override { return check_cached_lists(shared_->context, call); }
 
  private:

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "runtime/checked.h"
@@ -109,6 +110,10 @@ class HostDevice final : public Device {
 
   bool owns(int dl_device_type, int) const override {
     return dl_device_type == kDLCPU || dl_device_type == kDLCUDAHost;
+  }
+  Status copy(void* to, const void* from, std::size_t bytes, void*) const override {
+    std::memcpy(to, from, bytes);
+    return {};
   }
   Status check_lists(const Call& call) const override { return gqa::check_lists(call); }
 

@@ -28,6 +28,7 @@ from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_ke
 from ._handle import Handle
 from ._merge import merge_states
 from ._optimized import Optimized
+from ._pages import PagePool
 from ._progress import SearchProgress
 from ._varlen import flash_attn_varlen_func
 
@@ -42,6 +43,7 @@ __all__ = [
     "Handle",
     "KernelGraph",
     "Optimized",
+    "PagePool",
     "SearchProgress",
     "Status",
     "Value",

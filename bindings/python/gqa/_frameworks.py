@@ -17,6 +17,7 @@ from ._dtypes import DType
 from ._errors import Status, error_for
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
+_INT = 0  # DLDataTypeCode
 _LEGACY_STREAM = 1  # what the array API calls CUDA's legacy default stream; 0 would be ambiguous there
 
 
@@ -68,6 +69,10 @@ class Kind:
             Status.ERROR_OPTION,
             f"{type(like).__name__} is on a CUDA device, and gqa does not know how to make one; pass a tensor of lengths",
         )
+
+    def host_int32s(self, shape: Sequence[int]) -> Any:
+        """In host memory, whatever is in it."""
+        return _gqa.empty(list(shape), _INT, 32)
 
     def refuse(self, *tensors: Any) -> None:
         """Raises where the framework would expect more of the result than the library gives."""
@@ -130,6 +135,9 @@ class NumpyKind(Kind):
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         return self._empty(shape, like.dtype if like.dtype.name == dtype.name else _numpy_dtype(self._numpy, dtype))
 
+    def host_int32s(self, shape: Sequence[int]) -> Any:
+        return self._empty(shape, self._numpy.int32)
+
 
 def _numpy_dtype(numpy: Any, dtype: DType) -> Any:
     """NumPy's own, or its arrays' dtype that the package ml_dtypes makes."""
@@ -176,6 +184,9 @@ class TorchKind(Kind):
 
     def int32s(self, like: Any, count: int, value: int) -> Any:
         return self._full((count,), value, dtype=self._int32, device=like.device)
+
+    def host_int32s(self, shape: Sequence[int]) -> Any:
+        return self._empty(shape, dtype=self._int32)
 
     def refuse(self, *tensors: Any) -> None:
         if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors):

@@ -1,7 +1,7 @@
 """merge_states: attention on disjoint sets of keys, merged into attention on all of them.
 
-Owns: making what is missing, and the order of these steps. Never: computes, or checks shapes: the library does. Threads:
-any.
+Owns: making what is missing, and the order of these steps. Never: computes, or checks shapes: the library does.
+Threads: any.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def merge_states(
     out, lse: tensors to write, that share no memory with a part. handle: a gqa.Handle; None: the device's shared one.
 
     Returns (out, lse): lse = log(sum of exp(lses)), out = sum of exp(lses - lse) * outs, of outs' dtype; 0 and -inf for
-    a row that no part saw a key of. With a sink, give it to the calls of one part only. On a GPU what does it is compiled
-    at the first call and cached; a call may be captured from then on. More than 32 parts are merged in rounds there, and
-    out is rounded to its dtype once a round. Raises GqaValueError, GqaTypeError or GqaError.
+    a row that no part saw a key of. With a sink, give it to the calls of one part only. On a GPU its kernel is compiled
+    at the first call and cached; a call may be captured from then on. More than 32 parts are merged in rounds there,
+    and out is rounded to its dtype once a round. Raises GqaValueError, GqaTypeError or GqaError.
 
         prefix = gqa.attention(q, k[:, :512], v[:, :512], return_lse=True)
         own = gqa.attention(q, k[:, 512:], v[:, 512:], causal=True, return_lse=True)
