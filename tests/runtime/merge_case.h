@@ -1,7 +1,9 @@
 // merge_case.h: states to merge, and what float64 makes of them.
 // Owns: MergeCase: parts of any dtype and layout, among them empty ones whose out is NaN, rows that no part has, scores
-// far apart; the memory that the merger goes to, poisoned, with rows of nobody; the comparison, which names the
-// element. Never: merges for others: its own sums are the reference. Threads: a test's own.
+// far apart; the memory that they are merged to, poisoned, with gaps after its rows; the comparison, which names the
+// element.
+// Never: merges for others: its own sums are the reference.
+// Threads: a test's own.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -100,8 +100,9 @@ class PagePool:
         return self._pool.length(sequence)
 
     def table(self, sequences: Union[int, Iterable[int]], columns: Optional[int] = None) -> Tuple[Any, Any]:
-        """(page_table, lengths) of sequences: (sequences, columns) and (sequences) int32, in host memory, of the
-        caches' framework. columns: None for as many as the longest has pages; 0 stands past a sequence's last."""
+        """(page_table, lengths) of sequences: (sequences, columns) and (sequences) int32, in host memory, of NumPy or
+        PyTorch where the caches are, else gqa.Array. columns: None for as many as the longest has pages; 0 stands past
+        a sequence's last."""
         named = _listed(sequences)
         if columns is None:
             longest = max((self.length(sequence) for sequence in named), default=0)

@@ -25,8 +25,7 @@ int32_t count_of(const std::vector<int64_t>& sequences) { return static_cast<int
 
 }  // namespace
 
-PagePool::PagePool(const Handle& handle, const std::vector<py::object>& caches)
-    : owner_(handle.open()), caches_(caches) {
+PagePool::PagePool(const Handle& handle, const std::vector<py::object>& caches) : owner_(handle.open()) {
   const BorrowedAll tensors(caches, "caches[", "]", true);
   call_outside(*owner_, [&] { return gqa_page_pool_create(owner_->handle, tensors.data(), tensors.size(), &pool_); });
 }

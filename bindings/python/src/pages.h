@@ -1,6 +1,6 @@
 // pages.h: gqa_page_pool as a Python object.
-// Owns: the pool's life, which keeps its handle's and its tensors'.
-// Never: allocates tensors or knows a framework (gqa/ does).
+// Owns: the pool's life, which keeps its handle's.
+// Never: keeps or allocates tensors, or knows a framework (gqa/ does).
 // Threads: any number at once.
 #pragma once
 
@@ -34,7 +34,6 @@ class PagePool {
   gqa_page_pool get() const;  // raises where it is of a process that forked
 
   std::shared_ptr<HandleOwner> owner_;
-  std::vector<pybind11::object> caches_;  // whose memory the pool copies pages in
   gqa_page_pool pool_ = nullptr;
 };
 

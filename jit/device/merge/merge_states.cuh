@@ -1,8 +1,9 @@
-// merge_states.cuh: the kernel that merges attention's results on disjoint keys: sums of out weighed by exp(lse), and
-// the log-sum-exp of all. Owns: the merger of one row by the lanes of a warp that share it, in float32, and its loads
-// and stores. Never: reads out of a part whose lse is -inf: what lies there may be anything. Threads: 128 a CTA;
-// MergeParams::lanes a row. They read the parts' lse before one of them writes the merged one, and each element is read
-// and written by one lane: the merged state may be one of the parts.
+// merge_states.cuh: the kernel that merges attention's results on disjoint keys.
+// Owns: the sums of a row's parts, weighed by exp(lse), in float32, by the lanes of a warp that share the row; its
+// loads and stores; the log-sum-exp of all.
+// Never: reads out of a part whose lse is -inf: what lies there may be anything.
+// Threads: 128 a CTA; MergeParams::lanes a row. They read the parts' lse before one of them writes the merged one, and
+// each element is read and written by one lane: the merged state may be one of the parts.
 #pragma once
 
 #include "merge/merge_params.h"
