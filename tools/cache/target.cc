@@ -8,6 +8,7 @@
 #include "runtime/session/session.h"
 #include "runtime/workload/attention_workload.h"
 #include "runtime/workload/keys.h"
+#include "tools/cache/errors.h"
 
 namespace gqa::tools {
 namespace {
@@ -22,11 +23,25 @@ std::map<std::string, int> count_outcomes(const std::vector<Attempt>& attempts) 
   return outcomes;
 }
 
+Outlook look_at(const std::vector<Problem>& signatures, Forecast forecast) {
+  for (const Problem& signature : signatures) {
+    AttentionWorkload workload{Signature(signature)};
+    if (const Status status = forecast.add(workload); !status.ok()) throw Failure(status.message());
+  }
+  return forecast.outlook();
+}
+
 class DeviceTarget : public Target {
  public:
   DeviceTarget(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, const TunePolicy& policy,
                const ProgressFn& progress)
-      : session_(std::move(device), std::move(store), options(policy, progress)) {}
+      : policy_(policy), session_(std::move(device), std::move(store), options(policy, progress)) {}
+
+  std::string arch() override { return session_.device().spec().arch; }
+
+  Outlook look(const std::vector<Problem>& signatures) override {
+    return look_at(signatures, {session_.device(), session_.store(), policy_, Forecast::Work::kTune});
+  }
 
   Warmed warm(const Problem& signature) override {
     const Clock::time_point start = Clock::now();
@@ -72,6 +87,7 @@ class DeviceTarget : public Target {
     return kept ? "" : "it is tuned, but the cache did not keep it";
   }
 
+  const TunePolicy policy_;
   std::vector<std::string> warnings_;  // before the session, which logs until it ends
   Session session_;
 };
@@ -81,6 +97,12 @@ class ArchTarget : public Target {
   ArchTarget(std::unique_ptr<Device> device, std::shared_ptr<cache::Store> store, const TunePolicy& policy,
              const ProgressFn& progress)
       : device_(std::move(device)), store_(std::move(store)), policy_(policy), progress_(progress) {}
+
+  std::string arch() override { return device_->spec().arch; }
+
+  Outlook look(const std::vector<Problem>& signatures) override {
+    return look_at(signatures, {*device_, *store_, policy_, Forecast::Work::kCompile});
+  }
 
   Warmed warm(const Problem& signature) override {
     const Clock::time_point start = Clock::now();
