@@ -110,13 +110,13 @@ TEST(ServingCalls, EveryDecodeStepOfARangeOnPages) {
 
 TEST(ServingCalls, EveryPageAndAWindow) {
   for (const std::int64_t page : {1, 7, 16, 100, 256}) {
-    Warmed warmed("batch=2,kv=1..600,q=1..9,page=" + std::to_string(page), ",left=127,sink");
+    Warmed warmed("batch=2,kv=1..600,q=1..9,page=" + std::to_string(page), ",left=104,sink");
     for (std::int64_t q_len = 1; q_len <= 9; ++q_len)
       for (std::int64_t kv = 1; kv <= 600; ++kv)
-        ASSERT_TRUE(warmed.serves({.batch = 2, .q_len = q_len, .kv_len = kv, .page = page, .sink = true, .left = 127}))
+        ASSERT_TRUE(warmed.serves({.batch = 2, .q_len = q_len, .kv_len = kv, .page = page, .sink = true, .left = 104}))
             << page << " " << q_len << " " << kv;
     EXPECT_TRUE(warmed.all_met()) << page;
-    EXPECT_FALSE(warmed.serves({.batch = 2, .kv_len = 600, .page = page, .sink = true, .left = 126})) << page;
+    EXPECT_FALSE(warmed.serves({.batch = 2, .kv_len = 600, .page = page, .sink = true, .left = 103})) << page;
   }
 }
 
@@ -137,15 +137,15 @@ TEST(ServingCalls, ADenseCacheAndPackedQueries) {
 }
 
 TEST(ServingCalls, PackedPrompts) {
-  Warmed warmed("batch=1..70,prefill=5..300", ",left=63");
+  Warmed warmed("batch=1..70,prefill=5..300", ",left=69");
   for (std::int64_t batch = 1; batch <= 70; ++batch)
     for (std::int64_t length = 5; length <= 300; ++length)
       ASSERT_TRUE(warmed.serves(
-          {.batch = batch, .q_len = length, .kv_len = length, .packed_q = true, .packed_k = true, .left = 63}))
+          {.batch = batch, .q_len = length, .kv_len = length, .packed_q = true, .packed_k = true, .left = 69}))
           << batch << " " << length;
   EXPECT_TRUE(warmed.all_met());
   EXPECT_FALSE(
-      warmed.serves({.batch = 1, .q_len = 300, .kv_len = 600, .packed_q = true, .packed_k = true, .left = 63}));
+      warmed.serves({.batch = 1, .q_len = 300, .kv_len = 600, .packed_q = true, .packed_k = true, .left = 69}));
 }
 
 }  // namespace
