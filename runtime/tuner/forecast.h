@@ -18,7 +18,7 @@ namespace gqa {
 struct Outlook {
   std::int64_t workloads = 0, ready = 0;     // ready: a tuned winner of the present versions is cached
   std::int64_t kernels = 0, to_compile = 0;  // that the others' misses choose, and those of them not yet cached
-  double seconds = 0, most_seconds = 0;      // about, and if every miss takes its whole budget
+  double seconds = 0, most_seconds = 0;      // about, and if every miss spends its whole budget
 };
 
 class Forecast {

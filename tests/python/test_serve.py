@@ -1,5 +1,5 @@
-"""`gqa-cache warm --serve`: after it, a handle that may not tune serves every call of the range, by an engine's names for
-them, and none beyond it."""
+"""`gqa-cache warm --serve`: after it, a handle that may not tune serves every call of the range, by an engine's names,
+and none beyond it."""
 
 import subprocess
 import sysconfig

@@ -16,6 +16,41 @@ constexpr std::int32_t kDecodeBatches[] = {1, 8, 32, 64};
 constexpr std::int32_t kDecodeLengths[] = {1024, 4096, 16384};
 constexpr std::int64_t kMostRanks = 1024;
 
+constexpr const char* kServing =
+    R"(--serve RANGE, beside --model, stands for every call that an engine makes for the model in ranges of sizes,
+instead of the model's usual shapes. It is a list of items with commas between, in any order:
+
+  gqa-cache warm --model llama-3-8b --serve batch=1..256,kv=1..32k,page=16
+
+A range is N or N..N, both ends in it. A k behind a number stands for 1024.
+  batch=RANGE    sequences of a call; required
+  kv=RANGE       keys that the cache has room for in a sequence: of pages, a page times the page table's columns; of a
+                 dense cache, its length. Required beside q and chunk. How many keys there are (cache_seqlens) is no
+                 part of it: a growing sequence needs no other shape
+  page=N         the cache lies in pages of N keys; default: it is dense
+
+Which calls; where none of the three is given, q=1, which is decode steps:
+  q=RANGE        flash_attn_with_kvcache with q of shape (batch, q, heads, d)
+  chunk=RANGE    the same with cu_seqlens_q, max_seqlen_q in RANGE: chunks of prefill, decode steps among them
+  prefill=RANGE  flash_attn_varlen_func with cu_seqlens_q and cu_seqlens_k, max_seqlen_q = max_seqlen_k in RANGE: whole
+                 prompts; kv and page do not concern it
+
+  dtype=T        bf16, the default, or f16
+  lse            the calls ask for log-sum-exp; give --serve twice for calls with and without
+
+All calls are causal and give cache_seqlens where there is a cache. Each of the model's layers is taken with its window,
+soft cap and sink. Rows are aligned to 16 bytes. --serve is repeatable; each counts for each --model.
+
+How many shapes it is depends on what an engine hands in. One that hands in its whole page table in every call gives
+kv=32k and not kv=1..32k; one whose max_seqlen_q is always that of the longest chunk gives chunk=512, not chunk=1..512.
+  batch=1..64,kv=8k,page=16                  decode, tables for 8k keys each
+  batch=1..64,kv=8k,page=16,q=1..8           the same with up to 8 tokens a sequence, for speculative decoding
+  batch=1..64,kv=8k,page=16,q=1,chunk=512    decode, and batches with chunks of up to 512 tokens
+  batch=1..16,prefill=128..8k                packed prompts
+
+The plan (shapes, kernels, seconds) is printed before the work; --dry-run prints it alone.
+)";
+
 const Model& find_model(std::string_view name) {
   const auto found = std::find_if(models().begin(), models().end(), [&](const Model& m) { return m.name == name; });
   if (found != models().end()) return *found;
@@ -138,41 +173,7 @@ std::vector<Problem> serving_shapes(std::string_view model, std::string_view ser
   return shapes;
 }
 
-std::string serving_text() {
-  return R"(--serve RANGE, beside --model, stands for every call that an engine makes for the model in ranges of sizes, instead of
-the model's usual shapes. It is a list of items with commas between, in any order:
-
-  gqa-cache warm --model llama-3-8b --serve batch=1..256,kv=1..32k,page=16
-
-A range is N or N..N, both ends in it. A k behind a number stands for 1024.
-  batch=RANGE    sequences of a call; required
-  kv=RANGE       keys that the cache may hold of a sequence: of pages, a page times the page table's columns, of a dense
-                 cache its length; required beside q and chunk. How many keys there are in fact (cache_seqlens) is no
-                 part of it: a growing sequence needs no further kernel
-  page=N         the cache lies in pages of N keys; default: it is dense
-
-What is called; where none of the three is given, it is q=1, decode steps:
-  q=RANGE        flash_attn_with_kvcache with q of shape (batch, q, heads, d)
-  chunk=RANGE    the same with cu_seqlens_q, max_seqlen_q in RANGE: prefill in chunks, and decode steps beside it
-  prefill=RANGE  flash_attn_varlen_func with cu_seqlens_q and cu_seqlens_k, max_seqlen_q = max_seqlen_k in RANGE: whole
-                 prompts; kv and page are not for it
-
-  dtype=T        bf16, the default, or f16
-  lse            the calls ask for log-sum-exp; give --serve twice for calls with and without
-
-All calls are causal, each of the model's layers with its window, soft cap and sink, and give cache_seqlens where there
-is a cache. Rows are aligned to 16 bytes. --serve is repeatable; each counts for each --model.
-
-Numbers of sequences, columns and maxima decide how many kernels are tuned: an engine that always hands in its whole page
-table gives kv=32k and not kv=1..32k, one that hands in the same max_seqlen_q for every chunk chunk=512.
-  batch=1..64,kv=8k,page=16                  decode, tables for 8k keys each
-  batch=1..64,kv=8k,page=16,q=1..8           and up to 8 tokens a sequence, for speculative decoding
-  batch=1..64,kv=8k,page=16,q=1,chunk=512    decode, and batches with chunks of up to 512 tokens
-  batch=1..16,prefill=128..8k                packed prompts
-
-The plan (signatures, kernels, seconds) is printed before the work; --dry-run prints it alone.
-)";
-}
+std::string serving_text() { return kServing; }
 
 std::string models_text() {
   std::string text =

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <system_error>
 
 #include "search/text.h"
 #include "tools/cache/command.h"
@@ -48,7 +49,8 @@ std::vector<std::string> each_once(const std::vector<std::string>& names) {
 // A plan alone begins no file.
 std::unique_ptr<cache::Store> open_cache_for(const Shared& shared, const WarmOptions& options) {
   if (!options.dry_run) return open_cache(shared, cache::Mode::kReadWrite);
-  const bool there = std::filesystem::exists(cache_path(shared));
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(cache_path(shared), ignored);
   return open_cache(shared, there ? cache::Mode::kReadOnly : cache::Mode::kOff);
 }
 
@@ -157,11 +159,11 @@ Json outlook_json(const std::string& device, const Outlook& outlook) {
           {"most_seconds", outlook.most_seconds}};
 }
 
-// "sm_90a  391 shapes, 0 ready; 74 kernels, 74 to compile; about 4 min 10 s, at most 52 min 8 s"
+// "sm_90a  391 shapes, 0 ready; 74 kernels, 74 to compile; about 4 min 10 s, up to 52 min 8 s"
 std::string outlook_text(const std::string& device, const Outlook& outlook) {
   return device + "  " + counted(outlook.workloads, "shape") + ", " + grouped(outlook.ready) + " ready; " +
          counted(outlook.kernels, "kernel") + ", " + grouped(outlook.to_compile) + " to compile; about " +
-         seconds_text(outlook.seconds) + ", at most " + seconds_text(outlook.most_seconds) + "\n";
+         seconds_text(outlook.seconds) + ", up to " + seconds_text(outlook.most_seconds) + "\n";
 }
 
 Json all_json(const Shared& shared, const Json& plan, const std::vector<Warmed>& all, double seconds) {
