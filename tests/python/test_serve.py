@@ -16,43 +16,53 @@ RANGE = f"batch=2..3,kv=30..40,page={PAGE},q=1..2,chunk=2..3,prefill=5..7,dtype=
 BATCHES, TABLES = (2, 3), (2, 3)  # columns of 16 keys: of 32 and 48
 
 
-@pytest.fixture(scope="module")
-def handle(tmp_path_factory):
+@pytest.fixture(scope="module", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def handle(request, tmp_path_factory):
     """On a cache that the command has warmed, and that nothing is added to."""
     folder = tmp_path_factory.mktemp("serve")
     folder.chmod(0o700)
     db = str(folder / "cache.db")
-    warm = ["warm", "--device", "host", "--budget", "0.2", "--model", MODEL, "--serve", RANGE]
+    warm = ["warm", "--device", request.param, "--budget", "0.2", "--model", MODEL, "--serve", RANGE]
     done = subprocess.run([str(PROGRAM), "--db", db, *warm], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    with gqa.Handle("host", cache_path=db, cache_mode="read-only", tuning="cached-only") as made:
+    with gqa.Handle(request.param, cache_path=db, cache_mode="read-only", tuning="cached-only") as made:
         yield made
 
 
-def zeros(*shape):
-    return np.zeros((*shape, DIM), np.float16)
+def there(handle, array):
+    """The array where the handle computes."""
+    if handle.device == "host":
+        return array
+    import torch
+
+    return torch.from_numpy(array).cuda()
 
 
-def starts(batch, most):
-    return np.arange(batch + 1, dtype=np.int32) * most
+def zeros(handle, *shape):
+    return there(handle, np.zeros((*shape, DIM), np.float16))
 
 
-def on_cache(handle, batch, columns, q, **more):
-    pages = zeros(columns * batch, PAGE, KV_HEADS)
-    table = np.arange(columns * batch, dtype=np.int32).reshape(batch, columns)
-    lengths = np.full(batch, 17, np.int32)
+def starts(handle, batch, most):
+    return there(handle, np.arange(batch + 1, dtype=np.int32) * most)
+
+
+def on_cache(handle, batch, columns, *queries, **more):
+    q, pages = zeros(handle, *queries, Q_HEADS), zeros(handle, columns * batch, PAGE, KV_HEADS)
+    table = there(handle, np.arange(columns * batch, dtype=np.int32).reshape(batch, columns))
+    lengths = there(handle, np.full(batch, 17, np.int32))
     return gqa.flash_attn_with_kvcache(
         q, pages, pages, cache_seqlens=lengths, page_table=table, causal=True, handle=handle, **more
     )
 
 
-def packed_on_cache(handle, batch, columns, most, **more):
-    q = zeros(batch * most, Q_HEADS)
-    return on_cache(handle, batch, columns, q, cu_seqlens_q=starts(batch, most), max_seqlen_q=most, **more)
+def packed_on_cache(handle, batch, columns, most):
+    at = starts(handle, batch, most)
+    return on_cache(handle, batch, columns, batch * most, cu_seqlens_q=at, max_seqlen_q=most)
 
 
 def prompts(handle, batch, most):
-    q, k, at = zeros(batch * most, Q_HEADS), zeros(batch * most, KV_HEADS), starts(batch, most)
+    q, k = zeros(handle, batch * most, Q_HEADS), zeros(handle, batch * most, KV_HEADS)
+    at = starts(handle, batch, most)
     return gqa.flash_attn_varlen_func(q, k, k, at, at, most, most, causal=True, handle=handle)
 
 
@@ -60,7 +70,7 @@ def test_every_call_of_the_range_is_served(handle):
     for batch in BATCHES:
         for columns in TABLES:
             for q_len in (1, 2):
-                on_cache(handle, batch, columns, zeros(batch, q_len, Q_HEADS))
+                on_cache(handle, batch, columns, batch, q_len)
             for most in (2, 3):
                 packed_on_cache(handle, batch, columns, most)
         for most in (5, 6, 7):
@@ -70,10 +80,10 @@ def test_every_call_of_the_range_is_served(handle):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda handle: on_cache(handle, 4, 2, zeros(4, 1, Q_HEADS)),
-        lambda handle: on_cache(handle, 2, 4, zeros(2, 1, Q_HEADS)),
-        lambda handle: on_cache(handle, 2, 2, zeros(2, 3, Q_HEADS)),
-        lambda handle: on_cache(handle, 2, 2, zeros(2, 1, Q_HEADS), return_softmax_lse=True),
+        lambda handle: on_cache(handle, 4, 2, 4, 1),
+        lambda handle: on_cache(handle, 2, 4, 2, 1),
+        lambda handle: on_cache(handle, 2, 2, 2, 3),
+        lambda handle: on_cache(handle, 2, 2, 2, 1, return_softmax_lse=True),
         lambda handle: packed_on_cache(handle, 2, 2, 1),
         lambda handle: packed_on_cache(handle, 2, 2, 4),
         lambda handle: prompts(handle, 2, 9),
