@@ -4,8 +4,10 @@
 // Threads: as database.h.
 #include "cache/rows.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "cache/file/blob.h"
@@ -163,7 +165,11 @@ std::int64_t Record::created() const { return integer(cells, layout(place).creat
 std::int64_t Record::used() const { return integer(cells, layout(place).used); }
 std::int64_t Record::blob_bytes() const { return integer(cells, layout(place).blob_bytes()); }
 std::vector<std::string> Record::kernels() const { return split_keys(text(cells, kWinnerKernel)); }
-bool Record::is_check() const { return place == Place::kKernels && text(cells, kKernelFamily) == kCheckFamily; }
+std::string Record::family() const { return text(cells, kKernelFamily); }
+bool Record::helps() const {
+  return place == Place::kKernels &&
+         std::find(std::begin(kHelpingFamilies), std::end(kHelpingFamilies), family()) != std::end(kHelpingFamilies);
+}
 std::string Record::arch() const { return text(cells, kKernelArch); }
 std::string Record::compiler() const {
   return text(cells, place == Place::kKernels ? kKernelCompiler : kWinnerCompiler);

@@ -36,7 +36,8 @@ struct Record {
   std::int64_t used() const;
   std::int64_t blob_bytes() const;
   std::vector<std::string> kernels() const;  // a winner's
-  bool is_check() const;                     // a kernel that verifies others
+  std::string family() const;                // a kernel's
+  bool helps() const;                        // a kernel that is no winner's: kHelpingFamilies
   std::string arch() const;                  // a kernel's
   std::string compiler() const;
 

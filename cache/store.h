@@ -29,7 +29,7 @@ struct KernelRow {
   std::string closure;    // a hash of the source with all that it includes
   std::string arch;       // "sm_90a"; host: the host's arch
   std::string compiler;   // with its version and options: "nvrtc 13.0 ..."
-  std::string family;     // "warpgroup", "block", ...; kCheckFamily
+  std::string family;     // "warpgroup", "block", ...; kHelpingFamilies
   int abi = 0;            // of `launch` and of the kernel's parameters: whoever loads the kernel compares it
   std::string launch;     // the launch recipe, text that only the runtime reads
   std::string problem;    // the features it was made for: a note
@@ -39,8 +39,10 @@ struct KernelRow {
   std::int64_t created = 0, used = 0;  // unix seconds; set by the store
 };
 
-// Kernels that verify others. They belong to no winner, and stay while a kernel of their architecture does.
-inline constexpr std::string_view kCheckFamily = "check";
+// Kernels that verify others, that merge states, that append to caches. They belong to no winner, and stay while a
+// kernel of their architecture does.
+inline constexpr std::string_view kCheckFamily = "check", kMergeFamily = "merge", kAppendFamily = "append";
+inline constexpr std::string_view kHelpingFamilies[] = {kCheckFamily, kMergeFamily, kAppendFamily};
 
 // What a winner is looked up by. Under one key there is a row for each compiler that somebody tuned with.
 struct WinnerKey {
@@ -143,8 +145,8 @@ class Store {
   virtual std::string export_to(const std::string& path) = 0;
   virtual std::string import_from(const std::string& path) = 0;
   // Winners unused for that long, then least recently used until the file is small enough, then kernels no winner needs
-  // (compile-only kernels count as used when they were made). Of kCheckFamily the newest of an architecture and
-  // compiler go last, with the architecture's last kernel. -1: no such limit.
+  // (compile-only kernels count as used when they were made). Of each of kHelpingFamilies the newest of an
+  // architecture and compiler go last, with the architecture's last kernel. -1: no such limit.
   virtual Pruned prune(double unused_days, std::int64_t max_bytes) = 0;
   virtual Stats stats() = 0;
 

@@ -4,6 +4,7 @@
 #include "cache/upkeep.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -45,11 +46,11 @@ class Pruner {
         if (record.complaint().empty()) add(record);
       });
     }
-    for (const auto& [maker, check] : newest_checks_) kept_checks_[check.second] = maker.first;
+    for (const auto& [maker, helper] : newest_helpers_) kept_helpers_[helper.second] = maker[1];
   }
 
   void drop_unused(std::int64_t cutoff) {
-    // Winners first: the kernels they leave behind may go in the same sweep. And verification kernels after the others.
+    // Winners first: the kernels they leave behind may go in the same sweep. And helping kernels after the others.
     for (const Place place : {Place::kWinners, Place::kKernels, Place::kKernels}) {
       for (auto at = by_use_.begin(); at != by_use_.end() && at->first <= cutoff;) {
         at = at->second.place == place && !is_needed(at->second) ? drop(at) : std::next(at);
@@ -58,7 +59,7 @@ class Pruner {
   }
 
   void shrink(std::int64_t max_bytes) {
-    for (int i = 0; i < 2; ++i) shrink_once(max_bytes);  // then verification kernels that the first left behind
+    for (int i = 0; i < 2; ++i) shrink_once(max_bytes);  // then helping kernels that the first left behind
   }
 
   // What the file would be without its free pages.
@@ -73,7 +74,7 @@ class Pruner {
     Place place;
     std::string key;
     std::vector<std::string> kernels;  // a winner's
-    std::string arch;                  // a kernel's that is none of verification
+    std::string arch;                  // a kernel's that helps no others
   };
   using ByUse = std::multimap<std::int64_t, Item>;
 
@@ -81,11 +82,11 @@ class Pruner {
     Item item = {record.place, record.key_text(), {}, ""};
     if (record.place == Place::kWinners) {
       item.kernels = record.kernels();
-    } else if (!record.is_check()) {
+    } else if (!record.helps()) {
       item.arch = record.arch();
       of_arch_[item.arch] += 1;
     } else {
-      auto& newest = newest_checks_[{record.arch(), record.compiler()}];
+      auto& newest = newest_helpers_[{record.family(), record.arch(), record.compiler()}];
       newest = std::max(newest, {record.created(), item.key});
     }
     for (const std::string& kernel : item.kernels) needed_[kernel] += 1;
@@ -108,8 +109,8 @@ class Pruner {
 
   bool is_needed(const Item& item) {
     if (item.place != Place::kKernels) return false;
-    const auto check = kept_checks_.find(item.key);
-    return needed_[item.key] > 0 || (check != kept_checks_.end() && of_arch_[check->second] > 0);
+    const auto helper = kept_helpers_.find(item.key);
+    return needed_[item.key] > 0 || (helper != kept_helpers_.end() && of_arch_[helper->second] > 0);
   }
 
   ByUse::iterator drop(ByUse::iterator at) {
@@ -133,8 +134,9 @@ class Pruner {
   Database& db_;
   ByUse by_use_;
   std::unordered_map<std::string, int> needed_, of_arch_;  // winners a kernel; kernels an architecture
-  std::map<std::pair<std::string, std::string>, std::pair<std::int64_t, std::string>> newest_checks_;  // arch, compiler
-  std::unordered_map<std::string, std::string> kept_checks_;                                           // and their arch
+  // By family, architecture and compiler: when it was made, and its key.
+  std::map<std::array<std::string, 3>, std::pair<std::int64_t, std::string>> newest_helpers_;
+  std::unordered_map<std::string, std::string> kept_helpers_;  // and their architecture
   Pruned pruned_;
 };
 

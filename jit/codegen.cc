@@ -107,6 +107,10 @@ std::string family_source(const FamilyKernel& kernel) {
   return source(kernel.form.problem, kernel.candidate, steps);
 }
 
+std::string append_source() { return "// Appending to a cache.\n#include \"append/append.cuh\"\n"; }
+
 std::string check_source() { return "// Verification kernels of gqa.\n#include \"check/check.cuh\"\n"; }
+
+std::string merge_source() { return "// Merger of states.\n#include \"merge/merge_states.cuh\"\n"; }
 
 }  // namespace gqa

@@ -31,4 +31,11 @@ std::string feature_text(const KernelTraits& traits);
 // Source of the kernels that verify and time: inputs, poison, reference, comparison (device/check.cuh).
 std::string check_source();
 
+// Source of the kernel that merges states (device/merge/merge_states.cuh), and its entry point's name.
+std::string merge_source();
+inline constexpr const char* kMergeEntryPoint = "gqa_merge_states";
+// Source of the kernel that appends to a cache (device/append/append.cuh), and its entry point's name.
+std::string append_source();
+inline constexpr const char* kAppendEntryPoint = "gqa_append";
+
 }  // namespace gqa

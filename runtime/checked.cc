@@ -64,10 +64,47 @@ Status wrong_page(const Call& call, std::int32_t sequence, std::int32_t at, std:
                              std::to_string(keys) + " keys in pages of " + std::to_string(call.problem.page)};
 }
 
+std::int32_t new_keys_of(const Call& call, std::int32_t sequence) {
+  if (call.append == nullptr || call.append->k == nullptr) return 0;
+  const std::int32_t* starts = call.append->starts;
+  return starts == nullptr ? call.append->count : starts[sequence + 1] - starts[sequence];
+}
+
+// Beyond the length, which is right.
+Status check_append_of(const Call& call, std::int32_t sequence, std::int32_t length) {
+  const Append& a = *call.append;
+  const std::int32_t added = new_keys_of(call, sequence), room = call.problem.kv_len - length;
+  if (added < 0 || added > room)
+    return {Code::kOption, "sequence " + std::to_string(sequence) + " is given " + std::to_string(added) +
+                               " new keys, expected 0 to " + std::to_string(room) + ": it has " +
+                               std::to_string(length) + " in a cache of " + std::to_string(call.problem.kv_len)};
+  if (a.batch_idx != nullptr && (a.batch_idx[sequence] < 0 || a.batch_idx[sequence] >= a.cache_batch))
+    return {Code::kOption, item("cache_batch_idx", sequence, a.batch_idx[sequence]) + ", expected 0 to " +
+                               std::to_string(a.cache_batch - 1) + ": the rows that the cache has"};
+  if (a.leftpad != nullptr && (a.leftpad[sequence] < 0 || a.leftpad[sequence] > length))
+    return {Code::kOption, item("cache_leftpad", sequence, a.leftpad[sequence]) + ", expected 0 to " +
+                               std::to_string(length) + ": the slots that it has in use"};
+  if (a.rotary_starts != nullptr && (a.rotary_starts[sequence] < 0 || a.rotary_starts[sequence] > a.rotary_len - added))
+    return {Code::kOption, item("rotary_seqlens", sequence, a.rotary_starts[sequence]) + ", expected 0 to " +
+                               std::to_string(a.rotary_len - added) + ": rotary_cos has " +
+                               std::to_string(a.rotary_len) + " positions"};
+  return {};
+}
+
+// Of new keys that are packed.
+Status check_new_keys(const Call& call) {
+  const Append& a = *call.append;
+  const PackedRows keys = {"cu_seqlens_k_new", "", "k_new", "the cache", "new keys", a.starts, nullptr, a.rows, a.rows};
+  return check_packed(keys, call.problem.batch);
+}
+
 Status check_keys_of(const Call& call, std::int32_t sequence) {
   const Problem& p = call.problem;
-  const std::int32_t length = call.kv_lengths != nullptr ? call.kv_lengths[sequence] : p.kv_len;
-  if (length < 0 || length > p.kv_len) return wrong_length(p, sequence, length);
+  const std::int32_t cached = call.kv_lengths != nullptr ? call.kv_lengths[sequence] : p.kv_len;
+  if (cached < 0 || cached > p.kv_len) return wrong_length(p, sequence, cached);
+  if (call.append != nullptr)
+    if (Status status = check_append_of(call, sequence, cached); !status.ok()) return status;
+  const std::int32_t length = cached + new_keys_of(call, sequence);
   if (call.page_table == nullptr) return {};
   const std::int32_t* row = call.page_table + sequence * call.page_table_stride;
   const std::int64_t reached = (std::int64_t{length} + p.page - 1) / p.page;
@@ -85,7 +122,9 @@ Status check_lists(const Call& call) {
   const PackedRows keys = {"cu_seqlens_k", "cache_seqlens", "k",         "max_seqlen_k", "keys",
                            call.k_starts,  call.kv_lengths, call.k_rows, p.kv_len};
   if (Status status = check_packed(queries, p.batch); !status.ok()) return status;
-  if (p.k_packed()) return check_packed(keys, p.batch);
+  if (call.append != nullptr)
+    if (Status status = check_new_keys(call); !status.ok()) return status;
+  if (p.k_packed() && call.append == nullptr) return check_packed(keys, p.batch);
   for (std::int32_t sequence = 0; sequence < p.batch; ++sequence)
     if (Status status = check_keys_of(call, sequence); !status.ok()) return status;
   return {};

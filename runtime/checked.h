@@ -11,7 +11,8 @@ namespace gqa {
 
 // Of the call only its problem, lists and counts of rows are read; the lists are in host memory. Starts ascend from 0
 // and end within the rows of their tensor, no sequence has more than the maximum, lengths are 0 to what there is, and
-// the entries that a length reaches 0 to pages - 1: the first that is not is named with its sequence. Entries of a
+// the entries that a length reaches 0 to pages - 1. New keys have room, rows of the cache exist, padding is within a
+// length. The first number that is wrong is named with its sequence. Entries of a
 // table past a length are not read.
 Status check_lists(const Call& call);
 

@@ -5,13 +5,16 @@
 // Threads: Device::compile may run on many threads at once; LoadedProgram::run too. A Trial belongs to one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/append.h"
 #include "runtime/effort.h"
+#include "runtime/merge_states.h"
 #include "runtime/program.h"
 #include "search/device_spec.h"
 #include "search/status.h"
@@ -47,7 +50,10 @@ struct Call {
   ScoreSlots slots = {};        // of problem.chain
   const float* sink = nullptr;  // of each query head, where problem.sink; else null
   void* stream = nullptr;       // CUstream; the host ignores it
-  Problem problem;              // the call's own lengths, not the signature's
+  // Null, or what comes first: problem, lengths and starts are then those of the keys after it (append_plan.h), and
+  // kv_lengths the keys before it.
+  const Append* append = nullptr;
+  Problem problem;  // the call's own lengths, not the signature's
 };
 
 // One run of any program: addresses in the order of the program's inputs and outputs, or the call that brings its own.
@@ -76,6 +82,11 @@ class LoadedProgram {
   virtual ~LoadedProgram() = default;
   virtual Status run(const ProgramCall& call) const = 0;
   Status run(const Call& call) const { return run(ProgramCall{nullptr, nullptr, call.stream, &call}); }
+  // Device memory between the parts of an attention's call of these sizes, beyond its tensors.
+  virtual std::int64_t workspace_bytes(const Problem& problem) const {
+    (void)problem;
+    return 0;
+  }
 };
 
 struct Verdict {
@@ -119,8 +130,27 @@ class Device {
   // `checker`: of checker().
   virtual Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                             std::unique_ptr<Trial>* trial) = 0;
+  // The kernel that merges states, compiled and cached like any other; its text is "" where there is none.
+  virtual Source merge_kernel() const { return {}; }
+  // `binary`: of merge_kernel().
+  virtual Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) {
+    (void)binary, (void)merger;
+    return {Code::kInternal, "this device merges no states"};
+  }
+  // The kernel that appends to a cache, compiled and cached like any other; its text is "" where there is none.
+  virtual Source append_kernel() const { return {}; }
+  // `binary`: of append_kernel().
+  virtual Status load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) {
+    (void)binary, (void)appender;
+    return {Code::kInternal, "this device appends to no cache"};
+  }
   // True if a tensor with this DLPack device may be used: the hot path's check.
   virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
+  // Copies bytes of the device's memory, in the stream's order; they do not overlap.
+  virtual Status copy(void* to, const void* from, std::size_t bytes, void* stream) const {
+    (void)to, (void)from, (void)bytes, (void)stream;
+    return {Code::kInternal, "this device copies nothing"};
+  }
   // What a checked handle asks before each call: check_lists() of checked.h on the call's lists, read back from the
   // device once the stream's work is done.
   virtual Status check_lists(const Call& call) const {

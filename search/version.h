@@ -13,12 +13,14 @@ namespace gqa {
 
 // Raised when other candidates or programs are enumerated, or they are ranked otherwise: all winners are then tuned
 // anew.
-inline constexpr int kSearchVersion = 2;
+inline constexpr int kSearchVersion = 3;
 
 // A family's is raised when its kernels change in what they compute, how fast or under which conditions: winners that
 // run them are then tuned anew, and no others.
-inline constexpr std::string_view kBlockFamily = "block";  // the tile kernels of graphs
-inline constexpr std::string_view kCheckFamily = "check";  // those that verify others; no winner runs them
+inline constexpr std::string_view kBlockFamily = "block";    // the tile kernels of graphs
+inline constexpr std::string_view kCheckFamily = "check";    // those that verify others; no winner runs them
+inline constexpr std::string_view kMergeFamily = "merge";    // what merges states; no winner runs it
+inline constexpr std::string_view kAppendFamily = "append";  // what appends to caches; no winner runs it
 struct FamilyVersion {
   std::string_view name;
   int version;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the README's C, C++ and Python examples as they are printed.
+"""Runs the C, C++ and Python examples of the README and of docs/serving.md as they are printed.
 
-Owns: taking the fenced blocks marked ```c, ```cpp and ```python out of README.md, building and running each in a folder of its
-own. Checks its own reading of Markdown first.
+Owns: taking the fenced blocks marked ```c, ```cpp and ```python out of these pages, building and running each in a
+folder of its own. Checks its own reading of Markdown first.
 Never: changes an example; a block that cannot stand alone is not marked c, cpp or python. One thread.
 
   readme.py c BUILD_FOLDER SOURCE_ROOT    compiles each C block against the headers and libgqa.so and runs it
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+PAGES = {"README.md": ("c", "cpp", "python"), "docs/serving.md": ("python",)}  # and the languages of their examples
 FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -62,19 +63,27 @@ def run_python(python, folder, code, what):
     return run([python, "example.py"], folder, what)
 
 
+def examples(root, language):
+    """(where, text) of every example in a language; each page has those that it should have."""
+    found = []
+    for page, languages in PAGES.items():
+        if not (root / page).is_file():
+            sys.exit(f"{root / page} is not there: expected the root of the source tree")
+        of_page = blocks((root / page).read_text(), language)
+        if (language in languages) != bool(of_page):
+            sys.exit(f"{page} has {len(of_page)} blocks marked ```{language}, and should have examples in "
+                     f"{', '.join(languages)}: PAGES of tests/readme.py says so")
+        found += [(f"{page}:{line}", code) for line, code in of_page]
+    return found
+
+
 def main():
     self_check()
     if len(sys.argv) != 4 or sys.argv[1] not in ("c", "cpp", "python"):
         sys.exit(__doc__)
     language, tool, root = sys.argv[1], os.path.abspath(sys.argv[2]), Path(sys.argv[3]).resolve()
-    readme = root / "README.md"
-    if not readme.is_file():
-        sys.exit(f"{readme} is not there: expected the root of the source tree")
-    found = blocks(readme.read_text(), language)
-    if not found:
-        sys.exit(f"README.md has no block marked ```{language}: expected an example")
-    for line, code in found:
-        what = f"README.md:{line}"
+    found = examples(root, language)
+    for what, code in found:
         with tempfile.TemporaryDirectory() as folder:
             if language in COMPILERS:
                 output = run_compiled(language, tool, root, folder, code, what)

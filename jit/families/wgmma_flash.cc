@@ -22,7 +22,7 @@ std::string products_of(const Problem& problem, const WgmmaFlash& c) {
 }
 
 std::string config_of(const Problem& problem, const WgmmaFlash& c) {
-  const RoleRegisters registers = role_registers(c);
+  const RoleRegisters registers = role_registers(problem, c);
   std::ostringstream out;
   out << tile_config(c.tile_m, c.tile_n, c.warps(), c.stages, c.pack) << "  using Scores = ::Scores;\n"
       << (needs_half_scores(problem, c) ? "  using HalfScores = ::HalfScores;\n" : "") << "  using Values = ::Values;\n"

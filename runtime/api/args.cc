@@ -1,7 +1,7 @@
 // args.cc: see args.h; tensor_rules.cc has the rules of one tensor, cache_args.cc those of lengths, pages and windows,
-// score_args.cc those of a soft cap, // struct_args.cc the C structs alone. Checks run from what a tensor is (there,
-// rank, dtype, device, sizes) to how tensors agree (shapes, heads) to where they lie (strides, alignment, overlap); the
-// first that fails answers.
+// score_args.cc those of a soft cap, append_args.cc those of appending, struct_args.cc the C structs alone. Checks run
+// from what a tensor is (there, rank, dtype, device, sizes) to how tensors agree (shapes, heads) to where they lie
+// (strides, alignment, overlap); the first that fails answers.
 #include "runtime/api/args.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/api/append_args.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/cache_args.h"
 #include "runtime/api/recent_calls.h"
@@ -40,8 +41,11 @@ struct GivenTensors {
   const DLTensor &q, &k, &v, &out;
   const DLTensor *lse, *sink;  // may be null
   CacheLists lists;
+  const gqa_call* appending;  // null where nothing is appended
 
   bool paged() const { return lists.table != nullptr; }
+  bool any_batch() const { return appending != nullptr && appending->cache_batch_idx != nullptr; }
+  AppendGiven append() const { return {*appending, q, k, v, lists.sequences(q.shape[0])}; }
   const Role& k_role() const { return paged() ? kPagedK : kK; }
   const Role& v_role() const { return paged() ? kPagedV : kV; }
 };
@@ -52,7 +56,7 @@ Status check_shapes(const GivenTensors& given) {
   const DLTensor &q = given.q, &k = given.k, &v = given.v, &out = given.out;
   const CacheLists& lists = given.lists;
   const bool paged = given.paged();
-  if (!paged && lists.k_starts == nullptr) {
+  if (!paged && lists.k_starts == nullptr && !given.any_batch()) {
     const char* of = lists.q_starts != nullptr ? "cu_seqlens_q" : "q";
     const std::int64_t batch = lists.sequences(q.shape[0]);
     if (Status status = check_equal(kK, k.shape[0], "batch", of, batch); !status.ok()) return status;
@@ -99,6 +103,7 @@ Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
 struct Views {
   View q, k, v, out, lse, sink;
   ListViews lists;
+  AppendViews append;
 };
 
 Status check_written(const View& written, const Views& views, const CacheLists& lists) {
@@ -119,11 +124,12 @@ Status check_all_written(const Views& views, bool lse, const CacheLists& lists) 
 
 // ---- filling the call
 
-// A call of the header that had no lengths, pages and windows, no packed sequences or no softcap yet, ends before them:
-// NULL and 0.
+// A call of the header that had no lengths, pages and windows, no packed sequences no softcap or no new keys yet, ends
+// before them: NULL and 0.
 constexpr std::size_t kCallWithoutCache = offsetof(gqa_call, cache_seqlens);
 constexpr std::size_t kCallWithoutPacking = offsetof(gqa_call, cu_seqlens_q);
 constexpr std::size_t kCallWithoutScores = offsetof(gqa_call, softcap);
+constexpr std::size_t kCallWithoutAppending = offsetof(gqa_call, k_new);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
@@ -136,6 +142,7 @@ Status check_call(const gqa_call& call) {
   }
   if (Status status = check_scores(call); !status.ok()) return status;
   if (Status status = check_packing(call); !status.ok()) return status;
+  if (Status status = check_append_fields(call); appends(&call) && !status.ok()) return status;
   return check_window("gqa_call.window_size", call.window_size);
 }
 
@@ -149,6 +156,7 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
   if (status.ok() && options != nullptr && options->lse != nullptr) status = check_present(kLse, options->lse);
   if (status.ok()) status = check_lists_present(lists_of(options));
   if (status.ok() && options != nullptr) status = check_sink_present(options->sink);
+  if (status.ok() && appends(options)) status = check_append_present(*options);
   return status;
 }
 
@@ -174,7 +182,7 @@ Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, con
 
 Status check_tensors(const Device& device, const GivenTensors& given, DType* dtype) {
   constexpr const char* kLikeQ = ", but q is ";
-  const auto& [q, k, v, out, lse, sink, lists] = given;
+  const auto& [q, k, v, out, lse, sink, lists, appending] = given;
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
   if (!is_half(q.dtype, dtype)) {
     return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
@@ -189,6 +197,7 @@ Status check_tensors(const Device& device, const GivenTensors& given, DType* dty
   if (status.ok()) status = check_heads(q, k);
   if (status.ok() && lse != nullptr) status = check_lse_shape(*lse, q);
   if (status.ok()) status = check_sink(device, sink, q.shape[2]);
+  if (status.ok() && appending != nullptr) status = check_append_tensors(device, given.append());
   return status;
 }
 
@@ -202,6 +211,8 @@ Status read_views(const GivenTensors& given, Views* views) {
   if (status.ok()) status = read_lists(given.lists, &views->lists);
   if (status.ok()) status = read_sink(given.sink, &views->sink);
   if (status.ok()) status = check_all_written(*views, given.lse != nullptr, given.lists);
+  if (status.ok() && given.appending != nullptr)
+    status = read_append(given.append(), views->k, views->v, views->out, views->lse, &views->append);
   return status;
 }
 
@@ -252,13 +263,13 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
 }  // namespace
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                 const gqa_call* options, Call* call) {
+                 const gqa_call* options, Call* call, Append* append) {
   if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking ||
-                             options->size == kCallWithoutScores)) {
+                             options->size == kCallWithoutScores || options->size == kCallWithoutAppending)) {
     gqa_call whole{};
     std::memcpy(&whole, options, options->size);
     whole.size = sizeof(whole);
-    return make_call(device, q, k, v, out, &whole, call);
+    return make_call(device, q, k, v, out, &whole, call, append);
   }
   const GivenCall given = {q, k, v, out, options};
   if (find_recent_call(device, given, call)) return {};
@@ -269,13 +280,10 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
   const Lifted whole_q(q, q_packed), whole_k(k, k_packed), whole_v(v, k_packed), whole_out(out, q_packed),
       whole_lse(lse, q_packed);
-  const GivenTensors tensors = {*whole_q.get(),
-                                *whole_k.get(),
-                                *whole_v.get(),
-                                *whole_out.get(),
-                                whole_lse.get(),
-                                options != nullptr ? options->sink : nullptr,
-                                lists};
+  const GivenTensors tensors = {*whole_q.get(),  *whole_k.get(),
+                                *whole_v.get(),  *whole_out.get(),
+                                whole_lse.get(), options != nullptr ? options->sink : nullptr,
+                                lists,           append != nullptr && appends(options) ? options : nullptr};
   DType dtype{};
   if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;
@@ -284,10 +292,14 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   fill_lengths(tensors.lists, options, &call->problem);
   if (options != nullptr) fill_mask(options->causal == 1, options->window_size, &call->problem);
   fill_scores({options != nullptr && options->softcap != 0, tensors.sink != nullptr}, &call->problem);
-  if (Status status = check(call->problem); !status.ok()) return status;
   fill_call(views, options, call);
   fill_lists(tensors.lists, views.lists, views.k.size[0], call);
   fill_score_numbers(options, views.sink, call);
+  if (tensors.appending != nullptr) {
+    Status status = fill_append(*options, views.append, views.k, views.v, append, call);
+    return status.ok() ? check(call->problem) : status;
+  }
+  if (Status status = check(call->problem); !status.ok()) return status;
   remember_call(given, *call);
   return {};
 }

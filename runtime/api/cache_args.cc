@@ -143,11 +143,8 @@ Status check_apart_from(const View& written, const CacheLists& lists, const List
 }
 
 void fill_mask(bool causal, const std::int32_t* window, Problem* p) {
-  std::int32_t left = window != nullptr ? window[0] : -1, right = window != nullptr ? window[1] : -1;
-  if (causal) right = 0;
-  if (left >= p->kv_len - 1) left = -1;
-  if (right > 0 && right >= p->q_len - 1) right = -1;
-  set_window(left, right, p);
+  const std::int32_t left = window != nullptr ? window[0] : -1, right = window != nullptr ? window[1] : -1;
+  set_call_window(left, causal ? 0 : right, p);
 }
 
 void fill_lengths(const CacheLists& lists, const gqa_call* options, Problem* p) {

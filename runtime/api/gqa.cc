@@ -115,8 +115,9 @@ gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, co
                      const gqa_call* call, const Step& step) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();
+    gqa::Append append;
     gqa::Call made;
-    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
+    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made, &append); !status.ok())
       return status;
     return step(made);
   });
@@ -160,8 +161,18 @@ gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k
 
 gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                        const gqa_call* call) {
-  return with_call(handle, q, k, v, out, call,
-                   [&](const gqa::Call& made) { return handle->session.ready(made.problem); });
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
+    Status status = handle->session.ready(made.problem);
+    return status.ok() && made.append != nullptr ? handle->session.ready_to_append() : status;
+  });
+}
+
+gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                              const DLTensor* out, const gqa_call* call, int64_t* bytes) {
+  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) -> Status {
+    if (bytes == nullptr) return {Code::kNullArgument, "bytes is NULL, expected where to put the size"};
+    return handle->session.workspace_bytes(made, bytes);
+  });
 }
 
 gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
@@ -169,7 +180,11 @@ gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
     if (handle == nullptr) return gqa::null_handle();
     gqa::Problem problem;
     if (Status status = gqa::make_problem(shape, &problem); !status.ok()) return status;
-    return handle->session.ready(problem);
+    Status status = handle->session.ready(problem);
+    // Where one of these fails the shape is ready none the less, and the first call that needs it says why it is not.
+    if (status.ok() && problem.lse) static_cast<void>(handle->session.ready_to_merge());
+    if (status.ok() && problem.lengths_differ()) static_cast<void>(handle->session.ready_to_append());
+    return status;
   });
 }
 

@@ -166,9 +166,18 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
  * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
  * past a length are never used: they may hold anything, NaN and numbers out of range included.
- * All lists are read on the device when the work runs, never by the host (but see gqa_options.checked), so a captured
- * call reads what they hold at each replay. An entry that a length reaches must be 0 to pages - 1. Calls that differ in
- * these numbers only are one problem: a growing cache compiles and tunes nothing. */
+ * With k_new, the call first writes sequence b's new keys and values into slots cache_seqlens[b], cache_seqlens[b] + 1,
+ * ... of k and v, in pages where there are some, and then attends: len(b) is cache_seqlens[b] and as many more as the
+ * new ones are. Those past the last slot are not written. With rotary_cos and rotary_sin each new key, at position t,
+ * is written as rotated: a pair (x, y) of its first rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row
+ * t, which is rotary_seqlens[b], or cache_seqlens[b], for the first of them. Queries are rotated the same way where
+ * they are read, q stays as it is: query i by row t + i with causal or window_size, all by row t without. Positions
+ * past the last row take the last. With cache_leftpad a sequence's keys begin at slot cache_leftpad[b]; cache_seqlens
+ * counts slots from 0, so len(b) is smaller by cache_leftpad[b]. On a GPU all of this is a kernel before attention's on
+ * the same stream, compiled at the first such call; where that fails, nothing has been written. All lists are read on
+ * the device when the work runs, never by the host (but see gqa_options.checked), so a captured call reads what they
+ * hold at each replay. An entry that a length reaches must be 0 to pages - 1. Calls that differ in these numbers only
+ * are one problem: a growing cache compiles and tunes nothing. */
 typedef struct gqa_call {
   size_t size;         /* sizeof(gqa_call) */
   float scale;         /* scores are scaled by this, finite and positive; 0: 1/sqrt(head_dim) */
@@ -197,6 +206,19 @@ typedef struct gqa_call {
   float softcap;        /* 0: none; or the bound of all scores, finite and positive */
   const DLTensor* sink; /* NULL: none; or (q_heads) float32, contiguous, on the handle's device, read when the work
                            runs: finite, or -inf for a head without one */
+  /* A gqa_call that ends here is taken too. */
+  const DLTensor* k_new; /* NULL: none; or (batch, new, kv_heads, head_dim), written into k before the call attends */
+  const DLTensor* v_new; /* with k_new: (batch, new, kv_heads, head_dim_v), written into v */
+  const DLTensor* cu_seqlens_k_new; /* NULL; or (batch + 1) int32, as cu_seqlens_q: k_new is (total_new, kv_heads, ...),
+                                       and v_new likewise */
+  const DLTensor* rotary_cos;       /* with k_new: (positions, rotary_dim / 2) of q's dtype, rows contiguous */
+  const DLTensor* rotary_sin;       /* the same; rotary_dim is a multiple of 16, at most head_dim */
+  const DLTensor*
+      rotary_seqlens;     /* NULL: cache_seqlens; or (batch) int32: the position of a sequence's first new key */
+  int rotary_interleaved; /* 1: pairs are elements 2 i and 2 i + 1, 0: i and i + rotary_dim / 2 */
+  const DLTensor* cache_batch_idx; /* NULL: i; or (batch) int32: sequence i lies in k[cache_batch_idx[i]], v likewise;
+                                      k's and v's batch may be another than q's. Not with page_table */
+  const DLTensor* cache_leftpad;   /* NULL: 0; or (batch) int32: the first slot of a sequence. Not with page_table */
 } gqa_call;
 
 /* out = softmax(softcap(q k^T * scale) + mask) v. On a GPU the work is queued on the stream and the call returns; on
@@ -219,6 +241,30 @@ GQA_API gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLT
 GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                                const DLTensor* out, const gqa_call* call);
 
+/* Attention on disjoint sets of keys, merged into attention on all of them: for a prefix that sequences share
+ * (cascades), or keys that are spread over devices (context parallelism).
+ *   lse = log(sum_i exp(lses[i])), out = sum_i exp(lses[i] - lse) outs[i]
+ * count: parts, at least 1; outs and lses: arrays of so many pointers.
+ *   outs, out  (batch, q_len, q_heads, head_dim_v)  float16, bfloat16 or float32, all alike; any head_dim_v
+ *   lses, lse  (batch, q_heads, q_len)              float32, natural logs
+ * or, of packed sequences, (total_q, q_heads, head_dim_v) and (q_heads, total_q). out and lse overlap no part and not
+ * each other. A part that saw no key of a row has -inf there: its out is not read there, and may hold anything. Where
+ * all have, out is 0 and lse -inf. With a sink, give it to the calls of one part.
+ * On a GPU the work is queued on the stream. Its kernel is compiled at the first call of any shape, or by gqa_warm of
+ * any shape with lse, and cached; a call may be captured from then on. More than 32 parts are merged in rounds there,
+ * and out is rounded to its dtype once a round. */
+GQA_API gqa_status gqa_merge_states(gqa_handle handle, int32_t count, const DLTensor* const* outs,
+                                    const DLTensor* const* lses, const DLTensor* out, const DLTensor* lse,
+                                    void* stream);
+
+/* *bytes: the device memory beyond its tensors that a call of these shapes takes: what its first use in a capture
+ * allocates, unless a graph that is gone left as much; 0 on the host. It follows from the shapes, maxima included, and
+ * not from the numbers in lists: a call captured with the largest lengths has room for all. Calls of one stream, and of
+ * one stream in one capture, share it, so the largest counts; where it has to grow, it grows by half at least. Fails
+ * with GQA_ERROR_NOT_CACHED where no kernel for the call is loaded. */
+GQA_API gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                      const DLTensor* out, const gqa_call* call, int64_t* bytes);
+
 /* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page, cu_seqlens_q or
  * softcap, as older headers have it, is taken too. */
 typedef struct gqa_shape {
@@ -240,6 +286,54 @@ typedef struct gqa_shape {
 /* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be
  * 16-byte aligned. */
 GQA_API gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape);
+
+/* ---------------------------------------------------------------- pages */
+
+/* Which pages of a key/value cache belong to which sequence, for gqa_call's page_table. A pool keeps numbers, in host
+ * memory; tensors are the caller's, who writes keys and values into them. Sequences are numbers, too: no other pool of
+ * the process gives the same ones.
+ *
+ *   gqa_page_pool_create(gqa, caches, 2 * layers, &pool);
+ *   gqa_page_pool_add(pool, &sequence);
+ *   gqa_page_pool_append(pool, &sequence, &tokens, 1, stream);         // then write their keys and values, and
+ *   gqa_page_pool_table(pool, &sequence, 1, columns, table, lengths);  // attend with this table and these lengths
+ *
+ * Threads: one pool may be used from many threads at once; each function is one step.
+ * Order: a freed page may be given out at once, and a shared page is copied before it is written. So work that reads
+ * and work that writes a pool's tensors is in order with the streams given here, as it is where there is one stream. */
+typedef struct gqa_page_pool_s* gqa_page_pool;
+
+/* A pool of all pages of `caches`, so many tensors (count, at least 1) as keys and values of all layers have: each
+ * (pages, page, kv_heads, head_dim), of any strides and any dtype of whole bytes, on the handle's device; all with as
+ * many pages and as many tokens a page. Handle and memory must outlive the pool. On failure *pool is NULL. */
+GQA_API gqa_status gqa_page_pool_create(gqa_handle handle, const DLTensor* const* caches, int32_t count,
+                                        gqa_page_pool* pool);
+GQA_API void gqa_page_pool_destroy(gqa_page_pool pool); /* NULL is fine */
+
+/* A new sequence, of no tokens. */
+GQA_API gqa_status gqa_page_pool_add(gqa_page_pool pool, int64_t* sequence);
+
+/* A new sequence that begins with the first `tokens` of another, or with all of them where that is -1. Their pages are
+ * shared; no memory is copied before one of the two appends to a page that is not full. */
+GQA_API gqa_status gqa_page_pool_share(gqa_page_pool pool, int64_t sequence, int64_t tokens, int64_t* copy);
+
+/* Makes room for tokens[i] more in sequences[i]. A last page that is not full and that other sequences hold, too, is
+ * copied to a page of the sequence's own, in all caches: on a GPU queued on the stream, which must not be captured, on
+ * the host done when the call returns. Where the pool has too few free pages it fails with GQA_ERROR_OUT_OF_MEMORY; all
+ * is then as before, as after any failure. */
+GQA_API gqa_status gqa_page_pool_append(gqa_page_pool pool, const int64_t* sequences, const int32_t* tokens,
+                                        int32_t count, void* stream);
+
+/* Takes sequences back. Pages that no other sequence holds are free. */
+GQA_API gqa_status gqa_page_pool_free(gqa_page_pool pool, const int64_t* sequences, int32_t count);
+
+/* Writes, in host memory, a row of `columns` page numbers a sequence, 0 past its last page; and to lengths, which may
+ * be NULL, how many tokens each has. */
+GQA_API gqa_status gqa_page_pool_table(gqa_page_pool pool, const int64_t* sequences, int32_t count, int64_t columns,
+                                       int32_t* table, int32_t* lengths);
+
+GQA_API gqa_status gqa_page_pool_length(gqa_page_pool pool, int64_t sequence, int64_t* tokens);
+GQA_API gqa_status gqa_page_pool_free_pages(gqa_page_pool pool, int32_t* pages);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "runtime/api/append_args.h"
 #include "runtime/api/args.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"
@@ -58,9 +59,9 @@ RecentCalls& recent_calls() {
   return recent;
 }
 
-// Options of another size than today's are args.cc's to judge.
+// Options of another size than today's, and of calls that append, are args.cc's to judge.
 bool known_options(const GivenCall& given) {
-  return given.options == nullptr || given.options->size == sizeof(gqa_call);
+  return given.options == nullptr || (given.options->size == sizeof(gqa_call) && !appends(given.options));
 }
 
 std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {

@@ -27,9 +27,9 @@ Status check_not_captured(const Driver& driver, CUstream stream) {
           "cannot do: capture with a handle that is not checked"};
 }
 
-// A list of the call, read back. `count` numbers; none where there is no list.
+// A list of the call, read back and then found at its copy. `count` numbers; null where there is no list.
 struct ReadList {
-  const std::int32_t* Call::*list;
+  const std::int32_t** list;
   std::int64_t count;
   std::vector<std::int32_t> copy;
 };
@@ -39,22 +39,23 @@ struct ReadList {
 Status check_cached_lists(const Context& context, const Call& call) {
   const Problem& p = call.problem;
   const std::int64_t table = p.paged() ? (p.batch - 1) * call.page_table_stride + p.kv_len / p.page : 0;
-  ReadList lists[] = {{&Call::q_starts, p.batch + std::int64_t{1}, {}},
-                      {&Call::k_starts, p.batch + std::int64_t{1}, {}},
-                      {&Call::q_lengths, p.batch, {}},
-                      {&Call::kv_lengths, p.batch, {}},
-                      {&Call::page_table, table, {}}};
-  if (std::all_of(std::begin(lists), std::end(lists), [&](const ReadList& l) { return call.*l.list == nullptr; }))
-    return {};
+  const std::int64_t starts = p.batch + std::int64_t{1};
+  Call on_host = call;
+  Append append;
+  if (call.append != nullptr) on_host.append = &(append = *call.append);
+  ReadList lists[] = {
+      {&on_host.q_starts, starts, {}},      {&on_host.k_starts, starts, {}},  {&on_host.q_lengths, p.batch, {}},
+      {&on_host.kv_lengths, p.batch, {}},   {&on_host.page_table, table, {}}, {&append.starts, starts, {}},
+      {&append.rotary_starts, p.batch, {}}, {&append.batch_idx, p.batch, {}}, {&append.leftpad, p.batch, {}}};
+  if (std::all_of(std::begin(lists), std::end(lists), [](const ReadList& l) { return *l.list == nullptr; })) return {};
   const BesideCaptures here(context);
   const auto stream = static_cast<CUstream>(call.stream);
   if (Status s = check_not_captured(context.driver(), stream); !s.ok()) return s;
-  Call on_host = call;
   for (auto& [list, count, copy] : lists) {
-    if (call.*list == nullptr) continue;
+    if (*list == nullptr) continue;
     copy.resize(static_cast<std::size_t>(count));
-    if (Status s = read_back(context.driver(), call.*list, stream, &copy); !s.ok()) return s;
-    on_host.*list = copy.data();
+    if (Status s = read_back(context.driver(), *list, stream, &copy); !s.ok()) return s;
+    *list = copy.data();
   }
   return check_lists(on_host);
 }

@@ -8,6 +8,8 @@
 
 #include "jit/codegen.h"
 #include "runtime/cuda/driver/capture.h"
+#include "runtime/cuda/launch/cuda_appender.h"
+#include "runtime/cuda/launch/cuda_merger.h"
 #include "runtime/cuda/trial/cuda_program_trial.h"
 #include "runtime/cuda/trial/cuda_trial.h"
 #include "runtime/workload/workload.h"
@@ -117,6 +119,18 @@ Status CudaCompiler::make_trial(const Reference&, const Binary&, const Effort&, 
   return no_gpu(spec_.arch);
 }
 
+Source CudaCompiler::merge_kernel() const {
+  return {merge_source(), std::string(kMergeFamily), "merge", "merger of states", ""};
+}
+
+Status CudaCompiler::load_merger(const Binary&, std::unique_ptr<StateMerger>*) { return no_gpu(spec_.arch); }
+
+Source CudaCompiler::append_kernel() const {
+  return {append_source(), std::string(kAppendFamily), "append", "appending to a cache", ""};
+}
+
+Status CudaCompiler::load_appender(const Binary&, std::unique_ptr<Appender>*) { return no_gpu(spec_.arch); }
+
 bool CudaCompiler::owns(int, int) const { return false; }
 
 CudaDevice::~CudaDevice() {
@@ -155,8 +169,24 @@ Status CudaDevice::make_trial(const Reference& reference, const Binary& checker,
   return CudaProgramTrial::make(shared_, check, spec_, std::get<KernelGraph>(reference.of), effort, trial);
 }
 
+Status CudaDevice::load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) {
+  return CudaMerger::load(shared_, binary, merger);
+}
+
+Status CudaDevice::load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) {
+  return CudaAppender::load(shared_, binary, appender);
+}
+
 bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
   return (dl_device_type == kDLCUDA || dl_device_type == kDLCUDAManaged) && dl_device_id == ordinal_;
+}
+
+Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, void* stream) const {
+  const Current current(shared_->context);
+  const Driver& driver = shared_->context.driver();
+  return driver.error("cuMemcpyDtoDAsync",
+                      driver.cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+                                               bytes, static_cast<CUstream>(stream)));
 }
 
 // While a stream that waits for the legacy stream is being captured, the question for the legacy stream is answered

@@ -34,6 +34,10 @@ class CudaCompiler : public Device {
   Source checker() const override;
   Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                     std::unique_ptr<Trial>* trial) override;
+  Source merge_kernel() const override;
+  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override;
+  Source append_kernel() const override;
+  Status load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
 
  protected:
@@ -61,8 +65,11 @@ class CudaDevice final : public CudaCompiler {
               std::unique_ptr<LoadedProgram>* loaded) override;
   Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                     std::unique_ptr<Trial>* trial) override;
+  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override;
+  Status load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) override;
   bool owns(int dl_device_type, int dl_device_id) const override;
   Status capturing(std::optional<void*> stream, bool* captured) const override;
+  Status copy(void* to, const void* from, std::size_t bytes, void* stream) const override;
   Status check_lists(const Call& call) const override { return check_cached_lists(shared_->context, call); }
 
  private:

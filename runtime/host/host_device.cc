@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "runtime/checked.h"
 #include "runtime/device.h"
+#include "runtime/host/attention/host_appender.h"
 #include "runtime/host/attention/host_kernel.h"
+#include "runtime/host/attention/host_merger.h"
 #include "runtime/host/attention/host_trial.h"
 #include "runtime/host/program/host_program.h"
 #include "runtime/host/program/host_program_trial.h"
@@ -101,8 +104,22 @@ class HostDevice final : public Device {
     return HostProgramTrial::make(std::get<KernelGraph>(reference.of), spec_, effort, trial);
   }
 
+  Status load_merger(const Binary&, std::unique_ptr<StateMerger>* merger) override {
+    *merger = std::make_unique<HostMerger>(spec_.sms);
+    return {};
+  }
+
+  Status load_appender(const Binary&, std::unique_ptr<Appender>* appender) override {
+    *appender = std::make_unique<HostAppender>(spec_.sms);
+    return {};
+  }
+
   bool owns(int dl_device_type, int) const override {
     return dl_device_type == kDLCPU || dl_device_type == kDLCUDAHost;
+  }
+  Status copy(void* to, const void* from, std::size_t bytes, void*) const override {
+    std::memcpy(to, from, bytes);
+    return {};
   }
   Status check_lists(const Call& call) const override { return gqa::check_lists(call); }
 

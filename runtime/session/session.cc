@@ -18,6 +18,11 @@ double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
 
+Status not_loaded(const Signature& wanted) {
+  return {Code::kNotCached,
+          "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
+}
+
 }  // namespace
 
 // A thread on the miss path.
@@ -66,7 +71,9 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
     : device_(std::move(device)),
       store_(std::move(store)),
       options_(std::move(options)),
-      workshop_(*device_, *store_, options_.policy.compile_threads) {
+      workshop_(*device_, *store_, options_.policy.compile_threads),
+      merging_(*device_, finder(), "merges states", &Device::merge_kernel, &Device::load_merger),
+      appending_(*device_, finder(), "appends to a cache", &Device::append_kernel, &Device::load_appender) {
   tables_.push_back(std::make_unique<ProgramTable>(kFirstSlots));
   table_.store(tables_.back().get(), std::memory_order_release);
   for (const std::string& warning : store_->take_warnings()) log(true, warning);
@@ -79,21 +86,65 @@ Session::~Session() {
 
 // ---- a hit
 
+const LoadedProgram* Session::loaded(const Signature& wanted) const {
+  return table_.load(std::memory_order_acquire)->find(wanted);
+}
+
 Status Session::run(const Call& call) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
+  if (const LoadedProgram* program = loaded(wanted)) return launch(call, *program);
   return run_miss(wanted, call);
 }
 
 Status Session::run_ready(const Call& call) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = table_.load(std::memory_order_acquire)->find(wanted)) return program->run(call);
+  const LoadedProgram* program = loaded(wanted);
+  const bool appends = call.append != nullptr;
+  if (program != nullptr && (!appends || appending_.ready() != nullptr)) return launch(call, *program);
   if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
-  return {Code::kNotCached,
-          "no kernel for " + to_text(wanted) + " is loaded: call gqa_prepare with these tensors once"};
+  return not_loaded(wanted);
+}
+
+// A call that appends does so once its program is there: a call that fails has changed no cache.
+Status Session::launch(const Call& call, const LoadedProgram& program) {
+  if (call.append == nullptr) return program.run(call);
+  if (const Appender* appender = appending_.ready()) return appender->run(call, program);
+  const Visit visit(this);
+  if (Status status = may_begin(call.stream, "appending to a cache"); !status.ok()) return status;
+  Status status = appending_.make();
+  return status.ok() ? appending_.ready()->run(call, program) : status;
+}
+
+Status Session::workspace_bytes(const Call& call, std::int64_t* bytes) const {
+  const Signature wanted(call.problem);
+  const LoadedProgram* program = loaded(wanted);
+  const Appender* appender = call.append == nullptr ? nullptr : appending_.ready();
+  if (program == nullptr || (call.append != nullptr && appender == nullptr)) return not_loaded(wanted);
+  *bytes = program->workspace_bytes(call.problem) + (appender == nullptr ? 0 : appender->workspace_bytes(call));
+  return {};
+}
+
+Status Session::merge(const MergeCall& call) {
+  if (const StateMerger* merger = merging_.ready()) return merger->run(call);
+  const Visit visit(this);
+  if (Status status = may_begin(call.stream, "merging states"); !status.ok()) return status;
+  Status status = merging_.make();
+  return status.ok() ? merging_.ready()->run(call) : status;
 }
 
 // ---- a miss
+
+Status Session::ready_to_append() {
+  const Visit visit(this);
+  if (Status status = may_begin(std::nullopt, "appending to a cache"); !status.ok()) return status;
+  return appending_.make();
+}
+
+Status Session::ready_to_merge() {
+  const Visit visit(this);
+  if (Status status = may_begin(std::nullopt, "merging states"); !status.ok()) return status;
+  return merging_.make();
+}
 
 Status Session::may_begin(std::optional<void*> stream, const std::string& what) const {
   bool captured = false;
@@ -106,7 +157,7 @@ Status Session::run_miss(const Signature& wanted, const Call& call) {
   const Visit visit(this);
   Readied readied;
   if (Status status = ready_problem(wanted, call.stream, &readied); !status.ok()) return status;
-  return readied.ready->loaded->run(call);
+  return launch(call, *readied.ready->loaded);
 }
 
 Status Session::ready(const Problem& problem, Readied* readied) {

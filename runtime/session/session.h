@@ -17,7 +17,10 @@
 #include <vector>
 
 #include "cache/store.h"
+#include "runtime/append.h"
 #include "runtime/device.h"
+#include "runtime/merge_states.h"
+#include "runtime/session/first_use.h"
 #include "runtime/session/table.h"
 #include "runtime/tuner/tuner.h"
 #include "runtime/workload/workload.h"
@@ -68,11 +71,19 @@ class Session {
   Status run(const Call& call);
   // The same, but a miss fails at once, with kNotCached: ready() makes the signature ready.
   Status run_ready(const Call& call);
+  // The device memory that run_ready() of such a call takes beyond its tensors; where it would tune, kNotCached.
+  Status workspace_bytes(const Call& call, std::int64_t* bytes) const;
 
   // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
   // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later.
   Status ready(const Problem& problem, Readied* readied = nullptr);
   Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
+
+  // Merges states; what does it is made at the first call, or by ready_to_merge().
+  Status merge(const MergeCall& call);
+  Status ready_to_merge();
+  // The same of what appends to caches.
+  Status ready_to_append();
 
   // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
   void cancel();
@@ -98,6 +109,9 @@ class Session {
     Effort effort;
     TunePolicy policy;
   };
+  const LoadedProgram* loaded(const Signature& signature) const;
+  Status launch(const Call& call, const LoadedProgram& program);
+  KernelFinder finder() const { return {*device_, *store_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
   Status run_miss(const Signature& signature, const Call& call);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, Readied* readied);
   Status may_begin(std::optional<void*> stream, const std::string& what) const;
@@ -117,6 +131,8 @@ class Session {
   std::unique_ptr<cache::Store> store_;
   SessionOptions options_;
   Workshop workshop_;
+  FirstUse<StateMerger> merging_;
+  FirstUse<Appender> appending_;
   std::atomic<std::uint64_t> cancels_ = 0;
   std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
   std::mutex mutex_;                                   // guards what follows; never held while tuning

@@ -90,6 +90,15 @@ std::vector<std::int32_t> usual_lengths(const Problem& p, std::int32_t most, Lis
   return lengths;
 }
 
+// A chunk's keys are in the cache before it attends, so no sequence has more queries than keys; a whole prompt's keys
+// are its own.
+std::vector<std::int32_t> usual_queries(const Problem& p, const std::vector<std::int32_t>& keys, ListRandom* random) {
+  if (p.k_packed() && p.q_len == p.kv_len) return keys;
+  std::vector<std::int32_t> queries = usual_lengths(p, p.q_len, random);
+  for (std::size_t i = 0; i < keys.size(); ++i) queries[i] = std::min(queries[i], keys[i]);
+  return queries;
+}
+
 // Queries that are packed: all of them, none, one, and any number.
 std::vector<std::int32_t> edge_queries(const Problem& p, ListRandom* random) {
   std::vector<std::int32_t> lengths;
@@ -219,8 +228,12 @@ TrialLists timing_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
   lists.sinks = trial_sinks(p);
-  if (p.lengths_differ()) set_keys(p, usual_lengths(p, p.kv_len, &random), &lists);
-  if (p.q_packed()) lists.q_starts = starts_of(usual_lengths(p, p.q_len, &random));
+  std::vector<std::int32_t> keys(static_cast<std::size_t>(p.batch), p.kv_len);
+  if (p.lengths_differ()) {
+    keys = usual_lengths(p, p.kv_len, &random);
+    set_keys(p, keys, &lists);
+  }
+  if (p.q_packed()) lists.q_starts = starts_of(usual_queries(p, keys, &random));
   if (p.paged()) fill_table(p, &random, &lists);
   return lists;
 }

@@ -40,8 +40,9 @@ std::int64_t query_rows(const Problem& problem, const TrialLists& lists);
 // are out of order; sequences share some that they fill.
 TrialLists verification_lists(const Problem& problem, std::uint64_t seed);
 
-// Lengths as serving has them: log-normal with sigma 0.8 about half of kv_len, cut there, and one of them kv_len. Pages
-// are out of order; none is shared that need not be.
+// Lengths as serving has them: log-normal with sigma 0.8 about half of kv_len, cut there, and one of them kv_len;
+// packed queries likewise, of no sequence more than its keys, and as many where both are packed and q_len is kv_len.
+// Pages are out of order; none is shared that need not be.
 TrialLists timing_lists(const Problem& problem, std::uint64_t seed);
 
 // Keys [first, first + count) of k and v as they lie, sequence after sequence or page after page.

@@ -10,8 +10,11 @@
 
 #include "search/problem/kind_set.h"
 #include "search/problem/score_chain.h"
+#include "search/status.h"
 
 namespace gqa {
+
+class TextItems;
 
 enum class DType : std::uint8_t { kF16, kBF16 };
 
@@ -63,6 +66,9 @@ std::string_view name(DType dtype);       // "f16", "bf16"
 std::string_view name(Mask mask);         // "none", "causal", "window"
 std::string_view name(KeyLayout layout);  // "dense", "transposed", "paged"
 std::string_view name(Lengths lengths);   // "one length", "lengths of their own", "packed sequences"
+
+// Of a text: "dtype=f16"; leaves what is given as it was where there is none.
+Status read_dtype(TextItems* items, DType* dtype);
 
 // Whether a launch says more than lengths and strides: jit/device/attention/common/cache_params.h.
 inline bool needs_cache_params(const KernelTraits& traits) {

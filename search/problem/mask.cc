@@ -46,6 +46,12 @@ void set_window(std::int32_t left, std::int32_t right, Problem* p) {
   p->window_right = right;
 }
 
+void set_call_window(std::int32_t left, std::int32_t right, Problem* p) {
+  if (left >= p->kv_len - 1) left = -1;
+  if (right > 0 && right >= p->q_len - 1) right = -1;
+  set_window(left, right, p);
+}
+
 std::int32_t most_keys_of_a_query(const Problem& p) {
   if (p.window_left < 0) return p.kv_len;
   const std::int64_t after = p.window_right < 0 ? p.q_len - 1 : p.window_right;

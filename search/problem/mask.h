@@ -38,6 +38,9 @@ inline bool work_grows(const KernelTraits& traits) { return traits.mask == Mask:
 // (all, 0) or a window.
 void set_window(std::int32_t left, std::int32_t right, Problem* problem);
 
+// The same of a call, after its kv_len and q_len: a side that hides nothing of so many keys is as good as none.
+void set_call_window(std::int32_t left, std::int32_t right, Problem* problem);
+
 // The most keys that one query, and that all of a sequence's, see.
 std::int32_t most_keys_of_a_query(const Problem& problem);
 std::int32_t most_keys_of_all_queries(const Problem& problem);

@@ -22,16 +22,11 @@ Status read_sizes(TextItems* items, Problem* p) {
   return {};
 }
 
-Status read_dtype(TextItems* items, Problem* p) {
-  const std::string_view* text = items->value("dtype");
-  if (text == nullptr) return {};
+Status read_types(TextItems* items, Problem* p) {
   DType dtype = DType::kBF16;
-  if (*text == "f16" || *text == "fp16" || *text == "float16")
-    dtype = DType::kF16;
-  else if (*text != "bf16" && *text != "bfloat16")
-    return text_error("dtype=" + quote(*text) + ": expected bf16 or f16");
+  Status status = read_dtype(items, &dtype);
   p->set_types(dtype);
-  return {};
+  return status;
 }
 
 Status read_lengths(TextItems* items, Problem* p) {
@@ -80,6 +75,18 @@ void fill_in(Problem* p) {
 
 }  // namespace
 
+Status read_dtype(TextItems* items, DType* dtype) {
+  const std::string_view* text = items->value("dtype");
+  if (text == nullptr) return {};
+  if (*text == "f16" || *text == "fp16" || *text == "float16")
+    *dtype = DType::kF16;
+  else if (*text == "bf16" || *text == "bfloat16")
+    *dtype = DType::kBF16;
+  else
+    return text_error("dtype=" + quote(*text) + ": expected bf16 or f16");
+  return {};
+}
+
 std::string sink_text(const KernelTraits& t) { return t.sink ? ",sink" : ""; }
 
 std::string lengths_text(const KernelTraits& t) {
@@ -107,7 +114,7 @@ Status parse(std::string_view text, Problem* problem) {
   Problem made;
   if (Status status = TextItems::split(text, &items); !status.ok()) return status;
   for (const auto read :
-       {read_sizes, read_dtype, read_mask, read_keys, read_lengths, read_chain, read_sink, read_promises})
+       {read_sizes, read_types, read_mask, read_keys, read_lengths, read_chain, read_sink, read_promises})
     if (Status status = read(&items, &made); !status.ok()) return status;
   if (Status status = items.check_all_read(); !status.ok()) return status;
   if (Status status = check_required(made); !status.ok()) return status;

@@ -226,9 +226,10 @@ TEST_F(Compilers, AnImportedGuessGivesWayToo) {
 
 // ---- the kernels that verify others
 
-KernelRow check_row(const std::string& name, const std::string& arch = "sm_90a") {
+KernelRow check_row(const std::string& name, const std::string& arch = "sm_90a",
+                    std::string_view family = kCheckFamily) {
   KernelRow row = sample_kernel(name);
-  row.family = kCheckFamily;
+  row.family = family;
   row.arch = arch;
   return row;
 }
@@ -286,6 +287,17 @@ TEST_F(CheckKernels, OnlyTheNewestOfACompilerStays) {
   EXPECT_EQ(store_->prune(30, -1).kernels, 1);
   EXPECT_FALSE(has("check"));
   EXPECT_TRUE(has("newer check") && has("another compiler's"));
+}
+
+TEST_F(CheckKernels, SoDoesWhatMergesStates) {
+  const std::int64_t old = time(nullptr) - 40 * 86400;
+  ASSERT_TRUE(store_->put_kernel(check_row("merge", "sm_90a", kMergeFamily)));
+  ASSERT_TRUE(store_->put_kernel(check_row("other merge", "sm_80", kMergeFamily)));
+  for (const char* name : {"check", "other check", "merge", "other merge"})
+    set_used(Place::kKernels, hash128(name), old);
+  EXPECT_EQ(store_->prune(30, -1).kernels, 2);
+  EXPECT_TRUE(has("check") && has("merge")) << "one of each family";
+  EXPECT_FALSE(has("other merge"));
 }
 
 TEST_F(CheckKernels, ShrinkingTakesThemLast) {

@@ -109,7 +109,7 @@ std::vector<Representative> representatives() {
 }
 
 TEST(Closure, OfTwoSourcesIsNeverTheSame) {
-  std::set<std::string> sources = {check_source()}, hashes;
+  std::set<std::string> sources = {check_source(), merge_source(), append_source()}, hashes;
   for (const Representative& representative : representatives()) sources.insert(representative.source);
   for (const std::string& source : sources) {
     EXPECT_EQ(source.find("#error"), std::string::npos) << source;
@@ -121,8 +121,8 @@ TEST(Closure, OfTwoSourcesIsNeverTheSame) {
 // One source for each set of headers that sources include.
 std::vector<std::string> sources_by_headers() {
   std::map<std::vector<const EmbeddedHeader*>, std::string> sources;
-  const std::string check = check_source();
-  sources[included_headers(check)] = check;
+  for (const std::string& helper : {check_source(), merge_source(), append_source()})
+    sources[included_headers(helper)] = helper;
   for (const Representative& representative : representatives())
     sources[included_headers(representative.source)] = representative.source;
   std::vector<std::string> each;

@@ -121,6 +121,33 @@ TEST(Nvrtc, VerificationKernelsCompile) {
     EXPECT_NE(std::string::npos, compiled.ptx.find(kernel)) << kernel;
 }
 
+TEST(Nvrtc, TheMergerOfStatesCompilesWithoutSpilling) {
+  REQUIRE_NVRTC(nvrtc);
+  for (const char* arch : {"sm_80", "sm_90a", "sm_100a", "sm_120a"}) {
+    if (!nvrtc->supports(arch)) continue;
+    Compiled compiled;
+    const Status status = nvrtc->compile(merge_source(), arch, &compiled);
+    ASSERT_TRUE(status.ok()) << arch << ": " << status.message();
+    EXPECT_EQ(0, compiled.spill_bytes) << arch;
+    EXPECT_LE(compiled.registers, 64) << arch;
+    EXPECT_EQ(std::string::npos, compiled.ptx.find(".local")) << arch << ": parts are copied to local memory";
+    EXPECT_NE(std::string::npos, compiled.ptx.find(kMergeEntryPoint)) << arch;
+  }
+}
+
+TEST(Nvrtc, TheKernelThatAppendsCompilesWithoutSpilling) {
+  REQUIRE_NVRTC(nvrtc);
+  for (const char* arch : {"sm_80", "sm_90a", "sm_100a", "sm_120a"}) {
+    if (!nvrtc->supports(arch)) continue;
+    Compiled compiled;
+    const Status status = nvrtc->compile(append_source(), arch, &compiled);
+    ASSERT_TRUE(status.ok()) << arch << ": " << status.message();
+    EXPECT_EQ(0, compiled.spill_bytes) << arch;
+    EXPECT_LE(compiled.registers, 64) << arch;
+    EXPECT_NE(std::string::npos, compiled.ptx.find(kAppendEntryPoint)) << arch;
+  }
+}
+
 TEST(Nvrtc, KernelsOfTheAccuracyTestsCompile) {
   REQUIRE_NVRTC(nvrtc);
   Compiled compiled;

@@ -31,6 +31,8 @@ def bench():
 def test_spec_round_trip():
     assert str(serving_cases.parse(SPEC)) == SPEC
     assert serving_cases.parse("serving:b=64,sk=4096,sigma=0.8") == RAGGED
+    packed = "serving:b=3,hq=4,hk=2,sk=40,d=32,seed=7,sigma=0.8,dtype=fp16,packed"
+    assert str(serving_cases.parse(packed)) == packed and serving_cases.parse(packed).packed
     assert serving_cases.is_serving(SPEC) and not serving_cases.is_serving("lora:m=1")
 
 
@@ -52,12 +54,26 @@ def test_bad_spec(bad, named):
 
 
 def test_grid_is_what_serving_asks_for():
+    """8 key heads, d128, bfloat16, one seed."""
     cases = serving_cases.grid("cuda:0")
-    sizes = [(case.batch, case.mean_len, case.sigma) for case in cases]
-    assert sizes == [(16, 8192, 0), (64, 4096, 0), (64, 4096, 0.8)]
+    caches = [(c.batch, c.mean_len, c.q_heads, c.sigma, c.q_len, c.page) for c in cases if not c.packed]
+    assert caches == [
+        (16, 8192, 32, 0, 1, 16),
+        (256, 1024, 32, 0, 1, 16),
+        (1, 32768, 32, 0, 1, 16),
+        (128, 8192, 32, 0, 1, 64),
+        (64, 4096, 64, 0, 1, 64),
+        (64, 4096, 32, 0.8, 1, 16),
+        (8, 32768, 64, 0.8, 1, 16),
+        (32, 8192, 32, 0, 4, 16),
+        (4, 8192, 32, 0, 512, 16),
+    ]
+    packed = [(c.batch, c.mean_len, c.q_heads, c.sigma) for c in cases if c.packed]
+    assert packed == [(16, 1024, 32, 0.8), (64, 256, 32, 0.8), (4, 8192, 64, 0.8)]
     for case in cases:
-        assert (case.q_heads, case.kv_heads, case.head_dim, case.page, case.q_len) == (32, 8, 128, 16, 1)
-        assert (case.seed, case.dtype) == (SEED, "bfloat16")
+        assert (case.kv_heads, case.head_dim, case.seed, case.dtype) == (8, 128, SEED, "bfloat16")
+        assert case.decode == (not case.packed and case.q_len < 512)
+        assert serving_cases.parse(str(case)) == case
     assert serving_cases.grid("cpu") != cases
 
 
@@ -84,6 +100,9 @@ def test_counts():
     assert case.flops() == 2 * 4 * (8 + 9 + 10) * 2 * (4 + 4)
     assert case.bytes() == 2 * 10 * 2 * (4 + 4) * 2
     assert RAGGED.bytes() == sum(RAGGED.lengths()) * 4096
+    packed = ServingCase(batch=2, mean_len=3, q_heads=4, kv_heads=2, head_dim=4, packed=True)
+    assert packed.queries() == packed.lengths() == (3, 3)
+    assert packed.flops() == 2 * 4 * (1 + 2 + 3) * 2 * (4 + 4)
 
 
 def test_every_page_has_one_place(peers):
@@ -102,9 +121,35 @@ def test_every_page_has_one_place(peers):
 def test_the_answer(peers):
     """PyTorch's own attention agrees: causal, grouped heads, several queries, lengths that end within a page."""
     case = serving_cases.parse(SPEC)
-    assert peers._seen(case, 3, "cpu").tolist() == [[True, True, False], [True, True, True]]
+    assert peers.seen(2, 3, "cpu").tolist() == [[True, True, False], [True, True, True]]
     inputs = peers.make_inputs(case, "cpu", 0)
     assert 0 < peers.worst_error(case, inputs, peers._sdpa(case, inputs)()) < 3e-3
+
+
+PACKED = ServingCase(batch=5, mean_len=60, sigma=0.8, q_heads=4, kv_heads=2, head_dim=32, packed=True, dtype="float16")
+
+
+def test_packed_prompts(peers, monkeypatch):
+    inputs = peers.make_inputs(PACKED, "cpu", 0)
+    total = sum(PACKED.lengths())
+    assert inputs.q.shape == (total, 4, 32) and inputs.k.shape == inputs.v.shape == (total, 2, 32)
+    assert inputs.starts.tolist() == [sum(PACKED.lengths()[:b]) for b in range(6)]
+    out = peers._sdpa(PACKED, inputs)()
+    assert 0 < peers.worst_error(PACKED, inputs, out) < 3e-3
+    monkeypatch.setattr("gqa.bench.serving_inputs._SCORES", 700)  # a few queries at a time
+    assert 0 < peers.worst_error(PACKED, inputs, out) < 3e-3
+    out[PACKED.lengths()[0]] += 0.5  # the second sequence's first
+    with pytest.raises(ArithmeticError, match="wrong answer: sequence 1 "):
+        peers.worst_error(PACKED, inputs, out)
+
+
+def test_equal_lengths_without_pages(peers):
+    case = ServingCase(batch=3, mean_len=40, q_heads=4, kv_heads=2, q_len=2, head_dim=32, page=16)
+    inputs = peers.make_inputs(case, "cpu", 0)
+    assert 0 < peers.worst_error(case, inputs, peers._sdpa_dense(case, inputs)()) < 2e-2
+    for other in (serving_cases.parse(SPEC), PACKED):
+        with pytest.raises(ValueError, match="whose lengths are equal"):
+            peers._sdpa_dense(other, peers.make_inputs(other, "cpu", 0))
 
 
 @pytest.mark.parametrize("fault", ["a neighbour's page", "a page too few", "a key too many", "nothing written"])
@@ -146,13 +191,13 @@ def one_sequence(peers, case, inputs, sequence, more):
 
 def test_who_is_missing_is_named(peers, monkeypatch):
     """With what a GPU machine would say: nobody looks at a device before a call is prepared."""
-    for module in ("flashinfer", "flashinfer.decode", "flash_attn_3"):
+    for module in ("flashinfer", "flashinfer.decode", "cudnn", "flash_attn_3", "flash_attn.cute"):
         monkeypatch.setitem(sys.modules, module, None)
     here, left_out = peers.contestants("cuda:0", None)
-    assert [name for name, _ in here] == ["gqa"]
-    assert list(left_out) == peers.names("cuda:0") == ["flashinfer", "xqa", "fa3", "fa3-planned"]
+    assert [name for name, _ in here] == ["gqa", "gqa-contiguous"]
+    assert list(left_out) == peers.names("cuda:0") == ["flashinfer", "xqa", "cudnn", "fa3", "fa3-planned", "fa4"]
     for why in left_out.values():
-        assert why.startswith("ModuleNotFoundError: import of fl")
+        assert why.startswith("ModuleNotFoundError: import of ")
     here, left_out = peers.contestants("cuda:0", None, ["fa3"])
     assert left_out["fa3"] == "--without" and left_out["fa3-planned"] != "--without"
 
@@ -189,7 +234,8 @@ def test_a_wrong_contestant_is_reported_and_not_timed(bench, peers, tmp_path, mo
     assert "best peer / gqa = " in printed and "(good " in printed and "lengths by seed 7: " in printed
     assert "failed: ArithmeticError: wrong answer: sequence 0" in printed
     (result,) = json.loads(file.read_text())["results"]
-    assert set(result["us"]) == {"gqa", "good"} and set(result["failures"]) == {"off"}
+    assert set(result["us"]) == {"gqa", "good"} and set(result["failures"]) == {"gqa-contiguous", "off"}
+    assert "failed: ValueError: it takes caches whose lengths are equal" in printed
     assert result["lengths"] == list(serving_cases.parse(SPEC).lengths())
     monkeypatch.setattr(peers, "_gqa", lambda handle: wrong)
     assert bench.main([*arguments, "--shapes", SPEC, "--without", "good"]) == 1
@@ -220,11 +266,13 @@ def run_bench(tmp_path, *arguments):
 def test_on_the_cpu(bench, tmp_path):
     done = run_bench(tmp_path, "--device", "cpu", "--rounds", "2", "--budget", "0.2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("best peer / gqa = ") == 2 and f"lengths by seed {SEED}: " in done.stdout
+    assert done.stdout.count("best peer / gqa = ") == 4 and f"lengths by seed {SEED}: " in done.stdout
 
 
 @pytest.mark.gpu
 def test_on_the_gpu(tmp_path):
-    done = run_bench(tmp_path, "--rounds", "3", "--budget", "2")
+    sizes = ["b=16,sk=1024,sigma=0.8", "b=8,sk=2048,sq=4,page=64", "b=2,sk=2048,sq=256", "b=8,sk=256,sigma=0.8,packed"]
+    shapes = [f"serving:{size}" for size in sizes]
+    done = run_bench(tmp_path, "--rounds", "3", "--budget", "2", "--shapes", *shapes)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(f"lengths by seed {SEED}: ") == 3
+    assert done.stdout.count(f"lengths by seed {SEED}: ") == 4

@@ -195,15 +195,7 @@ def test_torch_and_dlpack():
 @pytest.mark.parametrize(
     "name,value",
     [
-        ("k", np.zeros(1)),
-        ("v", np.zeros(1)),
         ("qv", np.zeros(1)),
-        ("rotary_cos", np.zeros(1)),
-        ("rotary_sin", np.zeros(1)),
-        ("cache_batch_idx", np.zeros(1)),
-        ("cache_leftpad", np.zeros(1)),
-        ("cu_seqlens_k_new", np.zeros(1)),
-        ("rotary_seqlens", np.zeros(1)),
         ("q_descale", np.zeros(1)),
         ("k_descale", np.zeros(1)),
         ("v_descale", np.zeros(1)),

@@ -30,6 +30,24 @@ def test_signature():
     assert list(by_position.items()) == list(FLASH_ATTENTION.items())
 
 
+# flash_attn_interface.flash_attn_func has these too; they go by name.
+FLASH_ATTENTION_3 = {
+    "num_splits": 7,
+    "pack_gqa": True,
+    "sm_margin": 8,
+    "qv": None,
+    "q_descale": None,
+    "k_descale": None,
+    "v_descale": None,
+    "attention_chunk": 0,
+}
+
+
+def test_further_keywords():
+    q, k, v = make_qkv()
+    check(gqa.flash_attn_func(q, k, v, causal=True, **FLASH_ATTENTION_3), attention_float64(q, k, v, True)[0])
+
+
 def test_result():
     q, k, v = make_qkv()
     check(gqa.flash_attn_func(q, k, v, causal=True), attention_float64(q, k, v, True)[0])
@@ -96,4 +114,11 @@ def test_lse():
 def test_what_is_not_computed_is_refused(name, value):
     with pytest.raises(NotImplementedError) as caught:
         gqa.flash_attn_func(*make_qkv(), **{name: value})
-    assert f"{name}={value!r}" in str(caught.value)
+    assert f"flash_attn_func was given {name}={value!r}; gqa computes {name}=" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["qv", "q_descale", "k_descale", "v_descale", "attention_chunk"])
+def test_what_flash_attention_3_adds_is_refused(name):
+    value = 64 if name == "attention_chunk" else np.ones(1, np.float32)
+    with pytest.raises(NotImplementedError, match=f"flash_attn_func was given {name}="):
+        gqa.flash_attn_func(*make_qkv(), **{name: value})

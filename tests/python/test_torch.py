@@ -62,6 +62,52 @@ def test_gradients_are_refused_not_dropped(shared):
         check(as_numpy(shared.attention(q, k, v)), expected_of(q, k, v)[0])
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_flash_attention_3s_names_refuse_gradients_when_they_are_asked_for(at):
+    """As its tests call them: on tensors that require one."""
+    given = tensors()
+    packed = [tensor[0].clone() for tensor in given]
+    starts = torch.tensor([0, 16], dtype=torch.int32)
+    calls = {
+        lambda: gqa.flash_attn_with_kvcache(*given): given,
+        lambda: gqa.flash_attn_varlen_func(*packed, starts, starts, 16, 16): packed,
+    }
+    for call, inputs in calls.items():
+        assert not call().requires_grad
+        inputs[at].requires_grad_()
+        out = call()
+        check(as_numpy(out).reshape(1, 16, 2, 32), expected_of(*given)[0])
+        with pytest.raises(NotImplementedError, match="gqa computes no gradients"):
+            out.sum().backward()
+        with torch.no_grad():
+            assert not call().requires_grad
+
+
+class WithoutExchange(torch.Tensor):
+    """A subclass that has only capsules, as the tensors of earlier PyTorch."""
+
+    __dlpack_c_exchange_api__ = None
+
+
+def test_tensors_are_described_without_a_capsule_where_they_can_be(shared, monkeypatch):
+    q, k, v = tensors()
+    kind = gqa._frameworks.TorchKind(torch)
+    without = k.as_subclass(WithoutExchange)
+    assert "dltensor" in repr(kind.export(without))
+    check(as_numpy(shared.attention(q, without, v)), expected_of(q, k, v)[0])
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("this PyTorch has capsules only")
+    assert kind.export(q) is q
+    monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    assert "dltensor" in repr(gqa._frameworks.TorchKind(torch).export(q))
+
+
+def test_what_cannot_be_exported_is_named(shared):
+    q, k, v = tensors()
+    with pytest.raises(gqa.GqaTypeError, match="k .*could not be exported through DLPack"):
+        shared.attention(q, k.to_sparse(), v)
+
+
 def test_parameters_are_tensors(shared):
     q, k, v = tensors()
     parameter = torch.nn.Parameter(q, requires_grad=False)

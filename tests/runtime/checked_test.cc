@@ -1,5 +1,5 @@
 // checked_test.cc: a checked handle names the length or the table entry that is out of range, and looks no further than
-// a length.
+// a length; of calls that append what they are given, too.
 #include "runtime/checked.h"
 
 #include <gtest/gtest.h>
@@ -51,6 +51,65 @@ TEST(CheckLists, ReachedEntriesArePages) {
   EXPECT_EQ(lists.said(), "");
   lists.table[0] = -1;
   EXPECT_EQ(lists.said().find("page_table[0][0] is -1"), 0U) << lists.said();
+}
+
+// The three sequences are given two new keys each: the first has no room for them.
+struct AppendLists : Lists {
+  std::vector<std::int32_t> batch_idx = {6, 0, 3}, leftpad = {4, 0, 17}, rotary_starts = {0, 18, 3};
+  std::vector<std::int32_t> starts = {0, 2, 2, 5};
+  Append append;
+
+  AppendLists() {
+    lengths = {46, 0, 30};
+    table = {3, 9, 0, 77, 4, -1, 77, 77, 5, 5, 77};
+    append.k = this;
+    append.count = 2;
+    append.rows = 5;
+    append.cache_batch = 7;
+    append.rotary_len = 20;
+  }
+  std::string said() const {
+    Call call;
+    call.problem = problem;
+    call.kv_lengths = lengths.data();
+    call.page_table = table.data();
+    call.page_table_stride = 4;
+    call.pages = 10;
+    call.append = &append;
+    return check_lists(call).message();
+  }
+};
+
+TEST(CheckLists, NewKeysHaveRoomAndPages) {
+  AppendLists lists;
+  EXPECT_EQ(lists.said(), "");
+  lists.table[4] = 77;  // of a sequence that has no key yet
+  EXPECT_EQ(lists.said().find("page_table[1][0] is 77"), 0U) << lists.said();
+  lists.lengths[0] = 47;
+  EXPECT_EQ(lists.said(), "sequence 0 is given 2 new keys, expected 0 to 1: it has 47 in a cache of 48");
+}
+
+TEST(CheckLists, PackedNewKeysAscendWithinTheirTensor) {
+  AppendLists lists;
+  lists.append.starts = lists.starts.data();
+  lists.table[10] = 5;  // three new keys of the last one begin a page
+  EXPECT_EQ(lists.said(), "");
+  lists.starts[3] = 6;
+  EXPECT_EQ(lists.said().find("cu_seqlens_k_new[3] is 6, expected 2 to 5"), 0U) << lists.said();
+}
+
+TEST(CheckLists, RowsPaddingAndRotationsExist) {
+  AppendLists lists;
+  lists.append.batch_idx = lists.batch_idx.data();
+  lists.append.leftpad = lists.leftpad.data();
+  lists.append.rotary_starts = lists.rotary_starts.data();
+  EXPECT_EQ(lists.said(), "");
+  lists.rotary_starts[1] = 19;
+  EXPECT_EQ(lists.said(), "rotary_seqlens[1] is 19, expected 0 to 18: rotary_cos has 20 positions");
+  lists.leftpad[1] = 1;
+  EXPECT_EQ(lists.said(), "cache_leftpad[1] is 1, expected 0 to 0: the slots that it has in use");
+  lists.batch_idx[0] = 7;
+  EXPECT_EQ(lists.said(), "cache_batch_idx[0] is 7, expected 0 to 6: the rows that the cache has");
 }
 
 TEST(CheckLists, WithoutLengthsAllKeysAreReached) {

@@ -33,6 +33,7 @@ struct FakeWorld {
   };
   std::function<Verdict(const Candidate&)> verify = [](const Candidate&) { return Verdict{true, 1e-3, 2e-3, ""}; };
   std::function<double(const Candidate&)> microseconds = [](const Candidate& c) { return 10.0 + shape_of(c).rows; };
+  std::function<std::int64_t(const Problem&)> workspace_bytes = [](const Problem&) { return 0; };
   std::function<Status(const Candidate&)> launchable = [](const Candidate&) { return Status(); };
   // The same for programs of graphs, whose kernels may be a candidate's; they share the counters.
   std::function<Status(const Source&)> compile_program = [](const Source&) { return Status(); };
@@ -46,6 +47,9 @@ struct FakeWorld {
   };
   Source checker;  // none
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
+  Source merge_kernel, append_kernel;  // none
+  std::atomic<int> appended = 0;
+  std::function<Status(const Binary&)> load_merger = [](const Binary&) { return Status(); };
   double noise = 0;                         // relative standard deviation of a timing
   std::atomic<double> compile_seconds = 0;  // really slept
   double sample_seconds = 0;                // really slept, a sample
@@ -74,6 +78,7 @@ struct FakeProgram : LoadedProgram {
     return {};
   }
   using LoadedProgram::run;
+  std::int64_t workspace_bytes(const Problem& problem) const override { return world->workspace_bytes(problem); }
 
   FakeWorld* world;
   bool attention = false;
@@ -124,6 +129,24 @@ class FakeTrial : public Trial {
   std::mt19937 random_{1};
 };
 
+struct FakeMerger : StateMerger {
+  explicit FakeMerger(FakeWorld* given) : world(given) {}
+  Status run(const MergeCall&) const override {
+    world->launches.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  FakeWorld* world;
+};
+
+struct FakeAppender : Appender {
+  explicit FakeAppender(FakeWorld* given) : world(given) {}
+  Status run(const Call& call, const LoadedProgram& program) const override {
+    world->appended.fetch_add(1, std::memory_order_relaxed);
+    return program.run(call);
+  }
+  FakeWorld* world;
+};
+
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(FakeWorld* world) : world_(world) {}
@@ -162,6 +185,17 @@ class FakeDevice : public Device {
                     std::unique_ptr<Trial>* trial) override {
     if (Status status = world_->load_checker(checker); !status.ok()) return status;
     *trial = std::make_unique<FakeTrial>(world_, effort);
+    return {};
+  }
+  Source merge_kernel() const override { return world_->merge_kernel; }
+  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override {
+    if (Status status = world_->load_merger(binary); !status.ok()) return status;
+    *merger = std::make_unique<FakeMerger>(world_);
+    return {};
+  }
+  Source append_kernel() const override { return world_->append_kernel; }
+  Status load_appender(const Binary&, std::unique_ptr<Appender>* appender) override {
+    *appender = std::make_unique<FakeAppender>(world_);
     return {};
   }
   bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }

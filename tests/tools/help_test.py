@@ -27,12 +27,17 @@ class Help(CacheTest):
     def test_topics_that_are_none(self):
         for topic in ("polish", "SPEC", "", "warm.cc", "\033[31m"):
             given = topic.replace("\033", "\\x1b")
-            self.refused("help", topic, naming=[f"'{given}'", "spec", *COMMANDS])
+            self.refused("help", topic, naming=[f"'{given}'", "spec", "serve", *COMMANDS])
         self.refused("help", "spec", "warm", naming=["warm"])
 
     def test_the_docs_have_the_same_grammar(self):
         blocks = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs" / "spec.md").read_text(), re.MULTILINE | re.DOTALL)
         self.assertEqual(blocks, [self.run_command("help", "spec").stdout])
+
+    def test_the_docs_say_the_same_of_serving(self):
+        blocks = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs" / "deployment.md").read_text(),
+                            re.MULTILINE | re.DOTALL)
+        self.assertEqual(blocks, [self.run_command("help", "serve").stdout])
 
     def test_refused_shapes_name_the_grammar(self):
         self.refused("warm", "--shape", "hq=32,sq=64,d=128,window=3", naming=["'window'", "gqa-cache help spec"])

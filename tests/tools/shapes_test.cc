@@ -69,6 +69,48 @@ TEST(Models, RefuseWhatCannotBe) {
   for (const Model& model : models()) EXPECT_TRUE(contains(unknown, std::string(model.name))) << unknown;
 }
 
+TEST(Models, LayersHaveTheModelsWindowCapAndSink) {
+  const std::vector<Problem> shapes = model_shapes("gpt-oss-20b");
+  ASSERT_EQ(shapes.size(), 34u);
+  EXPECT_EQ(shapes[0], problem_of("hq=64,hk=8,sq=512,sk=512,d=64,causal,sink"));
+  EXPECT_EQ(shapes[17], problem_of("hq=64,hk=8,sq=512,sk=512,d=64,causal,left=127,sink"));
+  // 512 to 4096 keys: a window of 4096 hides nothing, and the shape stands there already.
+  const std::vector<Problem> gemma = model_shapes("gemma-2-9b");
+  EXPECT_EQ(gemma.size(), 17u + 1u + 4u);
+  EXPECT_EQ(gemma.back(), problem_of("b=64,hq=16,hk=8,sq=1,sk=16384,d=256,left=4095,softcap"));
+}
+
+TEST(Serving, IsTheRangeOfEachLayer) {
+  const std::vector<Problem> shapes = serving_shapes("gpt-oss-20b,tp=2", "batch=1..2,kv=64..256,page=16");
+  const std::vector<Problem> expected = {problem_of("b=1,hq=32,hk=4,sq=1,sk=64,d=64,page=16,lens,sink"),
+                                         problem_of("b=1,hq=32,hk=4,sq=1,sk=96,d=64,page=16,lens,sink"),
+                                         problem_of("b=1,hq=32,hk=4,sq=1,sk=128,d=64,page=16,lens,sink"),
+                                         problem_of("b=1,hq=32,hk=4,sq=1,sk=192,d=64,page=16,lens,sink"),
+                                         problem_of("b=1,hq=32,hk=4,sq=1,sk=192,d=64,left=127,page=16,lens,sink")};
+  for (const Problem& problem : expected)
+    EXPECT_EQ(std::count(shapes.begin(), shapes.end(), problem), problem.windowed() || problem.kv_len > 128 ? 1 : 2)
+        << to_text(problem);
+  ShapeOptions options;
+  options.models = {"gpt-oss-20b,tp=2"};
+  options.serves = {"batch=1..2,kv=64..256,page=16"};
+  EXPECT_EQ(read_shapes(options).size(), 2u * (5u + 2u));
+  options.serves.push_back("batch=2,kv=256,page=16,lse");
+  EXPECT_EQ(read_shapes(options).size(), 2u * (5u + 2u) + 2u);
+}
+
+TEST(Serving, SaysWhatIsWrong) {
+  const auto refused = [](const ShapeOptions& options) { return refusal([&options] { (void)read_shapes(options); }); };
+  ShapeOptions options;
+  options.serves = {"batch=1..8,kv=1k"};
+  EXPECT_TRUE(contains(refused(options), "without a model")) << refused(options);
+  options.models = {"llama-3-8b"};
+  EXPECT_EQ(refused(options), "");
+  options.serves = {"batch=8..1,kv=1k"};
+  EXPECT_TRUE(contains(refused(options), "--serve 'batch=8..1,kv=1k': batch='8..1' runs backwards"))
+      << refused(options);
+  EXPECT_TRUE(contains(refused(options), "gqa-cache help serve"));
+}
+
 TEST(Shapes, JsonStringsAndObjectsMeanTheSame) {
   const std::vector<Problem> shapes = shapes_from_json(
       R"(["b=2,hq=8,hk=2,sq=512,d=64,dtype=f16,causal",

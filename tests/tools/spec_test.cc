@@ -7,6 +7,7 @@
 #include <set>
 
 #include "search/problem/problem.h"
+#include "search/problem/serving_range.h"
 #include "search/problem/signature.h"
 #include "search/text.h"
 #include "tools/cache/models.h"
@@ -90,6 +91,22 @@ TEST(Spec, DefaultsAndRangesAreTheParsers) {
     last = step;
   }
   EXPECT_GE(last, 48);
+}
+
+// The parser lists its keys when it meets one that it does not know.
+TEST(Serving, KeysAndExamplesAreTheParsers) {
+  ServingRange range;
+  const std::string message = parse("no_key=1", &range).message();
+  const std::vector<std::string> keys = matches(message.substr(message.find("expected ") + 9), "([a-z]+)(?:,|$| or)");
+  const std::vector<std::string> told = matches(serving_text(), "\n  ([a-z]+)(?:=[A-Z]+)?  +[^ =]+ ");
+  EXPECT_EQ(std::set<std::string>(told.begin(), told.end()), std::set<std::string>(keys.begin(), keys.end()));
+  EXPECT_EQ(keys.size(), 8u) << message;
+  const std::vector<std::string> examples = matches(serving_text(), "(batch=[0-9][^ \n]*)");
+  EXPECT_GE(examples.size(), 5u);
+  for (const std::string& example : examples) {
+    const Status status = parse(example, &range);
+    EXPECT_TRUE(status.ok()) << example << ": " << status.message();
+  }
 }
 
 TEST(Spec, EveryModelStandsThere) {

@@ -29,6 +29,17 @@ class Usage(CacheTest):
         self.refused("warm", "--model", "llama-3-8b,tp=3", naming=["tp=3", "32 query heads"])
         self.refused("warm", "--model", "llama-3-8b,pp=2", naming=["'pp=2'", "tp=N"])
 
+    def test_serving_ranges(self):
+        self.refused("warm", "--serve", "batch=1..8,kv=1k", naming=["batch=1..8,kv=1k", "without a model", "--model"])
+        for given, naming in [
+            ("batch=8..1,kv=1k", ["batch='8..1'", "backwards", "batch=1..8"]),
+            ("batch=0..8,kv=1k", ["batch='0..8'", "from 1"]),
+            ("batch=1..8,kv=1k,heads=8", ["unknown key 'heads'", "page", "chunk"]),
+            ("batch=1..8", ["kv is missing"]),
+            ("", ["an empty range"]),
+        ]:
+            self.refused("warm", "--model", "llama-3-8b", "--serve", given, naming=[*naming, "gqa-cache help serve"])
+
     def test_shape_files(self):
         self.refused("warm", "--shapes", self.path("none.json"), naming=["none.json", "No such file"])
         self.refused("warm", "--shapes", self.folder, naming=[self.folder])

@@ -1,9 +1,11 @@
 """A build farm's day: compile for a GPU that is not here, look at it, ship it, take it over. Needs NVRTC, no GPU."""
 import json
 import os
+import re
 import shutil
 import sqlite3
 import unittest
+from pathlib import Path
 
 import support
 from support import SHAPE, CacheTest
@@ -58,6 +60,43 @@ class WarmArch(CacheTest):
         shape = warmed["shapes"][0]
         self.assertTrue(shape["ready"])
         self.assertIn("packk,packq", shape["problem"])
+
+    def test_a_shape_with_lse_brings_what_merges_states(self):
+        self.assertNotIn("merge", {kernel["family"] for kernel in self.kernels()})
+        self.run_command(*ARCH[:3], "--shape", SHAPE + ",lse", "--budget", "0.01")
+        mergers = [kernel for kernel in self.kernels() if kernel["family"] == "merge"]
+        self.assertEqual([kernel["arch"] for kernel in mergers], ["sm_90a"])
+        self.assertRegex(self.run_command("list").stdout, r"sm_90a +merge .* merges ")
+
+    def test_a_shape_with_lengths_brings_what_appends(self):
+        self.assertNotIn("append", {kernel["family"] for kernel in self.kernels()})
+        self.run_command(*ARCH[:3], "--shape", SHAPE + ",lens", "--budget", "0.01")
+        self.assertEqual(1, len([kernel for kernel in self.kernels() if kernel["family"] == "append"]))
+        self.assertRegex(self.run_command("list").stdout, r"sm_90a +append .* appends ")
+
+    def test_a_range_of_calls_is_compiled_after_its_plan(self):
+        serve = [*ARCH[:3], "--model", "qwen3-8b,tp=8", "--serve", "batch=1..2,kv=64,page=16", "--budget", "0.01"]
+        plan, *shapes, summary = self.run_command(*serve).stdout.splitlines()
+        self.assertRegex(plan, r"^sm_90a  2 shapes, 0 ready; \d+ kernels, \d+ to compile; about .*, up to .* s$")
+        self.assertEqual(len(shapes), 2)
+        self.assertRegex(summary, r"^2 shapes in .*: 2 compiled$")
+
+    def test_kernels_that_are_cached_need_no_compiling(self):
+        before, = self.json_of(*ARCH[:3], "--shape", SHAPE, "--dry-run", db=self.path("none.db"))["plan"]
+        after, = self.json_of(*ARCH[:3], "--shape", SHAPE, "--dry-run")["plan"]
+        self.assertEqual(before["kernels"], before["to_compile"])
+        self.assertEqual(after["kernels"], before["kernels"])
+        self.assertLess(after["to_compile"], before["to_compile"])
+
+    def test_the_docs_count_a_models_calls_rightly(self):
+        text = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
+        rows = re.findall(r"^\| `(batch=\S+)`.* \| (\d+) \| \d+ \|$", text, re.MULTILINE)
+        self.assertEqual(len(rows), 3)
+        for serve, shapes in rows:
+            plan, = self.json_of(*ARCH[:3], "--model", "llama-3-8b", "--serve", serve, "--dry-run",
+                                 db=self.path("none.db"))["plan"]
+            self.assertEqual(plan["shapes"], int(shapes), serve)
+            self.assertEqual(plan["to_compile"], plan["kernels"])
 
     def test_shapes_of_one_bucket_and_two_archs(self):
         with open(self.path("shapes.json"), "w") as file:

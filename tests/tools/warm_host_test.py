@@ -79,5 +79,45 @@ class WarmHost(CacheTest):
         self.assertFalse(os.path.exists(self.db))
 
 
+# The smallest heads of the table; a window, so that there are two kinds of layers.
+SERVE = ["warm", "--device", "host", "--model", "gpt-oss-20b,tp=8", "--serve", "batch=1..2,kv=120..140,page=16",
+         "--budget", "0.2"]
+PLAN = r"^\S+  6 shapes, {} ready; {} kernels?, \d+ to compile; about \S+ s, up to \S+ s$"
+
+
+class Serve(CacheTest):
+    def test_the_plan_is_told_before_the_work_and_again_finds_all_of_it(self):
+        lines = self.run_command(*SERVE).stdout.splitlines()
+        self.assertRegex(lines[0], PLAN.format(0, r"\d+"))
+        self.assertEqual(len(lines), 1 + 6 + 1)
+        self.assertRegex(lines[-1], r"^6 shapes in .*: 6 tuned$")
+        again = self.run_command(*SERVE).stdout.splitlines()
+        self.assertRegex(again[0], PLAN.format(6, 0))
+        self.assertRegex(again[-1], r": 6 from the cache$")
+
+    def test_a_range_within_is_ready_and_one_beyond_is_not(self):
+        self.run_command(*SERVE)
+        plan = lambda serve: self.json_of(*SERVE[:-3], serve, "--dry-run")["plan"][0]
+        within = plan("batch=2,kv=128,page=16")
+        self.assertEqual((within["shapes"], within["ready"], within["seconds"], within["most_seconds"]), (1, 1, 0, 0))
+        beyond = plan("batch=2..3,kv=140,page=16")
+        self.assertEqual((beyond["shapes"], beyond["ready"]), (4, 2))  # two kinds of layers
+        self.assertEqual(plan("batch=2,kv=128,page=16,lse")["ready"], 0)
+
+    def test_a_dry_run_does_nothing(self):
+        done = self.run_command(*SERVE, "--dry-run")
+        self.assertRegex(done.stdout.rstrip("\n"), PLAN.format(0, r"[1-9]\d*"))
+        self.assertEqual(os.listdir(self.folder), [])
+        plan = self.json_of(*SERVE, "--dry-run")
+        self.assertEqual((plan["shapes"], plan["plan"][0]["shapes"]), ([], 6))
+        self.assertGreater(plan["plan"][0]["seconds"], 0)
+        self.assertLessEqual(plan["plan"][0]["seconds"], plan["plan"][0]["most_seconds"])
+        self.assertAlmostEqual(plan["plan"][0]["most_seconds"], 6 * 0.2)
+        self.run_command(*WARM)  # a file, which a plan leaves as it is
+        before = self.json_of("list")
+        self.run_command(*SERVE, "--dry-run")
+        self.assertEqual(self.json_of("list"), before)
+
+
 if __name__ == "__main__":
     support.main()

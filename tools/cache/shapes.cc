@@ -2,11 +2,11 @@
 #include "tools/cache/shapes.h"
 
 #include <CLI/App.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "search/problem/signature.h"
@@ -76,6 +76,9 @@ void add_shape_options(CLI::App* command, ShapeOptions* options) {
   add("--shapes", &options->files, "FILE", "A JSON array of SPEC strings, or objects with the same keys; repeatable");
   add("--model", &options->models, "NAME[,tp=N]",
       "A model's usual prefill and decode shapes, as one of N tensor-parallel ranks meets them; repeatable");
+  add("--serve", &options->serves, "RANGE",
+      "Instead: every call that serves the model in a range, as batch=1..256,kv=1..32k,page=16; repeatable. "
+      "gqa-cache help serve explains it");
 }
 
 std::vector<Problem> shapes_from_json(const std::string& text, const std::string& origin) {
@@ -97,15 +100,22 @@ std::vector<Problem> shapes_from_json(const std::string& text, const std::string
 
 std::vector<Problem> read_shapes(const ShapeOptions& options) {
   std::vector<Problem> shapes;
+  std::set<std::string> known;
   const auto add = [&](const std::vector<Problem>& more) {
     for (const Problem& problem : more) {
       const Problem wanted = Signature(problem).problem();
-      if (std::find(shapes.begin(), shapes.end(), wanted) == shapes.end()) shapes.push_back(wanted);
+      if (known.insert(to_text(wanted)).second) shapes.push_back(wanted);
     }
   };
   for (const std::string& spec : options.specs) add({parse_spec(spec, "--shape")});
   for (const std::string& file : options.files) add(shapes_from_json(read_file(file), "--shapes " + file));
-  for (const std::string& model : options.models) add(model_shapes(model));
+  if (!options.serves.empty() && options.models.empty())
+    throw Usage("--serve " + quote(options.serves.front()) +
+                " is given without a model: expected --model NAME beside it, as in --model llama-3-8b");
+  for (const std::string& model : options.models) {
+    if (options.serves.empty()) add(model_shapes(model));
+    for (const std::string& serve : options.serves) add(serving_shapes(model, serve));
+  }
   return shapes;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/session/session.h"
 #include "runtime/workload/attention_workload.h"
 #include "runtime/workload/keys.h"
+#include "tools/cache/errors.h"
 
 namespace gqa::tools {
 namespace {
@@ -22,11 +23,25 @@ std::map<std::string, int> count_outcomes(const std::vector<Attempt>& attempts) 
   return outcomes;
 }
 
+Outlook look_at(const std::vector<Problem>& signatures, Forecast forecast) {
+  for (const Problem& signature : signatures) {
+    AttentionWorkload workload{Signature(signature)};
+    if (const Status status = forecast.add(workload); !status.ok()) throw Failure(status.message());
+  }
+  return forecast.outlook();
+}
+
 class DeviceTarget : public Target {
  public:
   DeviceTarget(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, const TunePolicy& policy,
                const ProgressFn& progress)
-      : session_(std::move(device), std::move(store), options(policy, progress)) {}
+      : policy_(policy), session_(std::move(device), std::move(store), options(policy, progress)) {}
+
+  std::string arch() override { return session_.device().spec().arch; }
+
+  Outlook look(const std::vector<Problem>& signatures) override {
+    return look_at(signatures, {session_.device(), session_.store(), policy_, Forecast::Work::kTune});
+  }
 
   Warmed warm(const Problem& signature) override {
     const Clock::time_point start = Clock::now();
@@ -39,6 +54,7 @@ class DeviceTarget : public Target {
     if (status.ok()) read_winner(readied.ready->winner, &warmed);
     warmed.outcomes = count_outcomes(readied.attempts);
     warmed.failure = status.ok() ? not_kept(signature) : status.message();
+    if (status.ok() && signature.lse) note(session_.ready_to_merge());
     warmed.seconds = seconds_since(start);
     // The session logs a failure and returns it: once is enough.
     std::erase(warnings_, warmed.failure);
@@ -64,6 +80,10 @@ class DeviceTarget : public Target {
     return options;
   }
 
+  void note(const Status& merging) {
+    if (!merging.ok()) warnings_.push_back("states cannot be merged: " + merging.message());
+  }
+
   // A winner that only this process knows is of no use to the next.
   std::string not_kept(const Problem& signature) {
     const Device& device = session_.device();
@@ -72,6 +92,7 @@ class DeviceTarget : public Target {
     return kept ? "" : "it is tuned, but the cache did not keep it";
   }
 
+  const TunePolicy policy_;
   std::vector<std::string> warnings_;  // before the session, which logs until it ends
   Session session_;
 };
@@ -81,6 +102,12 @@ class ArchTarget : public Target {
   ArchTarget(std::unique_ptr<Device> device, std::shared_ptr<cache::Store> store, const TunePolicy& policy,
              const ProgressFn& progress)
       : device_(std::move(device)), store_(std::move(store)), policy_(policy), progress_(progress) {}
+
+  std::string arch() override { return device_->spec().arch; }
+
+  Outlook look(const std::vector<Problem>& signatures) override {
+    return look_at(signatures, {*device_, *store_, policy_, Forecast::Work::kCompile});
+  }
 
   Warmed warm(const Problem& signature) override {
     const Clock::time_point start = Clock::now();
@@ -95,11 +122,19 @@ class ArchTarget : public Target {
     warmed.candidate = most_promising(attempts);
     warmed.failure = status.ok() ? not_kept(&workload, attempts) : status.message();
     warmed.warnings = store_->take_warnings();
+    if (status.ok() && signature.lse) warm_helper(device_->merge_kernel(), "states cannot be merged", &warmed.warnings);
+    if (status.ok() && signature.lengths_differ())
+      warm_helper(device_->append_kernel(), "nothing can be appended to a cache", &warmed.warnings);
     warmed.seconds = seconds_since(start);
     return warmed;
   }
 
  private:
+  void warm_helper(const Source& kernel, const std::string& otherwise, std::vector<std::string>* warnings) {
+    const Made made = Workshop(*device_, *store_, 1).find_or_make(kernel);
+    if (!made.status.ok()) warnings->push_back(otherwise + ": " + made.status.message());
+  }
+
   static bool usable(const Attempt& attempt) {
     return attempt.outcome == "compiled" || attempt.outcome == "in the cache already";
   }

@@ -12,6 +12,7 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
+#include "runtime/tuner/forecast.h"
 #include "runtime/tuner/tuner.h"
 
 namespace gqa::tools {
@@ -31,6 +32,9 @@ struct Warmed {
 class Target {
  public:
   virtual ~Target() = default;
+  virtual std::string arch() = 0;
+  // What warming all of them would do. Throws Failure where a signature cannot be searched.
+  virtual Outlook look(const std::vector<Problem>& signatures) = 0;
   virtual Warmed warm(const Problem& signature) = 0;
 };
 

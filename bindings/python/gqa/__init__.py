@@ -26,8 +26,11 @@ from ._flash import flash_attn_func
 from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
+from ._merge import merge_states
 from ._optimized import Optimized
+from ._pages import PagePool
 from ._progress import SearchProgress
+from ._scheduler import get_scheduler_metadata
 from ._varlen import flash_attn_varlen_func
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "Handle",
     "KernelGraph",
     "Optimized",
+    "PagePool",
     "SearchProgress",
     "Status",
     "Value",
@@ -51,8 +55,10 @@ __all__ = [
     "flash_attn_with_kvcache",
     "float16",
     "float32",
+    "get_scheduler_metadata",
     "graph_from_json",
     "graph_from_text",
+    "merge_states",
     "new_kernel_graph",
     "version",
     "warm",

@@ -1,7 +1,7 @@
 """flash_attn_with_kvcache: FlashAttention-3's name and argument names for attention on a key/value cache.
 
-Owns: which of its arguments mean something here, the refusal of the others, and lengths given as one number. Never:
-computes, or reads a tensor's numbers. Threads: any.
+Owns: which of its arguments mean something here, the refusal of the others, lengths given as one number, and what a
+call appends. Never: computes, or reads a tensor's numbers. Threads: any.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Tuple, Union
 from . import _defaults
 from ._call import attend, exported
 from ._errors import Status, error_for
-from ._frameworks import Kind
+from ._frameworks import KINDS, Kind
 from ._handle import Handle
 
 _NAME = "flash_attn_with_kvcache"
@@ -32,22 +32,24 @@ class Cache(NamedTuple):
     seqused_q: Any = None
     max_seqlen_q: int = 0
     max_seqlen_k: int = 0
+    append: "Optional[Append]" = None
 
     def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, ...]:
         """What _gqa.Handle.run takes."""
         seqlens = self.seqlens
-        if isinstance(seqlens, Integral):
+        if type(seqlens) not in KINDS and isinstance(seqlens, Integral):
             batch = q.shape[0] if self.cu_seqlens_q is None else self.cu_seqlens_q.shape[0] - 1
             seqlens = kind.int32s(q, batch, self._checked_length(int(seqlens), k_shape))
         return (
-            _exported_list(seqlens, kind, stream, "cache_seqlens"),
-            _exported_list(self.page_table, kind, stream, "page_table"),
+            None if seqlens is None else _exported_list(seqlens, kind, stream, "cache_seqlens"),
+            None if self.page_table is None else exported(self.page_table, kind, stream, "page_table"),
             self.window,
-            _exported_list(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
-            _exported_list(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
-            _exported_list(self.seqused_q, kind, stream, "seqused_q"),
+            None if self.cu_seqlens_q is None else exported(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
+            None if self.cu_seqlens_k is None else exported(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
+            None if self.seqused_q is None else exported(self.seqused_q, kind, stream, "seqused_q"),
             self.max_seqlen_q,
             self.max_seqlen_k,
+            None if self.append is None else self.append.exported(kind, stream),
         )
 
     def _checked_length(self, length: int, k_shape: Tuple[int, ...]) -> int:
@@ -64,10 +66,28 @@ class Cache(NamedTuple):
         )
 
 
+class Append(NamedTuple):
+    """What a call does to its cache before it attends, by the names of flash_attn_with_kvcache."""
+
+    k: Any
+    v: Any
+    cu_seqlens_k_new: Any
+    rotary_cos: Any
+    rotary_sin: Any
+    rotary_seqlens: Any
+    rotary_interleaved: bool
+    cache_batch_idx: Any
+    cache_leftpad: Any
+
+    def exported(self, kind: Kind, stream: int) -> Tuple[Any, ...]:
+        return tuple(
+            value if value is None or isinstance(value, bool) else exported(value, kind, stream, name)
+            for name, value in zip(self._fields, self)
+        )
+
+
 def _exported_list(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
-    if tensor is None or isinstance(tensor, array.array):
-        return tensor
-    return exported(tensor, kind, stream, name)
+    return tensor if isinstance(tensor, array.array) else exported(tensor, kind, stream, name)
 
 
 def flash_attn_with_kvcache(
@@ -129,48 +149,63 @@ def flash_attn_with_kvcache(
     handle made with checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
     Returns out (batch, q_len, q_heads, head_dim_v), of q's framework; with return_softmax_lse (out, lse), lse (batch,
-    q_heads, q_len) float32. A row that sees no key gives 0 and -inf. Like gqa.attention it raises GqaValueError,
-    GqaTypeError or GqaError.
+    q_heads, q_len) float32, without the partial results of splits that follow in FlashAttention-3. A row that sees no
+    key gives 0 and -inf. Like gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
-    num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. k and v to append, qv, rotary
-    embeddings, cache_batch_idx, cache_leftpad, descales and attention_chunk raise NotImplementedError where they
-    are given.
+    k, v: (batch, new, kv_heads, head_dim or head_dim_v), or with cu_seqlens_k_new (total_new, kv_heads, ...): written into
+        the cache from slot cache_seqlens[b] on, which must be given then, and attended to: cache_seqlens itself is not
+        changed. What has no room is not written.
+    rotary_cos, rotary_sin: (positions, rotary_dim / 2), of q's dtype, rotary_dim a multiple of 16: new keys are written
+        as rotated by their slot (or from rotary_seqlens[b] on), and queries are rotated: by that of the first new key and
+        those after it with causal or a window, else all by that of the first. rotary_interleaved: pairs are neighbours;
+        False: element i and i + rotary_dim / 2.
+    cache_batch_idx: (batch) int32: sequence b lies in k_cache[cache_batch_idx[b]]; the cache may have more or fewer rows
+        than there are sequences. cache_leftpad: (batch) int32: the first slot of each sequence, whose cache_seqlens counts
+        from slot 0. Neither with page_table.
+
+    There is no backward pass: where a torch input requires a gradient, out's raises NotImplementedError.
+    num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. qv, descales and attention_chunk
+    raise NotImplementedError where they are given; rotary_seqlens means nothing without rotary_cos.
 
         table = torch.tensor([[7, 2, 5], [0, 4, 6]], dtype=torch.int32)      # 2 sequences, pages of 16
         lengths = torch.tensor([40, 33], dtype=torch.int32)
         out = gqa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, causal=True)
     """
-    not_computed = {
-        "k": k,
-        "v": v,
-        "qv": qv,
-        "rotary_cos": rotary_cos,
-        "rotary_sin": rotary_sin,
-        "cache_batch_idx": cache_batch_idx,
-        "cache_leftpad": cache_leftpad,
-        "cu_seqlens_k_new": cu_seqlens_k_new,
-        "rotary_seqlens": rotary_seqlens,
-        "q_descale": q_descale,
-        "k_descale": k_descale,
-        "v_descale": v_descale,
-    }
-    for name, value in not_computed.items():
-        if value is not None:
-            refuse(_NAME, name, type(value).__name__, "None")
-    if attention_chunk != 0:
-        refuse(_NAME, "attention_chunk", attention_chunk, "0")
+    if not (qv is q_descale is k_descale is v_descale is None) or attention_chunk != 0:
+        refuse_given(
+            _NAME, attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale
+        )
+    append = None
+    unset = k is v is rotary_cos is rotary_sin is cache_batch_idx is cache_leftpad is cu_seqlens_k_new is None
+    if not unset:
+        append = Append(
+            k,
+            v,
+            cu_seqlens_k_new,
+            rotary_cos,
+            rotary_sin,
+            None if rotary_cos is None else rotary_seqlens,
+            bool(rotary_interleaved),
+            cache_batch_idx,
+            cache_leftpad,
+        )
     cache = Cache(
         cache_seqlens,
         page_table,
         window_of(window_size),
         cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
+        append=append,
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, return_softmax_lse, cache, softcap, sink)
+    lse = return_softmax_lse
+    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, lse, cache, softcap, sink, late=True)
 
 
 def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:
+    left, right = window_size
+    if left == right == -1:  # the usual one
+        return None
     left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
     return None if left == right == -1 else (left, right)
 
@@ -182,6 +217,15 @@ def maximum(name: str, most: Optional[int], starts: Any) -> int:
     if most is None:
         raise error_for(Status.ERROR_OPTION, f"{name} is None beside cu_seqlens{name[-2:]}; expected a number")
     return int(most)
+
+
+def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:
+    """Of FlashAttention-3's arguments, those that gqa takes at their defaults only."""
+    for name, value in tensors.items():
+        if value is not None:
+            refuse(function, name, type(value).__name__, "None")
+    if attention_chunk != 0:
+        refuse(function, "attention_chunk", attention_chunk, "0")
 
 
 def refuse(function: str, name: str, value: Any, default: str) -> None:

@@ -5,7 +5,7 @@ Owns: the order of these steps. Never: checks shapes, but for the rank it needs 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from . import _gqa
 from ._dtypes import float32
@@ -28,8 +28,9 @@ def attend(
     cache: "Optional[Cache]" = None,
     softcap: float = 0.0,
     sink: Any = None,
+    late: bool = False,
 ) -> Any:
-    """core_of(device) gives the handle that serves a device."""
+    """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for."""
     if type(q) not in KINDS:
         q = adopt(q, "q")
     if type(k) not in KINDS:
@@ -37,10 +38,12 @@ def attend(
     if type(v) not in KINDS:
         v = adopt(v, "v")
     kind = KINDS[type(q)]
-    kind.refuse(q, k, v)
-    out_shape, lse_shape = _shapes(q, v, cache)
-    result = kind.empty(q, out_shape) if out is None else out
-    lse = kind.empty_of(q, lse_shape, float32) if return_lse else None
+    if not late:
+        kind.refuse(q, k, v)
+    q_shape, v_shape = q.shape, v.shape
+    _check_ranks(q_shape, v_shape, cache)
+    result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
+    lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
     stream = kind.stream(q)
     core_of(kind.device(q)).run(
         exported(q, kind, stream, "q"),
@@ -55,22 +58,25 @@ def attend(
         None if sink is None else exported(sink, kind, stream, "sink"),
         *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
     )
+    if late:
+        result = kind.refuse_later(result, q, k, v)
     return (result, lse) if return_lse else result
 
 
-def _shapes(q: Any, v: Any, cache: "Optional[Cache]") -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-    """The shapes of out and lse."""
-    q_shape, v_shape = tuple(q.shape), tuple(v.shape)
+def _check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: "Optional[Cache]") -> None:
     q_packed = cache is not None and cache.cu_seqlens_q is not None
     v_packed = cache is not None and cache.cu_seqlens_k is not None
-    for name, shape, packed in (("q", q_shape, q_packed), ("v", v_shape, v_packed)):
-        if len(shape) != (3 if packed else 4):
-            expected = "3: (tokens of all sequences, heads" if packed else "4: (batch, length, heads"
-            raise error_for(
-                Status.ERROR_RANK, f"{name} has {len(shape)} dimensions, {shape}; expected {expected}, head_dim)"
-            )
-    *batch, q_len, q_heads, _ = q_shape
-    return (*q_shape[:-1], v_shape[-1]), (*batch, q_heads, q_len)
+    if len(q_shape) != (3 if q_packed else 4):
+        raise _wrong_rank("q", q_shape, q_packed)
+    if len(v_shape) != (3 if v_packed else 4):
+        raise _wrong_rank("v", v_shape, v_packed)
+
+
+def _wrong_rank(name: str, shape: Sequence[int], packed: bool) -> BaseException:
+    expected = "3: (tokens of all sequences, heads" if packed else "4: (batch, length, heads"
+    return error_for(
+        Status.ERROR_RANK, f"{name} has {len(shape)} dimensions, {tuple(shape)}; expected {expected}, head_dim)"
+    )
 
 
 def _scale(scale: Optional[float]) -> float:

@@ -1,4 +1,5 @@
-"""flash_attn_func: FlashAttention's name and argument names, so that a program changes its import only.
+"""flash_attn_func: FlashAttention's name and argument names, and FlashAttention-3's by name, so that a program changes
+its import only.
 
 Owns: which of its arguments mean something here, and the refusal of the others. Never: computes.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
-from ._cache import Cache, window_of
+from ._cache import Cache, refuse, refuse_given, window_of
 from ._call import attend
 
 
@@ -28,28 +29,34 @@ def flash_attn_func(
     return_softmax_lse: bool = False,
     num_splits: int = 0,
     pack_gqa: Optional[bool] = None,
+    sm_margin: int = 0,
+    qv: Any = None,
+    q_descale: Any = None,
+    k_descale: Any = None,
+    v_descale: Any = None,
+    attention_chunk: int = 0,
     sink: Any = None,
 ) -> Any:
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
 
     Returns out; with return_softmax_lse (out, softmax_lse); with return_attn_probs (out, softmax_lse, None), as
-    FlashAttention does without dropout. deterministic concerns the backward pass; num_splits and pack_gqa are the
-    tuner's to choose. window_size: (left, right): query i stands at key kv_len - q_len + i and sees that many
+    FlashAttention does without dropout. deterministic concerns the backward pass; num_splits, pack_gqa and sm_margin
+    are the tuner's to choose. window_size: (left, right): query i stands at key kv_len - q_len + i and sees that many
     keys before and after it; -1 or None: all; causal makes right 0. softcap: scores s become softcap * tanh(s / softcap)
-    before the mask; 0.0: none. dropout_p and alibi_slopes raise NotImplementedError where they ask for more.
+    before the mask; 0.0: none. dropout_p, alibi_slopes, and FlashAttention-3's qv, descales and attention_chunk raise
+    NotImplementedError where they ask for more.
 
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
     """
-    _refuse("dropout_p", dropout_p, dropout_p == 0.0, "0.0")
-    _refuse("alibi_slopes", alibi_slopes, alibi_slopes is None, "None")
+    name = "flash_attn_func"
+    if dropout_p != 0.0:
+        refuse(name, "dropout_p", dropout_p, "0.0")
+    if alibi_slopes is not None:
+        refuse(name, "alibi_slopes", repr(alibi_slopes), "None")
+    refuse_given(name, attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     with_lse = return_softmax_lse or return_attn_probs
     window = window_of(window_size)
     cache = None if window is None else Cache(None, None, window)
     result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse, cache, softcap, sink)
     return (*result, None) if return_attn_probs else result
-
-
-def _refuse(name: str, value: Any, is_default: bool, default: str) -> None:
-    if not is_default:
-        raise NotImplementedError(f"flash_attn_func was given {name}={value!r}; gqa computes {name}={default} only")

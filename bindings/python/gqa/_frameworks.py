@@ -8,6 +8,7 @@ Never: looks at shapes or dtypes; the library does. Threads: any; the table only
 from __future__ import annotations
 
 import array
+import functools
 import importlib
 import sys
 from typing import Any, Dict, Sequence, Tuple
@@ -17,6 +18,7 @@ from ._dtypes import DType
 from ._errors import Status, error_for
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
+_INT = 0  # DLDataTypeCode
 _LEGACY_STREAM = 1  # what the array API calls CUDA's legacy default stream; 0 would be ambiguous there
 
 
@@ -69,8 +71,16 @@ class Kind:
             f"{type(like).__name__} is on a CUDA device, and gqa does not know how to make one; pass a tensor of lengths",
         )
 
+    def host_int32s(self, shape: Sequence[int]) -> Any:
+        """In host memory, whatever is in it."""
+        return _gqa.empty(list(shape), _INT, 32)
+
     def refuse(self, *tensors: Any) -> None:
         """Raises where the framework would expect more of the result than the library gives."""
+
+    def refuse_later(self, result: Any, *tensors: Any) -> Any:
+        """The result, which raises where the framework asks for more than the library gives."""
+        return result
 
 
 class Foreign:
@@ -130,6 +140,9 @@ class NumpyKind(Kind):
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         return self._empty(shape, like.dtype if like.dtype.name == dtype.name else _numpy_dtype(self._numpy, dtype))
 
+    def host_int32s(self, shape: Sequence[int]) -> Any:
+        return self._empty(shape, self._numpy.int32)
+
 
 def _numpy_dtype(numpy: Any, dtype: DType) -> Any:
     """NumPy's own, or its arrays' dtype that the package ml_dtypes makes."""
@@ -148,8 +161,10 @@ def _numpy_dtype(numpy: Any, dtype: DType) -> Any:
 
 class TorchKind(Kind):
     def __init__(self, torch: Any) -> None:
-        self.export = torch.utils.dlpack.to_dlpack  # type: ignore[method-assign]
-        self._empty, self._full, self._int32 = torch.empty, torch.full, torch.int32
+        self._to_dlpack = torch.utils.dlpack.to_dlpack
+        if getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) is None:
+            self.export = self._to_dlpack  # type: ignore[method-assign]
+        self._full, self._int32 = torch.full, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -165,24 +180,56 @@ class TorchKind(Kind):
             f"q is a torch tensor on '{tensor.device}'; expected 'cpu' or 'cuda'. Move it to one of these first.",
         )
 
+    def export(self, tensor: Any) -> Any:
+        """Itself, where _gqa can ask its type for what a capsule says: that costs less."""
+        return tensor if type(tensor).__dlpack_c_exchange_api__ is not None else self._to_dlpack(tensor)
+
     def stream(self, tensor: Any) -> int:
         return self._raw_stream(tensor.get_device()) if tensor.is_cuda else 0
 
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
-        return self._empty(shape, dtype=like.dtype, device=like.device)
+        return like.new_empty(shape)
 
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
-        return self._empty(shape, dtype=self._dtypes[dtype.name], device=like.device)
+        return like.new_empty(shape, dtype=self._dtypes[dtype.name])
 
     def int32s(self, like: Any, count: int, value: int) -> Any:
         return self._full((count,), value, dtype=self._int32, device=like.device)
 
+    def host_int32s(self, shape: Sequence[int]) -> Any:
+        return self._empty(shape, dtype=self._int32)
+
+    def _asks_for_gradients(self, tensors: Sequence[Any]) -> bool:
+        return self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors)
+
     def refuse(self, *tensors: Any) -> None:
-        if self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors):
+        if self._asks_for_gradients(tensors):
             raise error_for(
                 Status.ERROR_OPTION,
                 "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
             )
+
+    def refuse_later(self, result: Any, *tensors: Any) -> Any:
+        if not self._asks_for_gradients(tensors):
+            return result
+        inputs = (t for t in tensors if getattr(t, "requires_grad", False))
+        return _no_backward(sys.modules["torch"]).apply(result, *inputs)
+
+
+@functools.lru_cache(maxsize=None)
+def _no_backward(torch: Any) -> Any:
+    """An autograd function that hands its first argument on, and whose backward raises."""
+
+    class NoBackward(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, result: Any, *inputs: Any) -> Any:
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            raise NotImplementedError("gqa computes no gradients; call under torch.no_grad() or detach() the inputs")
+
+    return NoBackward
 
 
 class CupyKind(Kind):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
-from ._cache import Cache, maximum, refuse, window_of
+from ._cache import Cache, maximum, refuse_given, window_of
 from ._call import attend
 from ._handle import Handle
 
@@ -62,17 +62,14 @@ def flash_attn_varlen_func(
     gqa.attention it raises GqaValueError, GqaTypeError or GqaError.
 
     num_splits, pack_gqa and sm_margin are the tuner's to choose; deterministic concerns the backward pass, which does
-    not exist. qv, descales and attention_chunk raise NotImplementedError where they are given.
+    not exist: where a torch input requires a gradient, out's backward raises NotImplementedError. qv, descales and
+    attention_chunk raise it where they are given.
 
         starts = torch.tensor([0, 5, 5, 12], dtype=torch.int32)              # 5 tokens, none, and 7
         out = gqa.flash_attn_varlen_func(q, k, v, starts, starts, 7, 7, causal=True)
     """
-    name = "flash_attn_varlen_func"
-    for argument, value in {"qv": qv, "q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}.items():
-        if value is not None:
-            refuse(name, argument, type(value).__name__, "None")
-    if attention_chunk != 0:
-        refuse(name, "attention_chunk", attention_chunk, "0")
+    descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
+    refuse_given("flash_attn_varlen_func", attention_chunk, qv=qv, **descales)
     lists = Cache(
         seqused_k,
         None,
@@ -84,4 +81,4 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink)
+    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink, late=True)

@@ -70,7 +70,8 @@ py::tuple Array::shape() const {
 }
 
 std::string Array::dtype() const {
-  return (dtype_.code == kDLBfloat ? "bfloat" : "float") + std::to_string(dtype_.bits);
+  const char* const kind = dtype_.code == kDLBfloat ? "bfloat" : dtype_.code == kDLInt ? "int" : "float";
+  return kind + std::to_string(dtype_.bits);
 }
 
 void Array::define(py::module_& module) {

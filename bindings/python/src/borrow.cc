@@ -5,6 +5,7 @@
 #include <string>
 
 #include "errors.h"
+#include "exchange.h"
 
 namespace py = pybind11;
 
@@ -89,6 +90,14 @@ Borrowed::~Borrowed() {
 void Borrowed::take(py::handle source, const char* name, bool writable) {
   if (PyCapsule_CheckExact(source.ptr())) return take_capsule(source.ptr(), name, writable);
   if (PyObject_CheckBuffer(source.ptr())) return take_buffer(source.ptr(), name, writable);
+  bool failed = false;
+  if (describe_by_exchange(source.ptr(), &described_, &failed)) {
+    if (failed)
+      raise(GQA_ERROR_DTYPE, std::string(name) + " (a " + type_name(source.ptr()) +
+                                 ") could not be exported through DLPack: " + taken_error());
+    tensor_ = &described_;
+    return;
+  }
   raise(GQA_ERROR_DTYPE, std::string(name) + " is a " + type_name(source.ptr()) +
                              "; expected an array or tensor that speaks DLPack (has __dlpack__)");
 }
@@ -147,6 +156,15 @@ void Borrowed::describe_buffer(const char* name) {
   }
   described_ = DLTensor{view_.buf, {kDLCPU, 0}, view_.ndim, dtype, shape_, strides_, 0};
   tensor_ = &described_;
+}
+
+BorrowedAll::BorrowedAll(const std::vector<py::object>& sources, const std::string& before, const char* after,
+                         bool writable)
+    : tensors_(std::make_unique<Borrowed[]>(sources.size())) {
+  for (size_t i = 0; i < sources.size(); ++i) {
+    tensors_[i].take(sources[i], (before + std::to_string(i) + after).c_str(), writable);
+    addresses_.push_back(tensors_[i].tensor());
+  }
 }
 
 py::tuple describe_capsule(py::handle capsule) {

@@ -97,15 +97,50 @@ std::shared_ptr<HandleOwner> Handle::open() const {
   return owner_;
 }
 
+namespace {
+
+// What a call that appends hands in beyond the others.
+class AppendTensors {
+ public:
+  void take(const std::array<py::object, 9>& given, gqa_call* call) {
+    const DLTensor** const fields[] = {&call->k_new,      &call->v_new,           &call->cu_seqlens_k_new,
+                                       &call->rotary_cos, &call->rotary_sin,      &call->rotary_seqlens,
+                                       nullptr,           &call->cache_batch_idx, &call->cache_leftpad};
+    constexpr const char* kNames[] = {"k",
+                                      "v",
+                                      "cu_seqlens_k_new",
+                                      "rotary_cos",
+                                      "rotary_sin",
+                                      "rotary_seqlens",
+                                      "rotary_interleaved",
+                                      "cache_batch_idx",
+                                      "cache_leftpad"};
+    for (std::size_t at = 0; at < given.size(); ++at) {
+      if (fields[at] == nullptr) {
+        call->rotary_interleaved = given[at].cast<bool>() ? 1 : 0;
+      } else if (!given[at].is_none()) {
+        tensors_[at].take(given[at], kNames[at], false);
+        *fields[at] = tensors_[at].tensor();
+      }
+    }
+  }
+
+ private:
+  std::array<Borrowed, 9> tensors_;
+};
+
+}  // namespace
+
 void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
                  uintptr_t stream, float softcap, py::object sink, py::object cache_seqlens, py::object page_table,
                  const Window& window, py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q,
-                 int64_t max_seqlen_q, int64_t max_seqlen_k) const {
+                 int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended) const {
   const std::shared_ptr<HandleOwner> owner = open();
   Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths, sinks;
   q_tensor.take(q, "q", false);
-  k_tensor.take(k, "k", false);
-  v_tensor.take(v, "v", false);
+  const bool writes = appended && !(*appended)[0].is_none();  // into the cache
+  k_tensor.take(k, "k", writes);
+  v_tensor.take(v, "v", writes);
   out_tensor.take(out, "out", true);
   if (!lse.is_none()) lse_tensor.take(lse, "lse", true);
   if (!cache_seqlens.is_none()) lengths.take(cache_seqlens, "cache_seqlens", false);
@@ -130,6 +165,8 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   call.max_seqlen_k = max_seqlen_k;
   call.softcap = softcap;
   call.sink = sinks.tensor();
+  AppendTensors append;
+  if (appended) append.take(*appended, &call);
   const auto with = [&](auto function) {
     return function(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
   };
@@ -148,6 +185,23 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
     outcome = interruptible(*owner, [&] { return with(gqa_prepare); });
     if (outcome.status == GQA_OK) outcome = run_here(gqa_run_ex);
   }
+  owner->finish(outcome);
+}
+
+void Handle::merge_states(const std::vector<py::object>& outs, const std::vector<py::object>& lses, py::object out,
+                          py::object lse, uintptr_t stream) const {
+  const std::shared_ptr<HandleOwner> owner = open();
+  const BorrowedAll out_parts(outs, "outs[", "]", false), lse_parts(lses, "lses[", "]", false);
+  Borrowed out_tensor, lse_tensor;
+  out_tensor.take(out, "out", true);
+  lse_tensor.take(lse, "lse", true);
+  Outcome outcome;
+  {
+    const Outside outside(&owner->calls);
+    outcome.status = gqa_merge_states(owner->handle, out_parts.size(), out_parts.data(), lse_parts.data(),
+                                      out_tensor.tensor(), lse_tensor.tensor(), reinterpret_cast<void*>(stream));
+  }
+  if (outcome.status != GQA_OK) outcome.message = last_message(outcome.status);
   owner->finish(outcome);
 }
 
@@ -210,7 +264,10 @@ void Handle::define(py::module_& module) {
            py::arg("scale"), py::arg("causal"), py::arg("stream"), py::arg("softcap") = 0.0F,
            py::arg("sink") = py::none(), py::arg("cache_seqlens") = py::none(), py::arg("page_table") = py::none(),
            py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(), py::arg("cu_seqlens_k") = py::none(),
-           py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0)
+           py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0,
+           py::arg("append") = py::none())
+      .def("merge_states", &Handle::merge_states, py::arg("outs"), py::arg("lses"), py::arg("out"), py::arg("lse"),
+           py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),

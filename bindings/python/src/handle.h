@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gqa.h"
 #include "interruptible.h"
@@ -36,6 +37,9 @@ struct HandleOptions {
 
 // Left and right; none: no window.
 using Window = std::optional<std::array<std::int32_t, 2>>;
+// k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rotary_interleaved, cache_batch_idx, cache_leftpad of
+// a call that appends; none: it does not.
+using Appended = std::optional<std::array<pybind11::object, 9>>;
 
 // Dies with the GIL held: by close(), or by the last call or program that needs it.
 struct HandleOwner {
@@ -63,7 +67,9 @@ class Handle {
            float scale, bool causal, uintptr_t stream, float softcap, pybind11::object sink,
            pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
            pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
-           int64_t max_seqlen_q, int64_t max_seqlen_k) const;
+           int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended) const;
+  void merge_states(const std::vector<pybind11::object>& outs, const std::vector<pybind11::object>& lses,
+                    pybind11::object out, pybind11::object lse, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
   void cancel() const;
   void close() { owner_.reset(); }

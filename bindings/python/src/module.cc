@@ -1,12 +1,12 @@
-// module.cc: gqa._gqa, the extension module: Handle, Graph, Program, Array, and what the library says about itself.
-// Never: holds state of its own.
-// Threads: as its classes say.
+// module.cc: gqa._gqa, the extension module: Handle, Graph, Program, PagePool, Array, and what the library says about
+// itself. Never: holds state of its own. Threads: as its classes say.
 #include <pybind11/pybind11.h>
 
 #include "array.h"
 #include "borrow.h"
 #include "graph.h"
 #include "handle.h"
+#include "pages.h"
 #include "program.h"
 
 namespace py = pybind11;
@@ -17,6 +17,7 @@ PYBIND11_MODULE(_gqa, module) {
   gqa::python::Array::define(module);
   gqa::python::Graph::define(module);
   gqa::python::Program::define(module);
+  gqa::python::PagePool::define(module);
   module.def("describe", &gqa::python::describe_capsule, py::arg("capsule"));
   module.def("leave", &gqa::python::leave);
   module.def("version", &gqa_version);

@@ -59,24 +59,6 @@ py::list described_all(gqa_program program, int count, Describe describe) {
   return found;
 }
 
-// Tensors for the time of one call.
-class BorrowedAll {
- public:
-  BorrowedAll(const std::vector<py::object>& sources, const char* what, bool writable)
-      : tensors_(std::make_unique<Borrowed[]>(sources.size())) {
-    for (size_t i = 0; i < sources.size(); ++i) {
-      tensors_[i].take(sources[i], (what + std::to_string(i)).c_str(), writable);
-      addresses_.push_back(tensors_[i].tensor());
-    }
-  }
-  const DLTensor* const* data() const { return addresses_.data(); }
-  int size() const { return static_cast<int>(addresses_.size()); }
-
- private:
-  std::unique_ptr<Borrowed[]> tensors_;
-  std::vector<const DLTensor*> addresses_;
-};
-
 }  // namespace
 
 Program::Program(const Graph& graph, const Handle& handle, SearchOptions options) : owner_(handle.open()) {
@@ -115,7 +97,7 @@ gqa_program Program::get() const {
 void Program::run(const std::vector<py::object>& inputs, const std::vector<py::object>& outputs,
                   uintptr_t stream) const {
   const gqa_program program = get();
-  const BorrowedAll in(inputs, "input ", false), out(outputs, "output ", true);
+  const BorrowedAll in(inputs, "input ", "", false), out(outputs, "output ", "", true);
   gqa_status status;
   {
     const Outside outside(&owner_->calls);

@@ -93,6 +93,11 @@ Status CudaProgram::run(const ProgramCall& call) const {
   return launch(call, shared_->intermediates.get(), shared_->workspaces.get());
 }
 
+std::int64_t CudaProgram::workspace_bytes(const Problem& problem) const {
+  const CudaKernel* kernel = attention();
+  return kernel != nullptr ? WorkspaceMemory::bytes_for(kernel->plan_of(problem)) : 0;
+}
+
 Status CudaProgram::launch(const ProgramCall& call, WorkspacePool* intermediates, WorkspacePool* partials) const {
   const auto stream = static_cast<CUstream>(call.stream);
   WorkspacePin memory;

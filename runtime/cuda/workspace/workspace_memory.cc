@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kLeastCounters = 64;
 
+std::int64_t counters_for(std::int64_t needed) { return needed > 0 ? std::max(kLeastCounters, needed) : 0; }
+
 // By half at least, so that growing lengths do not allocate at each step.
 std::int64_t grown(std::int64_t now, std::int64_t needed) { return std::max(needed, now + now / 2); }
 
@@ -27,6 +29,10 @@ Status zero(const Driver& driver, CUstream stream, const DeviceMemory& memory) {
 
 }  // namespace
 
+std::int64_t WorkspaceMemory::bytes_for(const LaunchPlan& plan) {
+  return 4 * (plan.partial_floats + counters_for(plan.counters));
+}
+
 // A kernel that only counts has no partials.
 Status WorkspaceMemory::grow(const Driver& driver, CUstream stream, const LaunchPlan& plan) {
   const RelaxedCapture relaxed(driver);
@@ -37,7 +43,7 @@ Status WorkspaceMemory::grow(const Driver& driver, CUstream stream, const Launch
   }
   if (counters() < plan.counters) {
     DeviceMemory fresh;
-    const std::int64_t words = std::max(kLeastCounters, grown(counters(), plan.counters));
+    const std::int64_t words = counters_for(grown(counters(), plan.counters));
     if (Status s = allocate(driver, words, &fresh); !s.ok()) return s;
     if (Status s = zero(driver, stream, fresh); !s.ok()) return s;
     replace(&counters_, std::move(fresh));

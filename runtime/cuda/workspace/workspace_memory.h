@@ -23,6 +23,8 @@ class WorkspaceMemory {
   bool holds(const LaunchPlan& plan) const {
     return partial_floats() >= plan.partial_floats && counters() >= plan.counters;
   }
+  // Bytes for the plan alone: what a workspace takes that had nothing.
+  static std::int64_t bytes_for(const LaunchPlan& plan);
   // Room for the plan. New counters are zeroed by a memset queued on the stream: a node of the graph, if it captures.
   Status grow(const Driver& driver, CUstream stream, const LaunchPlan& plan);
   // The same for counters that are there already, for a first use on another stream.

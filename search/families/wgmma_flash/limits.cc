@@ -15,8 +15,11 @@ constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 constexpr int kWgmmaOperands = 30;               // registers beside a wgmma's accumulators
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
-constexpr Served kServed = {
-    {Mask::kNone, Mask::kCausal}, {KeyLayout::kDense, KeyLayout::kTransposed}, {Lengths::kOne}, {Lengths::kOne}, true};
+constexpr Served kServed = {{Mask::kNone, Mask::kCausal},
+                            {KeyLayout::kDense, KeyLayout::kTransposed},
+                            {Lengths::kOne},
+                            {Lengths::kOne, Lengths::kEach},
+                            true};
 
 std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
   if (p.keys_transposed() && c.tile_n % kPanelColumns != 0)
@@ -50,6 +53,8 @@ std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
 // Rows for one CTA only.
 std::string useless_cluster(const Problem& p, const WgmmaFlash& c, const DeviceSpec& device) {
   if (c.cluster == 1) return "";
+  if (p.lengths_listed())
+    return "cluster of " + grouped(c.cluster) + " where sequences have lengths of their own: its CTAs share keys";
   if (device.sms < c.cluster) return "cluster of " + grouped(c.cluster) + " on " + grouped(device.sms) + " SMs";
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
   return rows > c.tile_m ? "" : "cluster of " + grouped(c.cluster) + " tiles for " + grouped(rows) + " query rows";
@@ -65,7 +70,7 @@ std::string unfit(const Problem& p, const WgmmaFlash& c, const DeviceSpec& devic
 }
 
 std::string over_registers(const Problem& p, const WgmmaFlash& c, const LaunchPlan& launch, const DeviceSpec& device) {
-  const int needed = registers(p, c), most = role_registers(c).consumer;
+  const int needed = registers(p, c), most = role_registers(p, c).consumer;
   if (needed > most)
     return "needs about " + grouped(needed) + " registers a consumer thread, " + grouped(c.warpgroups()) +
            " consumer warpgroups leave it " + grouped(most);

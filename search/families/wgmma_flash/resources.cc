@@ -30,7 +30,8 @@ std::int64_t shared_memory(const Problem& p, const WgmmaFlash& c) {
   const std::int64_t keys =
       p.keys_transposed() ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
-  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48;
+  const int tails = p.lengths_differ() ? 24 : 0;  // value_tails.cuh
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48 + tails;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
@@ -62,6 +63,7 @@ LaunchPlan plan(const Problem& problem, const WgmmaFlash& c) {
   launch.shared_memory = shared_memory(problem, c);
   launch.rows_before = rows_before(problem, c);
   launch.maps = boxes_of(c);
+  launch.cache_params = needs_cache_params(problem);
   launch.score_params = needs_score_params(problem);
   c.scheduler.plan(problem, c.warpgroups(), 512 * (c.has_ones() ? 2 : 1), &launch);
   return launch;
@@ -74,12 +76,12 @@ int registers(const Problem& p, const WgmmaFlash& c) {
 }
 
 // The producer gives most of its registers to the consumers; three share what two have. With fewer than 32 a producer
-// that does more than static rounds spills.
-RoleRegisters role_registers(const WgmmaFlash& c) {
+// that does more than static rounds, or reads lists, spills.
+RoleRegisters role_registers(const KernelTraits& p, const WgmmaFlash& c) {
   const int consumers = c.warpgroups();
   if (consumers == 1) return {32, 224};
   if (consumers == 3) return {32, 160};
-  return c.scheduler.has_small_producer() ? RoleRegisters{24, 240} : RoleRegisters{40, 232};
+  return c.scheduler.has_small_producer() && !p.lengths_listed() ? RoleRegisters{24, 240} : RoleRegisters{40, 232};
 }
 
 int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
@@ -87,7 +89,7 @@ int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
   none.q_regs = 0;
   // Wide rows that leave from registers spill where Q takes all that is left.
   const int spare = candidate.out_parts == 0 && problem.head_dim_v > 192 ? 6 : 0;
-  const int left = role_registers(candidate).consumer - registers(problem, none) - spare;
+  const int left = role_registers(problem, candidate).consumer - registers(problem, none) - spare;
   return std::clamp(left / 4, 0, problem.head_dim / 16);
 }
 

@@ -81,7 +81,7 @@ bool halves_tiles(const Problem& problem, const WgmmaFlash& candidate);
 struct RoleRegisters {
   int producer, consumer;
 };
-RoleRegisters role_registers(const WgmmaFlash& candidate);
+RoleRegisters role_registers(const KernelTraits& problem, const WgmmaFlash& candidate);
 
 // The most of `q_regs` that leaves the rest of a candidate its registers.
 int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate);

@@ -25,7 +25,8 @@ struct Args {
   TestTensor lse{5 * kPlace, {2, 4, 8}, kF32};
   bool with_lse = false;
   gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr};
+                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
   Call call;
 
   Status make() {
@@ -338,9 +339,9 @@ TEST(Args, ALargerStructIsFineWhileWhatIsUnknownIsZero) {
   struct Later {
     gqa_call known;
     std::uint64_t fresh = 0;
-  } later = {
-      {sizeof(Later), 0, 1, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, nullptr},
-      0};
+  } later = {};
+  later.known.size = sizeof(Later);
+  later.known.causal = 1;
   Args args;
   FakeWorld world;
   const FakeDevice device(&world);

@@ -127,8 +127,9 @@ TEST(CApi, WarmsCallsWithLogSumExpApart) {
   float sums[4 * 3] = {};
   std::int64_t shape_of_lse[] = {1, 4, 3};
   const DLTensor lse = {sums, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape_of_lse, nullptr, 0};
-  const gqa_call call = {sizeof(call), 0,       0,       &lse, nullptr, nullptr, nullptr, nullptr,
-                         nullptr,      nullptr, nullptr, 0,    0,       0,       nullptr};
+  const gqa_call call = {sizeof(call), 0,       0,       &lse,    nullptr, nullptr, nullptr, nullptr,
+                         nullptr,      nullptr, nullptr, 0,       0,       0,       nullptr, nullptr,
+                         nullptr,      nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
   ASSERT_EQ(gqa_run_ex(host.handle, q.get(), k.get(), v.get(), out.get(), &call), GQA_OK) << gqa_last_error();
   EXPECT_EQ(lines.size(), told);  // a hit
   // Nine scores of sqrt(32), of ones.
@@ -199,8 +200,18 @@ TEST(CApi, PreparesWithoutRunningAndRunsWithoutTuning) {
   out.data[0] = 0;  // all else is as it will be
   const std::vector<std::uint16_t> before = out.data;
   EXPECT_EQ(gqa_run_ready(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_ERROR_NOT_CACHED);
+  std::int64_t bytes = -1;
+  const auto size = [&](std::int64_t* into) {
+    return gqa_workspace_size(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr, into);
+  };
+  EXPECT_EQ(size(&bytes), GQA_ERROR_NOT_CACHED);
+  EXPECT_NE(std::string(gqa_last_error()).find("gqa_prepare"), std::string::npos);
+  EXPECT_EQ(bytes, -1);
   EXPECT_EQ(gqa_prepare(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();
   EXPECT_EQ(out.data, before);
+  EXPECT_EQ(size(&bytes), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(bytes, 0);  // a host's
+  EXPECT_EQ(size(nullptr), GQA_ERROR_NULL_ARGUMENT);
   EXPECT_EQ(gqa_run_ready(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();
   EXPECT_NE(out.data, before);
 }

@@ -21,7 +21,7 @@ struct TinyCache {
   std::vector<std::int32_t> lengths = {5, 2}, table = {4, 0, 5, 1, 77, -9};
   std::int64_t q_shape[4] = {2, 1, 1, kDim}, kv_shape[4] = {kPages, 2, 1, kDim}, list_shape[2] = {2, 3};
   DLTensor q_tensor, k_tensor, v_tensor, out_tensor, lengths_tensor, table_tensor;
-  gqa_call call;
+  gqa_call call = {};
 
   TinyCache() {
     for (int slot = 0; slot < 2 * kPages; ++slot) {
@@ -36,8 +36,10 @@ struct TinyCache {
     out_tensor = {out.data(), {kDLCPU, 0}, 4, bf16, q_shape, nullptr, 0};
     lengths_tensor = {lengths.data(), {kDLCPU, 0}, 1, int32, list_shape, nullptr, 0};
     table_tensor = {table.data(), {kDLCPU, 0}, 2, int32, list_shape, nullptr, 0};
-    call = {sizeof(call), 0,       1, nullptr, nullptr, &lengths_tensor, &table_tensor, nullptr, nullptr,
-            nullptr,      nullptr, 0, 0,       0,       nullptr};
+    call.size = sizeof(call);
+    call.causal = 1;
+    call.cache_seqlens = &lengths_tensor;
+    call.page_table = &table_tensor;
   }
   TinyCache(const TinyCache&) = delete;
   TinyCache& operator=(const TinyCache&) = delete;
@@ -90,6 +92,24 @@ TEST_F(CacheCApi, SequencesInPagesEachOfItsLength) {
   t_.call.window_size = window;
   ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
   EXPECT_EQ(t_.mean(0), 3.5F);  // of 3 and 4
+  EXPECT_EQ(t_.mean(1), 8.5F);
+}
+
+// In a tensor (pages, heads, 2, page, dim) of 2 heads, of which the second is the cache's; the other is NaN.
+TEST_F(CacheCApi, KeysAndValuesAreViewsOfOneTensor) {
+  constexpr std::size_t kRow = TinyCache::kDim, kPage = 2 * kRow, kOfPage = 4 * kPage;
+  std::vector<std::uint16_t> both(TinyCache::kPages * kOfPage, 0xffff);
+  std::uint16_t* const keys = &both[2 * kPage];  // of the second head
+  for (std::size_t page = 0; page < TinyCache::kPages; ++page) {
+    std::memcpy(&keys[page * kOfPage], &t_.k[page * kPage], kPage * sizeof(std::uint16_t));
+    std::memcpy(&keys[page * kOfPage + kPage], &t_.v[page * kPage], kPage * sizeof(std::uint16_t));
+  }
+  std::int64_t strides[4] = {kOfPage, kRow, 2 * kPage, 1};
+  t_.k_tensor.data = keys;
+  t_.v_tensor.data = keys + kPage;
+  t_.k_tensor.strides = t_.v_tensor.strides = strides;
+  ASSERT_EQ(t_.run(make()), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(t_.mean(0), 2.0F);
   EXPECT_EQ(t_.mean(1), 8.5F);
 }
 

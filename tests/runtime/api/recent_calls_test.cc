@@ -31,7 +31,8 @@ struct Addressed {
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
   gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr};
+                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
 };
 
 class RecentCallsTest : public ::testing::Test {

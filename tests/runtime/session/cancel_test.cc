@@ -211,5 +211,22 @@ TEST(RunReady, NeverTunes) {
   EXPECT_EQ(world.launches, 1);
 }
 
+TEST(RunReady, TellsTheWorkspaceOfACallOfItsOwnSizes) {
+  FakeWorld world;
+  world.workspace_bytes = [](const Problem& p) { return std::int64_t{8} * p.kv_len; };
+  Session session(std::make_unique<FakeDevice>(&world), cache::Store::open({"", cache::Mode::kOff}), {});
+  Problem shorter = small_problem();
+  shorter.q_len = shorter.kv_len = 250;  // of the same bucket
+  std::int64_t bytes = 0;
+  const Status status = session.workspace_bytes(call_of(shorter), &bytes);
+  EXPECT_EQ(status.code(), Code::kNotCached);
+  EXPECT_NE(status.message().find("gqa_prepare"), std::string::npos);
+  EXPECT_EQ(world.compiles, 0);
+  ASSERT_TRUE(session.ready(small_problem()).ok());
+  ASSERT_TRUE(session.workspace_bytes(call_of(shorter), &bytes).ok());
+  EXPECT_EQ(bytes, 8 * 250);
+  EXPECT_EQ(world.launches, 0);
+}
+
 }  // namespace
 }  // namespace gqa::test

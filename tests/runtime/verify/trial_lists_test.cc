@@ -111,6 +111,23 @@ TEST(TrialLists, TimingHasLengthsAsServingHasThemAndSharesNoPage) {
   EXPECT_EQ(std::set<std::int32_t>(pages.begin(), pages.end()).size(), pages.size());
 }
 
+TEST(TrialLists, TimedQueriesHaveTheirKeys) {
+  const Problem chunks = listed("b=64,hq=2,hk=2,sq=512,sk=1024,d=64,causal,lens,packq,page=16");
+  TrialLists lists = timing_lists(chunks, 1);
+  std::int32_t longest = 0;
+  for (std::int32_t b = 0; b < 64; ++b) {
+    EXPECT_LE(queries_of(chunks, lists, b), lists.lengths[static_cast<std::size_t>(b)]) << b;
+    longest = std::max(longest, queries_of(chunks, lists, b));
+  }
+  EXPECT_EQ(longest, 512);
+  const Problem prompts = listed("b=64,hq=2,hk=2,sq=1024,sk=1024,d=64,causal,packq,packk");
+  lists = timing_lists(prompts, 1);
+  EXPECT_EQ(lists.q_starts, lists.k_starts);
+  EXPECT_GT(lists.q_starts.back(), 64 * 300);
+  lists = timing_lists(listed("b=4,hq=2,hk=2,sq=8,sk=64,d=64,causal,packq"), 1);
+  EXPECT_EQ(lists.q_starts.size(), 5u);
+}
+
 // 128 sequences of 131,072 keys would be 64 GiB; sequences share pages rather.
 TEST(TrialLists, PagesStayWithinAFewGigabytes) {
   const Problem p = listed("b=128,hq=8,hk=8,sq=1,sk=131072,d=128,lens,page=16");

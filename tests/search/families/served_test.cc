@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "search/families/space.h"
-#include "tests/search/from_text.h"
+#include "tests/search/families/space_support.h"
 
 namespace gqa {
 namespace {
@@ -29,9 +29,26 @@ TEST(Served, WhatIsNotNamedIsRefused) {
 
 TEST(Served, WarpgroupRefusesByItsName) {
   const DeviceSpec hopper = *DeviceSpec::for_arch("sm_90a");
-  for (const char* more : {",left=3", ",page=16", ",lens", ",packk", ",packq", ",sink"}) {
+  for (const char* more :
+       {",left=3", ",page=16", ",page=16,lens", ",packk", ",packq", ",packq,lens", ",sink", ",sink,lens"}) {
     const Space space = enumerate(problem_of(std::string("hq=8,sq=512,sk=512,d=128") + more), hopper);
     for (const Ranked& ranked : space.ranked) EXPECT_NE(name(ranked.candidate), "warpgroup") << more;
+  }
+}
+
+// Tiles of all kinds, but none that counts blocks or keys of one length.
+TEST(Served, WarpgroupServesLengthsOfKeys) {
+  const DeviceSpec hopper = *DeviceSpec::for_arch("sm_90a");
+  for (const char* more : {",lens", ",lens,causal", ",lens,softcap"}) {
+    const Problem p = problem_of(std::string("b=4,hq=8,sq=512,sk=512,d=128") + more);
+    int kernels = 0;
+    for (const Ranked& ranked : enumerate(p, hopper).ranked) kernels += name(ranked.candidate) == "warpgroup" ? 1 : 0;
+    EXPECT_GT(kernels, 10) << more;
+    const std::string tile = "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1 ";
+    EXPECT_EQ(reason(to_text(p), tile + "cluster=2"),
+              "cluster of 2 where sequences have lengths of their own: its CTAs share keys");
+    EXPECT_EQ(reason(to_text(p), tile + "stream_k=132"),
+              "stream_k=132 where sequences have lengths of their own: its shares count blocks of one length");
   }
 }
 

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "runtime/cuda/launch/cuda_kernel.h"
+#include "runtime/cuda/launch/launch_numbers.h"
+#include "runtime/cuda/launch/tensor_map.h"
 #include "search/families/resources.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/simt/emulator/kernel.h"
+#include "tests/simt/emulator/tensor_map.h"
 
 namespace gqa::simt {
 
@@ -41,21 +44,30 @@ inline bool all_zero(const std::vector<unsigned>& values) {
   return std::all_of(values.begin(), values.end(), [](unsigned value) { return value == 0; });
 }
 
-// A launch of a call's kernel, with a workspace of its own. Counters must be left zero.
-inline Status launch_call(const Kernel& kernel, const Candidate& candidate, const Call& call,
-                          const Schedule& schedule) {
+// A launch of a call's kernel, with a workspace of its own, on a device of so many SMs. Counters must be left zero.
+inline Status launch_call(const Kernel& kernel, const Candidate& candidate, const Call& call, const Schedule& schedule,
+                          int sms = 1) {
   const LaunchPlan needed = plan(call.problem, candidate);
   const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
   const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
   AttentionParams params = params_of(call, candidate);
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
+  TensorMaps maps;
   CacheParams cache = cache_params_of(call);
   ScoreParams scores = score_params_of(call);
-  void* arguments[] = {&params, &cache, &scores};
-  if (!needed.cache_params) arguments[1] = &scores;
-  const auto blocks = static_cast<unsigned>(needed.blocks), threads = static_cast<unsigned>(needed.threads);
+  void* arguments[4] = {&params};
+  int count = 1;
+  if (needed.maps.used()) {
+    if (Status s = tensor_maps(emulated_driver(), call, needed.maps, &maps); !s.ok()) return s;
+    arguments[count++] = &maps;
+  }
+  if (needed.cache_params) arguments[count++] = &cache;
+  arguments[count] = &scores;
+  const unsigned blocks = grid_of(needed, sms);
+  const auto threads = static_cast<unsigned>(needed.threads);
   Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  launch.cluster = static_cast<unsigned>(needed.cluster);
   launch.workspace = &partials;
   if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
   if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};

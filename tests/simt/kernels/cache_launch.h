@@ -18,8 +18,9 @@ inline std::size_t needed_entries(const test::CacheCase& t) {
   return static_cast<std::size_t>((p.batch - 1) * t.table_stride + pages);
 }
 
-// Runs the case under every schedule and leaves out and lse in it. Error: a launch's, or schedules that disagree.
-inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t) {
+// Runs the case under every schedule, on a device of so many SMs where CTAs are persistent, and leaves out and lse in
+// it. Error: a launch's, or schedules that disagree.
+inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t, int sms = 1) {
   Call call = t->call;
   const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->lengths), sink("sink", t->sink);
   const Buffer q_starts("q_starts", t->q_starts), k_starts("k_starts", t->k_starts),
@@ -37,13 +38,15 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
   call.q_starts = moved(call.q_starts, q_starts);
   call.k_starts = moved(call.k_starts, k_starts);
   call.q_lengths = moved(call.q_lengths, q_lengths);
+  call.q_rows = t->query_rows();
+  call.k_rows = t->k_starts.empty() ? 0 : t->k_starts.back();
   call.sink = t->sink.empty() ? nullptr : sink.as<float>();
   const std::vector<std::uint16_t> poison = t->out;
   for (const Schedule& schedule : schedules()) {
     Buffer out("out", poison), lse("lse", t->lse.size() * sizeof(float));
     call.out = out.data();
     call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
-    if (Status s = launch_call(kernel, candidate, call, schedule); !s.ok()) return s;
+    if (Status s = launch_call(kernel, candidate, call, schedule, sms); !s.ok()) return s;
     const std::vector<float> sums = lse.values<float>();
     const bool same =
         out.values<std::uint16_t>() == t->out &&

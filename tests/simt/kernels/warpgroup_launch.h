@@ -4,8 +4,6 @@
 // judges numbers. Threads: one.
 #pragma once
 
-#include "runtime/cuda/launch/tensor_map.h"
-#include "tests/simt/emulator/tensor_map.h"
 #include "tests/simt/kernels/attention_launch.h"
 
 namespace gqa::simt {
@@ -14,31 +12,15 @@ namespace gqa::simt {
 inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
                                int sms, const Schedule& schedule, Outputs* outputs) {
   Call call = attention.call;
-  const LaunchPlan needed = plan(call.problem, candidate);
   const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
       out("out", attention.out, call.out);
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
-  const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
-  const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
   call.q = q.first();
   call.k = k.first();
   call.v = v.first();
   call.out = out.first();
   call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
-  AttentionParams params = params_of(call, candidate);
-  params.partials = partials.as<float>();
-  params.counters = counters.as<unsigned>();
-  TensorMaps maps;
-  if (Status s = tensor_maps(emulated_driver(), call, needed.maps, &maps); !s.ok()) return s;
-  ScoreParams scores = score_params_of(call);
-  void* arguments[] = {&params, &maps, &scores};
-  const unsigned grid = grid_of(needed, sms);
-  const auto threads = static_cast<unsigned>(needed.threads);
-  Launch launch = {{grid, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
-  launch.cluster = static_cast<unsigned>(needed.cluster);
-  launch.workspace = &partials;
-  if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
-  if (!all_zero(counters.values<unsigned>())) return {Code::kDeviceFailed, "counters were not left zero"};
+  if (Status s = launch_call(kernel, candidate, call, schedule, sms); !s.ok()) return s;
   *outputs = {out.values(), lse.values<float>()};
   return {};
 }

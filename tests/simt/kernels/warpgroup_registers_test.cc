@@ -32,8 +32,9 @@ TEST(WarpgroupRegisters, TheCodeHasTheHostsNumbersAndMoreWouldWaitForever) {
                            "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 stream_k=5",
                            "warpgroup m=192 n=64 warps=12 stages=2 pack=1 dynamic=0 out=1"}) {
     const Candidate candidate = candidate_of(text);
-    const RoleRegisters registers = role_registers(std::get<WgmmaFlash>(candidate.of));
-    const std::string source = attention_source(problem_of("hq=8,sq=1024,d=64"), candidate);
+    const Problem problem = problem_of("hq=8,sq=1024,d=64");
+    const RoleRegisters registers = role_registers(problem, std::get<WgmmaFlash>(candidate.of));
+    const std::string source = attention_source(problem, candidate);
     const auto line = [](const char* role, int number) {
       return std::string(role) + "Registers = " + std::to_string(number) + ";";
     };

@@ -1,5 +1,5 @@
 // help.cc: `gqa-cache help [TOPIC]`: the help of everything in one place.
-// Owns: the topics: each command, and spec.
+// Owns: the topics: each command, spec and serve.
 // Never: words a command's help; the command does.
 // Threads: one.
 #include <CLI/App.hpp>
@@ -9,12 +9,13 @@
 #include "tools/cache/command.h"
 #include "tools/cache/commands/spec.h"
 #include "tools/cache/errors.h"
+#include "tools/cache/models.h"
 
 namespace gqa::tools {
 namespace {
 
 std::string topics(const CLI::App& app) {
-  std::string names = "spec";
+  std::string names = "spec, serve";
   for (const CLI::App* command : app.get_subcommands(nullptr)) names += ", " + command->get_name();
   return names;
 }
@@ -26,6 +27,7 @@ std::string own_help(const CLI::App& app, const std::string& name) {
 
 std::string help_of(const CLI::App& app, const std::string& topic) {
   if (topic == "spec") return spec_text();
+  if (topic == "serve") return serving_text();
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (command->get_name() == topic) return own_help(*command, app.get_name() + " " + topic);
   }
@@ -38,7 +40,8 @@ void add_help(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "help", "Print this text, a command's help, or the grammar of SPEC",
                                   "gqa-cache help spec", Lists::kNo);
   const auto topic = std::make_shared<std::string>();
-  const CLI::Option* given = command->add_option("TOPIC", *topic, "A command, or spec: how --shape is written");
+  const CLI::Option* given =
+      command->add_option("TOPIC", *topic, "A command, spec: how --shape is written, or serve: how --serve is");
   command->callback([app, shared, topic, given] {
     shared->run = [app, topic, given] {
       print(given->count() == 0 ? own_help(*app, app->get_name()) : help_of(*app, *topic));

@@ -34,6 +34,8 @@ std::string winners_table(const Winners& winners, const Terminal& terminal) {
 
 const char* state_text(const cache::KernelRow& row, const std::unordered_set<std::string>& won) {
   if (row.family == cache::kCheckFamily) return "verifies";
+  if (row.family == cache::kMergeFamily) return "merges";
+  if (row.family == cache::kAppendFamily) return "appends";
   return won.contains(row.key) ? "winner's" : "no winner's";
 }
 

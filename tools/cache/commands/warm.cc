@@ -6,7 +6,10 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 
+#include "search/text.h"
 #include "tools/cache/command.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/progress.h"
@@ -24,6 +27,7 @@ struct WarmOptions {
   std::vector<std::string> archs;
   ShapeOptions shapes;
   double budget_seconds = TunePolicy().budget_seconds;
+  bool dry_run = false;
 };
 
 // A name nobody knows is the command line's fault; anything else is the machine's.
@@ -42,6 +46,14 @@ std::vector<std::string> each_once(const std::vector<std::string>& names) {
   return once;
 }
 
+// A plan alone begins no file.
+std::unique_ptr<cache::Store> open_cache_for(const Shared& shared, const WarmOptions& options) {
+  if (!options.dry_run) return open_cache(shared, cache::Mode::kReadWrite);
+  std::error_code ignored;
+  const bool there = std::filesystem::exists(cache_path(shared), ignored);
+  return open_cache(shared, there ? cache::Mode::kReadOnly : cache::Mode::kOff);
+}
+
 // Devices are opened before the cache: a mistyped name must not begin a file.
 Targets open_arch_targets(const Shared& shared, const WarmOptions& options, const TunePolicy& policy,
                           const ProgressFn& progress) {
@@ -51,7 +63,7 @@ Targets open_arch_targets(const Shared& shared, const WarmOptions& options, cons
     if (!DeviceSpec::for_arch(arch)) throw Usage("--arch: " + status.message());
     require(status);
   }
-  const std::shared_ptr<cache::Store> store = open_cache(shared, cache::Mode::kReadWrite);
+  const std::shared_ptr<cache::Store> store = open_cache_for(shared, options);
   Targets targets;
   for (auto& device : devices) targets.push_back(arch_target(std::move(device), store, policy, progress));
   return targets;
@@ -66,7 +78,7 @@ Targets open_targets(const Shared& shared, const WarmOptions& options, const Pro
   std::unique_ptr<Device> device;
   require(open_device(request, &device));
   Targets targets;
-  targets.push_back(device_target(std::move(device), open_cache(shared, cache::Mode::kReadWrite), policy, progress));
+  targets.push_back(device_target(std::move(device), open_cache_for(shared, options), policy, progress));
   return targets;
 }
 
@@ -137,8 +149,25 @@ void tell(const Warmed& warmed, bool json) {
   }
 }
 
-Json all_json(const Shared& shared, const std::vector<Warmed>& all, double seconds) {
-  Json json = {{"path", cache_path(shared)}, {"seconds", seconds}, {"shapes", Json::array()}};
+Json outlook_json(const std::string& device, const Outlook& outlook) {
+  return {{"device", device},
+          {"shapes", outlook.workloads},
+          {"ready", outlook.ready},
+          {"kernels", outlook.kernels},
+          {"to_compile", outlook.to_compile},
+          {"seconds", outlook.seconds},
+          {"most_seconds", outlook.most_seconds}};
+}
+
+// "sm_90a  391 shapes, 0 ready; 74 kernels, 74 to compile; about 4 min 10 s, up to 52 min 8 s"
+std::string outlook_text(const std::string& device, const Outlook& outlook) {
+  return device + "  " + counted(outlook.workloads, "shape") + ", " + grouped(outlook.ready) + " ready; " +
+         counted(outlook.kernels, "kernel") + ", " + grouped(outlook.to_compile) + " to compile; about " +
+         seconds_text(outlook.seconds) + ", up to " + seconds_text(outlook.most_seconds) + "\n";
+}
+
+Json all_json(const Shared& shared, const Json& plan, const std::vector<Warmed>& all, double seconds) {
+  Json json = {{"path", cache_path(shared)}, {"plan", plan}, {"seconds", seconds}, {"shapes", Json::array()}};
   for (const Warmed& warmed : all) json["shapes"].push_back(warmed_json(warmed));
   return json;
 }
@@ -159,6 +188,18 @@ std::vector<Warmed> warm_all(const Targets& targets, const std::vector<Problem>&
   return all;
 }
 
+// Ranges of calls are many shapes: what they cost is told before it is paid.
+Json plan_all(const Targets& targets, const std::vector<Problem>& shapes, bool json) {
+  Json plan = Json::array();
+  for (const auto& target : targets) {
+    const Outlook outlook = target->look(shapes);
+    plan.push_back(outlook_json(target->arch(), outlook));
+    if (!json) print(outlook_text(target->arch(), outlook));
+  }
+  std::fflush(stdout);
+  return plan;
+}
+
 int warm(const Shared& shared, const WarmOptions& options) {
   const std::vector<Problem> shapes = read_shapes(options.shapes);
   if (shapes.empty()) throw Usage("warm was given no shape; expected --shape, --shapes or --model");
@@ -167,13 +208,19 @@ int warm(const Shared& shared, const WarmOptions& options) {
   const Targets targets = open_targets(shared, options, [&line](const Progress& shape) {
     if (line != nullptr) line->update(shape);
   });
-  ProgressLine progress(stderr, static_cast<int>(targets.size() * shapes.size()), options.budget_seconds);
-  line = &progress;
-  const std::vector<Warmed> all = warm_all(targets, shapes, shared.json, &progress);
+  Json plan = Json::array();
+  if (options.dry_run || !options.shapes.serves.empty()) plan = plan_all(targets, shapes, shared.json);
+  std::vector<Warmed> all;
+  if (!options.dry_run) {
+    ProgressLine progress(stderr, static_cast<int>(targets.size() * shapes.size()), options.budget_seconds);
+    line = &progress;
+    all = warm_all(targets, shapes, shared.json, &progress);
+    line = nullptr;
+  }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (shared.json) {
-    print_json(all_json(shared, all, seconds));
-  } else {
+    print_json(all_json(shared, plan, all, seconds));
+  } else if (!options.dry_run) {
     print(summary_text(all, seconds, Terminal(stdout)));
   }
   return std::all_of(all.begin(), all.end(), [](const Warmed& warmed) { return warmed.failure.empty(); }) ? 0 : 1;
@@ -184,7 +231,8 @@ int warm(const Shared& shared, const WarmOptions& options) {
 void add_warm(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "warm", "Tune or compile shapes into the cache",
                                   "gqa-cache warm --shape b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal\n  "
-                                  "gqa-cache warm --arch sm_90a,sm_100a --model llama-3-70b,tp=8",
+                                  "gqa-cache warm --arch sm_90a,sm_100a --model llama-3-70b,tp=8\n  "
+                                  "gqa-cache warm --model llama-3-8b --serve batch=1..256,kv=1..32k,page=16",
                                   Lists::kYes);
   const auto options = std::make_shared<WarmOptions>();
   CLI::Option* device = command->add_option("--device", options->device, "auto (default), cuda, cuda:N or host");
@@ -197,6 +245,8 @@ void add_warm(CLI::App* app, Shared* shared) {
   command->add_option("--budget", options->budget_seconds, "Seconds a shape may take (default 8)")
       ->type_name("SECONDS")
       ->check(CLI::Range(kLeastBudget, kMostBudget));
+  command->add_flag("--dry-run", options->dry_run,
+                    "Say how many shapes and kernels that is and about how long; no more");
   command->callback([shared, options] { shared->run = [shared, options] { return warm(*shared, *options); }; });
 }
 

@@ -47,6 +47,12 @@ struct Walk {
     if constexpr (queries_packed<Config>()) own_queries = queries_of<Config>(p, cache, sequence);
   }
 
+  // Of a sequence whose lengths somebody has read from the lists.
+  __device__ Walk(const AttentionParams& params, int keys, int queries)
+      : p(params), cache(nullptr), length(keys), own_queries(queries) {
+    static_assert(!has_window<Config>(), "a window comes with CacheParams");
+  }
+
   // Of sequences that have one length, and no window.
   __device__ explicit Walk(const AttentionParams& params) : p(params), cache(nullptr), length(0), own_queries(0) {
     static_assert(!kListed && !has_window<Config>(), "these come with CacheParams");

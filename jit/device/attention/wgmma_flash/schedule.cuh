@@ -12,6 +12,8 @@
 namespace gqa {
 
 // What a scheduler tells itself in a ticket: as many words in every kernel, so that the host's plan knows no scheduler.
+// Where sequences have lengths of their own, no scheduler has parts, and a tile's sequence is there
+// (tile_sequence.cuh).
 struct SchedulerWords {
   int word[4];
 };
@@ -21,7 +23,7 @@ struct Ticket {
   Place place;
   int blocks;            // of keys, walked from the last; 0: there are no more tiles
   int first;             // of these blocks
-  SchedulerWords words;  // of a part of a tile
+  SchedulerWords words;  // of a part of a tile, or of its sequence
 };
 
 constexpr int kTickets = 2;

@@ -7,6 +7,7 @@
 // Threads: the 128 threads of a warpgroup; a quad of lanes holds a row, as in warp_attention.cuh.
 #pragma once
 
+#include "attention/wgmma_flash/tile_sequence.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "attention/wgmma_flash/warpgroup_softmax.cuh"
 #include "ptx/mma.cuh"
@@ -15,7 +16,7 @@
 namespace gqa {
 
 template <typename Config>
-struct WarpgroupAttention : WarpgroupSoftmax<Config>, ChainNumbers<Config> {
+struct WarpgroupAttention : WarpgroupSoftmax<Config>, ChainNumbers<Config>, ConsumerSequence<Config> {
   using Smem = WarpgroupSmem<Config>;
   using Softmax = WarpgroupSoftmax<Config>;
   using Softmax::kOnesColumn;

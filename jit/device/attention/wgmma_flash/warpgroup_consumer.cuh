@@ -76,7 +76,7 @@ struct WarpgroupConsumer {
 
   template <int kFragments>
   __device__ void softmax_masked(float (&scores)[kFragments][4], int first_row, int block) {
-    core.mask(scores, p, warp_row(first_row), block * Config::kTileN);
+    core.mask(scores, core.walk(p), warp_row(first_row), block * Config::kTileN);
     core.softmax(scores, p.scale_log2);
   }
 
@@ -163,7 +163,7 @@ struct WarpgroupConsumer {
   // Keys that this warpgroup's rows see. One at least: rows that see none mask it all.
   __device__ int seen_by_rows(int first_row) const {
     const int first = first_of_rows(first_row);
-    return first < 0 ? 1 : max(1, Walk<Config>(p).seen_before(first + 64));
+    return first < 0 ? 1 : max(1, core.walk(p).seen_before(first + 64));
   }
 
   // Whether of this block no more than the first half is seen.
@@ -173,7 +173,7 @@ struct WarpgroupConsumer {
 
   // Blocks below this one are seen whole by the warpgroup's first row, and so by all.
   __device__ int first_masked(int first_row) const {
-    return Walk<Config>(p).limit(first_of_rows(first_row)) / Config::kTileN;
+    return core.walk(p).limit(first_of_rows(first_row)) / Config::kTileN;
   }
 
   // The first step, of half a block where the rows see no more of it.

@@ -11,8 +11,23 @@
 
 namespace gqa {
 
+// What a launch hands over.
+template <typename Config, bool = Walk<Config>::kListed>
+struct WarpgroupArguments {
+  const AttentionParams& p;
+  const TensorMaps& maps;
+  WarpgroupSmem<Config>& smem;
+};
 template <typename Config>
-struct WarpgroupFlash {
+struct WarpgroupArguments<Config, true> {
+  const AttentionParams& p;
+  const TensorMaps& maps;
+  const CacheParams& cache;
+  WarpgroupSmem<Config>& smem;
+};
+
+template <typename Config>
+struct WarpgroupFlash : WarpgroupArguments<Config> {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kConsumers = Config::kWarps / 4;
   using TileScheduler = typename Config::TileScheduler;
@@ -25,9 +40,10 @@ struct WarpgroupFlash {
                 "the roles share what was launched");
   static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
 
-  const AttentionParams& p;
-  const TensorMaps& maps;
-  Smem& smem;
+  using Arguments = WarpgroupArguments<Config>;
+  using Arguments::maps;
+  using Arguments::p;
+  using Arguments::smem;
 
   // Consumers'.
   __device__ void write_ones() {
@@ -48,6 +64,7 @@ struct WarpgroupFlash {
     smem.tickets.ring.init(kConsumers * kWarpgroup);
     if constexpr (TileScheduler::kBroadcastsTiles && Smem::kCluster > 1) smem.tile_broadcast.init();
     if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
+    if constexpr (Smem::kCutsValues) smem.tails.ring.init(1);
     fence_barrier_init();
   }
 
@@ -68,12 +85,25 @@ struct WarpgroupFlash {
   }
 
   __device__ void produce() {
-    WarpgroupProducer<Config> producer{p, maps, smem};
+    WarpgroupProducer<Config> producer{{}, {}, p, maps, smem};
+    if constexpr (Walk<Config>::kListed) {
+      wait_for_grids_before();  // they may still write the lists
+      producer.cache = &this->cache;
+    }
     ProducerWalk<Config> walk(p, smem.tickets, smem.tile_broadcast);
     while (walk.more()) producer.load_tile(walk);
     if constexpr (TileScheduler::kHasParts) producer.load_parts(walk);
     walk.announce({Place{}, 0});
+    if constexpr (Smem::kCutsValues) producer.end_tails(smem.tails);
     let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
+  }
+
+  // A warp's beside the producer.
+  __device__ static bool zeroes_tails() { return Smem::kCutsValues && threadIdx.x / 32 == kConsumers * 4 + 1; }
+
+  __device__ void zero_value_tails() {
+    zero_tails<Config::kTileN, panels(Config::kHeadDimV), Smem::kValueBytes>(smem.tails, smem.v[0],
+                                                                             shared_address(smem.v_ring.full));
   }
 
   __device__ static int first_block(const volatile Ticket& ticket) {
@@ -95,6 +125,7 @@ struct WarpgroupFlash {
     consumer.begin();
     ConsumerWalk walk(smem.tickets);
     for (int blocks; (blocks = told_same<Config>(walk.blocks())) > 0; walk.next()) {
+      consumer.core.set_sequence(walk.ticket().words);
       consumer.walk(told_same<Config>(walk.ticket().place.first_row), blocks, first_block(walk.ticket()));
       if constexpr (Smem::kShare > 1) consumer.skip_to_next_tile(blocks);
       if (consumer.join(walk.ticket().words)) consumer.store(walk.ticket().place);
@@ -108,10 +139,15 @@ struct WarpgroupFlash {
     if (group == kConsumers) {
       const bool works = threadIdx.x == kConsumers * kWarpgroup;
       if (works) init_rings();
-      named_arrive(kRingsAreThere, kThreads);
+      if (zeroes_tails())
+        named_sync(kRingsAreThere, kThreads);
+      else
+        named_arrive(kRingsAreThere, kThreads);
       begin_together();
       give_up_registers<Config::kProducerRegisters>();
       if (works) produce();
+      if constexpr (Smem::kCutsValues)
+        if (zeroes_tails()) zero_value_tails();
     } else {
       if constexpr (Smem::kOnesColumn) write_ones();
       named_sync(kRingsAreThere, kThreads);

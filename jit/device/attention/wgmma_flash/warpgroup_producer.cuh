@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/wgmma_flash/schedule.cuh"
+#include "attention/wgmma_flash/tile_sequence.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -13,7 +14,7 @@
 namespace gqa {
 
 template <typename Config>
-struct WarpgroupProducer {
+struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<lengths_differ<Config>()> {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kCluster = Smem::kCluster;
   static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/launch/tensor_map.cc
@@ -76,16 +77,26 @@ struct WarpgroupProducer {
   __device__ void load_values(const Place& place, int block) {
     if (cluster_rank<Config>() != kValueLoader<Config>) return;
     v.wait_empty(smem.v_ring);
-    load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, v.full(smem.v_ring), place,
-                                                                    block);
+    load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, values_land_on(block),
+                                                                    place, block);
     v.next();
+  }
+
+  // The barrier of a block's values: the consumers', or, where the sequence ends within it, that of the warp which
+  // zeroes the rest.
+  __device__ u32 values_land_on(int block) {
+    if constexpr (Smem::kCutsValues) {
+      const int rows = this->keys - block * Config::kTileN;
+      if (rows < Config::kTileN) return this->begin_tail(smem.tails, {v.at(), rows});
+    }
+    return v.full(smem.v_ring);
   }
 
   // Blocks of keys that the last row of the cluster's tile, which sees most, needs. One at least: rows that see no key
   // mask it all.
   __device__ int block_count(const Place& place) const {
     const int end = place.first_row + Config::kTileM * kCluster;
-    return max(1, (Walk<Config>(p).seen_before(end) + Config::kTileN - 1) / Config::kTileN);
+    return max(1, (this->walk(p).seen_before(end) + Config::kTileN - 1) / Config::kTileN);
   }
 
   // In the order the consumers ask: the keys of the next block before the values of this one.
@@ -113,9 +124,14 @@ struct WarpgroupProducer {
 
   __device__ void load_tile(ProducerWalk<Config>& walk) {
     Place place = place_of_tile(walk.number);
+    this->open_sequence(p, place.batch);
     const int blocks = block_count(place);
     place.first_row += cluster_rank<Config>() * 64;
-    load(walk, {place, blocks});
+    // Apart, since the assembler numbers registers anew where it must see that there are no words.
+    if constexpr (Walk<Config>::kListed)
+      load(walk, {place, blocks, 0, this->words()});
+    else
+      load(walk, {place, blocks});
     walk.next();
   }
 

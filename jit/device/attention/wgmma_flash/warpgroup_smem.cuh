@@ -5,6 +5,7 @@
 #pragma once
 
 #include "attention/wgmma_flash/schedule.cuh"
+#include "attention/wgmma_flash/value_tails.cuh"
 #include "attention/wgmma_flash/warpgroup_features.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -46,6 +47,7 @@ struct WarpgroupSmem {
   static_assert(!kKeysTransposed || Config::kTileN % kPanelColumns == 0, "transposed keys come in whole panels");
 
   static constexpr int kQueries = query_buffers<Config>();
+  static constexpr bool kCutsValues = lengths_differ<Config>();  // value_tails.cuh
 
   alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
@@ -57,6 +59,7 @@ struct WarpgroupSmem {
   Tickets tickets;
   TileBroadcast tile_broadcast;
   Ring<1> handover;  // warpgroup_share.cuh
+  ValueTails<kCutsValues> tails;
 
   // Of kOnesColumn.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }

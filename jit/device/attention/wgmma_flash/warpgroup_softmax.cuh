@@ -43,9 +43,8 @@ struct WarpgroupSoftmax {
   // Masks what this warp's rows, from packed row `row` on, may not see of the keys from first_key on. Only the
   // fragments that some row's limit crosses are masked one by one.
   template <int kFragments>
-  __device__ void mask(float (&scores)[kFragments][4], const AttentionParams& p, int row, int first_key) {
+  __device__ void mask(float (&scores)[kFragments][4], const Walk<Config>& walk, int row, int first_key) {
     const int lane_row = row + lane_index() / 4;
-    const Walk<Config> walk(p);
     const int least = walk.limit(row) - first_key;
     const int limit[2] = {walk.limit(lane_row) - first_key, walk.limit(lane_row + 8) - first_key};
 #pragma unroll

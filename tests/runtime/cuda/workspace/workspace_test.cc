@@ -104,6 +104,22 @@ TEST_F(WorkspaceTest, PartialsAndCountersGrowApart) {
   *partial.partials = 1;  // outgrown, and still there for work in flight
 }
 
+TEST_F(WorkspaceTest, ACaptureTakesWhatItsPlanIsSaidToTake) {
+  std::vector<test::FakeGraph*> graphs;
+  for (const LaunchPlan& plan : {plan_of(1000, 10), plan_of(0, 1), plan_of(48, 0), plan_of(7, 5000)}) {
+    const std::size_t before = cuda_.held_bytes;
+    graphs.push_back(cuda_.begin(stream(1), graphs.size() + 1));
+    take(stream(1), plan);
+    EXPECT_EQ(static_cast<std::int64_t>(cuda_.held_bytes - before), WorkspaceMemory::bytes_for(plan));
+    take(stream(1), plan);  // another layer's
+    EXPECT_EQ(static_cast<std::int64_t>(cuda_.held_bytes - before), WorkspaceMemory::bytes_for(plan));
+    cuda_.end(stream(1));
+  }
+  for (test::FakeGraph* graph : graphs) test::StreamDriver::destroy(graph);
+  EXPECT_EQ(WorkspaceMemory::bytes_for(plan_of(1000, 100)), 4400);
+  EXPECT_EQ(WorkspaceMemory::bytes_for(LaunchPlan()), 0);
+}
+
 TEST_F(WorkspaceTest, AWarmCallAsksForCaptureAndStreamAndNothingElse) {
   take(stream(1));
   const std::int64_t calls = cuda_.calls;

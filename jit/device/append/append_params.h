@@ -1,0 +1,106 @@
+// append_params.h: the argument of the kernel that appends, laid out the same by the host compiler and by NVRTC, and
+// where its rows come from and go to.
+// Owns: AppendParams, and the rules that the device's kernel and the host's loop share: how many keys a sequence has,
+// which row of the cache a new key takes, and by which position it is rotated.
+// Never: copies a row. Leaves the cache, whatever the lists hold: a wrong number costs an answer, not a fault.
+// Threads: plain data and pure functions.
+#pragma once
+
+#include "attention/common/params.h"
+
+#ifdef __CUDACC__
+#define GQA_BOTH __device__ inline
+#else
+#define GQA_BOTH inline
+#endif
+
+namespace gqa {
+
+constexpr int kAppendThreads = 128;
+
+struct AppendParams {
+  const void* q;  // rotated into q_out; null: q is left alone
+  void* q_out;
+  const void *k_new, *v_new;  // null: no new keys
+  void *k, *v;                // the cache
+  const void *cos, *sin;      // (rotary_len, rotary_dim / 2), rows a stride apart
+  TensorStrides q_strides, q_out_strides, k_new_strides, v_new_strides, k_strides, v_strides;
+  long long cos_stride, sin_stride, table_stride;
+  // Of each sequence; null where there is none: keys in the cache, row of the cache, keys before the first, where new
+  // keys begin, where rotation begins, pages; where queries begin, and how many are used.
+  const int *lengths, *batch_idx, *leftpad, *new_starts, *rotary_starts, *table, *q_starts, *q_lengths;
+  int *out_lengths, *out_starts;  // written: keys of each sequence, the new ones with them, and its first row or null
+  int batch, q_rows, q_len, q_heads, new_rows, new_len, kv_heads, head_dim, head_dim_v;
+  int kv_len, page, page_count, cache_batch,
+      cache_batch_rows;  // cache_batch_rows: from a sequence's first row to the next's
+  int rotary_dim, rotary_len, interleaved;
+  int advances;  // query i is rotated by a position i further than the first; else all by the first's
+  int bf16;
+};
+
+static_assert(sizeof(AppendParams) == 8 * 8 + 6 * 24 + 3 * 8 + 8 * 8 + 2 * 8 + 20 * 4,
+              "host and device must agree on AppendParams");
+
+GQA_BOTH int within(int value, int most) { return value < 0 ? 0 : value < most ? value : most; }
+
+// One sequence of the call, in its cache.
+struct AppendSequence {
+  int row;      // of the cache's batch
+  int leftpad;  // slots before its first key
+  int cached;   // slots in use before the call, those before the first key with them
+  int added;    // new keys that there is room for
+};
+
+GQA_BOTH int new_keys_of(const AppendParams& p, int sequence) {
+  if (p.k_new == nullptr) return 0;
+  if (p.new_starts == nullptr) return p.new_len;
+  return within(p.new_starts[sequence + 1] - p.new_starts[sequence], p.new_rows);
+}
+
+GQA_BOTH AppendSequence append_sequence(const AppendParams& p, int sequence) {
+  AppendSequence s;
+  s.row = p.batch_idx == nullptr ? sequence : within(p.batch_idx[sequence], p.cache_batch - 1);
+  s.cached = p.lengths == nullptr ? p.kv_len : within(p.lengths[sequence], p.kv_len);
+  s.leftpad = p.leftpad == nullptr ? 0 : within(p.leftpad[sequence], s.cached);
+  s.added = within(new_keys_of(p, sequence), p.kv_len - s.cached);
+  return s;
+}
+
+GQA_BOTH int keys_after(const AppendSequence& s) { return s.cached - s.leftpad + s.added; }
+GQA_BOTH int first_row_of(const AppendParams& p, const AppendSequence& s) {
+  return s.row * p.cache_batch_rows + s.leftpad;
+}
+
+// Elements from the cache's first to slot `slot` of the sequence.
+GQA_BOTH long long slot_offset(const AppendParams& p, const TensorStrides& strides, int sequence, int row, int slot) {
+  if (p.table == nullptr) return row * strides.batch + slot * strides.row;
+  const int page = within(p.table[sequence * p.table_stride + slot / p.page], p.page_count - 1);
+  return page * strides.batch + slot % p.page * strides.row;
+}
+
+// Which row of a packed tensor, or of one with a batch, is whose: position `at` of sequence `sequence`. -1: nobody's.
+struct AppendPlace {
+  int sequence, at;
+};
+
+// starts ascends: the last sequence that begins at the row or before has it, if any has.
+GQA_BOTH AppendPlace place_of_row(const int* starts, int batch, int row, int rows_each) {
+  if (starts == nullptr) return {row / rows_each, row % rows_each};
+  int first = 0, last = batch;
+  while (first < last) {
+    const int middle = first + (last - first) / 2;
+    if (starts[middle + 1] <= row)
+      first = middle + 1;
+    else
+      last = middle;
+  }
+  return first == batch || starts[first] > row ? AppendPlace{-1, 0} : AppendPlace{first, row - starts[first]};
+}
+
+// By which row of cos and sin the sequence's first query and its first new key are rotated.
+GQA_BOTH int rotary_start(const AppendParams& p, int sequence, const AppendSequence& s) {
+  return p.rotary_starts == nullptr ? s.cached : p.rotary_starts[sequence];
+}
+GQA_BOTH int rotary_row(const AppendParams& p, int position) { return within(position, p.rotary_len - 1); }
+
+}  // namespace gqa

@@ -1,0 +1,242 @@
+// append_args.cc: see append_args.h.
+#include "runtime/api/append_args.h"
+
+#include <limits>
+#include <string>
+
+#include "runtime/api/cache_args.h"
+#include "runtime/api/tensors/tensor_rules.h"
+
+namespace gqa {
+namespace {
+
+constexpr Role kNewK = {"k_new", 4, "(batch, new, kv_heads, head_dim)"};
+constexpr Role kNewV = {"v_new", 4, "(batch, new, kv_heads, head_dim_v)"};
+constexpr Role kPackedNewK = {"k_new", 3, "(total_new, kv_heads, head_dim)"};
+constexpr Role kPackedNewV = {"v_new", 3, "(total_new, kv_heads, head_dim_v)"};
+constexpr Role kStarts = {"cu_seqlens_k_new", 1, "(batch + 1)"};
+constexpr Role kCos = {"rotary_cos", 2, "(positions, rotary_dim / 2)"};
+constexpr Role kSin = {"rotary_sin", 2, "(positions, rotary_dim / 2)"};
+constexpr Role kRotaryStarts = {"rotary_seqlens", 1, "(batch)"};
+constexpr Role kBatchIdx = {"cache_batch_idx", 1, "(batch)"};
+constexpr Role kLeftpad = {"cache_leftpad", 1, "(batch)"};
+constexpr DLDataType kListType = {kDLInt, 32, 1};
+constexpr int kRotaryStep = 16;             // rotary_dim is a multiple of it
+constexpr int kHalf = 2, kListElement = 4;  // bytes
+
+Status together(const char* one, bool has_one, const char* other, bool has_other) {
+  if (has_one == has_other) return {};
+  return {Code::kOption, std::string(has_one ? one : other) + " is given without " + (has_one ? other : one) +
+                             ", expected both or neither"};
+}
+
+// `what` needs `other`.
+Status needs(const char* what, bool given, const char* other, bool has_other) {
+  if (!given || has_other) return {};
+  return {Code::kOption, std::string(what) + " is given without " + other + ", expected both"};
+}
+
+Status not_beside(const char* what, bool given, const char* other, bool has_other, const char* why) {
+  if (!given || !has_other) return {};
+  return {Code::kOption, std::string(what) + " is given beside " + other + ", expected one of them: " + why};
+}
+
+Status check_number_a_sequence(const Device& device, const Role& role, const DLTensor* list, std::int64_t sequences) {
+  if (list == nullptr) return {};
+  Status status = check_tensor(device, role, *list, kListType);
+  return status.ok() ? check_equal(role, list->shape[0], "batch", "q", sequences) : status;
+}
+
+Status check_new(const Device& device, const AppendGiven& g, bool packed) {
+  const DLTensor &k = *g.options.k_new, &v = *g.options.v_new;
+  const Role &k_role = packed ? kPackedNewK : kNewK, &v_role = packed ? kPackedNewV : kNewV;
+  constexpr const char* kLikeQ = ", but q is ";
+  Status status = check_tensor(device, k_role, k, g.q.dtype, kLikeQ);
+  if (status.ok()) status = check_tensor(device, v_role, v, g.q.dtype, kLikeQ);
+  if (!status.ok()) return status;
+  const int row = packed ? 0 : 1;
+  if (!packed) status = check_equal(k_role, k.shape[0], "batch", "q", g.sequences);
+  if (status.ok() && !packed) status = check_equal(v_role, v.shape[0], "batch", "k_new", k.shape[0]);
+  if (status.ok()) status = check_equal(v_role, v.shape[row], packed ? "total_new" : "new", "k_new", k.shape[row]);
+  if (status.ok()) status = check_equal(k_role, k.shape[row + 1], "kv_heads", "k", g.k.shape[2]);
+  if (status.ok()) status = check_equal(v_role, v.shape[row + 1], "kv_heads", "k", g.k.shape[2]);
+  if (status.ok()) status = check_equal(k_role, k.shape[row + 2], "head_dim", "q", g.q.shape[3]);
+  if (status.ok()) status = check_equal(v_role, v.shape[row + 2], "head_dim_v", "v", g.v.shape[3]);
+  if (!status.ok() || !packed) return status;
+  status = check_tensor(device, kStarts, *g.options.cu_seqlens_k_new, kListType);
+  if (!status.ok() || g.options.cu_seqlens_k_new->shape[0] == g.sequences + 1) return status;
+  return {Code::kShape, "cu_seqlens_k_new has " + std::to_string(g.options.cu_seqlens_k_new->shape[0]) +
+                            " numbers, expected " + std::to_string(g.sequences + 1) +
+                            ": where each sequence's new keys begin, and last where the last ones end"};
+}
+
+Status check_rotary(const Device& device, const AppendGiven& g) {
+  const DLTensor &cos = *g.options.rotary_cos, &sin = *g.options.rotary_sin;
+  constexpr const char* kLikeQ = ", but q is ";
+  Status status = check_tensor(device, kCos, cos, g.q.dtype, kLikeQ);
+  if (status.ok()) status = check_tensor(device, kSin, sin, g.q.dtype, kLikeQ);
+  if (status.ok()) status = check_equal(kSin, sin.shape[0], "positions", "rotary_cos", cos.shape[0]);
+  if (status.ok()) status = check_equal(kSin, sin.shape[1], "rotary_dim / 2", "rotary_cos", cos.shape[1]);
+  if (!status.ok()) return status;
+  const std::int64_t dim = 2 * cos.shape[1], head_dim = g.q.shape[3];
+  if (dim % kRotaryStep == 0 && dim <= head_dim) return {};
+  return {Code::kShape, "rotary_cos has " + std::to_string(cos.shape[1]) + " columns and so rotary_dim " +
+                            std::to_string(dim) + ", expected a multiple of 16 up to head_dim, which is " +
+                            std::to_string(head_dim)};
+}
+
+Status read_one(const Role& role, const DLTensor* tensor, int element, const char* last, View* view) {
+  return tensor == nullptr ? Status() : read_view(role, *tensor, element, last, view);
+}
+
+template <typename Number>
+const Number* data_of(const View& view) {
+  return reinterpret_cast<const Number*>(view.data);  // null of a tensor that is not there
+}
+
+// Sequences that begin anywhere are packed keys: from one sequence's first row to the next's is a whole number of rows,
+// of keys and of values alike.
+Status rows_between(const View& k, const View& v, std::int32_t* rows) {
+  const auto whole = [](const View& view) {
+    return view.stride[1] > 0 ? view.stride[0] % view.stride[1] : view.stride[0];
+  };
+  const auto count = [](const View& view) { return view.stride[1] > 0 ? view.stride[0] / view.stride[1] : 0; };
+  const std::int64_t last = count(k) * (k.size[0] - 1) + k.size[1];
+  if (whole(k) == 0 && whole(v) == 0 && count(k) == count(v) && count(k) >= 0 &&
+      last <= std::numeric_limits<std::int32_t>::max()) {
+    *rows = static_cast<std::int32_t>(count(k));
+    return {};
+  }
+  return {Code::kStride, "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
+                             " of batch and kv_len, v " + std::to_string(v.stride[0]) + " and " +
+                             std::to_string(v.stride[1]) +
+                             ": expected a batch stride of the same whole number of rows, fewer than 2147483647 in "
+                             "all, since cache_batch_idx and cache_leftpad find sequences by their rows"};
+}
+
+void fill_new(const gqa_call& options, const AppendViews& views, Append* append) {
+  const bool packed = options.cu_seqlens_k_new != nullptr;
+  const int row = packed ? 0 : 1;
+  append->k = data_of<void>(views.k);
+  append->v = data_of<void>(views.v);
+  append->k_strides = {packed ? 0 : views.k.stride[0], views.k.stride[row], views.k.stride[row + 1]};
+  append->v_strides = {packed ? 0 : views.v.stride[0], views.v.stride[row], views.v.stride[row + 1]};
+  append->count = packed ? 0 : static_cast<std::int32_t>(views.k.size[1]);
+  append->rows = static_cast<std::int32_t>(packed ? views.k.size[0] : views.k.size[0] * views.k.size[1]);
+  append->starts = data_of<std::int32_t>(views.starts);
+}
+
+void fill_rotary(const gqa_call& options, const AppendViews& views, Append* append) {
+  append->cos = data_of<void>(views.cos);
+  append->sin = data_of<void>(views.sin);
+  append->cos_stride = views.cos.stride[0];
+  append->sin_stride = views.sin.stride[0];
+  append->rotary_len = static_cast<std::int32_t>(views.cos.size[0]);
+  append->rotary_dim = static_cast<std::int32_t>(2 * views.cos.size[1]);
+  append->interleaved = options.rotary_interleaved == 1;
+  append->rotary_starts = data_of<std::int32_t>(views.rotary_starts);
+}
+
+}  // namespace
+
+bool appends(const gqa_call* o) {
+  return o != nullptr && (o->k_new != nullptr || o->v_new != nullptr || o->cu_seqlens_k_new != nullptr ||
+                          o->rotary_cos != nullptr || o->rotary_sin != nullptr || o->rotary_seqlens != nullptr ||
+                          o->cache_batch_idx != nullptr || o->cache_leftpad != nullptr);
+}
+
+Status check_append_fields(const gqa_call& o) {
+  const bool adds = o.k_new != nullptr, rotates = o.rotary_cos != nullptr, pages = o.page_table != nullptr;
+  constexpr const char* kPages = "pages are found by their table";
+  constexpr const char* kPacked = "a cache has a row a sequence";
+  if (o.rotary_interleaved != 0 && o.rotary_interleaved != 1)
+    return {Code::kOption,
+            "gqa_call.rotary_interleaved is " + std::to_string(o.rotary_interleaved) + ", expected 0 or 1"};
+  Status status = together("k_new", adds, "v_new", o.v_new != nullptr);
+  if (status.ok()) status = needs("k_new", adds, "cache_seqlens", o.cache_seqlens != nullptr);
+  if (status.ok()) status = needs("cu_seqlens_k_new", o.cu_seqlens_k_new != nullptr, "k_new", adds);
+  if (status.ok()) status = together("rotary_cos", rotates, "rotary_sin", o.rotary_sin != nullptr);
+  if (status.ok()) status = needs("rotary_cos", rotates, "k_new", adds);
+  if (status.ok()) status = needs("rotary_seqlens", o.rotary_seqlens != nullptr, "rotary_cos", rotates);
+  if (status.ok()) status = not_beside("cache_batch_idx", o.cache_batch_idx != nullptr, "page_table", pages, kPages);
+  if (status.ok()) status = not_beside("cache_leftpad", o.cache_leftpad != nullptr, "page_table", pages, kPages);
+  if (status.ok())
+    status =
+        not_beside("k_new, cache_batch_idx or cache_leftpad", true, "cu_seqlens_k", o.cu_seqlens_k != nullptr, kPacked);
+  return status;
+}
+
+Status check_append_present(const gqa_call& o) {
+  const bool packed = o.cu_seqlens_k_new != nullptr;
+  const struct {
+    const Role& role;
+    const DLTensor* tensor;
+  } all[] = {{packed ? kPackedNewK : kNewK, o.k_new},
+             {packed ? kPackedNewV : kNewV, o.v_new},
+             {kStarts, o.cu_seqlens_k_new},
+             {kCos, o.rotary_cos},
+             {kSin, o.rotary_sin},
+             {kRotaryStarts, o.rotary_seqlens},
+             {kBatchIdx, o.cache_batch_idx},
+             {kLeftpad, o.cache_leftpad}};
+  for (const auto& [role, tensor] : all) {
+    if (tensor == nullptr) continue;
+    if (Status status = check_present(role, tensor); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status check_append_tensors(const Device& device, const AppendGiven& g) {
+  const gqa_call& o = g.options;
+  Status status;
+  if (o.k_new != nullptr) status = check_new(device, g, o.cu_seqlens_k_new != nullptr);
+  if (status.ok() && o.rotary_cos != nullptr) status = check_rotary(device, g);
+  if (status.ok()) status = check_number_a_sequence(device, kRotaryStarts, o.rotary_seqlens, g.sequences);
+  if (status.ok()) status = check_number_a_sequence(device, kBatchIdx, o.cache_batch_idx, g.sequences);
+  if (status.ok()) status = check_number_a_sequence(device, kLeftpad, o.cache_leftpad, g.sequences);
+  return status;
+}
+
+Status read_append(const AppendGiven& given, const View& k, const View& v, const View& out, const View& lse,
+                   AppendViews* views) {
+  const gqa_call& o = given.options;
+  const bool packed = o.cu_seqlens_k_new != nullptr;
+  Status status = read_one(packed ? kPackedNewK : kNewK, o.k_new, kHalf, "the head dimension", &views->k);
+  if (status.ok()) status = read_one(packed ? kPackedNewV : kNewV, o.v_new, kHalf, "the head dimension", &views->v);
+  if (status.ok()) status = read_one(kStarts, o.cu_seqlens_k_new, kListElement, "it", &views->starts);
+  if (status.ok()) status = read_one(kCos, o.rotary_cos, kHalf, "each row", &views->cos);
+  if (status.ok()) status = read_one(kSin, o.rotary_sin, kHalf, "each row", &views->sin);
+  if (status.ok()) status = read_one(kRotaryStarts, o.rotary_seqlens, kListElement, "it", &views->rotary_starts);
+  if (status.ok()) status = read_one(kBatchIdx, o.cache_batch_idx, kListElement, "it", &views->batch_idx);
+  if (status.ok()) status = read_one(kLeftpad, o.cache_leftpad, kListElement, "it", &views->leftpad);
+  const View* const read[] = {&views->k,         &views->v,      &views->starts,
+                              &views->cos,       &views->sin,    &views->rotary_starts,
+                              &views->batch_idx, &views->leftpad};
+  const View* const written[] = {&out, &lse, o.k_new != nullptr ? &k : &lse, o.v_new != nullptr ? &v : &lse};
+  for (const View* to : written)
+    for (const View* from : read)
+      if (status.ok() && to->data != 0 && from->data != 0) status = check_apart(*to, *from);
+  if (status.ok() && o.k_new != nullptr) status = check_distinct(k);
+  if (status.ok() && o.v_new != nullptr) status = check_distinct(v);
+  return status;
+}
+
+Status fill_append(const gqa_call& options, const AppendViews& views, const View& k, const View& v, Append* append,
+                   Call* call) {
+  *append = {};
+  call->append = append;
+  if (options.k_new != nullptr) fill_new(options, views, append);
+  if (options.rotary_cos != nullptr) fill_rotary(options, views, append);
+  append->batch_idx = data_of<std::int32_t>(views.batch_idx);
+  append->leftpad = data_of<std::int32_t>(views.leftpad);
+  append->k_batch_stride = call->k_strides.batch;
+  append->v_batch_stride = call->v_strides.batch;
+  append->cache_batch = static_cast<std::int32_t>(k.size[0]);
+  Problem& problem = call->problem;
+  problem.kv_lengths = append->finds_rows() ? Lengths::kPacked : Lengths::kEach;
+  if (!append->finds_rows()) return {};
+  call->k_strides.batch = call->v_strides.batch = 0;
+  return rows_between(k, v, &append->cache_batch_rows);
+}
+
+}  // namespace gqa

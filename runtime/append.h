@@ -1,0 +1,47 @@
+// append.h: what a call does to its cache before it attends: new keys and values are written into it, queries and new
+// keys are rotated, and sequences are found by their rows of the cache and their left padding.
+// Owns: Append, plain data filled on the hot path beside Call, and what a device makes of it (Appender).
+// Never: checks tensors; append_args.h does.
+// Threads: Appender::run() from many threads at once.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/program.h"
+#include "search/status.h"
+
+namespace gqa {
+
+struct Call;
+class LoadedProgram;
+
+// Pointers are null where the call has no such thing. Lists are of a number a sequence, on the device.
+struct Append {
+  const void *k = nullptr, *v = nullptr;        // new keys and values
+  Strides k_strides, v_strides;                 // batch 0 where they are packed
+  std::int32_t rows = 0, count = 0;             // of all sequences; of each, where they are not packed
+  const std::int32_t* starts = nullptr;         // of packed ones: batch + 1
+  const void *cos = nullptr, *sin = nullptr;    // (rotary_len, rotary_dim / 2), of q's type
+  std::int64_t cos_stride = 0, sin_stride = 0;  // from row to row
+  std::int32_t rotary_dim = 0, rotary_len = 0;
+  bool interleaved = false;
+  const std::int32_t* rotary_starts = nullptr;  // null: a sequence's rotation begins at its cached length
+  const std::int32_t *batch_idx = nullptr, *leftpad = nullptr;
+  std::int64_t k_batch_stride = 0, v_batch_stride = 0;  // of the cache: Call's are 0 where sequences are found by rows
+  std::int32_t cache_batch = 0;                         // sequences, or pages, that the cache has
+  std::int32_t cache_batch_rows = 0;                    // rows from one's first to the next's
+
+  // Whether sequences begin anywhere in the cache: it is then attended to as packed keys, whose starts run() makes.
+  bool finds_rows() const { return batch_idx != nullptr || leftpad != nullptr; }
+};
+
+class Appender {
+ public:
+  virtual ~Appender() = default;
+  // Appends as call.append says, and then attends. The hot path: allocates and formats nothing once warm.
+  virtual Status run(const Call& call, const LoadedProgram& program) const = 0;
+  // Of the device memory between the two; 0 on the host.
+  virtual std::int64_t workspace_bytes(const Call&) const { return 0; }
+};
+
+}  // namespace gqa

@@ -1,0 +1,116 @@
+// append_plan.cc: see append_plan.h.
+#include "runtime/append_plan.h"
+
+#include <algorithm>
+
+namespace gqa {
+namespace {
+
+constexpr std::int64_t kPieceBytes = 256;  // what pieces of the memory between are aligned to
+
+std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes; }
+
+std::int64_t list_bytes(const Call& call) { return padded(std::int64_t{4} * call.problem.batch); }
+
+// Of all sequences.
+std::int64_t query_rows(const Call& call) {
+  return call.problem.q_packed() ? call.q_rows : std::int64_t{call.problem.batch} * call.problem.q_len;
+}
+
+TensorStrides strides(const Strides& s) { return {s.batch, s.row, s.head}; }
+TensorStrides cache_strides(const Strides& s, std::int64_t batch) { return {batch, s.row, s.head}; }
+
+// As tensors of the caller's: written through Call's addresses, which kernels of attention only read.
+void* cache(const void* tensor) { return const_cast<void*>(tensor); }
+
+void set_rotation(const Call& call, char* copy, AppendParams* p) {
+  const Append& a = *call.append;
+  const Problem& problem = call.problem;
+  p->q = call.q;
+  p->q_out = copy;
+  p->q_strides = strides(call.q_strides);
+  const std::int64_t row = std::int64_t{problem.q_heads} * problem.head_dim;
+  p->q_out_strides = {problem.q_packed() ? 0 : problem.q_len * row, row, problem.head_dim};
+  p->cos = a.cos;
+  p->sin = a.sin;
+  p->cos_stride = a.cos_stride;
+  p->sin_stride = a.sin_stride;
+  p->rotary_dim = a.rotary_dim;
+  p->rotary_len = a.rotary_len;
+  p->interleaved = a.interleaved;
+  p->rotary_starts = a.rotary_starts;
+  p->advances = problem.mask != Mask::kNone;
+}
+
+}  // namespace
+
+std::int64_t append_bytes(const Call& call) {
+  const std::int64_t queries =
+      call.append->rotary_dim == 0 ? 0 : query_rows(call) * call.problem.q_heads * call.problem.head_dim;
+  return 2 * list_bytes(call) + queries * element_bytes(call.problem.q_type);
+}
+
+AppendParams append_params(const Call& call, char* between) {
+  const Append& a = *call.append;
+  const Problem& problem = call.problem;
+  AppendParams p{};
+  if (a.rotary_dim > 0) set_rotation(call, between + 2 * list_bytes(call), &p);
+  p.k_new = a.k;
+  p.v_new = a.v;
+  p.k = cache(call.k);
+  p.v = cache(call.v);
+  p.k_new_strides = strides(a.k_strides);
+  p.v_new_strides = strides(a.v_strides);
+  p.k_strides = cache_strides(call.k_strides, a.k_batch_stride);
+  p.v_strides = cache_strides(call.v_strides, a.v_batch_stride);
+  p.lengths = call.kv_lengths;
+  p.batch_idx = a.batch_idx;
+  p.leftpad = a.leftpad;
+  p.new_starts = a.starts;
+  p.table = call.page_table;
+  p.table_stride = call.page_table_stride;
+  p.q_starts = call.q_starts;
+  p.q_lengths = call.q_lengths;
+  p.out_lengths = reinterpret_cast<int*>(between);
+  if (a.finds_rows()) p.out_starts = reinterpret_cast<int*>(between + list_bytes(call));
+  p.batch = problem.batch;
+  p.q_rows = static_cast<int>(query_rows(call));
+  p.q_len = problem.q_len;
+  p.q_heads = problem.q_heads;
+  p.new_rows = a.rows;
+  p.new_len = a.count;
+  p.kv_heads = problem.kv_heads;
+  p.head_dim = problem.head_dim;
+  p.head_dim_v = problem.head_dim_v;
+  p.kv_len = problem.kv_len;
+  p.page = problem.page;
+  p.page_count = call.pages;
+  p.cache_batch = a.cache_batch;
+  p.cache_batch_rows = a.cache_batch_rows;
+  p.bf16 = problem.q_type == DType::kBF16;
+  return p;
+}
+
+std::int64_t append_items(const AppendParams& p) {
+  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * p.q_heads;
+  return queries + std::int64_t{p.new_rows} * p.kv_heads;
+}
+
+unsigned append_blocks(const AppendParams& p) {
+  constexpr std::int64_t kWarps = kAppendThreads / 32;
+  const std::int64_t of_lists = (p.batch + kAppendThreads - 1) / kAppendThreads;
+  return static_cast<unsigned>(std::max(of_lists, (append_items(p) + kWarps - 1) / kWarps));
+}
+
+Call attended_call(const Call& call, const AppendParams& p) {
+  Call attended = call;
+  attended.append = nullptr;
+  attended.kv_lengths = p.out_lengths;
+  attended.k_starts = p.out_starts;
+  if (p.q == nullptr) return attended;
+  attended.q = p.q_out;
+  attended.q_strides = {p.q_out_strides.batch, p.q_out_strides.row, p.q_out_strides.head};
+  return attended;
+}
+
+}  // namespace gqa

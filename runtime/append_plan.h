@@ -1,0 +1,26 @@
+// append_plan.h: how a call that appends becomes two steps.
+// Owns: the memory between them (the lists of lengths and starts, the rotated queries), what the first is handed, and
+// the call that the second is.
+// Never: runs either; host_appender.h and cuda_appender.h do.
+// Threads: pure functions; nothing is allocated.
+#pragma once
+
+#include <cstdint>
+
+#include "jit/device/append/append_params.h"
+#include "runtime/append.h"
+#include "runtime/device.h"
+
+namespace gqa {
+
+// Of the memory between the steps. Its beginning is aligned to 256 bytes.
+std::int64_t append_bytes(const Call& call);
+// `between`: so much memory, on the call's device.
+AppendParams append_params(const Call& call, char* between);
+// Warps of work: rows of heads.
+std::int64_t append_items(const AppendParams& params);
+// CTAs of the kernel: a warp an item, a thread a sequence.
+unsigned append_blocks(const AppendParams& params);
+Call attended_call(const Call& call, const AppendParams& params);
+
+}  // namespace gqa

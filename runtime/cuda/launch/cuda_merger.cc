@@ -1,0 +1,73 @@
+// cuda_merger.cc: see cuda_merger.h.
+#include "runtime/cuda/launch/cuda_merger.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "jit/codegen.h"
+#include "runtime/cuda/driver/capture.h"
+
+namespace gqa {
+namespace {
+
+constexpr int kWarp = 32;
+
+TensorStrides strides(const Strides& s) { return {s.batch, s.row, s.head}; }
+
+MergePart part_of(const AttentionState& state) {
+  return {state.out, state.lse, strides(state.out_strides), strides(state.lse_strides)};
+}
+
+}  // namespace
+
+MergeParams next_merge(const MergeCall& call, int* next) {
+  MergeParams p{};
+  p.merged = part_of(call.merged);
+  if (*next > 0) p.parts[p.count++] = p.merged;
+  while (p.count < kMergeParts && *next < call.count) p.parts[p.count++] = part_of(call.parts[(*next)++]);
+  p.rows = static_cast<unsigned>(call.rows());
+  p.q_len = call.q_len;
+  p.heads = call.heads;
+  p.head_dim = call.head_dim;
+  const auto chunks = static_cast<unsigned>((call.head_dim + kMergeChunk - 1) / kMergeChunk);
+  p.lanes = static_cast<int>(std::min<unsigned>(kWarp, std::bit_ceil(chunks)));
+  p.bytes = element_bytes(call.type);
+  p.bf16 = call.type == ElementType::kBF16;
+  p.vectors = call.vectors && call.head_dim % kMergeChunk == 0;
+  return p;
+}
+
+unsigned merge_blocks(const MergeParams& p) {
+  const auto of_block = static_cast<unsigned>(kMergeThreads / p.lanes);
+  return (p.rows + of_block - 1) / of_block;
+}
+
+Status CudaMerger::load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
+                        std::unique_ptr<StateMerger>* merger) {
+  const BesideCaptures here(shared->context);
+  auto fresh = std::unique_ptr<CudaMerger>(new CudaMerger(shared));
+  const Driver& driver = shared->context.driver();
+  if (Status s = Module::load(driver, binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
+  if (Status s = fresh->module_.function(kMergeEntryPoint, 0, &fresh->function_); !s.ok()) return s;
+  *merger = std::move(fresh);
+  return {};
+}
+
+CudaMerger::~CudaMerger() {
+  const BesideCaptures here(shared_->context);
+  module_ = Module();
+}
+
+Status CudaMerger::run(const MergeCall& call) const {
+  const Current current(shared_->context);
+  for (int next = 0; next < call.count;) {
+    MergeParams params = next_merge(call, &next);
+    void* arguments[] = {&params};
+    const LaunchShape shape = {merge_blocks(params), kMergeThreads, 0};
+    const CUresult result = launch_kernel(*shared_, function_, shape, static_cast<CUstream>(call.stream), arguments);
+    if (result != CUDA_SUCCESS) return shared_->context.driver().error("cuLaunchKernel", result);
+  }
+  return {};
+}
+
+}  // namespace gqa

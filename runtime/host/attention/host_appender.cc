@@ -1,0 +1,98 @@
+// host_appender.cc: see host_appender.h.
+#include "runtime/host/attention/host_appender.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "runtime/append_plan.h"
+#include "runtime/half.h"
+#include "runtime/parallel.h"
+
+namespace gqa {
+namespace {
+
+using Bits = std::uint16_t;
+
+constexpr std::int64_t kTaskRows = 64;  // of heads: enough to be worth a thread's while
+
+const Bits* row_of(const void* tensor, const TensorStrides& s, std::int64_t batch, std::int64_t row, int head) {
+  return static_cast<const Bits*>(tensor) + batch * s.batch + row * s.row + head * s.head;
+}
+
+// Pair i of a row's first rotary_dim elements is (2 i, 2 i + 1), or (i, i + rotary_dim / 2).
+void write_rotated(const AppendParams& p, const Bits* from, Bits* to, int position) {
+  const DType type = p.bf16 != 0 ? DType::kBF16 : DType::kF16;
+  const int pairs = p.rotary_dim / 2;
+  const std::int64_t row = rotary_row(p, position);
+  const Bits* cos = static_cast<const Bits*>(p.cos) + row * p.cos_stride;
+  const Bits* sin = static_cast<const Bits*>(p.sin) + row * p.sin_stride;
+  for (int i = 0; i < pairs; ++i) {
+    const int first = p.interleaved != 0 ? 2 * i : i, second = p.interleaved != 0 ? 2 * i + 1 : i + pairs;
+    const float x = load(type, from[first]), y = load(type, from[second]);
+    const float c = load(type, cos[i]), s = load(type, sin[i]);
+    to[first] = store(type, x * c - y * s);
+    to[second] = store(type, x * s + y * c);
+  }
+  std::copy(from + p.rotary_dim, from + p.head_dim, to + p.rotary_dim);
+}
+
+void append_query(const AppendParams& p, int row, int head) {
+  const AppendPlace place = place_of_row(p.q_starts, p.batch, row, p.q_len);
+  if (place.sequence < 0 || (p.q_lengths != nullptr && place.at >= p.q_lengths[place.sequence])) return;
+  const bool packed = p.q_starts != nullptr;
+  const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at;
+  const int start = rotary_start(p, place.sequence, append_sequence(p, place.sequence));
+  write_rotated(p, row_of(p.q, p.q_strides, batch, at, head),
+                const_cast<Bits*>(row_of(p.q_out, p.q_out_strides, batch, at, head)),
+                start + (p.advances != 0 ? place.at : 0));
+}
+
+void append_key(const AppendParams& p, int row, int head) {
+  const AppendPlace place = place_of_row(p.new_starts, p.batch, row, p.new_len);
+  if (place.sequence < 0) return;
+  const AppendSequence s = append_sequence(p, place.sequence);
+  if (place.at >= s.added) return;
+  const bool packed = p.new_starts != nullptr;
+  const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at, slot = s.cached + place.at;
+  Bits* k =
+      static_cast<Bits*>(p.k) + slot_offset(p, p.k_strides, place.sequence, s.row, slot) + head * p.k_strides.head;
+  Bits* v =
+      static_cast<Bits*>(p.v) + slot_offset(p, p.v_strides, place.sequence, s.row, slot) + head * p.v_strides.head;
+  write_rotated(p, row_of(p.k_new, p.k_new_strides, batch, at, head), k, rotary_start(p, place.sequence, s) + place.at);
+  const Bits* values = row_of(p.v_new, p.v_new_strides, batch, at, head);
+  std::copy(values, values + p.head_dim_v, v);
+}
+
+void append_item(const AppendParams& p, std::int64_t item) {
+  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * p.q_heads, key = item - queries;
+  if (item < queries)
+    append_query(p, static_cast<int>(item / p.q_heads), static_cast<int>(item % p.q_heads));
+  else
+    append_key(p, static_cast<int>(key / p.kv_heads), static_cast<int>(key % p.kv_heads));
+}
+
+char* memory_between(std::int64_t bytes) {
+  thread_local std::vector<char> memory;
+  if (static_cast<std::int64_t>(memory.size()) < bytes) memory.resize(static_cast<std::size_t>(bytes));
+  return memory.data();
+}
+
+}  // namespace
+
+Status HostAppender::run(const Call& call, const LoadedProgram& program) const {
+  const AppendParams p = append_params(call, memory_between(append_bytes(call)));
+  for (int sequence = 0; sequence < p.batch; ++sequence) {
+    const AppendSequence s = append_sequence(p, sequence);
+    p.out_lengths[sequence] = keys_after(s);
+    if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
+  }
+  const std::int64_t items = append_items(p);
+  parallel_for((items + kTaskRows - 1) / kTaskRows, threads_, [&](std::int64_t task) {
+    const std::int64_t end = std::min(items, (task + 1) * kTaskRows);
+    for (std::int64_t item = task * kTaskRows; item < end; ++item) append_item(p, item);
+  });
+  return program.run(attended_call(call, p));
+}
+
+}  // namespace gqa

@@ -1,0 +1,208 @@
+// append_case.h: calls that append, for tests: caches with NaN wherever no key is, and what each slot must hold then.
+// Owns: the case's tensors and lists, and its reference, which shares no rule with append_params.h.
+// Never: attends.
+// Threads: values.
+#pragma once
+
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/append_plan.h"
+#include "runtime/half.h"
+
+namespace gqa::test {
+
+struct AppendKind {
+  DType type = DType::kF16;
+  int page = 0;
+  int rotary_dim = 0;
+  bool interleaved = false, advances = false;
+  bool packed = false;      // queries and new keys
+  bool finds_rows = false;  // by cache_batch_idx and cache_leftpad
+  bool own_rotary = false;  // rotary_seqlens
+};
+
+inline std::vector<AppendKind> append_kinds() {
+  constexpr DType kF16 = DType::kF16, kBF16 = DType::kBF16;
+  return {{kF16},
+          {kBF16, 0, 32, true, true},
+          {kF16, 7, 64, false, true},
+          {kBF16, 16, 16, false, false, true},
+          {kF16, 0, 48, true, false, false, true},
+          {kF16, 0, 32, false, true, true, true, true},
+          {kBF16, 1, 0, false, false, true}};
+}
+
+class AppendCase {
+ public:
+  static constexpr int kBatch = 5, kMost = 40, kQueries = 3, kNew = 3, kQHeads = 4, kKvHeads = 2, kDim = 64, kDimV = 32;
+  static constexpr int kCacheRows = 7, kPositions = 48;
+
+  explicit AppendCase(const AppendKind& given) : kind(given), random_(3) {
+    lengths = {20, 0, kMost, kMost - 1, 13};  // no room for the third, for one key of the fourth
+    rows = kind.finds_rows ? std::vector<int>{6, 0, 3, 4, 1} : std::vector<int>{0, 1, 2, 3, 4};
+    leftpad = kind.finds_rows ? std::vector<int>{4, 0, 0, 39, 13} : std::vector<int>(kBatch, 0);
+    counts = kind.packed ? std::vector<int>{3, 1, 2, 0, 2} : std::vector<int>(kBatch, kNew);
+    rotary_starts = {2, 44, 0, 7, 47};
+    starts = {0};
+    for (const int count : counts) starts.push_back(starts.back() + count);
+    make_tensors();
+    make_call();
+  }
+
+  // What slot `slot` of a sequence is in k or v.
+  std::size_t slot(int sequence, int at, int head, int dim) const {
+    const std::size_t row = kind.page > 0 ? static_cast<std::size_t>(table[sequence * table_width() + at / kind.page])
+                                          : static_cast<std::size_t>(rows[sequence]);
+    const std::size_t of_row = kind.page > 0 ? kind.page : kMost, in_row = kind.page > 0 ? at % kind.page : at;
+    return ((row * of_row + in_row) * kKvHeads + static_cast<std::size_t>(head)) * static_cast<std::size_t>(dim);
+  }
+  int table_width() const { return (kMost + kind.page - 1) / kind.page; }
+  int queries_of(int sequence) const { return kind.packed ? counts[sequence] : kQueries; }
+  std::size_t first_query(int sequence) const { return kind.packed ? starts[sequence] : sequence * kQueries; }
+  std::size_t first_new(int sequence) const { return kind.packed ? starts[sequence] : sequence * kNew; }
+
+  // "" where k, v, the rotated queries and the lists are as they must be.
+  std::string wrong(const std::vector<std::uint16_t>& now_k, const std::vector<std::uint16_t>& now_v,
+                    const std::uint16_t* rotated, const int* out_lengths, const int* out_starts) const {
+    std::vector<std::uint16_t> want_k = k, want_v = v;
+    for (int b = 0; b < kBatch; ++b) {
+      int added = 0;
+      for (; added < counts[b] && lengths[b] + added < kMost; ++added)
+        for (int h = 0; h < kKvHeads; ++h) append(b, added, h, &want_k, &want_v);
+      if (out_lengths[b] != lengths[b] - leftpad[b] + added) return "length of sequence " + std::to_string(b);
+      if (kind.finds_rows && out_starts[b] != rows[b] * kMost + leftpad[b]) return "start of " + std::to_string(b);
+    }
+    if (const std::string at = difference(now_k, want_k); !at.empty()) return "k" + at;
+    if (const std::string at = difference(now_v, want_v); !at.empty()) return "v" + at;
+    return kind.rotary_dim > 0 ? wrong_queries(rotated) : "";
+  }
+
+  AppendKind kind;
+  std::vector<std::uint16_t> q, k, v, k_new, v_new, cos, sin;
+  std::vector<int> lengths, rows, leftpad, counts, starts, rotary_starts, table;
+  Append append_;
+  Call call;
+
+ private:
+  std::vector<std::uint16_t> normal(std::size_t count) {
+    std::normal_distribution<float> distribution;
+    std::vector<std::uint16_t> made(count);
+    for (std::uint16_t& each : made) each = store(kind.type, distribution(random_));
+    return made;
+  }
+
+  void make_tensors() {
+    const std::size_t tokens = kind.packed ? static_cast<std::size_t>(starts.back()) : kBatch * kQueries;
+    q = normal(tokens * kQHeads * kDim);
+    k_new = normal(tokens * kKvHeads * kDim);
+    v_new = normal(tokens * kKvHeads * kDimV);
+    cos = normal(kPositions * 32);
+    sin = normal(kPositions * 32);
+    int pages = 0;
+    if (kind.page > 0) {
+      pages = kBatch * table_width() + 1;
+      for (int i = 0; i < kBatch * table_width(); ++i) table.push_back((i * 3 + 1) % pages);
+      while (std::gcd(3, pages) != 1) ++pages;
+      for (int i = 0; i < kBatch * table_width(); ++i) table[i] = (i * 3 + 1) % pages;
+    }
+    const std::size_t keys = kind.page > 0 ? static_cast<std::size_t>(pages) * kind.page : kCacheRows * kMost;
+    const std::uint16_t nan = store(kind.type, NAN);
+    k.assign(keys * kKvHeads * kDim, nan);
+    v.assign(keys * kKvHeads * kDimV, nan);
+    page_count = pages;
+  }
+
+  void make_call() {
+    Problem& p = call.problem;
+    p.set_types(kind.type);
+    p.batch = kBatch;
+    p.q_len = kQueries;
+    p.kv_len = kMost;
+    p.q_heads = kQHeads;
+    p.kv_heads = kKvHeads;
+    p.head_dim = kDim;
+    p.head_dim_v = kDimV;
+    p.page = kind.page;
+    p.keys = kind.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
+    p.mask = kind.advances ? Mask::kCausal : Mask::kNone;
+    p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
+    p.kv_lengths = kind.finds_rows ? Lengths::kPacked : Lengths::kEach;
+    const std::int64_t of_row = kind.page > 0 ? kind.page : kMost, batch = kind.packed ? 0 : 1;
+    call.q_strides = {batch * kQueries * kQHeads * kDim, kQHeads * kDim, kDim};
+    call.k_strides = {of_row * kKvHeads * kDim, kKvHeads * kDim, kDim};
+    call.v_strides = {of_row * kKvHeads * kDimV, kKvHeads * kDimV, kDimV};
+    call.q_rows = static_cast<std::int64_t>(q.size()) / kQHeads / kDim;
+    call.pages = page_count;
+    call.page_table_stride = kind.page > 0 ? table_width() : 0;
+    append_.k_strides = {batch * kNew * kKvHeads * kDim, kKvHeads * kDim, kDim};
+    append_.v_strides = {batch * kNew * kKvHeads * kDimV, kKvHeads * kDimV, kDimV};
+    append_.rows = static_cast<int>(call.q_rows);
+    append_.count = kind.packed ? 0 : kNew;
+    append_.cos_stride = append_.sin_stride = 32;
+    append_.rotary_dim = kind.rotary_dim;
+    append_.rotary_len = kPositions;
+    append_.interleaved = kind.interleaved;
+    append_.k_batch_stride = call.k_strides.batch;
+    append_.v_batch_stride = call.v_strides.batch;
+    append_.cache_batch = kCacheRows;
+    append_.cache_batch_rows = kMost;
+    if (kind.finds_rows) call.k_strides.batch = call.v_strides.batch = 0;
+    call.append = &append_;
+  }
+
+  int rotary_start(int sequence) const { return kind.own_rotary ? rotary_starts[sequence] : lengths[sequence]; }
+
+  // In float64; the pair's partner is found from the element.
+  std::uint16_t rotated(const std::uint16_t* row, int element, int position) const {
+    const int half = kind.rotary_dim / 2;
+    if (element >= kind.rotary_dim) return row[element];
+    const bool second = kind.interleaved ? element % 2 == 1 : element >= half;
+    const int pair = kind.interleaved ? element / 2 : element % half;
+    const int other = kind.interleaved ? element ^ 1 : (element + half) % kind.rotary_dim;
+    const std::size_t at = static_cast<std::size_t>(std::min(position, kPositions - 1)) * 32 + pair;
+    const double x = load(kind.type, row[element]), y = load(kind.type, row[other]);
+    const double c = load(kind.type, cos[at]), s = load(kind.type, sin[at]);
+    return store(kind.type, static_cast<float>(second ? x * c + y * s : x * c - y * s));
+  }
+
+  void append(int b, int i, int head, std::vector<std::uint16_t>* to_k, std::vector<std::uint16_t>* to_v) const {
+    const std::size_t from = (first_new(b) + i) * kKvHeads + head;
+    for (int d = 0; d < kDim; ++d)
+      (*to_k)[slot(b, lengths[b] + i, head, kDim) + d] = rotated(k_new.data() + from * kDim, d, rotary_start(b) + i);
+    for (int d = 0; d < kDimV; ++d) (*to_v)[slot(b, lengths[b] + i, head, kDimV) + d] = v_new[from * kDimV + d];
+  }
+
+  std::string wrong_queries(const std::uint16_t* copy) const {
+    for (int b = 0; b < kBatch; ++b)
+      for (int i = 0; i < queries_of(b); ++i)
+        for (int h = 0; h < kQHeads; ++h)
+          for (int d = 0; d < kDim; ++d) {
+            const std::size_t row = ((first_query(b) + i) * kQHeads + h) * kDim;
+            const int position = rotary_start(b) + (kind.advances ? i : 0);
+            if (!near(copy[row + d], rotated(q.data() + row, d, position)))
+              return "query " + std::to_string(i) + " of sequence " + std::to_string(b);
+          }
+    return "";
+  }
+
+  // Bits but for the last place of what was rotated.
+  bool near(std::uint16_t a, std::uint16_t b) const {
+    if (a == b) return true;
+    const float x = load(kind.type, a), y = load(kind.type, b);
+    return std::abs(x - y) <= std::abs(y) * (kind.type == DType::kBF16 ? 0x1p-7F : 0x1p-10F) + 1e-6F;
+  }
+  std::string difference(const std::vector<std::uint16_t>& now, const std::vector<std::uint16_t>& want) const {
+    for (std::size_t at = 0; at < want.size(); ++at)
+      if (!near(now[at], want[at])) return "[" + std::to_string(at) + "]";
+    return "";
+  }
+
+  int page_count = 0;
+  std::mt19937 random_;
+};
+
+}  // namespace gqa::test

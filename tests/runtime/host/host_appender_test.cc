@@ -1,0 +1,58 @@
+// host_appender_test.cc: appending on the CPU: every slot, query and list of each kind of call; what attends comes
+// after.
+#include "runtime/host/attention/host_appender.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/append_case.h"
+
+namespace gqa::test {
+namespace {
+
+// Looks at the cache once the rows are where they belong.
+struct Looker : LoadedProgram {
+  Looker(const AppendCase& then, const AppendCase& now) : before(then), after(now) {}
+  Status run(const ProgramCall& call) const override {
+    const Call& attended = *call.attention;
+    EXPECT_EQ(attended.append, nullptr);
+    EXPECT_EQ(attended.q == after.q.data(), after.kind.rotary_dim == 0) << "q is rotated into a copy";
+    wrong = before.wrong(after.k, after.v, static_cast<const std::uint16_t*>(attended.q), attended.kv_lengths,
+                         attended.k_starts);
+    return {Code::kInternal, "attended"};
+  }
+  const AppendCase &before, &after;
+  mutable std::string wrong = "nothing attended";
+};
+
+void give_addresses(AppendCase* t) {
+  Call& call = t->call;
+  Append& a = t->append_;
+  call.q = t->q.data();
+  call.k = t->k.data();
+  call.v = t->v.data();
+  call.kv_lengths = t->lengths.data();
+  if (t->kind.page > 0) call.page_table = t->table.data();
+  if (t->kind.packed) call.q_starts = a.starts = t->starts.data();
+  a.k = t->k_new.data();
+  a.v = t->v_new.data();
+  a.cos = t->cos.data();
+  a.sin = t->sin.data();
+  if (t->kind.own_rotary) a.rotary_starts = t->rotary_starts.data();
+  if (!t->kind.finds_rows) return;
+  a.batch_idx = t->rows.data();
+  a.leftpad = t->leftpad.data();
+}
+
+TEST(HostAppender, PutsEveryRowWhereItBelongsAndThenAttends) {
+  for (const AppendKind& kind : append_kinds()) {
+    const AppendCase before(kind);
+    AppendCase t(kind);
+    give_addresses(&t);
+    const Looker program(before, t);
+    EXPECT_EQ(HostAppender(2).run(t.call, program).message(), "attended");
+    EXPECT_EQ(program.wrong, "");
+  }
+}
+
+}  // namespace
+}  // namespace gqa::test

@@ -1,0 +1,140 @@
+// The kernel that appends to a cache, run on the CPU: every slot, query and list of each kind of call; and faults
+// planted in it, each of which must be seen.
+#include <gtest/gtest.h>
+
+#include "jit/codegen.h"
+#include "tests/runtime/append_case.h"
+#include "tests/simt/emulator/kernel.h"
+#include "tests/simt/kernels/planted.h"
+
+namespace gqa::simt {
+namespace {
+
+using test::AppendCase;
+using test::AppendKind;
+
+constexpr const char *kKernel = "append/append.cuh", *kRules = "append/append_params.h";
+
+std::unique_ptr<Kernel> compile(const std::string& header = "", const std::string& from = "",
+                                const std::string& to = "") {
+  std::string why;
+  auto kernel = Kernel::compile(append_source(), kAppendEntryPoint, &why, planted(header, from, to));
+  EXPECT_NE(nullptr, kernel) << why;
+  return kernel;
+}
+
+// A case's memory, guarded.
+struct Guarded {
+  explicit Guarded(AppendCase* t)
+      : q("q", t->q),
+        k("k", t->k),
+        v("v", t->v),
+        k_new("k_new", t->k_new),
+        v_new("v_new", t->v_new),
+        cos("cos", t->cos),
+        sin("sin", t->sin),
+        lengths("lengths", t->lengths),
+        rows("rows", t->rows),
+        leftpad("leftpad", t->leftpad),
+        starts("starts", t->starts),
+        rotary_starts("rotary_starts", t->rotary_starts),
+        table("table", t->table.empty() ? std::vector<int>{0} : t->table),
+        between("between", static_cast<std::size_t>(append_bytes(t->call))) {
+    Call& call = t->call;
+    Append& a = t->append_;
+    call.q = q.data();
+    call.k = k.data();
+    call.v = v.data();
+    call.kv_lengths = lengths.as<int>();
+    if (t->kind.page > 0) call.page_table = table.as<int>();
+    if (t->kind.packed) call.q_starts = a.starts = starts.as<int>();
+    a.k = k_new.data();
+    a.v = v_new.data();
+    a.cos = cos.data();
+    a.sin = sin.data();
+    if (t->kind.own_rotary) a.rotary_starts = rotary_starts.as<int>();
+    if (!t->kind.finds_rows) return;
+    a.batch_idx = rows.as<int>();
+    a.leftpad = leftpad.as<int>();
+  }
+  Buffer q, k, v, k_new, v_new, cos, sin, lengths, rows, leftpad, starts, rotary_starts, table, between;
+};
+
+// "" where the kernel does all of a kind rightly, under a schedule.
+std::string wrong(const Kernel& kernel, const AppendKind& kind, const Schedule& schedule = {}) {
+  AppendCase t(kind);
+  Guarded memory(&t);
+  AppendParams params = append_params(t.call, memory.between.as<char>());
+  void* arguments[] = {&params};
+  const Status status = kernel.launch({{append_blocks(params), 1, 1}, {kAppendThreads, 1, 1}, 0, arguments}, schedule);
+  if (!status.ok()) return status.message();
+  return t.wrong(memory.k.values<std::uint16_t>(), memory.v.values<std::uint16_t>(),
+                 static_cast<const std::uint16_t*>(params.q_out), params.out_lengths, params.out_starts);
+}
+
+class AppendKernel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+  // True where some case shows the fault.
+  static bool seen(const char* header, const std::string& from, const std::string& to) {
+    const auto kernel = compile(header, from, to);
+    if (kernel == nullptr) return false;
+    for (const AppendKind& kind : test::append_kinds())
+      if (!wrong(*kernel, kind).empty()) return true;
+    return false;
+  }
+};
+
+TEST_F(AppendKernel, PutsEveryRowWhereItBelongs) {
+  const auto kernel = compile();
+  ASSERT_NE(nullptr, kernel);
+  int at = 0;
+  for (const AppendKind& kind : test::append_kinds()) {
+    for (const Schedule& schedule : schedules()) EXPECT_EQ(wrong(*kernel, kind, schedule), "") << "kind " << at;
+    ++at;
+  }
+}
+
+TEST_F(AppendKernel, AKeyPutASlotAsideIsSeen) {
+  EXPECT_TRUE(seen(kKernel, "s.cached + place.at) +", "s.cached + place.at + 1) +"));
+  EXPECT_TRUE(seen(kRules, "s.cached = p.lengths == nullptr", "s.cached = p.lengths != nullptr"));
+}
+
+TEST_F(AppendKernel, AKeyPastTheLastSlotIsSeen) {
+  EXPECT_TRUE(seen(kRules, "within(new_keys_of(p, sequence), p.kv_len - s.cached)", "new_keys_of(p, sequence)"));
+}
+
+TEST_F(AppendKernel, APageEntryOfANeighbourIsSeen) {
+  EXPECT_TRUE(seen(kRules, "p.table[sequence * p.table_stride + slot / p.page]", "p.table[slot / p.page]"));
+  EXPECT_TRUE(seen(kRules, "slot % p.page * strides.row", "0"));
+}
+
+TEST_F(AppendKernel, AnotherRowOfTheCacheIsSeen) {
+  EXPECT_TRUE(seen(kRules, "p.batch_idx == nullptr ? sequence", "true ? sequence"));
+  EXPECT_TRUE(seen(kRules, "s.row * p.cache_batch_rows + s.leftpad", "s.row * p.cache_batch_rows"));
+  EXPECT_TRUE(seen(kRules, "s.cached - s.leftpad + s.added", "s.cached + s.added"));
+}
+
+TEST_F(AppendKernel, AWrongRotationIsSeen) {
+  EXPECT_TRUE(seen(kKernel, "x * s + y * c", "x * s - y * c"));
+  EXPECT_TRUE(seen(kKernel, "p.interleaved ? 2 * i : i,", "i,"));
+  EXPECT_TRUE(seen(kKernel, "p.advances ? place.at : 0", "place.at"));
+  EXPECT_TRUE(seen(kKernel, "rotary_start(p, place.sequence, s) + place.at", "rotary_start(p, place.sequence, s)"));
+  EXPECT_TRUE(seen(kKernel, "copy_columns(from, to, p.rotary_dim, p.head_dim, lane);", ""));
+  EXPECT_TRUE(seen(kRules, "p.rotary_starts == nullptr ? s.cached", "true ? s.cached"));
+  EXPECT_TRUE(seen(kRules, "within(position, p.rotary_len - 1)", "position"));
+}
+
+TEST_F(AppendKernel, ANeighboursQueryIsSeen) {
+  EXPECT_TRUE(seen(kRules, "starts[middle + 1] <= row", "starts[middle + 1] < row"));
+}
+
+TEST_F(AppendKernel, ALostItemIsSeen) {
+  EXPECT_TRUE(seen(kKernel, "item - queries < static_cast<u32>(p.new_rows) * p.kv_heads",
+                   "item - queries + 1 < static_cast<u32>(p.new_rows) * p.kv_heads"));
+}
+
+}  // namespace
+}  // namespace gqa::simt

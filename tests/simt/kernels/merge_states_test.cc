@@ -1,0 +1,138 @@
+// The kernel that merges states, run on the CPU against float64, in its launches' own order; and faults planted in it,
+// each of which must be seen.
+#include <gtest/gtest.h>
+
+#include "jit/codegen.h"
+#include "runtime/cuda/launch/cuda_merger.h"
+#include "tests/runtime/merge_case.h"
+#include "tests/simt/emulator/kernel.h"
+#include "tests/simt/kernels/planted.h"
+
+namespace gqa::simt {
+namespace {
+
+using test::MergeCase;
+using test::MergeSizes;
+
+constexpr const char* kHeader = "merge/merge_states.cuh";
+
+std::unique_ptr<Kernel> compile(const std::string& from = "", const std::string& to = "") {
+  std::string why;
+  auto kernel = Kernel::compile(merge_source(), kMergeEntryPoint, &why, planted(from.empty() ? "" : kHeader, from, to));
+  EXPECT_NE(nullptr, kernel) << why;
+  return kernel;
+}
+
+// A case's memory, guarded.
+struct Guarded {
+  explicit Guarded(MergeCase* t) : out("out", t->out), lse("lse", t->lse), call(t->call) {
+    for (int at = 0; at < t->call.count; ++at) {
+      const auto part = static_cast<std::size_t>(at);
+      outs.push_back(std::make_unique<Buffer>("outs", t->outs[part]));
+      lses.push_back(std::make_unique<Buffer>("lses", t->lses[part]));
+      parts.push_back(t->parts[part]);
+      parts.back().out = outs.back()->data();
+      parts.back().lse = lses.back()->as<float>();
+    }
+    call.parts = parts.data();
+    call.merged.out = out.data();
+    call.merged.lse = lse.as<float>();
+  }
+  Buffer out, lse;
+  std::vector<std::unique_ptr<Buffer>> outs, lses;
+  std::vector<AttentionState> parts;
+  MergeCall call;
+};
+
+// Whether the kernel merges such a case rightly, under a schedule.
+::testing::AssertionResult merges(const Kernel& kernel, const MergeSizes& sizes, const Schedule& schedule = {}) {
+  MergeCase t(sizes);
+  const Guarded memory(&t);
+  int launches = 0;
+  for (int next = 0; next < sizes.count; ++launches) {
+    MergeParams params = next_merge(memory.call, &next);
+    void* arguments[] = {&params};
+    const Status status = kernel.launch({{merge_blocks(params), 1, 1}, {kMergeThreads, 1, 1}, 0, arguments}, schedule);
+    if (!status.ok()) return ::testing::AssertionFailure() << text_of(sizes) << ": " << status.message();
+  }
+  t.out = memory.out.values<std::uint8_t>();
+  t.lse = memory.lse.values<float>();
+  auto right = t.right(launches);
+  return right ? right : right << " (" << text_of(sizes) << ")";
+}
+
+class MergeStates : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+  // True where some case shows the fault.
+  static bool seen(const std::string& from, const std::string& to) {
+    const auto kernel = compile(from, to);
+    if (kernel == nullptr) return false;
+    for (const MergeSizes& sizes : test::merge_sizes())
+      if (!merges(*kernel, sizes)) return true;
+    return false;
+  }
+};
+
+TEST_F(MergeStates, MergesAsFloat64Does) {
+  const auto kernel = compile();
+  ASSERT_NE(nullptr, kernel);
+  for (const MergeSizes& sizes : test::merge_sizes())
+    for (const Schedule& schedule : schedules()) EXPECT_TRUE(merges(*kernel, sizes, schedule));
+}
+
+TEST_F(MergeStates, ALaunchTakesAsManyPartsAsItsArgumentHolds) {
+  for (const auto& [count, launches] : {std::pair(1, 1), {32, 1}, {33, 2}, {63, 2}, {64, 3}, {94, 3}, {95, 4}}) {
+    const MergeCase t({ElementType::kF16, count, 1, 1, 1, 8, 0});
+    int next = 0, counted = 0;
+    for (; next < count; ++counted) {
+      const MergeParams params = next_merge(t.call, &next);
+      EXPECT_LE(params.count, kMergeParts);
+      EXPECT_EQ(params.parts[0].out, counted == 0 ? t.parts[0].out : t.call.merged.out);
+    }
+    EXPECT_EQ(launches, counted) << count;
+  }
+}
+
+TEST_F(MergeStates, ALostPartIsSeen) {
+  EXPECT_TRUE(seen("for (int i = 0; i < p.count; ++i) {\n      const MergePart",
+                   "for (int i = 1; i < p.count; ++i) {\n      const MergePart"));
+  EXPECT_TRUE(seen("for (int i = 0; i < p.count; ++i) sum", "for (int i = 0; i + 1 < p.count; ++i) sum"));
+}
+
+TEST_F(MergeStates, AMaximumNotTakenIsSeen) {
+  EXPECT_TRUE(seen("maximum = fmaxf(maximum, *row.lse(p.parts[i]))", "maximum = *row.lse(p.parts[0])"));
+  EXPECT_TRUE(seen("maximum + logf(sum)", "logf(sum)"));
+}
+
+TEST_F(MergeStates, AnEmptyPartThatIsReadIsSeen) {
+  EXPECT_TRUE(seen("if (lse == negative_infinity()) continue;", ""));
+  EXPECT_TRUE(seen("lse == negative_infinity() ? 0.f : ", ""));
+  EXPECT_TRUE(seen("weights.sum == 0 ? 0.f : 1 / weights.sum", "1 / weights.sum"));
+}
+
+TEST_F(MergeStates, AnotherPartsStridesAreSeen) {
+  EXPECT_TRUE(seen("row.offset(part.out_strides)", "row.offset(p.merged.out_strides)"));
+  EXPECT_TRUE(seen("part.lse + offset(part.lse_strides)", "part.lse + offset(part.out_strides)"));
+}
+
+TEST_F(MergeStates, AnElementPastARowIsSeen) {
+  EXPECT_TRUE(seen("if (i < count) to[i]", "to[i]"));
+  EXPECT_TRUE(seen("i < count ? Element::to_float(from[i]) : 0.f", "Element::to_float(from[i])"));
+}
+
+TEST_F(MergeStates, ARowThatDoesNotExistIsSeen) {
+  EXPECT_TRUE(seen("const bool exists = number < p.rows;", "const bool exists = true;"));
+}
+
+// Where the merged state is a part: its lse is read by all lanes before one writes it.
+TEST_F(MergeStates, ALseWrittenTooEarlyIsSeen) {
+  EXPECT_TRUE(seen("  if (exists && p.bytes == 4) merge",
+                   "  if (exists && lane == 0) *row.lse(p.merged) = weights.lse();\n  __syncwarp();\n"
+                   "  if (exists && p.bytes == 4) merge"));
+}
+
+}  // namespace
+}  // namespace gqa::simt
