@@ -164,7 +164,7 @@ class TorchKind(Kind):
         self._to_dlpack = torch.utils.dlpack.to_dlpack
         if getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) is None:
             self.export = self._to_dlpack  # type: ignore[method-assign]
-        self._full, self._int32 = torch.full, torch.int32
+        self._empty, self._full, self._int32 = torch.empty, torch.full, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
