@@ -12,6 +12,14 @@ std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPi
 
 std::int64_t list_bytes(const Call& call) { return padded(std::int64_t{4} * call.problem.batch); }
 
+// The table that is made has a column a page, or, of padded sequences, a key.
+std::int32_t out_page(const Append& a) { return a.leftpad != nullptr ? 1 : a.page; }
+std::int32_t out_columns(const Call& call) {
+  const Append& a = *call.append;
+  return a.makes_table() ? (call.problem.kv_len + out_page(a) - 1) / out_page(a) : 0;
+}
+std::int64_t table_bytes(const Call& call) { return padded(std::int64_t{4} * call.problem.batch * out_columns(call)); }
+
 // Of all sequences.
 std::int64_t query_rows(const Call& call) {
   return call.problem.q_packed() ? call.q_rows : std::int64_t{call.problem.batch} * call.problem.q_len;
@@ -47,14 +55,14 @@ void set_rotation(const Call& call, char* copy, AppendParams* p) {
 std::int64_t append_bytes(const Call& call) {
   const std::int64_t queries =
       call.append->rotary_dim == 0 ? 0 : query_rows(call) * call.problem.q_heads * call.problem.head_dim;
-  return 2 * list_bytes(call) + queries * element_bytes(call.problem.q_type);
+  return 2 * list_bytes(call) + table_bytes(call) + queries * element_bytes(call.problem.q_type);
 }
 
 AppendParams append_params(const Call& call, char* between) {
   const Append& a = *call.append;
   const Problem& problem = call.problem;
   AppendParams p{};
-  if (a.rotary_dim > 0) set_rotation(call, between + 2 * list_bytes(call), &p);
+  if (a.rotary_dim > 0) set_rotation(call, between + 2 * list_bytes(call) + table_bytes(call), &p);
   p.k_new = a.k;
   p.v_new = a.v;
   p.k = cache(call.k);
@@ -72,7 +80,10 @@ AppendParams append_params(const Call& call, char* between) {
   p.q_starts = call.q_starts;
   p.q_lengths = call.q_lengths;
   p.out_lengths = reinterpret_cast<int*>(between);
-  if (a.finds_rows()) p.out_starts = reinterpret_cast<int*>(between + list_bytes(call));
+  if (a.makes_starts()) p.out_starts = reinterpret_cast<int*>(between + list_bytes(call));
+  if (a.makes_table()) p.out_table = reinterpret_cast<int*>(between + 2 * list_bytes(call));
+  p.out_page = out_page(a);
+  p.out_columns = out_columns(call);
   p.batch = problem.batch;
   p.q_rows = static_cast<int>(query_rows(call));
   p.q_len = problem.q_len;
@@ -83,8 +94,8 @@ AppendParams append_params(const Call& call, char* between) {
   p.head_dim = problem.head_dim;
   p.head_dim_v = problem.head_dim_v;
   p.kv_len = problem.kv_len;
-  p.page = problem.page;
-  p.page_count = call.pages;
+  p.page = a.page;
+  p.page_count = a.pages;
   p.cache_batch = a.cache_batch;
   p.cache_batch_rows = a.cache_batch_rows;
   p.bf16 = problem.q_type == DType::kBF16;
@@ -107,6 +118,10 @@ Call attended_call(const Call& call, const AppendParams& p) {
   attended.append = nullptr;
   attended.kv_lengths = p.out_lengths;
   attended.k_starts = p.out_starts;
+  if (p.out_table != nullptr) {
+    attended.page_table = p.out_table;
+    attended.page_table_stride = p.out_columns;
+  }
   if (p.q == nullptr) return attended;
   attended.q = p.q_out;
   attended.q_strides = {p.q_out_strides.batch, p.q_out_strides.row, p.q_out_strides.head};

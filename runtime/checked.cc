@@ -58,10 +58,31 @@ Status wrong_length(const Problem& p, std::int32_t sequence, std::int32_t length
                              (p.paged() ? ": the keys that a row of page_table stands for" : ": the keys there are")};
 }
 
-Status wrong_page(const Call& call, std::int32_t sequence, std::int32_t at, std::int32_t page, std::int32_t keys) {
-  return {Code::kOption, "page_table[" + std::to_string(sequence) + "]" + item("", at, page) + ", expected 0 to " +
-                             std::to_string(call.pages - 1) + ": sequence " + std::to_string(sequence) + " has " +
-                             std::to_string(keys) + " keys in pages of " + std::to_string(call.problem.page)};
+// A sequence's row of the page table.
+struct TableRow {
+  const std::int32_t* entries;
+  std::int64_t row;
+  std::int32_t page, pages;
+};
+
+TableRow table_of(const Call& call, std::int32_t sequence) {
+  const Append* a = call.append;
+  const std::int64_t row = a != nullptr && a->batch_idx != nullptr ? a->batch_idx[sequence] : sequence;
+  return {call.page_table + row * call.page_table_stride, row, a != nullptr ? a->page : call.problem.page,
+          a != nullptr ? a->pages : call.pages};
+}
+
+// Those that so many keys reach.
+Status check_pages_of(const TableRow& table, std::int32_t sequence, std::int32_t keys) {
+  const std::int64_t reached = (std::int64_t{keys} + table.page - 1) / table.page;
+  for (std::int32_t at = 0; at < reached; ++at) {
+    const std::int32_t page = table.entries[at];
+    if (page >= 0 && page < table.pages) continue;
+    return {Code::kOption, "page_table[" + std::to_string(table.row) + "]" + item("", at, page) + ", expected 0 to " +
+                               std::to_string(table.pages - 1) + ": sequence " + std::to_string(sequence) + " has " +
+                               std::to_string(keys) + " keys in pages of " + std::to_string(table.page)};
+  }
+  return {};
 }
 
 std::int32_t new_keys_of(const Call& call, std::int32_t sequence) {
@@ -105,12 +126,7 @@ Status check_keys_of(const Call& call, std::int32_t sequence) {
   if (call.append != nullptr)
     if (Status status = check_append_of(call, sequence, cached); !status.ok()) return status;
   const std::int32_t length = cached + new_keys_of(call, sequence);
-  if (call.page_table == nullptr) return {};
-  const std::int32_t* row = call.page_table + sequence * call.page_table_stride;
-  const std::int64_t reached = (std::int64_t{length} + p.page - 1) / p.page;
-  for (std::int32_t at = 0; at < reached; ++at)
-    if (row[at] < 0 || row[at] >= call.pages) return wrong_page(call, sequence, at, row[at], length);
-  return {};
+  return call.page_table == nullptr ? Status() : check_pages_of(table_of(call, sequence), sequence, length);
 }
 
 }  // namespace

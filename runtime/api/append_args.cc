@@ -137,6 +137,30 @@ void fill_rotary(const gqa_call& options, const AppendViews& views, Append* appe
   append->rotary_starts = data_of<std::int32_t>(views.rotary_starts);
 }
 
+// Of padded sequences each slot becomes a page of its own.
+Status fill_pages(const DLTensor& table, const View& k, const View& v, Append* append, Call* call) {
+  Problem& problem = call->problem;
+  append->page = problem.page;
+  append->pages = call->pages;
+  append->cache_batch = static_cast<std::int32_t>(table.shape[0]);
+  if (append->leftpad == nullptr) return {};
+  const std::int64_t slots = std::int64_t{append->pages} * append->page;
+  const auto gapless = [&](const View& view) {
+    return view.size[0] == 1 || view.size[1] == 1 || view.stride[0] == view.stride[1] * view.size[1];
+  };
+  if (!gapless(k) || !gapless(v) || slots > std::numeric_limits<std::int32_t>::max())
+    return {Code::kStride,
+            "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
+                " of pages and page, v " + std::to_string(v.stride[0]) + " and " + std::to_string(v.stride[1]) +
+                ": beside cache_leftpad pages of " + std::to_string(append->page) +
+                " are expected to follow each other without a gap, of fewer than 2147483648 slots in all"};
+  problem.page = 1;
+  call->pages = static_cast<std::int32_t>(slots);
+  call->k_strides.batch = append->page == 1 ? k.stride[0] : k.stride[1];
+  call->v_strides.batch = append->page == 1 ? v.stride[0] : v.stride[1];
+  return {};
+}
+
 }  // namespace
 
 bool appends(const gqa_call* o) {
@@ -146,8 +170,7 @@ bool appends(const gqa_call* o) {
 }
 
 Status check_append_fields(const gqa_call& o) {
-  const bool adds = o.k_new != nullptr, rotates = o.rotary_cos != nullptr, pages = o.page_table != nullptr;
-  constexpr const char* kPages = "pages are found by their table";
+  const bool adds = o.k_new != nullptr, rotates = o.rotary_cos != nullptr;
   constexpr const char* kPacked = "a cache has a row a sequence";
   if (o.rotary_interleaved != 0 && o.rotary_interleaved != 1)
     return {Code::kOption,
@@ -158,8 +181,6 @@ Status check_append_fields(const gqa_call& o) {
   if (status.ok()) status = together("rotary_cos", rotates, "rotary_sin", o.rotary_sin != nullptr);
   if (status.ok()) status = needs("rotary_cos", rotates, "k_new", adds);
   if (status.ok()) status = needs("rotary_seqlens", o.rotary_seqlens != nullptr, "rotary_cos", rotates);
-  if (status.ok()) status = not_beside("cache_batch_idx", o.cache_batch_idx != nullptr, "page_table", pages, kPages);
-  if (status.ok()) status = not_beside("cache_leftpad", o.cache_leftpad != nullptr, "page_table", pages, kPages);
   if (status.ok())
     status =
         not_beside("k_new, cache_batch_idx or cache_leftpad", true, "cu_seqlens_k", o.cu_seqlens_k != nullptr, kPacked);
@@ -233,8 +254,9 @@ Status fill_append(const gqa_call& options, const AppendViews& views, const View
   append->v_batch_stride = call->v_strides.batch;
   append->cache_batch = static_cast<std::int32_t>(k.size[0]);
   Problem& problem = call->problem;
-  problem.kv_lengths = append->finds_rows() ? Lengths::kPacked : Lengths::kEach;
-  if (!append->finds_rows()) return {};
+  problem.kv_lengths = append->anywhere() && !problem.paged() ? Lengths::kPacked : Lengths::kEach;
+  if (problem.paged()) return fill_pages(*options.page_table, k, v, append, call);
+  if (!append->anywhere()) return {};
   call->k_strides.batch = call->v_strides.batch = 0;
   return rows_between(k, v, &append->cache_batch_rows);
 }

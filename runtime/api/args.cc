@@ -192,7 +192,7 @@ Status check_tensors(const Device& device, const GivenTensors& given, DType* dty
   if (status.ok()) status = check_tensor(device, given.v_role(), v, q.dtype, kLikeQ);
   if (status.ok()) status = check_tensor(device, kOut, out, q.dtype, kLikeQ);
   if (status.ok() && lse != nullptr) status = check_tensor(device, kLse, *lse, DLDataType{kDLFloat, 32, 1});
-  if (status.ok()) status = check_list_tensors(device, lists, q.shape[0]);
+  if (status.ok()) status = check_list_tensors(device, lists, q.shape[0], given.any_batch());
   if (status.ok()) status = check_shapes(given);
   if (status.ok()) status = check_heads(q, k);
   if (status.ok() && lse != nullptr) status = check_lse_shape(*lse, q);

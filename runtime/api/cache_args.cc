@@ -98,14 +98,17 @@ Status check_lists_present(const CacheLists& lists) {
   return status;
 }
 
-Status check_list_tensors(const Device& device, const CacheLists& lists, std::int64_t batch) {
+Status check_list_tensors(const Device& device, const CacheLists& lists, std::int64_t batch, bool any_table) {
   if (lists.q_starts != nullptr)
     if (Status status = check_rank(kQStarts, *lists.q_starts); !status.ok()) return status;
   const std::int64_t sequences = lists.sequences(batch);
   Status status = check_starts(device, kQStarts, lists.q_starts, sequences);
   if (status.ok()) status = check_starts(device, kKStarts, lists.k_starts, sequences);
   if (status.ok()) status = check_list(device, kLengths, lists.lengths, sequences);
-  if (status.ok()) status = check_list(device, kTable, lists.table, sequences);
+  if (status.ok() && any_table && lists.table != nullptr)
+    status = check_tensor(device, kTable, *lists.table, kListType);
+  else if (status.ok())
+    status = check_list(device, kTable, lists.table, sequences);
   if (status.ok()) status = check_list(device, kQLengths, lists.q_lengths, sequences);
   return status;
 }

@@ -53,7 +53,8 @@ Status check_packing(const gqa_call& call);
 Status check_window(const char* name, const std::int32_t* window);
 Status check_lists_present(const CacheLists& lists);
 // What the lists are, and that they have a row for each sequence; `batch`: of q, where it has one.
-Status check_list_tensors(const Device& device, const CacheLists& lists, std::int64_t batch);
+// any_table: the table's rows may be others than the sequences.
+Status check_list_tensors(const Device& device, const CacheLists& lists, std::int64_t batch, bool any_table = false);
 // That the table's rows stand for no more keys than 32 bits count.
 Status check_table_keys(const DLTensor& table, std::int64_t page);
 Status read_lists(const CacheLists& lists, ListViews* views);

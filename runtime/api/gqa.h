@@ -218,7 +218,8 @@ typedef struct gqa_call {
   int rotary_interleaved; /* 1: pairs are elements 2 i and 2 i + 1, 0: i and i + rotary_dim / 2 */
   const DLTensor* cache_batch_idx; /* NULL: i; or (batch) int32: sequence i lies in k[cache_batch_idx[i]], v likewise;
                                       k's and v's batch may be another than q's. Not with page_table */
-  const DLTensor* cache_leftpad;   /* NULL: 0; or (batch) int32: the first slot of a sequence. Not with page_table */
+  const DLTensor* cache_leftpad;   /* NULL: 0; or (batch) int32: the first slot of a sequence. With page_table, pages
+                                       follow each other without a gap: each slot is then a page to the kernel */
 } gqa_call;
 
 /* out = softmax(softcap(q k^T * scale) + mask) v. On a GPU the work is queued on the stream and the call returns; on

@@ -38,7 +38,9 @@ struct ReadList {
 
 Status check_cached_lists(const Context& context, const Call& call) {
   const Problem& p = call.problem;
-  const std::int64_t table = p.paged() ? (p.batch - 1) * call.page_table_stride + p.kv_len / p.page : 0;
+  const bool given = call.append != nullptr && p.paged();  // the table as it was given, before one is made of it
+  const std::int64_t rows = given ? call.append->cache_batch : p.batch, page = given ? call.append->page : p.page;
+  const std::int64_t table = p.paged() ? (rows - 1) * call.page_table_stride + p.kv_len / page : 0;
   const std::int64_t starts = p.batch + std::int64_t{1};
   Call on_host = call;
   Append append;

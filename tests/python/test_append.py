@@ -254,14 +254,49 @@ def test_bad_arguments(change, says):
     np.testing.assert_array_equal(arguments["k_cache"], before)
 
 
-def test_rows_beside_pages_and_overlaps_are_refused():
+@pytest.mark.parametrize("padded", [False, True])
+def test_rows_of_the_table_and_padding_in_pages(padded):
+    page, rows = 16, [5, 0, 3, 2]
+    case = Case(leftpad=(3, 0, 16, 40) if padded else (0,) * BATCH)
+    expected, keys, values = case.expected(True)
+    table = np.full((6, MOST // page), PAST, np.int32)
+    pages = [np.full((20, page, KV_HEADS, DIM), np.nan, np.float16) for _ in range(2)]
+    free = list(np.random.default_rng(2).permutation(20))
+    for b in range(BATCH):
+        for at in range(MOST // page):
+            table[rows[b], at] = free.pop()
+            for to, cache in zip(pages, (case.k, case.v)):
+                to[table[rows[b], at]] = cache[b, at * page : (at + 1) * page]
+    padding = {"cache_leftpad": np.array(case.leftpad, np.int32)} if padded else {}
+    out = gqa.flash_attn_with_kvcache(
+        case.q,
+        *pages,
+        case.k_new,
+        case.v_new,
+        cache_seqlens=case.lengths,
+        page_table=table,
+        cache_batch_idx=np.array(rows, np.int32),
+        causal=True,
+        **padding,
+    )
+    np.testing.assert_allclose(out, expected, atol=4e-3)
+    for to, row in zip(pages, (keys, values)):
+        for b in range(BATCH):
+            slots = np.concatenate([to[entry] for entry in table[rows[b]]])
+            used = slice(case.leftpad[b], case.leftpad[b] + len(row[b]))
+            np.testing.assert_array_equal(slots[used].astype(np.float64), row[b])
+
+
+def test_overlaps_and_pages_with_gaps_are_refused():
     arguments = good_call()
-    table = np.zeros((BATCH, 1), np.int32)
-    with pytest.raises(gqa.GqaValueError, match="cache_batch_idx is given beside page_table"):
-        gqa.flash_attn_with_kvcache(**arguments, page_table=table, cache_batch_idx=np.zeros(BATCH, np.int32))
     arguments["k"] = arguments["k_cache"][:, :NEW]
     with pytest.raises(gqa.GqaValueError, match="overlap"):
         gqa.flash_attn_with_kvcache(**arguments)
+    arguments = good_call()
+    apart = {name: np.zeros((8, 32, KV_HEADS, DIM), np.float16)[:, :16] for name in ("k_cache", "v_cache")}
+    lists = {"page_table": np.zeros((BATCH, 3), np.int32), "cache_leftpad": np.zeros(BATCH, np.int32)}
+    with pytest.raises(gqa.GqaValueError, match="follow each other without a gap"):
+        gqa.flash_attn_with_kvcache(**{**arguments, **apart}, **lists)
 
 
 def test_a_cache_that_cannot_be_written_is_refused():

@@ -20,9 +20,13 @@ struct AppendKind {
   int page = 0;
   int rotary_dim = 0;
   bool interleaved = false, advances = false;
-  bool packed = false;      // queries and new keys
-  bool finds_rows = false;  // by cache_batch_idx and cache_leftpad
+  bool packed = false;  // queries and new keys
+  bool batch_idx = false, leftpad = false;
   bool own_rotary = false;  // rotary_seqlens
+  bool adds = true;         // new keys
+
+  bool starts() const { return page == 0 && (batch_idx || leftpad); }
+  bool table() const { return page > 0 && (batch_idx || leftpad); }
 };
 
 inline std::vector<AppendKind> append_kinds() {
@@ -31,9 +35,13 @@ inline std::vector<AppendKind> append_kinds() {
           {kBF16, 0, 32, true, true},
           {kF16, 7, 64, false, true},
           {kBF16, 16, 16, false, false, true},
-          {kF16, 0, 48, true, false, false, true},
-          {kF16, 0, 32, false, true, true, true, true},
-          {kBF16, 1, 0, false, false, true}};
+          {kF16, 0, 48, true, false, false, true, true},
+          {kF16, 0, 32, false, true, true, true, false, true},
+          {kBF16, 1, 0, false, false, true},
+          {kF16, 7, 0, false, false, false, true},
+          {kBF16, 16, 32, true, true, true, true, true},
+          {kF16, 7, 0, false, false, false, false, true},
+          {kF16, 7, 0, false, false, false, false, true, false, false}};
 }
 
 class AppendCase {
@@ -43,9 +51,11 @@ class AppendCase {
 
   explicit AppendCase(const AppendKind& given) : kind(given), random_(3) {
     lengths = {20, 0, kMost, kMost - 1, 13};  // no room for the third, for one key of the fourth
-    rows = kind.finds_rows ? std::vector<int>{6, 0, 3, 4, 1} : std::vector<int>{0, 1, 2, 3, 4};
-    leftpad = kind.finds_rows ? std::vector<int>{4, 0, 0, 39, 13} : std::vector<int>(kBatch, 0);
-    counts = kind.packed ? std::vector<int>{3, 1, 2, 0, 2} : std::vector<int>(kBatch, kNew);
+    rows = kind.batch_idx ? std::vector<int>{6, 0, 3, 4, 1} : std::vector<int>{0, 1, 2, 3, 4};
+    leftpad = kind.leftpad ? std::vector<int>{4, 0, 0, 39, 10} : std::vector<int>(kBatch, 0);
+    counts = !kind.adds    ? std::vector<int>(kBatch, 0)
+             : kind.packed ? std::vector<int>{3, 1, 2, 0, 2}
+                           : std::vector<int>(kBatch, kNew);
     rotary_starts = {2, 44, 0, 7, 47};
     starts = {0};
     for (const int count : counts) starts.push_back(starts.back() + count);
@@ -55,8 +65,9 @@ class AppendCase {
 
   // What slot `slot` of a sequence is in k or v.
   std::size_t slot(int sequence, int at, int head, int dim) const {
-    const std::size_t row = kind.page > 0 ? static_cast<std::size_t>(table[sequence * table_width() + at / kind.page])
-                                          : static_cast<std::size_t>(rows[sequence]);
+    const std::size_t row = kind.page > 0
+                                ? static_cast<std::size_t>(table[rows[sequence] * table_width() + at / kind.page])
+                                : static_cast<std::size_t>(rows[sequence]);
     const std::size_t of_row = kind.page > 0 ? kind.page : kMost, in_row = kind.page > 0 ? at % kind.page : at;
     return ((row * of_row + in_row) * kKvHeads + static_cast<std::size_t>(head)) * static_cast<std::size_t>(dim);
   }
@@ -67,19 +78,25 @@ class AppendCase {
 
   // "" where k, v, the rotated queries and the lists are as they must be.
   std::string wrong(const std::vector<std::uint16_t>& now_k, const std::vector<std::uint16_t>& now_v,
-                    const std::uint16_t* rotated, const int* out_lengths, const int* out_starts) const {
+                    const std::uint16_t* rotated, const int* out_lengths, const int* out_starts,
+                    const int* out_table) const {
     std::vector<std::uint16_t> want_k = k, want_v = v;
     for (int b = 0; b < kBatch; ++b) {
       int added = 0;
       for (; added < counts[b] && lengths[b] + added < kMost; ++added)
         for (int h = 0; h < kKvHeads; ++h) append(b, added, h, &want_k, &want_v);
       if (out_lengths[b] != lengths[b] - leftpad[b] + added) return "length of sequence " + std::to_string(b);
-      if (kind.finds_rows && out_starts[b] != rows[b] * kMost + leftpad[b]) return "start of " + std::to_string(b);
+      if (kind.starts() && out_starts[b] != rows[b] * kMost + leftpad[b]) return "start of " + std::to_string(b);
+      if (kind.table() && !right_table(b, out_lengths[b], out_table)) return "table of " + std::to_string(b);
     }
     if (const std::string at = difference(now_k, want_k); !at.empty()) return "k" + at;
     if (const std::string at = difference(now_v, want_v); !at.empty()) return "v" + at;
     return kind.rotary_dim > 0 ? wrong_queries(rotated) : "";
   }
+
+  // Of a table that is made: a column a page, or a key where there is padding.
+  int out_page() const { return kind.leftpad ? 1 : kind.page; }
+  int out_columns() const { return (kMost + out_page() - 1) / out_page(); }
 
   AppendKind kind;
   std::vector<std::uint16_t> q, k, v, k_new, v_new, cos, sin;
@@ -104,10 +121,9 @@ class AppendCase {
     sin = normal(kPositions * 32);
     int pages = 0;
     if (kind.page > 0) {
-      pages = kBatch * table_width() + 1;
-      for (int i = 0; i < kBatch * table_width(); ++i) table.push_back((i * 3 + 1) % pages);
+      pages = kCacheRows * table_width() + 1;
       while (std::gcd(3, pages) != 1) ++pages;
-      for (int i = 0; i < kBatch * table_width(); ++i) table[i] = (i * 3 + 1) % pages;
+      for (int i = 0; i < kCacheRows * table_width(); ++i) table.push_back((i * 3 + 1) % pages);
     }
     const std::size_t keys = kind.page > 0 ? static_cast<std::size_t>(pages) * kind.page : kCacheRows * kMost;
     const std::uint16_t nan = store(kind.type, NAN);
@@ -126,11 +142,11 @@ class AppendCase {
     p.kv_heads = kKvHeads;
     p.head_dim = kDim;
     p.head_dim_v = kDimV;
-    p.page = kind.page;
+    p.page = kind.page > 0 ? out_page() : 0;
     p.keys = kind.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
     p.mask = kind.advances ? Mask::kCausal : Mask::kNone;
     p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
-    p.kv_lengths = kind.finds_rows ? Lengths::kPacked : Lengths::kEach;
+    p.kv_lengths = kind.starts() ? Lengths::kPacked : Lengths::kEach;
     const std::int64_t of_row = kind.page > 0 ? kind.page : kMost, batch = kind.packed ? 0 : 1;
     call.q_strides = {batch * kQueries * kQHeads * kDim, kQHeads * kDim, kDim};
     call.k_strides = {of_row * kKvHeads * kDim, kKvHeads * kDim, kDim};
@@ -140,7 +156,7 @@ class AppendCase {
     call.page_table_stride = kind.page > 0 ? table_width() : 0;
     append_.k_strides = {batch * kNew * kKvHeads * kDim, kKvHeads * kDim, kDim};
     append_.v_strides = {batch * kNew * kKvHeads * kDimV, kKvHeads * kDimV, kDimV};
-    append_.rows = static_cast<int>(call.q_rows);
+    append_.rows = kind.adds ? static_cast<int>(call.q_rows) : 0;
     append_.count = kind.packed ? 0 : kNew;
     append_.cos_stride = append_.sin_stride = 32;
     append_.rotary_dim = kind.rotary_dim;
@@ -150,8 +166,19 @@ class AppendCase {
     append_.v_batch_stride = call.v_strides.batch;
     append_.cache_batch = kCacheRows;
     append_.cache_batch_rows = kMost;
-    if (kind.finds_rows) call.k_strides.batch = call.v_strides.batch = 0;
+    append_.page = kind.page;
+    append_.pages = page_count;
+    if (kind.starts()) call.k_strides.batch = call.v_strides.batch = 0;
     call.append = &append_;
+  }
+
+  bool right_table(int b, int keys, const int* made) const {
+    for (int key = 0; key < keys; ++key) {
+      const int slot = leftpad[b] + key, page = table[rows[b] * table_width() + slot / kind.page];
+      const int entry = kind.leftpad ? page * kind.page + slot % kind.page : page;
+      if (made[b * out_columns() + key / out_page()] != entry) return false;
+    }
+    return true;
   }
 
   int rotary_start(int sequence) const { return kind.own_rotary ? rotary_starts[sequence] : lengths[sequence]; }

@@ -63,6 +63,8 @@ struct AppendLists : Lists {
     lengths = {46, 0, 30};
     table = {3, 9, 0, 77, 4, -1, 77, 77, 5, 5, 77};
     append.k = this;
+    append.page = 16;
+    append.pages = 10;
     append.count = 2;
     append.rows = 5;
     append.cache_batch = 7;
@@ -103,6 +105,9 @@ TEST(CheckLists, RowsPaddingAndRotationsExist) {
   lists.append.batch_idx = lists.batch_idx.data();
   lists.append.leftpad = lists.leftpad.data();
   lists.append.rotary_starts = lists.rotary_starts.data();
+  lists.table.resize(28, 77);
+  for (const int row : {6, 0, 3})
+    for (int column = 0; column < 3; ++column) lists.table[static_cast<std::size_t>(4 * row + column)] = row;
   EXPECT_EQ(lists.said(), "");
   lists.rotary_starts[1] = 19;
   EXPECT_EQ(lists.said(), "rotary_seqlens[1] is 19, expected 0 to 18: rotary_cos has 20 positions");

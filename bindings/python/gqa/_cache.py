@@ -159,9 +159,9 @@ def flash_attn_with_kvcache(
         as rotated by their slot (or from rotary_seqlens[b] on), and queries are rotated: by that of the first new key and
         those after it with causal or a window, else all by that of the first. rotary_interleaved: pairs are neighbours;
         False: element i and i + rotary_dim / 2.
-    cache_batch_idx: (batch) int32: sequence b lies in k_cache[cache_batch_idx[b]]; the cache may have more or fewer rows
-        than there are sequences. cache_leftpad: (batch) int32: the first slot of each sequence, whose cache_seqlens counts
-        from slot 0. Neither with page_table.
+    cache_batch_idx: (batch) int32: sequence b lies in k_cache[cache_batch_idx[b]], or in that row of page_table, which
+        may have more or fewer rows than there are sequences. cache_leftpad: (batch) int32: the first slot of each
+        sequence, whose cache_seqlens counts from slot 0; pages then follow each other without a gap.
 
     There is no backward pass: where a torch input requires a gradient, out's raises NotImplementedError.
     num_splits, pack_gqa, sm_margin and scheduler_metadata are the tuner's to choose. qv, descales and attention_chunk

@@ -61,8 +61,7 @@ __device__ inline void append_key(const AppendParams& p, int row, int head, int 
     return static_cast<const u16*>(tensor) + batch * strides.batch + at * strides.row + head * strides.head;
   };
   const auto slot = [&](void* tensor, const TensorStrides& strides) {
-    return static_cast<u16*>(tensor) + slot_offset(p, strides, place.sequence, s.row, s.cached + place.at) +
-           head * strides.head;
+    return static_cast<u16*>(tensor) + slot_offset(p, strides, s.row, s.cached + place.at) + head * strides.head;
   };
   write_rotated(p, source(p.k_new, p.k_new_strides), slot(p.k, p.k_strides),
                 rotary_start(p, place.sequence, s) + place.at, lane);
@@ -75,6 +74,17 @@ __device__ inline void append_lists(const AppendParams& p, int sequence) {
   if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
 }
 
+// The grid writes the table together. Entries that no key needs are left as they are.
+__device__ inline void append_table(const AppendParams& p) {
+  const long long entries = static_cast<long long>(p.batch) * p.out_columns;
+  for (long long i = static_cast<long long>(blockIdx.x) * kAppendThreads + threadIdx.x; i < entries;
+       i += static_cast<long long>(gridDim.x) * kAppendThreads) {
+    const int sequence = static_cast<int>(i / p.out_columns);
+    const int entry = out_entry(p, append_sequence(p, sequence), static_cast<int>(i % p.out_columns));
+    if (entry >= 0) p.out_table[i] = entry;
+  }
+}
+
 }  // namespace gqa
 
 extern "C" __global__ void __launch_bounds__(gqa::kAppendThreads, 8)
@@ -84,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kAppendThreads, 8)
   wait_for_grids_before();
   const u32 thread = blockIdx.x * kAppendThreads + threadIdx.x;
   if (thread < static_cast<u32>(p.batch)) append_lists(p, static_cast<int>(thread));
+  if (p.out_table != nullptr) append_table(p);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const u32 item = blockIdx.x * (kAppendThreads / 32) + threadIdx.x / 32,
             queries = p.q == nullptr ? 0 : static_cast<u32>(p.q_rows) * p.q_heads;

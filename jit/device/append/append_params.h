@@ -29,23 +29,26 @@ struct AppendParams {
   // Of each sequence; null where there is none: keys in the cache, row of the cache, keys before the first, where new
   // keys begin, where rotation begins, pages; where queries begin, and how many are used.
   const int *lengths, *batch_idx, *leftpad, *new_starts, *rotary_starts, *table, *q_starts, *q_lengths;
-  int *out_lengths, *out_starts;  // written: keys of each sequence, the new ones with them, and its first row or null
+  // Written: keys of each sequence, the new ones with them; its first row, or null; its pages, or null.
+  int *out_lengths, *out_starts, *out_table;
   int batch, q_rows, q_len, q_heads, new_rows, new_len, kv_heads, head_dim, head_dim_v;
-  int kv_len, page, page_count, cache_batch,
-      cache_batch_rows;  // cache_batch_rows: from a sequence's first row to the next's
+  int kv_len, page, page_count;
+  int cache_batch, cache_batch_rows;  // rows of the cache, or of the table; of a dense one, from a row's first slot to
+                                      // the next's
+  int out_page, out_columns;  // of out_table: `page`, or 1 where sequences are padded
   int rotary_dim, rotary_len, interleaved;
   int advances;  // query i is rotated by a position i further than the first; else all by the first's
   int bf16;
 };
 
-static_assert(sizeof(AppendParams) == 8 * 8 + 6 * 24 + 3 * 8 + 8 * 8 + 2 * 8 + 20 * 4,
+static_assert(sizeof(AppendParams) == 8 * 8 + 6 * 24 + 3 * 8 + 8 * 8 + 3 * 8 + 22 * 4,
               "host and device must agree on AppendParams");
 
 GQA_BOTH int within(int value, int most) { return value < 0 ? 0 : value < most ? value : most; }
 
 // One sequence of the call, in its cache.
 struct AppendSequence {
-  int row;      // of the cache's batch
+  int row;      // of the cache, or of the table
   int leftpad;  // slots before its first key
   int cached;   // slots in use before the call, those before the first key with them
   int added;    // new keys that there is room for
@@ -71,11 +74,23 @@ GQA_BOTH int first_row_of(const AppendParams& p, const AppendSequence& s) {
   return s.row * p.cache_batch_rows + s.leftpad;
 }
 
-// Elements from the cache's first to slot `slot` of the sequence.
-GQA_BOTH long long slot_offset(const AppendParams& p, const TensorStrides& strides, int sequence, int row, int slot) {
+// The page that holds a slot of a row of the table.
+GQA_BOTH int page_of_slot(const AppendParams& p, int row, int slot) {
+  return within(p.table[row * p.table_stride + slot / p.page], p.page_count - 1);
+}
+
+// Elements from the cache's first to a slot of its row.
+GQA_BOTH long long slot_offset(const AppendParams& p, const TensorStrides& strides, int row, int slot) {
   if (p.table == nullptr) return row * strides.batch + slot * strides.row;
-  const int page = within(p.table[sequence * p.table_stride + slot / p.page], p.page_count - 1);
-  return page * strides.batch + slot % p.page * strides.row;
+  return page_of_slot(p, row, slot) * strides.batch + slot % p.page * strides.row;
+}
+
+// Entry `column` of the sequence's row of out_table: where its keys from column * out_page on lie. -1: none of its.
+GQA_BOTH int out_entry(const AppendParams& p, const AppendSequence& s, int column) {
+  const int key = column * p.out_page, slot = s.leftpad + key;
+  if (key >= keys_after(s)) return -1;
+  const int page = page_of_slot(p, s.row, slot);
+  return p.out_page == 1 ? page * p.page + slot % p.page : page;
 }
 
 // Which row of a packed tensor, or of one with a batch, is whose: position `at` of sequence `sequence`. -1: nobody's.

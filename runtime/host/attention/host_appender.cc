@@ -55,13 +55,20 @@ void append_key(const AppendParams& p, int row, int head) {
   if (place.at >= s.added) return;
   const bool packed = p.new_starts != nullptr;
   const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at, slot = s.cached + place.at;
-  Bits* k =
-      static_cast<Bits*>(p.k) + slot_offset(p, p.k_strides, place.sequence, s.row, slot) + head * p.k_strides.head;
-  Bits* v =
-      static_cast<Bits*>(p.v) + slot_offset(p, p.v_strides, place.sequence, s.row, slot) + head * p.v_strides.head;
+  Bits* k = static_cast<Bits*>(p.k) + slot_offset(p, p.k_strides, s.row, slot) + head * p.k_strides.head;
+  Bits* v = static_cast<Bits*>(p.v) + slot_offset(p, p.v_strides, s.row, slot) + head * p.v_strides.head;
   write_rotated(p, row_of(p.k_new, p.k_new_strides, batch, at, head), k, rotary_start(p, place.sequence, s) + place.at);
   const Bits* values = row_of(p.v_new, p.v_new_strides, batch, at, head);
   std::copy(values, values + p.head_dim_v, v);
+}
+
+void append_lists(const AppendParams& p, int sequence) {
+  const AppendSequence s = append_sequence(p, sequence);
+  p.out_lengths[sequence] = keys_after(s);
+  if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
+  if (p.out_table == nullptr) return;
+  int* row = p.out_table + std::int64_t{sequence} * p.out_columns;
+  for (int column = 0; column * p.out_page < keys_after(s); ++column) row[column] = out_entry(p, s, column);
 }
 
 void append_item(const AppendParams& p, std::int64_t item) {
@@ -82,11 +89,7 @@ char* memory_between(std::int64_t bytes) {
 
 Status HostAppender::run(const Call& call, const LoadedProgram& program) const {
   const AppendParams p = append_params(call, memory_between(append_bytes(call)));
-  for (int sequence = 0; sequence < p.batch; ++sequence) {
-    const AppendSequence s = append_sequence(p, sequence);
-    p.out_lengths[sequence] = keys_after(s);
-    if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
-  }
+  for (int sequence = 0; sequence < p.batch; ++sequence) append_lists(p, sequence);
   const std::int64_t items = append_items(p);
   parallel_for((items + kTaskRows - 1) / kTaskRows, threads_, [&](std::int64_t task) {
     const std::int64_t end = std::min(items, (task + 1) * kTaskRows);

@@ -24,13 +24,13 @@ class AppendCopy {
     call.kv_lengths = moved(t->lengths);
     if (t->kind.page > 0) call.page_table = moved(t->table);
     if (t->kind.packed) call.q_starts = a.starts = moved(t->starts);
-    a.k = moved(t->k_new);
+    if (t->kind.adds) a.k = moved(t->k_new);
     a.v = moved(t->v_new);
     a.cos = moved(t->cos);
     a.sin = moved(t->sin);
     if (t->kind.own_rotary) a.rotary_starts = moved(t->rotary_starts);
-    if (t->kind.finds_rows) a.batch_idx = moved(t->rows);
-    if (t->kind.finds_rows) a.leftpad = moved(t->leftpad);
+    if (t->kind.batch_idx) a.batch_idx = moved(t->rows);
+    if (t->kind.leftpad) a.leftpad = moved(t->leftpad);
   }
   ~AppendCopy() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);
@@ -50,10 +50,12 @@ class AppendCopy {
   // What is wrong once the call attends.
   std::string wrong(const Call& attended) const {
     const AppendCase& t = *case_;
-    const auto starts = t.kind.finds_rows ? fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
+    const auto table =
+        t.kind.table() ? fetched<int>(attended.page_table, t.kBatch * t.out_columns()) : std::vector<int>();
+    const auto starts = t.kind.starts() ? fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
     return t.wrong(fetched<std::uint16_t>(attended.k, t.k.size()), fetched<std::uint16_t>(attended.v, t.v.size()),
                    fetched<std::uint16_t>(attended.q, t.q.size()).data(),
-                   fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data());
+                   fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), table.data());
   }
 
  private:

@@ -17,7 +17,7 @@ struct Looker : LoadedProgram {
     EXPECT_EQ(attended.append, nullptr);
     EXPECT_EQ(attended.q == after.q.data(), after.kind.rotary_dim == 0) << "q is rotated into a copy";
     wrong = before.wrong(after.k, after.v, static_cast<const std::uint16_t*>(attended.q), attended.kv_lengths,
-                         attended.k_starts);
+                         attended.k_starts, attended.page_table);
     return {Code::kInternal, "attended"};
   }
   const AppendCase &before, &after;
@@ -33,14 +33,13 @@ void give_addresses(AppendCase* t) {
   call.kv_lengths = t->lengths.data();
   if (t->kind.page > 0) call.page_table = t->table.data();
   if (t->kind.packed) call.q_starts = a.starts = t->starts.data();
-  a.k = t->k_new.data();
+  if (t->kind.adds) a.k = t->k_new.data();
   a.v = t->v_new.data();
   a.cos = t->cos.data();
   a.sin = t->sin.data();
   if (t->kind.own_rotary) a.rotary_starts = t->rotary_starts.data();
-  if (!t->kind.finds_rows) return;
-  a.batch_idx = t->rows.data();
-  a.leftpad = t->leftpad.data();
+  if (t->kind.batch_idx) a.batch_idx = t->rows.data();
+  if (t->kind.leftpad) a.leftpad = t->leftpad.data();
 }
 
 TEST(HostAppender, PutsEveryRowWhereItBelongsAndThenAttends) {

@@ -23,6 +23,13 @@ std::unique_ptr<Kernel> compile(const std::string& header = "", const std::strin
   return kernel;
 }
 
+// Once the call says what it has.
+std::size_t bytes_between(AppendCase* t) {
+  if (t->kind.batch_idx) t->append_.batch_idx = t->rows.data();
+  if (t->kind.leftpad) t->append_.leftpad = t->leftpad.data();
+  return static_cast<std::size_t>(append_bytes(t->call));
+}
+
 // A case's memory, guarded.
 struct Guarded {
   explicit Guarded(AppendCase* t)
@@ -39,7 +46,7 @@ struct Guarded {
         starts("starts", t->starts),
         rotary_starts("rotary_starts", t->rotary_starts),
         table("table", t->table.empty() ? std::vector<int>{0} : t->table),
-        between("between", static_cast<std::size_t>(append_bytes(t->call))) {
+        between("between", bytes_between(t)) {
     Call& call = t->call;
     Append& a = t->append_;
     call.q = q.data();
@@ -48,14 +55,13 @@ struct Guarded {
     call.kv_lengths = lengths.as<int>();
     if (t->kind.page > 0) call.page_table = table.as<int>();
     if (t->kind.packed) call.q_starts = a.starts = starts.as<int>();
-    a.k = k_new.data();
+    if (t->kind.adds) a.k = k_new.data();
     a.v = v_new.data();
     a.cos = cos.data();
     a.sin = sin.data();
     if (t->kind.own_rotary) a.rotary_starts = rotary_starts.as<int>();
-    if (!t->kind.finds_rows) return;
-    a.batch_idx = rows.as<int>();
-    a.leftpad = leftpad.as<int>();
+    if (t->kind.batch_idx) a.batch_idx = rows.as<int>();
+    if (t->kind.leftpad) a.leftpad = leftpad.as<int>();
   }
   Buffer q, k, v, k_new, v_new, cos, sin, lengths, rows, leftpad, starts, rotary_starts, table, between;
 };
@@ -69,7 +75,8 @@ std::string wrong(const Kernel& kernel, const AppendKind& kind, const Schedule& 
   const Status status = kernel.launch({{append_blocks(params), 1, 1}, {kAppendThreads, 1, 1}, 0, arguments}, schedule);
   if (!status.ok()) return status.message();
   return t.wrong(memory.k.values<std::uint16_t>(), memory.v.values<std::uint16_t>(),
-                 static_cast<const std::uint16_t*>(params.q_out), params.out_lengths, params.out_starts);
+                 static_cast<const std::uint16_t*>(params.q_out), params.out_lengths, params.out_starts,
+                 params.out_table);
 }
 
 class AppendKernel : public ::testing::Test {
@@ -107,7 +114,7 @@ TEST_F(AppendKernel, AKeyPastTheLastSlotIsSeen) {
 }
 
 TEST_F(AppendKernel, APageEntryOfANeighbourIsSeen) {
-  EXPECT_TRUE(seen(kRules, "p.table[sequence * p.table_stride + slot / p.page]", "p.table[slot / p.page]"));
+  EXPECT_TRUE(seen(kRules, "p.table[row * p.table_stride + slot / p.page]", "p.table[slot / p.page]"));
   EXPECT_TRUE(seen(kRules, "slot % p.page * strides.row", "0"));
 }
 
@@ -115,6 +122,14 @@ TEST_F(AppendKernel, AnotherRowOfTheCacheIsSeen) {
   EXPECT_TRUE(seen(kRules, "p.batch_idx == nullptr ? sequence", "true ? sequence"));
   EXPECT_TRUE(seen(kRules, "s.row * p.cache_batch_rows + s.leftpad", "s.row * p.cache_batch_rows"));
   EXPECT_TRUE(seen(kRules, "s.cached - s.leftpad + s.added", "s.cached + s.added"));
+}
+
+TEST_F(AppendKernel, AnotherEntryOfTheTableThatIsMadeIsSeen) {
+  EXPECT_TRUE(seen(kRules, "page * p.page + slot % p.page : page", "page * p.page + key % p.page : page"));
+  EXPECT_TRUE(
+      seen(kRules, "key = column * p.out_page, slot = s.leftpad + key", "key = column * p.out_page, slot = key"));
+  EXPECT_TRUE(seen(kKernel, "if (entry >= 0) p.out_table[i]", "if (entry > 0) p.out_table[i]"));
+  EXPECT_TRUE(seen(kKernel, "i += static_cast<long long>(gridDim.x) * kAppendThreads", "i += entries"));
 }
 
 TEST_F(AppendKernel, AWrongRotationIsSeen) {

@@ -28,38 +28,6 @@ void widen(Emulator&, const Call& call) {
   call.write_float(0, load(kType, static_cast<std::uint16_t>(call.read(1))));
 }
 
-// Of two halves of a word each; function(half): of half(i), that of argument i.
-template <typename Function>
-void each_half(const Call& call, Function function) {
-  std::uint32_t packed = 0;
-  for (const int shift : {0, 16}) {
-    const auto half = [&](std::size_t argument) { return static_cast<std::uint16_t>(call.read(argument) >> shift); };
-    packed |= static_cast<std::uint32_t>(static_cast<std::uint16_t>(function(half))) << shift;
-  }
-  call.write(0, packed);
-}
-// Rounded once, but for ties that float32 makes.
-template <DType kType>
-void multiply_halves(Emulator&, const Call& call) {
-  each_half(call, [](auto half) { return store(kType, load(kType, half(1)) * load(kType, half(2))); });
-}
-template <DType kType>
-void multiply_add_halves(Emulator&, const Call& call) {
-  each_half(call, [](auto half) {
-    return store(kType, std::fma(load(kType, half(1)), load(kType, half(2)), load(kType, half(3))));
-  });
-}
-
-// lop3.b32 d, a, b, c, table: for each bit the table's, at the number that a's, b's and c's are.
-void look_up(Emulator&, const Call& call) {
-  std::uint32_t d = 0;
-  for (int bit = 0; bit < 32; ++bit) {
-    const auto of = [&](std::size_t argument) { return call.read(argument) >> bit & 1; };
-    d |= static_cast<std::uint32_t>(call.read(4) >> (of(1) << 2 | of(2) << 1 | of(3)) & 1) << bit;
-  }
-  call.write(0, d);
-}
-
 void move(Emulator&, const Call& call) { call.write(0, call.read(1)); }
 
 // .ftz: subnormals, given or to be returned, are zero.
@@ -72,16 +40,6 @@ void function(Emulator&, const Call& call) {
 template <float (*kFunction)(float)>
 void function_ftz(Emulator&, const Call& call) {
   call.write_float(0, flushed(kFunction(flushed(call.read_float(1)))));
-}
-// max.NaN
-void larger_or_none(Emulator&, const Call& call) {
-  const float a = call.read_float(1), b = call.read_float(2);
-  call.write_float(0, std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b));
-}
-// max.u16x2
-void larger_halves(Emulator&, const Call& call) {
-  const auto a = static_cast<std::uint32_t>(call.read(1)), b = static_cast<std::uint32_t>(call.read(2));
-  call.write(0, std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xffff, b & 0xffff));
 }
 float reciprocal(float x) { return 1 / x; }
 float inverse_root(float x) { return static_cast<float>(1 / std::sqrt(static_cast<double>(x))); }
@@ -154,13 +112,6 @@ const std::vector<Known>& thread_instructions() {
       {"cvt.rn.bf16.f32", round<DType::kBF16>},
       {"cvt.f32.f16", widen<DType::kF16>},
       {"cvt.f32.bf16", widen<DType::kBF16>},
-      {"mul.rn.f16x2", multiply_halves<DType::kF16>},
-      {"mul.rn.bf16x2", multiply_halves<DType::kBF16>},
-      {"fma.rn.f16x2", multiply_add_halves<DType::kF16>},
-      {"fma.rn.bf16x2", multiply_add_halves<DType::kBF16>},
-      {"max.NaN.f32", larger_or_none},
-      {"max.u16x2", larger_halves},
-      {"lop3.b32", look_up},
       {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
       {"ex2.approx.f32", function<std::exp2>},
       {"lg2.approx.ftz.f32", function_ftz<std::log2>},
