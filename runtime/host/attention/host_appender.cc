@@ -2,7 +2,7 @@
 #include "runtime/host/attention/host_appender.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <vector>
 
 #include "runtime/append_plan.h"
@@ -12,21 +12,20 @@
 namespace gqa {
 namespace {
 
-using Bits = std::uint16_t;
-
 constexpr std::int64_t kTaskRows = 64;  // of heads: enough to be worth a thread's while
 
-const Bits* row_of(const void* tensor, const TensorStrides& s, std::int64_t batch, std::int64_t row, int head) {
-  return static_cast<const Bits*>(tensor) + batch * s.batch + row * s.row + head * s.head;
+const std::uint16_t* row_of(const void* tensor, const TensorStrides& s, std::int64_t batch, std::int64_t row,
+                            int head) {
+  return static_cast<const std::uint16_t*>(tensor) + batch * s.batch + row * s.row + head * s.head;
 }
 
 // Pair i of a row's first rotary_dim elements is (2 i, 2 i + 1), or (i, i + rotary_dim / 2).
-void write_rotated(const AppendParams& p, const Bits* from, Bits* to, int position) {
+void write_rotated(const AppendParams& p, const std::uint16_t* from, std::uint16_t* to, int position) {
   const DType type = p.bf16 != 0 ? DType::kBF16 : DType::kF16;
   const int pairs = p.rotary_dim / 2;
   const std::int64_t row = rotary_row(p, position);
-  const Bits* cos = static_cast<const Bits*>(p.cos) + row * p.cos_stride;
-  const Bits* sin = static_cast<const Bits*>(p.sin) + row * p.sin_stride;
+  const std::uint16_t* cos = static_cast<const std::uint16_t*>(p.cos) + row * p.cos_stride;
+  const std::uint16_t* sin = static_cast<const std::uint16_t*>(p.sin) + row * p.sin_stride;
   for (int i = 0; i < pairs; ++i) {
     const int first = p.interleaved != 0 ? 2 * i : i, second = p.interleaved != 0 ? 2 * i + 1 : i + pairs;
     const float x = load(type, from[first]), y = load(type, from[second]);
@@ -44,7 +43,7 @@ void append_query(const AppendParams& p, int row, int head) {
   const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at;
   const int start = rotary_start(p, place.sequence, append_sequence(p, place.sequence));
   write_rotated(p, row_of(p.q, p.q_strides, batch, at, head),
-                const_cast<Bits*>(row_of(p.q_out, p.q_out_strides, batch, at, head)),
+                const_cast<std::uint16_t*>(row_of(p.q_out, p.q_out_strides, batch, at, head)),
                 start + (p.advances != 0 ? place.at : 0));
 }
 
@@ -55,10 +54,12 @@ void append_key(const AppendParams& p, int row, int head) {
   if (place.at >= s.added) return;
   const bool packed = p.new_starts != nullptr;
   const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at, slot = s.cached + place.at;
-  Bits* k = static_cast<Bits*>(p.k) + slot_offset(p, p.k_strides, s.row, slot) + head * p.k_strides.head;
-  Bits* v = static_cast<Bits*>(p.v) + slot_offset(p, p.v_strides, s.row, slot) + head * p.v_strides.head;
+  std::uint16_t* k =
+      static_cast<std::uint16_t*>(p.k) + slot_offset(p, p.k_strides, s.row, slot) + head * p.k_strides.head;
+  std::uint16_t* v =
+      static_cast<std::uint16_t*>(p.v) + slot_offset(p, p.v_strides, s.row, slot) + head * p.v_strides.head;
   write_rotated(p, row_of(p.k_new, p.k_new_strides, batch, at, head), k, rotary_start(p, place.sequence, s) + place.at);
-  const Bits* values = row_of(p.v_new, p.v_new_strides, batch, at, head);
+  const std::uint16_t* values = row_of(p.v_new, p.v_new_strides, batch, at, head);
   std::copy(values, values + p.head_dim_v, v);
 }
 
