@@ -35,7 +35,7 @@ struct AppendParams {
   int kv_len, page, page_count;
   int cache_batch, cache_batch_rows;  // rows of the cache, or of the table; of a dense one, from a row's first slot to
                                       // the next's
-  int out_page, out_columns;  // of out_table: `page`, or 1 where sequences are padded
+  int out_page, out_columns;          // of out_table: `page`, or 1 where sequences are padded
   int rotary_dim, rotary_len, interleaved;
   int advances;  // query i is rotated by a position i further than the first; else all by the first's
   int bf16;
