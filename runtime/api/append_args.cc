@@ -20,9 +20,8 @@ constexpr Role kSin = {"rotary_sin", 2, "(positions, rotary_dim / 2)"};
 constexpr Role kRotaryStarts = {"rotary_seqlens", 1, "(batch)"};
 constexpr Role kBatchIdx = {"cache_batch_idx", 1, "(batch)"};
 constexpr Role kLeftpad = {"cache_leftpad", 1, "(batch)"};
-constexpr DLDataType kListType = {kDLInt, 32, 1};
-constexpr int kRotaryStep = 16;             // rotary_dim is a multiple of it
-constexpr int kHalf = 2, kListElement = 4;  // bytes
+constexpr int kRotaryStep = 16;  // rotary_dim is a multiple of it
+constexpr int kHalf = 2;         // bytes
 
 Status together(const char* one, bool has_one, const char* other, bool has_other) {
   if (has_one == has_other) return {};

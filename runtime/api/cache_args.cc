@@ -15,8 +15,6 @@ constexpr Role kQStarts = {"cu_seqlens_q", 1, "(batch + 1)"};
 constexpr Role kKStarts = {"cu_seqlens_k", 1, "(batch + 1)"};
 constexpr Role kQLengths = {"seqused_q", 1, "(batch)"};
 constexpr Role kTable = {"page_table", 2, "(batch, pages a sequence)"};
-constexpr DLDataType kListType = {kDLInt, 32, 1};
-constexpr int kListElement = 4;  // bytes
 
 Status check_list(const Device& device, const Role& role, const DLTensor* list, std::int64_t batch) {
   if (list == nullptr) return {};

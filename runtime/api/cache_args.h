@@ -15,6 +15,10 @@
 
 namespace gqa {
 
+// Of every list.
+inline constexpr DLDataType kListType = {kDLInt, 32, 1};
+inline constexpr int kListElement = 4;  // bytes
+
 // Null where a call has none.
 struct CacheLists {
   const DLTensor* lengths = nullptr;
