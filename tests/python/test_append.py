@@ -58,6 +58,12 @@ class Case:
             outs.append(attention(q.astype(np.float64), keys[-1], values[-1], causal))
         return np.stack(outs), keys, values
 
+    def attend(self, **more):
+        """Appends to the dense cache, and attends."""
+        return gqa.flash_attn_with_kvcache(
+            self.q, self.k, self.v, self.k_new, self.v_new, cache_seqlens=self.lengths, **more
+        )
+
 
 def attention(q, k, v, causal):
     out = np.zeros((len(q), Q_HEADS, DIM))
@@ -88,9 +94,7 @@ def test_dense(causal, rotary):
     expected, keys, values = case.expected(causal, rotary)
     rotation = {} if rotary is None else {"rotary_cos": case.cos, "rotary_sin": case.sin, "rotary_interleaved": rotary}
     q = case.q.copy()
-    out = gqa.flash_attn_with_kvcache(
-        q, case.k, case.v, case.k_new, case.v_new, cache_seqlens=case.lengths, causal=causal, **rotation
-    )
+    out = case.attend(causal=causal, **rotation)
     np.testing.assert_allclose(out, expected, atol=4e-3)
     check_cache(case, case.k, case.v, keys, values)
     np.testing.assert_array_equal(q, case.q)
@@ -153,18 +157,8 @@ def test_rows_and_padding(adds):
 def test_padding_counts_in_rotations():
     case = Case(leftpad=(3, 0, 16, 40))
     expected, keys, values = case.expected(True, True)
-    out = gqa.flash_attn_with_kvcache(
-        case.q,
-        case.k,
-        case.v,
-        case.k_new,
-        case.v_new,
-        rotary_cos=case.cos,
-        rotary_sin=case.sin,
-        cache_seqlens=case.lengths,
-        cache_leftpad=np.array(case.leftpad, np.int32),
-        causal=True,
-    )
+    padding = np.array(case.leftpad, np.int32)
+    out = case.attend(rotary_cos=case.cos, rotary_sin=case.sin, cache_leftpad=padding, causal=True)
     np.testing.assert_allclose(out, expected, atol=4e-3)
     check_cache(case, case.k, case.v, keys, values)
 
@@ -207,7 +201,7 @@ def test_what_has_no_room_is_not_written():
     case.lengths[:] = [MOST, MOST - 1, 0, MOST + 5]
     case.k[np.isnan(case.k)] = case.v[np.isnan(case.v)] = 0
     before = case.k.copy()
-    gqa.flash_attn_with_kvcache(case.q, case.k, case.v, case.k_new, case.v_new, cache_seqlens=case.lengths)
+    case.attend()
     before[1, MOST - 1], before[2, :NEW] = case.k_new[1, 0], case.k_new[2]
     np.testing.assert_array_equal(case.k, before)
 

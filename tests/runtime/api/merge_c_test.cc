@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/api/gqa.h"
+#include "tests/runtime/api/host_handle.h"
 
 namespace {
 
@@ -85,26 +86,14 @@ struct TwoParts {
   std::int32_t count = 2;
 };
 
-class MergeCApi : public ::testing::Test {
+class MergeCApi : public gqa::test::HostCApi {
  protected:
-  MergeCApi() {
-    gqa_options options = {};
-    options.size = sizeof(options);
-    options.device = "host";
-    options.cache_mode = GQA_CACHE_OFF;
-    options.tuning_budget = 0.2;
-    EXPECT_EQ(gqa_create(&options, &handle_), GQA_OK) << gqa_last_error();
-  }
-  ~MergeCApi() override { gqa_destroy(handle_); }
-
   // Refused so, with these words.
   void expect_refused(TwoParts* t, gqa_status status, const std::string& words) {
     EXPECT_EQ(t->merge(handle_), status) << words << ": " << gqa_last_error();
     EXPECT_NE(std::string(gqa_last_error()).find(words), std::string::npos) << gqa_last_error();
     for (std::size_t at = 0; at < t->out.floats.size(); ++at) EXPECT_EQ(t->out.get(at), -1) << "written";
   }
-
-  gqa_handle handle_ = nullptr;
 };
 
 TEST_F(MergeCApi, WeighsByExponentialsInEveryTypeAndLayout) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/api/gqa.h"
+#include "tests/runtime/api/host_handle.h"
 
 namespace {
 
@@ -29,21 +30,10 @@ struct PageTensor {
   DLTensor tensor;
 };
 
-class PagesCApi : public ::testing::Test {
+class PagesCApi : public gqa::test::HostCApi {
  protected:
-  PagesCApi() {
-    gqa_options options = {};
-    options.size = sizeof(options);
-    options.device = "host";
-    options.cache_mode = GQA_CACHE_OFF;
-    options.tuning_budget = 0.2;
-    EXPECT_EQ(gqa_create(&options, &handle_), GQA_OK) << gqa_last_error();
-    EXPECT_EQ(gqa_page_pool_create(handle_, caches_, 2, &pool_), GQA_OK) << gqa_last_error();
-  }
-  ~PagesCApi() override {
-    gqa_page_pool_destroy(pool_);
-    gqa_destroy(handle_);
-  }
+  PagesCApi() { EXPECT_EQ(gqa_page_pool_create(handle_, caches_, 2, &pool_), GQA_OK) << gqa_last_error(); }
+  ~PagesCApi() override { gqa_page_pool_destroy(pool_); }
   std::int64_t add(std::int32_t tokens) {
     std::int64_t sequence = 0;
     EXPECT_EQ(gqa_page_pool_add(pool_, &sequence), GQA_OK) << gqa_last_error();
@@ -62,7 +52,6 @@ class PagesCApi : public ::testing::Test {
 
   PageTensor k_, v_;
   const DLTensor* caches_[2] = {&k_.tensor, &v_.tensor};
-  gqa_handle handle_ = nullptr;
   gqa_page_pool pool_ = nullptr;
 };
 

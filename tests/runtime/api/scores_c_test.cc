@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/api/gqa.h"
+#include "tests/runtime/api/host_handle.h"
 
 namespace {
 
@@ -63,19 +64,8 @@ struct TwoKeys {
   }
 };
 
-class ScoresCApi : public ::testing::Test {
+class ScoresCApi : public gqa::test::HostCApi {
  protected:
-  ScoresCApi() {
-    gqa_options options = {};
-    options.size = sizeof(options);
-    options.device = "host";
-    options.cache_mode = GQA_CACHE_OFF;
-    options.tuning_budget = 0.2;
-    EXPECT_EQ(gqa_create(&options, &handle_), GQA_OK) << gqa_last_error();
-  }
-  ~ScoresCApi() override { gqa_destroy(handle_); }
-
-  gqa_handle handle_ = nullptr;
   TwoKeys t_;
 };
 
