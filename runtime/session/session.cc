@@ -13,6 +13,7 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kFirstSlots = 64;
+constexpr const char *kMerging = "merging states", *kAppending = "appending to a cache";
 
 double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
@@ -105,13 +106,19 @@ Status Session::run_ready(const Call& call) {
   return not_loaded(wanted);
 }
 
+// What is made at first use, for who is on a stream or on none. `what`: what it does, for messages.
+template <typename Thing>
+Status Session::make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what) {
+  if (thing.ready() != nullptr) return {};
+  const Visit visit(this);
+  Status status = may_begin(stream, what);
+  return status.ok() ? thing.make() : status;
+}
+
 // A call that appends does so once its program is there: a call that fails has changed no cache.
 Status Session::launch(const Call& call, const LoadedProgram& program) {
   if (call.append == nullptr) return program.run(call);
-  if (const Appender* appender = appending_.ready()) return appender->run(call, program);
-  const Visit visit(this);
-  if (Status status = may_begin(call.stream, "appending to a cache"); !status.ok()) return status;
-  Status status = appending_.make();
+  Status status = make(appending_, call.stream, kAppending);
   return status.ok() ? appending_.ready()->run(call, program) : status;
 }
 
@@ -125,26 +132,14 @@ Status Session::workspace_bytes(const Call& call, std::int64_t* bytes) const {
 }
 
 Status Session::merge(const MergeCall& call) {
-  if (const StateMerger* merger = merging_.ready()) return merger->run(call);
-  const Visit visit(this);
-  if (Status status = may_begin(call.stream, "merging states"); !status.ok()) return status;
-  Status status = merging_.make();
+  Status status = make(merging_, call.stream, kMerging);
   return status.ok() ? merging_.ready()->run(call) : status;
 }
 
 // ---- a miss
 
-Status Session::ready_to_append() {
-  const Visit visit(this);
-  if (Status status = may_begin(std::nullopt, "appending to a cache"); !status.ok()) return status;
-  return appending_.make();
-}
-
-Status Session::ready_to_merge() {
-  const Visit visit(this);
-  if (Status status = may_begin(std::nullopt, "merging states"); !status.ok()) return status;
-  return merging_.make();
-}
+Status Session::ready_to_append() { return make(appending_, std::nullopt, kAppending); }
+Status Session::ready_to_merge() { return make(merging_, std::nullopt, kMerging); }
 
 Status Session::may_begin(std::optional<void*> stream, const std::string& what) const {
   bool captured = false;

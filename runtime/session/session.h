@@ -110,6 +110,8 @@ class Session {
     TunePolicy policy;
   };
   const LoadedProgram* loaded(const Signature& signature) const;
+  template <typename Thing>
+  Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
   Status launch(const Call& call, const LoadedProgram& program);
   KernelFinder finder() const { return {*device_, *store_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
   Status run_miss(const Signature& signature, const Call& call);
