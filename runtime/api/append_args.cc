@@ -35,17 +35,6 @@ Status needs(const char* what, bool given, const char* other, bool has_other) {
   return {Code::kOption, std::string(what) + " is given without " + other + ", expected both"};
 }
 
-Status not_beside(const char* what, bool given, const char* other, bool has_other, const char* why) {
-  if (!given || !has_other) return {};
-  return {Code::kOption, std::string(what) + " is given beside " + other + ", expected one of them: " + why};
-}
-
-Status check_number_a_sequence(const Device& device, const Role& role, const DLTensor* list, std::int64_t sequences) {
-  if (list == nullptr) return {};
-  Status status = check_tensor(device, role, *list, kListType);
-  return status.ok() ? check_equal(role, list->shape[0], "batch", "q", sequences) : status;
-}
-
 Status check_new(const Device& device, const AppendGiven& g, bool packed) {
   const DLTensor &k = *g.options.k_new, &v = *g.options.v_new;
   const Role &k_role = packed ? kPackedNewK : kNewK, &v_role = packed ? kPackedNewV : kNewV;
@@ -61,12 +50,7 @@ Status check_new(const Device& device, const AppendGiven& g, bool packed) {
   if (status.ok()) status = check_equal(v_role, v.shape[row + 1], "kv_heads", "k", g.k.shape[2]);
   if (status.ok()) status = check_equal(k_role, k.shape[row + 2], "head_dim", "q", g.q.shape[3]);
   if (status.ok()) status = check_equal(v_role, v.shape[row + 2], "head_dim_v", "v", g.v.shape[3]);
-  if (!status.ok() || !packed) return status;
-  status = check_tensor(device, kStarts, *g.options.cu_seqlens_k_new, kListType);
-  if (!status.ok() || g.options.cu_seqlens_k_new->shape[0] == g.sequences + 1) return status;
-  return {Code::kShape, "cu_seqlens_k_new has " + std::to_string(g.options.cu_seqlens_k_new->shape[0]) +
-                            " numbers, expected " + std::to_string(g.sequences + 1) +
-                            ": where each sequence's new keys begin, and last where the last ones end"};
+  return status.ok() ? check_starts(device, kStarts, g.options.cu_seqlens_k_new, g.sequences) : status;
 }
 
 Status check_rotary(const Device& device, const AppendGiven& g) {
@@ -84,14 +68,11 @@ Status check_rotary(const Device& device, const AppendGiven& g) {
                             std::to_string(head_dim)};
 }
 
-Status read_one(const Role& role, const DLTensor* tensor, int element, const char* last, View* view) {
-  return tensor == nullptr ? Status() : read_view(role, *tensor, element, last, view);
+Status read_rows(const Role& role, const DLTensor* tensor, const char* last, View* view) {
+  return tensor == nullptr ? Status() : read_view(role, *tensor, kHalf, last, view);
 }
 
-template <typename Number>
-const Number* data_of(const View& view) {
-  return reinterpret_cast<const Number*>(view.data);  // null of a tensor that is not there
-}
+const void* data_of(const View& view) { return reinterpret_cast<const void*>(view.data); }
 
 // Sequences that begin anywhere are packed keys: from one sequence's first row to the next's is a whole number of rows,
 // of keys and of values alike.
@@ -116,24 +97,24 @@ Status rows_between(const View& k, const View& v, std::int32_t* rows) {
 void fill_new(const gqa_call& options, const AppendViews& views, Append* append) {
   const bool packed = options.cu_seqlens_k_new != nullptr;
   const int row = packed ? 0 : 1;
-  append->k = data_of<void>(views.k);
-  append->v = data_of<void>(views.v);
+  append->k = data_of(views.k);
+  append->v = data_of(views.v);
   append->k_strides = {packed ? 0 : views.k.stride[0], views.k.stride[row], views.k.stride[row + 1]};
   append->v_strides = {packed ? 0 : views.v.stride[0], views.v.stride[row], views.v.stride[row + 1]};
   append->count = packed ? 0 : static_cast<std::int32_t>(views.k.size[1]);
   append->rows = static_cast<std::int32_t>(packed ? views.k.size[0] : views.k.size[0] * views.k.size[1]);
-  append->starts = data_of<std::int32_t>(views.starts);
+  append->starts = list_of(views.starts);
 }
 
 void fill_rotary(const gqa_call& options, const AppendViews& views, Append* append) {
-  append->cos = data_of<void>(views.cos);
-  append->sin = data_of<void>(views.sin);
+  append->cos = data_of(views.cos);
+  append->sin = data_of(views.sin);
   append->cos_stride = views.cos.stride[0];
   append->sin_stride = views.sin.stride[0];
   append->rotary_len = static_cast<std::int32_t>(views.cos.size[0]);
   append->rotary_dim = static_cast<std::int32_t>(2 * views.cos.size[1]);
   append->interleaved = options.rotary_interleaved == 1;
-  append->rotary_starts = data_of<std::int32_t>(views.rotary_starts);
+  append->rotary_starts = list_of(views.rotary_starts);
 }
 
 // Of padded sequences each slot becomes a page of its own.
@@ -170,7 +151,6 @@ bool appends(const gqa_call* o) {
 
 Status check_append_fields(const gqa_call& o) {
   const bool adds = o.k_new != nullptr, rotates = o.rotary_cos != nullptr;
-  constexpr const char* kPacked = "a cache has a row a sequence";
   if (o.rotary_interleaved != 0 && o.rotary_interleaved != 1)
     return {Code::kOption,
             "gqa_call.rotary_interleaved is " + std::to_string(o.rotary_interleaved) + ", expected 0 or 1"};
@@ -180,10 +160,11 @@ Status check_append_fields(const gqa_call& o) {
   if (status.ok()) status = together("rotary_cos", rotates, "rotary_sin", o.rotary_sin != nullptr);
   if (status.ok()) status = needs("rotary_cos", rotates, "k_new", adds);
   if (status.ok()) status = needs("rotary_seqlens", o.rotary_seqlens != nullptr, "rotary_cos", rotates);
-  if (status.ok())
-    status =
-        not_beside("k_new, cache_batch_idx or cache_leftpad", true, "cu_seqlens_k", o.cu_seqlens_k != nullptr, kPacked);
-  return status;
+  if (!status.ok() || o.cu_seqlens_k == nullptr) return status;
+  return {
+      Code::kOption,
+      "k_new, cache_batch_idx or cache_leftpad is given beside cu_seqlens_k, expected one of them: a cache has a row "
+      "a sequence"};
 }
 
 Status check_append_present(const gqa_call& o) {
@@ -211,9 +192,9 @@ Status check_append_tensors(const Device& device, const AppendGiven& g) {
   Status status;
   if (o.k_new != nullptr) status = check_new(device, g, o.cu_seqlens_k_new != nullptr);
   if (status.ok() && o.rotary_cos != nullptr) status = check_rotary(device, g);
-  if (status.ok()) status = check_number_a_sequence(device, kRotaryStarts, o.rotary_seqlens, g.sequences);
-  if (status.ok()) status = check_number_a_sequence(device, kBatchIdx, o.cache_batch_idx, g.sequences);
-  if (status.ok()) status = check_number_a_sequence(device, kLeftpad, o.cache_leftpad, g.sequences);
+  if (status.ok()) status = check_list(device, kRotaryStarts, o.rotary_seqlens, g.sequences);
+  if (status.ok()) status = check_list(device, kBatchIdx, o.cache_batch_idx, g.sequences);
+  if (status.ok()) status = check_list(device, kLeftpad, o.cache_leftpad, g.sequences);
   return status;
 }
 
@@ -221,14 +202,14 @@ Status read_append(const AppendGiven& given, const View& k, const View& v, const
                    AppendViews* views) {
   const gqa_call& o = given.options;
   const bool packed = o.cu_seqlens_k_new != nullptr;
-  Status status = read_one(packed ? kPackedNewK : kNewK, o.k_new, kHalf, "the head dimension", &views->k);
-  if (status.ok()) status = read_one(packed ? kPackedNewV : kNewV, o.v_new, kHalf, "the head dimension", &views->v);
-  if (status.ok()) status = read_one(kStarts, o.cu_seqlens_k_new, kListElement, "it", &views->starts);
-  if (status.ok()) status = read_one(kCos, o.rotary_cos, kHalf, "each row", &views->cos);
-  if (status.ok()) status = read_one(kSin, o.rotary_sin, kHalf, "each row", &views->sin);
-  if (status.ok()) status = read_one(kRotaryStarts, o.rotary_seqlens, kListElement, "it", &views->rotary_starts);
-  if (status.ok()) status = read_one(kBatchIdx, o.cache_batch_idx, kListElement, "it", &views->batch_idx);
-  if (status.ok()) status = read_one(kLeftpad, o.cache_leftpad, kListElement, "it", &views->leftpad);
+  Status status = read_rows(packed ? kPackedNewK : kNewK, o.k_new, "the head dimension", &views->k);
+  if (status.ok()) status = read_rows(packed ? kPackedNewV : kNewV, o.v_new, "the head dimension", &views->v);
+  if (status.ok()) status = read_list(kStarts, o.cu_seqlens_k_new, "it", &views->starts);
+  if (status.ok()) status = read_rows(kCos, o.rotary_cos, "each row", &views->cos);
+  if (status.ok()) status = read_rows(kSin, o.rotary_sin, "each row", &views->sin);
+  if (status.ok()) status = read_list(kRotaryStarts, o.rotary_seqlens, "it", &views->rotary_starts);
+  if (status.ok()) status = read_list(kBatchIdx, o.cache_batch_idx, "it", &views->batch_idx);
+  if (status.ok()) status = read_list(kLeftpad, o.cache_leftpad, "it", &views->leftpad);
   const View* const read[] = {&views->k,         &views->v,      &views->starts,
                               &views->cos,       &views->sin,    &views->rotary_starts,
                               &views->batch_idx, &views->leftpad};
@@ -247,8 +228,8 @@ Status fill_append(const gqa_call& options, const AppendViews& views, const View
   call->append = append;
   if (options.k_new != nullptr) fill_new(options, views, append);
   if (options.rotary_cos != nullptr) fill_rotary(options, views, append);
-  append->batch_idx = data_of<std::int32_t>(views.batch_idx);
-  append->leftpad = data_of<std::int32_t>(views.leftpad);
+  append->batch_idx = list_of(views.batch_idx);
+  append->leftpad = list_of(views.leftpad);
   append->k_batch_stride = call->k_strides.batch;
   append->v_batch_stride = call->v_strides.batch;
   append->cache_batch = static_cast<std::int32_t>(k.size[0]);

@@ -1,6 +1,6 @@
 // append_args.h: what a call says of its cache before it attends: new keys, rotation, and where sequences begin in it.
 // Owns: the rules about gqa_call's fields from k_new on, and what they make of a Problem, a Call and an Append.
-// Never: reads a list or a row. Knows the other tensors' rules: args.cc has checked those before.
+// Never: reads a list or a row; looks at the other tensors, which args.cc has checked before.
 // Threads: pure functions; nothing is allocated unless it is refused.
 #pragma once
 

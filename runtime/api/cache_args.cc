@@ -4,7 +4,6 @@
 #include <limits>
 #include <string>
 
-#include "runtime/api/tensors/tensor_rules.h"
 #include "search/problem/mask.h"
 
 namespace gqa {
@@ -15,6 +14,18 @@ constexpr Role kQStarts = {"cu_seqlens_q", 1, "(batch + 1)"};
 constexpr Role kKStarts = {"cu_seqlens_k", 1, "(batch + 1)"};
 constexpr Role kQLengths = {"seqused_q", 1, "(batch)"};
 constexpr Role kTable = {"page_table", 2, "(batch, pages a sequence)"};
+
+constexpr DLDataType kListType = {kDLInt, 32, 1};
+constexpr int kListElement = 4;  // bytes
+
+Status check_maximum(const char* name, std::int64_t most, const char* list, bool packed) {
+  if (packed ? most >= 1 && most <= std::numeric_limits<std::int32_t>::max() : most == 0) return {};
+  return {Code::kSize, std::string("gqa_call.") + name + " is " + std::to_string(most) + ", expected " +
+                           (packed ? "1 to 2147483647, the most that a sequence of " + std::string(list) + " has"
+                                   : "0, since there is no " + std::string(list))};
+}
+
+}  // namespace
 
 Status check_list(const Device& device, const Role& role, const DLTensor* list, std::int64_t batch) {
   if (list == nullptr) return {};
@@ -32,22 +43,9 @@ Status check_starts(const Device& device, const Role& role, const DLTensor* star
                             expected + ": where each sequence begins, and last where the last one ends"};
 }
 
-Status check_maximum(const char* name, std::int64_t most, const char* list, bool packed) {
-  if (packed ? most >= 1 && most <= std::numeric_limits<std::int32_t>::max() : most == 0) return {};
-  return {Code::kSize, std::string("gqa_call.") + name + " is " + std::to_string(most) + ", expected " +
-                           (packed ? "1 to 2147483647, the most that a sequence of " + std::string(list) + " has"
-                                   : "0, since there is no " + std::string(list))};
-}
-
-const std::int32_t* data_of(const DLTensor* list, const View& view) {
-  return list == nullptr ? nullptr : reinterpret_cast<const std::int32_t*>(view.data);
-}
-
 Status read_list(const Role& role, const DLTensor* list, const char* last, View* view) {
   return list == nullptr ? Status() : read_view(role, *list, kListElement, last, view);
 }
-
-}  // namespace
 
 CacheLists lists_of(const gqa_call* options) {
   if (options == nullptr) return {};
@@ -159,12 +157,12 @@ void fill_lengths(const CacheLists& lists, const gqa_call* options, Problem* p) 
 }
 
 void fill_lists(const CacheLists& lists, const ListViews& views, std::int64_t pages, Call* call) {
-  call->kv_lengths = data_of(lists.lengths, views.lengths);
-  call->q_starts = data_of(lists.q_starts, views.q_starts);
-  call->k_starts = data_of(lists.k_starts, views.k_starts);
-  call->q_lengths = data_of(lists.q_lengths, views.q_lengths);
+  call->kv_lengths = list_of(views.lengths);
+  call->q_starts = list_of(views.q_starts);
+  call->k_starts = list_of(views.k_starts);
+  call->q_lengths = list_of(views.q_lengths);
   if (lists.table == nullptr) return;
-  call->page_table = data_of(lists.table, views.table);
+  call->page_table = list_of(views.table);
   call->page_table_stride = views.table.stride[0];
   call->pages = static_cast<std::int32_t>(pages);
 }

@@ -8,16 +8,13 @@
 #include <cstdint>
 
 #include "runtime/api/gqa.h"
+#include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"
 #include "runtime/device.h"
 #include "search/problem/problem.h"
 #include "search/status.h"
 
 namespace gqa {
-
-// Of every list.
-inline constexpr DLDataType kListType = {kDLInt, 32, 1};
-inline constexpr int kListElement = 4;  // bytes
 
 // Null where a call has none.
 struct CacheLists {
@@ -49,6 +46,13 @@ class Lifted {
   DLTensor lifted_;
   std::int64_t shape_[4], strides_[4];
 };
+
+// Of one list, or none: it has a number a sequence; it has one more (`starts`). Then what its view is, and its numbers'
+// place: null of none.
+Status check_list(const Device& device, const Role& role, const DLTensor* list, std::int64_t sequences);
+Status check_starts(const Device& device, const Role& role, const DLTensor* starts, std::int64_t sequences);
+Status read_list(const Role& role, const DLTensor* list, const char* last, View* view);
+inline const std::int32_t* list_of(const View& view) { return reinterpret_cast<const std::int32_t*>(view.data); }
 
 // That maxima are there for packed sequences, and only for those.
 Status check_packing(const gqa_call& call);
