@@ -41,11 +41,8 @@ __device__ inline void write_rotated(const AppendParams& p, const u16* from, u16
 __device__ inline void append_query(const AppendParams& p, int row, int head, int lane) {
   const AppendPlace place = place_of_row(p.q_starts, p.batch, row, p.q_len);
   if (place.sequence < 0 || (p.q_lengths != nullptr && place.at >= p.q_lengths[place.sequence])) return;
-  const long long batch = p.q_starts == nullptr ? place.sequence : 0, at = p.q_starts == nullptr ? place.at : row;
-  const u16* from =
-      static_cast<const u16*>(p.q) + batch * p.q_strides.batch + at * p.q_strides.row + head * p.q_strides.head;
-  u16* to = static_cast<u16*>(p.q_out) + batch * p.q_out_strides.batch + at * p.q_out_strides.row +
-            head * p.q_out_strides.head;
+  const u16* from = static_cast<const u16*>(p.q) + row_offset(p.q_strides, p.q_starts, place, row, head);
+  u16* to = static_cast<u16*>(p.q_out) + row_offset(p.q_out_strides, p.q_starts, place, row, head);
   const int start = rotary_start(p, place.sequence, append_sequence(p, place.sequence));
   write_rotated(p, from, to, start + (p.advances ? place.at : 0), lane);
 }
@@ -56,9 +53,8 @@ __device__ inline void append_key(const AppendParams& p, int row, int head, int 
   if (place.sequence < 0) return;
   const AppendSequence s = append_sequence(p, place.sequence);
   if (place.at >= s.added) return;
-  const long long batch = p.new_starts == nullptr ? place.sequence : 0, at = p.new_starts == nullptr ? place.at : row;
   const auto source = [&](const void* tensor, const TensorStrides& strides) {
-    return static_cast<const u16*>(tensor) + batch * strides.batch + at * strides.row + head * strides.head;
+    return static_cast<const u16*>(tensor) + row_offset(strides, p.new_starts, place, row, head);
   };
   const auto slot = [&](void* tensor, const TensorStrides& strides) {
     return static_cast<u16*>(tensor) + slot_offset(p, strides, s.row, s.cached + place.at) + head * strides.head;
@@ -66,12 +62,6 @@ __device__ inline void append_key(const AppendParams& p, int row, int head, int 
   write_rotated(p, source(p.k_new, p.k_new_strides), slot(p.k, p.k_strides),
                 rotary_start(p, place.sequence, s) + place.at, lane);
   copy_columns(source(p.v_new, p.v_new_strides), slot(p.v, p.v_strides), 0, p.head_dim_v, lane);
-}
-
-__device__ inline void append_lists(const AppendParams& p, int sequence) {
-  const AppendSequence s = append_sequence(p, sequence);
-  p.out_lengths[sequence] = keys_after(s);
-  if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
 }
 
 // The grid writes the table together. Entries that no key needs are left as they are.
@@ -93,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kAppendThreads, 8)
   let_next_grid_begin();
   wait_for_grids_before();
   const u32 thread = blockIdx.x * kAppendThreads + threadIdx.x;
-  if (thread < static_cast<u32>(p.batch)) append_lists(p, static_cast<int>(thread));
+  if (thread < static_cast<u32>(p.batch)) write_lists(p, static_cast<int>(thread));
   if (p.out_table != nullptr) append_table(p);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const u32 item = blockIdx.x * (kAppendThreads / 32) + threadIdx.x / 32,

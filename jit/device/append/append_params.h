@@ -93,6 +93,13 @@ GQA_BOTH int out_entry(const AppendParams& p, const AppendSequence& s, int colum
   return p.out_page == 1 ? page * p.page + slot % p.page : page;
 }
 
+// A sequence's own numbers for the attention that follows.
+GQA_BOTH void write_lists(const AppendParams& p, int sequence) {
+  const AppendSequence s = append_sequence(p, sequence);
+  p.out_lengths[sequence] = keys_after(s);
+  if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
+}
+
 // Which row of a packed tensor, or of one with a batch, is whose: position `at` of sequence `sequence`. -1: nobody's.
 struct AppendPlace {
   int sequence, at;
@@ -110,6 +117,12 @@ GQA_BOTH AppendPlace place_of_row(const int* starts, int batch, int row, int row
       last = middle;
   }
   return first == batch || starts[first] > row ? AppendPlace{-1, 0} : AppendPlace{first, row - starts[first]};
+}
+
+// Elements from a tensor's first to such a row; `row`: of all rows, where the tensor is packed.
+GQA_BOTH long long row_offset(const TensorStrides& s, const int* starts, const AppendPlace& place, int row, int head) {
+  const long long in_tensor = starts == nullptr ? place.sequence * s.batch + place.at * s.row : row * s.row;
+  return in_tensor + head * s.head;
 }
 
 // By which row of cos and sin the sequence's first query and its first new key are rotated.

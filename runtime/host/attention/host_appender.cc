@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::int64_t kTaskRows = 64;  // of heads: enough to be worth a thread's while
 
-const std::uint16_t* row_of(const void* tensor, const TensorStrides& s, std::int64_t batch, std::int64_t row,
-                            int head) {
-  return static_cast<const std::uint16_t*>(tensor) + batch * s.batch + row * s.row + head * s.head;
-}
-
 // Pair i of a row's first rotary_dim elements is (2 i, 2 i + 1), or (i, i + rotary_dim / 2).
 void write_rotated(const AppendParams& p, const std::uint16_t* from, std::uint16_t* to, int position) {
   const DType type = p.bf16 != 0 ? DType::kBF16 : DType::kF16;
@@ -39,12 +34,11 @@ void write_rotated(const AppendParams& p, const std::uint16_t* from, std::uint16
 void append_query(const AppendParams& p, int row, int head) {
   const AppendPlace place = place_of_row(p.q_starts, p.batch, row, p.q_len);
   if (place.sequence < 0 || (p.q_lengths != nullptr && place.at >= p.q_lengths[place.sequence])) return;
-  const bool packed = p.q_starts != nullptr;
-  const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at;
+  const std::uint16_t* from =
+      static_cast<const std::uint16_t*>(p.q) + row_offset(p.q_strides, p.q_starts, place, row, head);
+  std::uint16_t* to = static_cast<std::uint16_t*>(p.q_out) + row_offset(p.q_out_strides, p.q_starts, place, row, head);
   const int start = rotary_start(p, place.sequence, append_sequence(p, place.sequence));
-  write_rotated(p, row_of(p.q, p.q_strides, batch, at, head),
-                const_cast<std::uint16_t*>(row_of(p.q_out, p.q_out_strides, batch, at, head)),
-                start + (p.advances != 0 ? place.at : 0));
+  write_rotated(p, from, to, start + (p.advances != 0 ? place.at : 0));
 }
 
 void append_key(const AppendParams& p, int row, int head) {
@@ -52,22 +46,21 @@ void append_key(const AppendParams& p, int row, int head) {
   if (place.sequence < 0) return;
   const AppendSequence s = append_sequence(p, place.sequence);
   if (place.at >= s.added) return;
-  const bool packed = p.new_starts != nullptr;
-  const int batch = packed ? 0 : place.sequence, at = packed ? row : place.at, slot = s.cached + place.at;
-  std::uint16_t* k =
-      static_cast<std::uint16_t*>(p.k) + slot_offset(p, p.k_strides, s.row, slot) + head * p.k_strides.head;
-  std::uint16_t* v =
-      static_cast<std::uint16_t*>(p.v) + slot_offset(p, p.v_strides, s.row, slot) + head * p.v_strides.head;
-  write_rotated(p, row_of(p.k_new, p.k_new_strides, batch, at, head), k, rotary_start(p, place.sequence, s) + place.at);
-  const std::uint16_t* values = row_of(p.v_new, p.v_new_strides, batch, at, head);
-  std::copy(values, values + p.head_dim_v, v);
+  const auto source = [&](const void* tensor, const TensorStrides& strides) {
+    return static_cast<const std::uint16_t*>(tensor) + row_offset(strides, p.new_starts, place, row, head);
+  };
+  const auto slot = [&](void* tensor, const TensorStrides& strides) {
+    return static_cast<std::uint16_t*>(tensor) + slot_offset(p, strides, s.row, s.cached + place.at) +
+           head * strides.head;
+  };
+  write_rotated(p, source(p.k_new, p.k_new_strides), slot(p.k, p.k_strides),
+                rotary_start(p, place.sequence, s) + place.at);
+  const std::uint16_t* values = source(p.v_new, p.v_new_strides);
+  std::copy(values, values + p.head_dim_v, slot(p.v, p.v_strides));
 }
 
-void append_lists(const AppendParams& p, int sequence) {
+void write_table(const AppendParams& p, int sequence) {
   const AppendSequence s = append_sequence(p, sequence);
-  p.out_lengths[sequence] = keys_after(s);
-  if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
-  if (p.out_table == nullptr) return;
   int* row = p.out_table + std::int64_t{sequence} * p.out_columns;
   for (int column = 0; column * p.out_page < keys_after(s); ++column) row[column] = out_entry(p, s, column);
 }
@@ -90,7 +83,10 @@ char* memory_between(std::int64_t bytes) {
 
 Status HostAppender::run(const Call& call, const LoadedProgram& program) const {
   const AppendParams p = append_params(call, memory_between(append_bytes(call)));
-  for (int sequence = 0; sequence < p.batch; ++sequence) append_lists(p, sequence);
+  for (int sequence = 0; sequence < p.batch; ++sequence) {
+    write_lists(p, sequence);
+    if (p.out_table != nullptr) write_table(p, sequence);
+  }
   const std::int64_t items = append_items(p);
   parallel_for((items + kTaskRows - 1) / kTaskRows, threads_, [&](std::int64_t task) {
     const std::int64_t end = std::min(items, (task + 1) * kTaskRows);
