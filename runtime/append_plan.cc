@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/tensor_strides.h"
+
 namespace gqa {
 namespace {
 
@@ -25,7 +27,6 @@ std::int64_t query_rows(const Call& call) {
   return call.problem.q_packed() ? call.q_rows : std::int64_t{call.problem.batch} * call.problem.q_len;
 }
 
-TensorStrides strides(const Strides& s) { return {s.batch, s.row, s.head}; }
 TensorStrides cache_strides(const Strides& s, std::int64_t batch) { return {batch, s.row, s.head}; }
 
 // As tensors of the caller's: written through Call's addresses, which kernels of attention only read.
@@ -36,7 +37,7 @@ void set_rotation(const Call& call, char* copy, AppendParams* p) {
   const Problem& problem = call.problem;
   p->q = call.q;
   p->q_out = copy;
-  p->q_strides = strides(call.q_strides);
+  p->q_strides = tensor_strides(call.q_strides);
   const std::int64_t row = std::int64_t{problem.q_heads} * problem.head_dim;
   p->q_out_strides = {problem.q_packed() ? 0 : problem.q_len * row, row, problem.head_dim};
   p->cos = a.cos;
@@ -67,8 +68,8 @@ AppendParams append_params(const Call& call, char* between) {
   p.v_new = a.v;
   p.k = cache(call.k);
   p.v = cache(call.v);
-  p.k_new_strides = strides(a.k_strides);
-  p.v_new_strides = strides(a.v_strides);
+  p.k_new_strides = tensor_strides(a.k_strides);
+  p.v_new_strides = tensor_strides(a.v_strides);
   p.k_strides = cache_strides(call.k_strides, a.k_batch_stride);
   p.v_strides = cache_strides(call.v_strides, a.v_batch_stride);
   p.lengths = call.kv_lengths;

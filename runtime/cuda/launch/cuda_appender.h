@@ -1,5 +1,5 @@
 // cuda_appender.h: the kernel that appends to a cache, loaded.
-// Owns: the module made of jit/device/append/append.cuh, its launch before attention's on the same stream, and the
+// Owns: what is loaded of jit/device/append/append.cuh, its launch before attention's on the same stream, and the
 // memory between the two, which all programs of a device share: work on a stream is ordered.
 // Never: allocates or formats on the hot path once warm.
 // Threads: run() from many threads at once, on one stream or on several.
@@ -8,26 +8,22 @@
 #include <memory>
 
 #include "runtime/append.h"
-#include "runtime/cuda/launch/cuda_kernel.h"
+#include "runtime/cuda/launch/single_kernel.h"
 #include "runtime/device.h"
 
 namespace gqa {
 
 class CudaAppender final : public Appender {
  public:
+  explicit CudaAppender(std::unique_ptr<const SingleKernel> kernel) : kernel_(std::move(kernel)) {}
   // `binary`: of jit's append_source().
   static Status load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
                      std::unique_ptr<Appender>* appender);
-  ~CudaAppender() override;
   Status run(const Call& call, const LoadedProgram& program) const override;
   std::int64_t workspace_bytes(const Call& call) const override;
 
  private:
-  explicit CudaAppender(std::shared_ptr<CudaShared> shared) : shared_(std::move(shared)) {}
-
-  std::shared_ptr<CudaShared> shared_;
-  Module module_;
-  CUfunction function_ = nullptr;
+  std::unique_ptr<const SingleKernel> kernel_;
 };
 
 }  // namespace gqa

@@ -5,17 +5,15 @@
 #include <bit>
 
 #include "jit/codegen.h"
-#include "runtime/cuda/driver/capture.h"
+#include "runtime/tensor_strides.h"
 
 namespace gqa {
 namespace {
 
 constexpr int kWarp = 32;
 
-TensorStrides strides(const Strides& s) { return {s.batch, s.row, s.head}; }
-
 MergePart part_of(const AttentionState& state) {
-  return {state.out, state.lse, strides(state.out_strides), strides(state.lse_strides)};
+  return {state.out, state.lse, tensor_strides(state.out_strides), tensor_strides(state.lse_strides)};
 }
 
 }  // namespace
@@ -44,28 +42,19 @@ unsigned merge_blocks(const MergeParams& p) {
 
 Status CudaMerger::load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
                         std::unique_ptr<StateMerger>* merger) {
-  const BesideCaptures here(shared->context);
-  auto fresh = std::unique_ptr<CudaMerger>(new CudaMerger(shared));
-  const Driver& driver = shared->context.driver();
-  if (Status s = Module::load(driver, binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
-  if (Status s = fresh->module_.function(kMergeEntryPoint, 0, &fresh->function_); !s.ok()) return s;
-  *merger = std::move(fresh);
-  return {};
-}
-
-CudaMerger::~CudaMerger() {
-  const BesideCaptures here(shared_->context);
-  module_ = Module();
+  std::unique_ptr<SingleKernel> kernel;
+  Status status = SingleKernel::load(shared, binary, kMergeEntryPoint, &kernel);
+  if (status.ok()) *merger = std::make_unique<CudaMerger>(std::move(kernel));
+  return status;
 }
 
 Status CudaMerger::run(const MergeCall& call) const {
-  const Current current(shared_->context);
+  const Current current(kernel_->shared().context);
   for (int next = 0; next < call.count;) {
     MergeParams params = next_merge(call, &next);
     void* arguments[] = {&params};
     const LaunchShape shape = {merge_blocks(params), kMergeThreads, 0};
-    const CUresult result = launch_kernel(*shared_, function_, shape, static_cast<CUstream>(call.stream), arguments);
-    if (result != CUDA_SUCCESS) return shared_->context.driver().error("cuLaunchKernel", result);
+    if (Status s = kernel_->launch(shape, static_cast<CUstream>(call.stream), arguments); !s.ok()) return s;
   }
   return {};
 }

@@ -1,5 +1,5 @@
 // cuda_merger.h: the kernel that merges states, loaded.
-// Owns: the module made of jit/device/merge/merge_states.cuh, its arguments and its launches.
+// Owns: what is loaded of jit/device/merge/merge_states.cuh, its arguments and its launches.
 // Never: allocates or formats on the hot path.
 // Threads: run() from many threads at once, on one stream or on several.
 #pragma once
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "jit/device/merge/merge_params.h"
-#include "runtime/cuda/launch/cuda_kernel.h"
+#include "runtime/cuda/launch/single_kernel.h"
 #include "runtime/device.h"
 
 namespace gqa {
@@ -19,18 +19,14 @@ unsigned merge_blocks(const MergeParams& params);
 
 class CudaMerger final : public StateMerger {
  public:
+  explicit CudaMerger(std::unique_ptr<const SingleKernel> kernel) : kernel_(std::move(kernel)) {}
   // `binary`: of jit's merge_source().
   static Status load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
                      std::unique_ptr<StateMerger>* merger);
-  ~CudaMerger() override;
   Status run(const MergeCall& call) const override;
 
  private:
-  explicit CudaMerger(std::shared_ptr<CudaShared> shared) : shared_(std::move(shared)) {}
-
-  std::shared_ptr<CudaShared> shared_;
-  Module module_;
-  CUfunction function_ = nullptr;
+  std::unique_ptr<const SingleKernel> kernel_;
 };
 
 }  // namespace gqa

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 
+#include "runtime/tensor_strides.h"
+
 namespace gqa {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr std::size_t kCached = 64;  // direct-mapped: a model's layers share on
 
 // A launch refuses more blocks than fit; nothing else reads the number then.
 int whole(std::int64_t number) { return static_cast<int>(std::min<std::int64_t>(number, 2147483647)); }
-
-TensorStrides strides_of(const Strides& s) { return {s.batch, s.row, s.head}; }
 
 std::size_t place_of(std::uint64_t kernel, const Problem& p) {
   const std::uint64_t mixed =
@@ -78,10 +78,10 @@ void set_tensors(const Call& call, AttentionParams* p) {
   p->v = call.v;
   p->out = call.out;
   p->lse = call.lse;
-  p->q_strides = strides_of(call.q_strides);
-  p->k_strides = strides_of(call.k_strides);
-  p->v_strides = strides_of(call.v_strides);
-  p->out_strides = strides_of(call.out_strides);
+  p->q_strides = tensor_strides(call.q_strides);
+  p->k_strides = tensor_strides(call.k_strides);
+  p->v_strides = tensor_strides(call.v_strides);
+  p->out_strides = tensor_strides(call.out_strides);
   p->lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
   p->scale_log2 = softmax_scale(call) * kLog2OfE;
 }
