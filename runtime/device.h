@@ -44,7 +44,7 @@ struct Call {
   const std::int32_t* page_table = nullptr;  // where problem.paged(); else null
   std::int64_t page_table_stride = 0;        // entries from a sequence's row to the next
   std::int32_t pages = 0;
-  std::int64_t q_rows = 0, k_rows = 0;  // of packed tensors, all sequences'; a checked handle looks at them
+  std::int64_t q_rows = 0, k_rows = 0;  // of packed tensors: all sequences'
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
   float scale = 0;              // never 0 here: already defaulted
   ScoreSlots slots = {};        // of problem.chain

@@ -75,8 +75,8 @@ Status read_rows(const Role& role, const DLTensor* tensor, const char* last, Vie
 const void* data_of(const View& view) { return reinterpret_cast<const void*>(view.data); }
 
 // Sequences that begin anywhere are packed keys: from one sequence's first row to the next's is a whole number of rows,
-// of keys and of values alike.
-Status rows_between(const View& k, const View& v, std::int32_t* rows) {
+// of keys and of values alike; `all`: up to the last one's last.
+Status rows_between(const View& k, const View& v, std::int32_t* rows, std::int64_t* all) {
   const auto whole = [](const View& view) {
     return view.stride[1] > 0 ? view.stride[0] % view.stride[1] : view.stride[0];
   };
@@ -85,6 +85,7 @@ Status rows_between(const View& k, const View& v, std::int32_t* rows) {
   if (whole(k) == 0 && whole(v) == 0 && count(k) == count(v) && count(k) >= 0 &&
       last <= std::numeric_limits<std::int32_t>::max()) {
     *rows = static_cast<std::int32_t>(count(k));
+    *all = last;
     return {};
   }
   return {Code::kStride, "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
@@ -238,7 +239,7 @@ Status fill_append(const gqa_call& options, const AppendViews& views, const View
   if (problem.paged()) return fill_pages(*options.page_table, k, v, append, call);
   if (!append->anywhere()) return {};
   call->k_strides.batch = call->v_strides.batch = 0;
-  return rows_between(k, v, &append->cache_batch_rows);
+  return rows_between(k, v, &append->cache_batch_rows, &call->k_rows);
 }
 
 }  // namespace gqa

@@ -72,6 +72,8 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
   c.k_strides = k_strides;
   c.v_strides = v_strides;
   c.out_strides = out_strides;
+  c.q_rows = std::int64_t{problem.batch} * problem.q_len;
+  c.k_rows = std::int64_t{problem.batch} * problem.kv_len;
   c.q_starts = buffers.q_starts;
   c.k_starts = buffers.k_starts;
   c.kv_lengths = buffers.lengths;

@@ -43,6 +43,7 @@ struct TensorBoxes {
 struct LaunchPlan {
   std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles, a cluster's as one
   bool persistent = false;          // CTAs walk tiles: no more are launched than run at once
+  bool listed_tiles = false;        // tiles are numbered sequence by sequence, as many as each has; else all alike
   int threads = 0;                  // threads a CTA
   int resident = 1;                 // CTAs an SM is asked to hold at once; more may fit
   int cluster = 1;                  // CTAs a cluster

@@ -56,6 +56,8 @@ struct KernelTraits {
   bool k_packed() const { return kv_lengths == Lengths::kPacked; }
   // Whether a list says how many keys or queries each sequence has.
   bool lengths_listed() const { return lengths_differ() || q_lengths != Lengths::kOne; }
+  // Whether a list says anything of a sequence: that, or where its pages lie.
+  bool has_lists() const { return lengths_listed() || paged(); }
   void set_types(DType all) { q_type = kv_type = out_type = all; }
   friend bool operator==(const KernelTraits&, const KernelTraits&) = default;
 };
@@ -71,9 +73,7 @@ std::string_view name(Lengths lengths);   // "one length", "lengths of their own
 Status read_dtype(TextItems* items, DType* dtype);
 
 // Whether a launch says more than lengths and strides: jit/device/attention/common/cache_params.h.
-inline bool needs_cache_params(const KernelTraits& traits) {
-  return traits.paged() || traits.windowed() || traits.q_lengths != Lengths::kOne || traits.kv_lengths != Lengths::kOne;
-}
+inline bool needs_cache_params(const KernelTraits& traits) { return traits.has_lists() || traits.windowed(); }
 
 // Whether a launch brings numbers for the scores: jit/device/attention/common/score_params.h.
 inline bool needs_score_params(const KernelTraits& traits) { return traits.chain.any() || traits.sink; }

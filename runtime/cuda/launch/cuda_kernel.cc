@@ -79,6 +79,7 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   if (numbers.plan.blocks > kMaxGrid)
     return {Code::kSize, "the call needs " + std::to_string(numbers.plan.blocks) + " thread blocks, at most " +
                              std::to_string(kMaxGrid) + " can be launched; split the batch"};
+  if (call.problem.q_packed() && call.q_rows == 0) return {};  // nobody has a query
   const Driver& driver = shared_->context.driver();
   AttentionParams params = numbers.params;
   set_tensors(call, &params);

@@ -29,6 +29,11 @@ float softmax_scale(const Call& call) {
   return chain.any() ? factor_of(folded(chain).after, call.slots) : call.scale;
 }
 
+Problem one_sequence(Problem problem) {
+  problem.batch = 1;
+  return problem;
+}
+
 }  // namespace
 
 LaunchNumbers launch_numbers(const Problem& problem, const Candidate& candidate) {
@@ -46,7 +51,7 @@ LaunchNumbers launch_numbers(const Problem& problem, const Candidate& candidate)
   p.rows_before = numbers.plan.rows_before;
   p.head_groups = problem.q_heads / shape.pack;
   p.tiles = whole(p.row_tiles * head_groups(problem, shape));
-  p.head_swizzle = whole(head_swizzle(problem, shape));
+  p.head_swizzle = whole(head_swizzle(numbers.plan.listed_tiles ? one_sequence(problem) : problem, shape));
   p.by_splits = divisor_of(p.splits);
   p.by_row_tiles = divisor_of(p.row_tiles);
   p.by_swizzle_tiles = divisor_of(whole(std::int64_t{p.head_swizzle} * p.row_tiles));

@@ -34,7 +34,15 @@ std::uint64_t pair(int high, int low) { return static_cast<std::uint64_t>(high) 
 int high(std::uint64_t pair) { return static_cast<int>(pair >> 32); }
 int low(std::uint64_t pair) { return static_cast<int>(pair & 0xffffffffU); }
 
-MapKey key_of(const void* data, const Strides& strides, const MapShape& s) {
+// A tensor without rows is one element that lies elsewhere, since the driver makes no map of nothing. A kernel may ask
+// for a block of keys that are not there.
+MapKey key_of(const void* data, const Strides& strides, const MapShape& given, const void* elsewhere) {
+  MapShape s = given;
+  if (given.batch == 0 || given.length == 0) {
+    s.batch = s.length = s.columns = 1;
+    s.heads = s.pack;
+    data = elsewhere;
+  }
   const int type = static_cast<int>(s.kind) << 1 | static_cast<int>(s.dtype == DType::kBF16);
   return {data,
           strides.batch,
@@ -92,19 +100,42 @@ CUresult encode(const Driver& driver, const MapKey& key, TensorMap* map) {
   return encode(driver, m.dtype, key.data, dimensions, map);
 }
 
-MapShape rows_of(const Problem& p, int pack, int columns, int rows) {
-  return {p.batch, p.q_len, p.q_heads, columns, rows, pack, MapKind::kRows, p.q_type};
+// Of q and out, or of k and v: slabs of so many rows. Packed sequences are one slab, pages are slabs.
+struct Slabs {
+  int count, rows;
+};
+
+int rows_of(std::int64_t packed) { return static_cast<int>(std::min<std::int64_t>(packed, 2147483647)); }
+
+Slabs query_slabs(const Call& call) {
+  const Problem& p = call.problem;
+  return p.q_packed() ? Slabs{1, rows_of(call.q_rows)} : Slabs{p.batch, p.q_len};
 }
 
-MapShape values_of(const Problem& p, int keys) {
-  return {p.batch, p.kv_len, p.kv_heads, p.head_dim_v, keys, 1, MapKind::kKeys, p.kv_type};
+Slabs key_slabs(const Call& call) {
+  const Problem& p = call.problem;
+  if (p.paged()) return {call.pages, p.page};
+  return p.k_packed() ? Slabs{1, rows_of(call.k_rows)} : Slabs{p.batch, p.kv_len};
+}
+
+MapShape rows_of(const Call& call, int pack, int columns, int rows) {
+  const Slabs slabs = query_slabs(call);
+  return {slabs.count, slabs.rows, call.problem.q_heads, columns, rows, pack, MapKind::kRows, call.problem.q_type};
+}
+
+MapShape values_of(const Call& call, int keys) {
+  const Problem& p = call.problem;
+  const Slabs slabs = key_slabs(call);
+  return {slabs.count, slabs.rows, p.kv_heads, p.head_dim_v, keys, 1, MapKind::kKeys, p.kv_type};
 }
 
 // Where they lie transposed: boxes of 64 keys, all of head_dim.
-MapShape keys_of(const Problem& p, int keys) {
+MapShape keys_of(const Call& call, int keys) {
+  const Problem& p = call.problem;
+  const Slabs slabs = key_slabs(call);
   const bool transposed = p.keys_transposed();
   const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
-  return {p.batch, p.kv_len, p.kv_heads, p.head_dim, transposed ? p.head_dim : keys, 1, kind, p.kv_type};
+  return {slabs.count, slabs.rows, p.kv_heads, p.head_dim, transposed ? p.head_dim : keys, 1, kind, p.kv_type};
 }
 
 Status refused(const Driver& driver, const char* tensor, const Call& call, CUresult result) {
@@ -130,16 +161,17 @@ Status tensor_maps(const Driver& driver, const Call& call, const TensorBoxes& bo
   constinit thread_local static RecentMaps recent;
   RecentMaps* const mine = &recent;
   const Problem& p = call.problem;
-  const MapKey q = key_of(call.q, call.q_strides, rows_of(p, boxes.pack, p.head_dim, boxes.query_rows));
+  const MapKey q = key_of(call.q, call.q_strides, rows_of(call, boxes.pack, p.head_dim, boxes.query_rows), call.k);
   if (const CUresult r = find_or_encode(driver, q, mine, &maps->q); r != CUDA_SUCCESS)
     return refused(driver, "q", call, r);
-  const MapKey k = key_of(call.k, call.k_strides, keys_of(p, boxes.keys));
+  const MapKey k = key_of(call.k, call.k_strides, keys_of(call, boxes.keys), call.q);
   if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
     return refused(driver, "k", call, r);
-  const MapKey v = key_of(call.v, call.v_strides, values_of(p, boxes.keys));
+  const MapKey v = key_of(call.v, call.v_strides, values_of(call, boxes.keys), call.q);
   if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
     return refused(driver, "v", call, r);
-  const MapKey out = key_of(call.out, call.out_strides, rows_of(p, boxes.pack, p.head_dim_v, boxes.out_rows));
+  const MapKey out =
+      key_of(call.out, call.out_strides, rows_of(call, boxes.pack, p.head_dim_v, boxes.out_rows), call.k);
   if (const CUresult r = find_or_encode(driver, out, mine, &maps->out); r != CUDA_SUCCESS)
     return refused(driver, "out", call, r);
   return {};

@@ -13,17 +13,21 @@ namespace {
 
 constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 constexpr int kWgmmaOperands = 30;               // registers beside a wgmma's accumulators
+constexpr int kSwizzledRows = 8;                 // of a pattern in shared memory
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
 constexpr Served kServed = {{Mask::kNone, Mask::kCausal},
-                            {KeyLayout::kDense, KeyLayout::kTransposed},
-                            {Lengths::kOne},
-                            {Lengths::kOne, Lengths::kEach},
+                            {KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged},
+                            {Lengths::kOne, Lengths::kPacked},
+                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
                             true};
 
 std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
   if (p.keys_transposed() && c.tile_n % kPanelColumns != 0)
     return "step of " + grouped(c.tile_n) + " keys: transposed keys come in panels of " + grouped(kPanelColumns);
+  if (p.paged() && box_keys(p, c) % kSwizzledRows != 0)
+    return "pages of " + grouped(p.page) + " keys for steps of " + grouped(c.tile_n) + ": TMA brings " +
+           grouped(kSwizzledRows) + " rows of a page, or a multiple, at once";
   return not_served(p, kServed, WgmmaFlash::kText.name);
 }
 
@@ -53,8 +57,9 @@ std::string not_for_tma(const Problem& p, const DeviceSpec& device) {
 // Rows for one CTA only.
 std::string useless_cluster(const Problem& p, const WgmmaFlash& c, const DeviceSpec& device) {
   if (c.cluster == 1) return "";
-  if (p.lengths_listed())
-    return "cluster of " + grouped(c.cluster) + " where sequences have lengths of their own: its CTAs share keys";
+  if (p.has_lists())
+    return "cluster of " + grouped(c.cluster) +
+           " where sequences have lengths or pages of their own: its CTAs share keys";
   if (device.sms < c.cluster) return "cluster of " + grouped(c.cluster) + " on " + grouped(device.sms) + " SMs";
   const std::int64_t rows = std::int64_t{p.q_len} * c.pack;
   return rows > c.tile_m ? "" : "cluster of " + grouped(c.cluster) + " tiles for " + grouped(rows) + " query rows";

@@ -1,5 +1,6 @@
 // resources.cc: what a candidate of the family needs of a device; see wgmma_flash.h.
 #include <algorithm>
+#include <numeric>
 
 #include "search/families/wgmma_flash/wgmma_flash.h"
 #include "search/problem/mask.h"
@@ -30,14 +31,14 @@ std::int64_t shared_memory(const Problem& p, const WgmmaFlash& c) {
   const std::int64_t keys =
       p.keys_transposed() ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
-  const int tails = p.lengths_differ() ? 24 : 0;  // value_tails.cuh
+  const int tails = p.lengths_differ() || p.paged() ? 24 : 0;  // value_tails.cuh
   const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48 + tails;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
 // A cluster's CTAs take 64 rows by turns: warpgroup_producer.cuh.
-TensorBoxes boxes_of(const WgmmaFlash& c) {
-  return {c.cluster == 1 ? c.tile_m : kWarpgroupRows, c.tile_n, kWarpgroupRows, c.pack};
+TensorBoxes boxes_of(const Problem& p, const WgmmaFlash& c) {
+  return {c.cluster == 1 ? c.tile_m : kWarpgroupRows, box_keys(p, c), kWarpgroupRows, c.pack};
 }
 
 }  // namespace
@@ -57,12 +58,13 @@ LaunchPlan plan(const Problem& problem, const WgmmaFlash& c) {
   LaunchPlan launch;
   launch.blocks = row_tiles(problem, shape) * head_groups(problem, shape);
   launch.persistent = true;
+  launch.listed_tiles = problem.q_packed();
   launch.threads = c.warps() * 32 + kProducerThreads;
   launch.resident = c.warpgroups() == 1 ? 2 : 1;  // one warpgroup alone leaves the tensor cores idle
   launch.cluster = c.cluster;
   launch.shared_memory = shared_memory(problem, c);
   launch.rows_before = rows_before(problem, c);
-  launch.maps = boxes_of(c);
+  launch.maps = boxes_of(problem, c);
   launch.cache_params = needs_cache_params(problem);
   launch.score_params = needs_score_params(problem);
   c.scheduler.plan(problem, c.warpgroups(), 512 * (c.has_ones() ? 2 : 1), &launch);
@@ -81,7 +83,7 @@ RoleRegisters role_registers(const KernelTraits& p, const WgmmaFlash& c) {
   const int consumers = c.warpgroups();
   if (consumers == 1) return {32, 224};
   if (consumers == 3) return {32, 160};
-  return c.scheduler.has_small_producer() && !p.lengths_listed() ? RoleRegisters{24, 240} : RoleRegisters{40, 232};
+  return c.scheduler.has_small_producer() && !p.has_lists() ? RoleRegisters{24, 240} : RoleRegisters{40, 232};
 }
 
 int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
@@ -91,6 +93,10 @@ int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
   const int spare = candidate.out_parts == 0 && problem.head_dim_v > 192 ? 6 : 0;
   const int left = role_registers(problem, candidate).consumer - registers(problem, none) - spare;
   return std::clamp(left / 4, 0, problem.head_dim / 16);
+}
+
+std::int32_t box_keys(const Problem& p, const WgmmaFlash& c) {
+  return p.paged() ? std::gcd(p.page, c.tile_n) : c.tile_n;
 }
 
 int rows_before(const Problem& problem, const WgmmaFlash& c) {

@@ -35,8 +35,8 @@ struct StreamK : SchedulerKind {
 
   // The fix-up in the workspace costs time: the last wave must be idle for more than that.
   std::string useless(const Problem& p, const CandidateShape& shape) const {
-    if (p.lengths_listed())
-      return text() + " where sequences have lengths of their own: its shares count blocks of one length";
+    if (p.has_lists())
+      return text() + " where sequences have lengths or pages of their own: its shares count blocks of one length";
     if (work_grows(p)) return text() + " under a causal mask: its last tiles are the shortest ones";
     if (p.head_dim_v >= 256 && shape.keys > 64)
       return text() + " with steps of " + grouped(shape.keys) + " keys: beside " + grouped(p.head_dim_v) +

@@ -71,6 +71,9 @@ double moved_bytes(const Problem& problem, const WgmmaFlash& candidate, const De
 // Numbers of a candidate that go together in no problem.
 std::string wrong_fields(const WgmmaFlash& candidate);
 
+// Keys of a TMA box: of a step's, or of pages those that lie in one page whatever the step.
+std::int32_t box_keys(const Problem& problem, const WgmmaFlash& candidate);
+
 // Rows of the first tile that do not exist, whole warpgroups', where the last is not full.
 int rows_before(const Problem& problem, const WgmmaFlash& candidate);
 

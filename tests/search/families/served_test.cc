@@ -29,27 +29,37 @@ TEST(Served, WhatIsNotNamedIsRefused) {
 
 TEST(Served, WarpgroupRefusesByItsName) {
   const DeviceSpec hopper = *DeviceSpec::for_arch("sm_90a");
-  for (const char* more :
-       {",left=3", ",page=16", ",page=16,lens", ",packk", ",packq", ",packq,lens", ",sink", ",sink,lens"}) {
+  for (const char* more : {",left=3", ",left=3,packq,packk", ",page=1", ",page=7,lens", ",sink", ",sink,lens"}) {
     const Space space = enumerate(problem_of(std::string("hq=8,sq=512,sk=512,d=128") + more), hopper);
     for (const Ranked& ranked : space.ranked) EXPECT_NE(name(ranked.candidate), "warpgroup") << more;
   }
 }
 
 // Tiles of all kinds, but none that counts blocks or keys of one length.
-TEST(Served, WarpgroupServesLengthsOfKeys) {
+TEST(Served, WarpgroupServesListedSequences) {
   const DeviceSpec hopper = *DeviceSpec::for_arch("sm_90a");
-  for (const char* more : {",lens", ",lens,causal", ",lens,softcap"}) {
+  for (const char* more : {",lens", ",lens,causal", ",lens,softcap", ",packq", ",packk", ",packq,packk,causal",
+                           ",packq,lens,page=16", ",page=16", ",page=64,lens,causal"}) {
     const Problem p = problem_of(std::string("b=4,hq=8,sq=512,sk=512,d=128") + more);
     int kernels = 0;
     for (const Ranked& ranked : enumerate(p, hopper).ranked) kernels += name(ranked.candidate) == "warpgroup" ? 1 : 0;
     EXPECT_GT(kernels, 10) << more;
     const std::string tile = "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1 ";
     EXPECT_EQ(reason(to_text(p), tile + "cluster=2"),
-              "cluster of 2 where sequences have lengths of their own: its CTAs share keys");
+              "cluster of 2 where sequences have lengths or pages of their own: its CTAs share keys");
     EXPECT_EQ(reason(to_text(p), tile + "stream_k=132"),
-              "stream_k=132 where sequences have lengths of their own: its shares count blocks of one length");
+              "stream_k=132 where sequences have lengths or pages of their own: its shares count blocks of one length");
   }
+}
+
+// The keys of a box are rows of one page, by eights.
+TEST(Served, WarpgroupServesPagesThatTmaCanBring) {
+  const std::string p = "b=4,hq=8,sq=512,sk=512,d=128,lens,page=",
+                    tile = "warpgroup m=128 n=80 warps=8 stages=2 pack=1 dynamic=0 out=0";
+  for (const char* page : {"8", "16", "24", "40", "64", "256"}) EXPECT_EQ(reason(p + page, tile), "") << page;
+  EXPECT_EQ(reason(p + "12", tile),
+            "pages of 12 keys for steps of 80: TMA brings 8 rows of a page, or a multiple, at once");
+  EXPECT_NE(reason(p + "1", tile), "");
 }
 
 }  // namespace

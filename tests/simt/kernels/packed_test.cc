@@ -1,4 +1,4 @@
-// Packed sequences on the CPU, of the families flash and split, against the naive loop: none, one and many queries,
+// Packed sequences on the CPU, of every family, against the naive loop: none, one and many queries,
 // with fewer keys, more, and none; packed keys, and keys in pages. Keys of every other sequence are NaN, or rows of
 // nobody lie between sequences: NaN in k and v, not to be written in out and lse.
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class Packed : public ::testing::TestWithParam<Case> {
   ::testing::AssertionResult right(int gap, int blind) {
     const Case& c = GetParam();
     test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, gap, blind});
-    const Status status = run_cache(*kernel_, candidate_, &t);
+    const Status status = run_cache(*kernel_, candidate_, &t, 2);
     if (!status.ok()) return ::testing::AssertionFailure() << status.message();
     return t.right();
   }
@@ -104,6 +104,48 @@ INSTANTIATE_TEST_SUITE_P(
                            {},
                            kCached}));
 
+// One warpgroup, two and three, static and dynamic, heads packed, rows from registers, by TMA and panel by panel,
+// shared rows, a column of ones.
+INSTANTIATE_TEST_SUITE_P(
+    Warpgroup, Packed,
+    ::testing::Values(Case{"b=6,hq=2,hk=1,sq=70,sk=90,d=64,causal,packq,packk,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=1", kQueries, kKeys},
+                      Case{"b=6,hq=4,hk=2,sq=70,sk=90,d=64,packq,packk,lse,dtype=f16",
+                           "warpgroup m=64 n=64 warps=4 stages=3 pack=2 dynamic=0 out=1", kQueries, kKeys},
+                      Case{"b=6,hq=2,hk=2,sq=70,sk=90,d=32,causal,packq,packk,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=0", kQueries, kKeys},
+                      Case{"b=5,hq=2,hk=1,sq=150,sk=200,d=64,dv=128,causal,packq,packk,lse",
+                           "warpgroup m=128 n=80 warps=8 stages=2 pack=1 dynamic=1 out=2 head_swizzle=1",
+                           {150, 128, 1, 0, 65},
+                           {200, 3, 0, 40, 65}},
+                      Case{"b=4,hq=2,hk=1,sq=150,sk=200,d=64,packq,packk",
+                           "warpgroup m=192 n=64 warps=12 stages=2 pack=2 dynamic=0 out=1",
+                           {150, 0, 96, 7},
+                           {200, 3, 0, 65}},
+                      Case{"b=4,hq=1,hk=1,sq=100,sk=200,d=64,causal,packq,packk,lse",
+                           "warpgroup m=64 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
+                           {100, 64, 0, 63},
+                           {200, 128, 5, 64}},
+                      Case{"b=4,hq=1,hk=1,sq=150,sk=200,d=64,causal,packq,packk",
+                           "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1 ones_column=1",
+                           {150, 1, 0, 64},
+                           {200, 33, 9, 150}}));
+
+// Packed queries on caches, dense and in pages; packed keys alone.
+INSTANTIATE_TEST_SUITE_P(
+    WarpgroupBesideOtherKeys, Packed,
+    ::testing::Values(Case{"b=6,hq=2,hk=1,sq=70,sk=90,d=64,causal,packq,lens,page=8,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=1", kQueries, kKeys},
+                      Case{"b=6,hq=2,hk=1,sq=70,sk=90,d=64,packq,lens,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=0 out=1", kQueries, kKeys},
+                      Case{"b=3,hq=2,hk=1,sq=70,sk=90,d=64,causal,packq,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1",
+                           {33, 70, 1}},
+                      Case{"b=6,hq=2,hk=1,sq=5,sk=90,d=64,causal,packk,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=1 out=1",
+                           {},
+                           kKeys}));
+
 // Nobody has queries, or keys: a list of no blocks, and outputs of zeros.
 INSTANTIATE_TEST_SUITE_P(Nothing, Packed,
                          ::testing::Values(Case{"b=3,hq=2,hk=1,sq=2,sk=90,d=64,causal,packq,packk,lse",
@@ -117,6 +159,14 @@ INSTANTIATE_TEST_SUITE_P(Nothing, Packed,
                                            Case{"b=3,hq=2,hk=1,sq=20,sk=90,d=64,packq,packk,lse",
                                                 "flash m=16 n=32 warps=1 stages=2 pack=1",
                                                 {1, 0, 20},
+                                                {0, 0, 0}},
+                                           Case{"b=3,hq=2,hk=1,sq=70,sk=90,d=64,packq,packk,lse",
+                                                "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=1",
+                                                {0, 0, 0},
+                                                {5, 90, 7}},
+                                           Case{"b=3,hq=2,hk=1,sq=70,sk=90,d=64,packq,packk,lse",
+                                                "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=1",
+                                                {1, 0, 70},
                                                 {0, 0, 0}}));
 
 Case many_short_sequences(const char* candidate) {
@@ -131,7 +181,9 @@ Case many_short_sequences(const char* candidate) {
 INSTANTIATE_TEST_SUITE_P(
     HundredsOfShortSequences, Packed,
     ::testing::Values(many_short_sequences("split m=16 n=16 warps=2 stages=2 pack=2 even=1 splits=11"),
-                      many_short_sequences("flash m=16 n=32 warps=1 stages=2 pack=2")));
+                      many_short_sequences("flash m=16 n=32 warps=1 stages=2 pack=2"),
+                      many_short_sequences("warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=1 out=1"),
+                      many_short_sequences("warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=0 out=1")));
 
 }  // namespace
 }  // namespace gqa::simt

@@ -92,6 +92,36 @@ INSTANTIATE_TEST_SUITE_P(
                            "warpgroup m=64 n=128 warps=4 stages=2 pack=1 dynamic=1 out=1 ones_column=1 queries=2",
                            {300, 0, 127, 129}}));
 
+// Pages as large as a step, smaller and larger ones, and such as divide neither; of all sequences as many keys.
+INSTANTIATE_TEST_SUITE_P(
+    Pages, WarpgroupCache,
+    ::testing::Values(Case{"b=6,hq=2,hk=1,sq=100,sk=200,d=64,causal,page=16,lens,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0", kAround},
+                      Case{"b=6,hq=2,hk=2,sq=5,sk=200,d=64,page=8,lens,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=3 pack=1 dynamic=1 out=1", kAround},
+                      Case{"b=5,hq=2,hk=1,sq=150,sk=200,d=128,causal,page=64,lens,lse",
+                           "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1",
+                           {200, 65, 1, 0, 64},
+                           3},
+                      Case{"b=4,hq=1,hk=1,sq=100,sk=300,d=64,dv=128,page=128,lens,lse,dtype=f16",
+                           "warpgroup m=128 n=80 warps=8 stages=2 pack=1 dynamic=0 out=1",
+                           {300, 127, 128, 81}},
+                      Case{"b=3,hq=1,hk=1,sq=200,sk=150,d=64,causal,page=24,lens,lse",
+                           "warpgroup m=192 n=96 warps=12 stages=2 pack=1 dynamic=0 out=1",
+                           {150, 3, 96},
+                           1},
+                      Case{"b=3,hq=1,hk=1,sq=60,sk=300,d=64,causal,page=32,lens,lse",
+                           "warpgroup m=64 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
+                           {300, 0, 129},
+                           2,
+                           true},
+                      Case{"b=3,hq=1,hk=1,sq=130,sk=300,d=64,causal,page=16,lens",
+                           "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1 ones_column=1",
+                           {33, 300, 191}},
+                      Case{"b=3,hq=2,hk=1,sq=70,sk=90,d=64,causal,page=16,lse",
+                           "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1 out=1",
+                           {}}));
+
 const Case kCausal = {"b=5,hq=1,hk=1,sq=100,sk=200,d=64,causal,lens,lse",
                       "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=1",
                       {0, 130, 63, 64, 200}};

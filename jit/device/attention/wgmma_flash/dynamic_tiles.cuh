@@ -21,7 +21,7 @@ struct DynamicTiles : WholeTiles {
 
     using TicketWriter<Config>::TicketWriter;
 
-    __device__ bool more() const { return number < p.tiles; }
+    __device__ bool more() { return this->has(p, number); }
 
     __device__ void reserve() {
       if (cluster_rank<Config>() == 0) reserved = atomicAdd(p.counters, 1u);
@@ -29,7 +29,7 @@ struct DynamicTiles : WholeTiles {
 
     // Every CTA, or cluster, counts up until it is past the end, once: the last to do so puts the counter back to zero.
     __device__ void next() {
-      if (cluster_rank<Config>() == 0 && reserved == p.tiles - 1) *p.counters = 0;
+      if (cluster_rank<Config>() == 0 && reserved == this->count(p, reserved + gridDim.x) - 1) *p.counters = 0;
       reserved += gridDim.x / cluster_size<Config>();
       if constexpr (cluster_size<Config>() > 1) reserved = this->broadcaster.share(reserved);
       number = reserved;

@@ -7,6 +7,7 @@
 
 #include "attention/common/rows.cuh"
 #include "attention/common/softmax.cuh"
+#include "attention/wgmma_flash/tile_sequence.cuh"
 #include "attention/wgmma_flash/warpgroup_features.cuh"
 #include "attention/wgmma_flash/warpgroup_weights.cuh"
 #include "ptx/tma.cuh"
@@ -97,37 +98,71 @@ __device__ inline void store_row(OutBits<Config>* row, bool exists, const float 
     if (exists) *reinterpret_cast<u32*>(row + n * 8 + lane * 2) = normalised<Config>(out[n], h, inverse);
 }
 
+// Where out has a sequence's rows of a head.
+template <typename Config>
+__device__ inline OutBits<Config>* out_head(const AttentionParams& p, const ConsumerSequence<Config>& sequence,
+                                            const Place& place) {
+  return static_cast<OutBits<Config>*>(p.out) + place_offset<Config>(p.out_strides, place, sequence.first_query());
+}
+
 // Out's rows, normalised, straight from registers; `warp_row`: this warp's first, below 0 where none exist.
 template <typename Config, int kFragments>
-__device__ inline void store_rows(const AttentionParams& p, const Place& place, const float (&out)[kFragments][4],
-                                  const float (&inverse)[2], int warp_row) {
-  OutBits<Config>* first = static_cast<OutBits<Config>*>(p.out) + place_offset(p.out_strides, place.batch, place.head);
+__device__ inline void store_rows(const AttentionParams& p, const ConsumerSequence<Config>& sequence,
+                                  const Place& place, const float (&out)[kFragments][4], const float (&inverse)[2],
+                                  int warp_row) {
+  OutBits<Config>* first = out_head<Config>(p, sequence, place);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = warp_row + lane_index() / 4 + h * 8;
-    const bool exists = row >= 0 && row_exists<Config>(p, row);
+    const bool exists = row >= 0 && sequence.has_row(p, row);
     store_row<Config>(first + row_offset<Config>(p.out_strides, row), exists, out, h, inverse);
   }
 }
 
 // Begins the store of what write_out left; one thread, after the others' fence and barrier.
 template <typename Config, int kFirst, int kPanels>
-__device__ inline void send_out(u32 tile, const TensorMap& map, const Place& place, int first_row) {
+__device__ inline void send_out(u32 tile, const TensorMap& map, const ConsumerSequence<Config>& sequence,
+                                const Place& place, int first_row) {
 #pragma unroll
   for (int panel = 0; panel < kPanels; ++panel)
     store_box(tile + panel * Config::kTileM * kPanelRowBytes, map, (kFirst + panel) * kPanelColumns, 0,
-              first_row / Config::kPack, place.head / Config::kPack, place.batch);
+              sequence.first_query() + first_row / Config::kPack, place.head / Config::kPack,
+              query_slab<Config>(place));
   commit_stores();
 }
 
+// Stores what write_out left of a warpgroup's rows but those that do not exist: where the next rows are another
+// sequence's. All threads, after a barrier.
+template <typename Config, int kFirst, int kPanels>
+__device__ inline void store_out(const char* tile, const AttentionParams& p, const ConsumerSequence<Config>& sequence,
+                                 const Place& place, int first_row) {
+  constexpr int kPieces = kPanelRowBytes / 16;
+  OutBits<Config>* first = out_head<Config>(p, sequence, place);
+  const int piece = thread_index() % kPieces;
+#pragma unroll 1
+  for (int r = thread_index() % kWarpgroup / kPieces; r < 64; r += kWarpgroup / kPieces) {
+    const int row = first_row + r;
+    if (row < 0 || !sequence.has_row(p, row)) continue;
+#pragma unroll
+    for (int panel = 0; panel < kPanels; ++panel) {
+      const int column = (kFirst + panel) * kPanelColumns + piece * 8;
+      if (column >= Config::kHeadDimV) continue;
+      const char* from = tile + (panel * Config::kTileM + r) * kPanelRowBytes + (piece ^ (r % 8)) * 16;
+      *reinterpret_cast<uint4*>(first + row_offset<Config>(p.out_strides, row) + column) =
+          *reinterpret_cast<const uint4*>(from);
+    }
+  }
+}
+
 template <typename Config>
-__device__ inline void store_lse(const AttentionParams& p, const Place& place, const RowState& state, int warp_row) {
+__device__ inline void store_lse(const AttentionParams& p, const ConsumerSequence<Config>& sequence, const Place& place,
+                                 const RowState& state, int warp_row) {
   if (p.lse == nullptr || lane_index() % 4 != 0) return;
-  float* lse = p.lse + place_offset(p.lse_strides, place.batch, place.head);
+  float* lse = p.lse + place_offset<Config>(p.lse_strides, place, sequence.first_query());
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = warp_row + lane_index() / 4 + h * 8;
-    if (row >= 0 && row_exists<Config>(p, row))
+    if (row >= 0 && sequence.has_row(p, row))
       lse[row_offset<Config>(p.lse_strides, row)] =
           log_sum_exp(state.maximum[h], state.sum[h] * (1 << kBelow<Config>), p.scale_log2);
   }

@@ -8,6 +8,7 @@
 #include "attention/common/rows.cuh"
 #include "attention/wgmma_flash/pipeline.cuh"
 #include "attention/wgmma_flash/tile_broadcast.cuh"
+#include "attention/wgmma_flash/tile_list.cuh"
 
 namespace gqa {
 
@@ -34,7 +35,7 @@ struct Tickets {
 
 // What producers' walks over their CTA's tiles have in common.
 template <typename Config>
-struct TicketWriter {
+struct TicketWriter : TileList<Config> {
   const AttentionParams& p;
   Tickets& tickets;
   TileBroadcaster<Config> broadcaster;  // in every kernel: without it the assembler numbers registers anew

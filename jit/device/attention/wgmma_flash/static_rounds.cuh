@@ -36,7 +36,7 @@ struct StaticRounds : WholeTiles {
 
     using TicketWriter<Config>::TicketWriter;
 
-    __device__ bool more() const { return number < p.tiles; }
+    __device__ bool more() { return this->has(p, number); }
     __device__ void reserve() { reserved = round_tile<Config>(++index); }
     __device__ void next() { number = reserved; }
   };

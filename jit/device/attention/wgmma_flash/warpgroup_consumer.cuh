@@ -251,7 +251,8 @@ struct WarpgroupConsumer {
   __device__ void send_panels(const Place& place, const float (&inverse)[2]) {
     constexpr int kPanels = Smem::kPanelsAtOnce, kSlot = kFirst % Smem::kOutPanels;
     const bool leader = thread_index() % kWarpgroup == 0;
-    const u32 finished = shared_address(smem.out) + kSlot * Smem::kQueryPanel + rows() * 64 * kPanelRowBytes;
+    const int offset = kSlot * Smem::kQueryPanel + rows() * 64 * kPanelRowBytes;
+    const u32 finished = shared_address(smem.out) + offset;
     if constexpr (kSlot == 0 || kFirst >= Smem::kOutPanels) {
       if (leader) wait_stores_read<kFirst == 0 ? 0 : Smem::kOutPanels / kPanels - 1>();
       named_sync(1 + group, kWarpgroup);
@@ -259,9 +260,12 @@ struct WarpgroupConsumer {
     write_out<Config, kFirst, kPanels>(core.out, inverse, finished);
     fence_async();
     named_sync(1 + group, kWarpgroup);
+    const int first_row = first_of_rows(place.first_row);
+    if (queries_packed<Config>() && !core.has_row(p, first_row + 63))
+      store_out<Config, kFirst, kPanels>(smem.out + offset, p, core, place, first_row);
     // Of rows below 0 none exist; TMA refuses to store at such a place.
-    if (leader && first_of_rows(place.first_row) >= 0)
-      send_out<Config, kFirst, kPanels>(finished, maps.out, place, first_of_rows(place.first_row));
+    else if (leader && first_row >= 0)
+      send_out<Config, kFirst, kPanels>(finished, maps.out, core, place, first_row);
     if constexpr (kFirst + kPanels < panels(Config::kHeadDimV)) send_panels<kFirst + kPanels>(place, inverse);
   }
 
@@ -269,13 +273,13 @@ struct WarpgroupConsumer {
   __device__ void store(const volatile Place& at) {
     const Place place = {at.batch, at.head, at.kv_head, at.first_row};
     core.finish();
-    if constexpr (!Smem::kOnesColumn) store_lse<Config>(p, place, core.state, warp_row(place.first_row));
+    if constexpr (!Smem::kOnesColumn) store_lse<Config>(p, core, place, core.state, warp_row(place.first_row));
     float inverse[2];
     invert<Config>(core.out, core.state, inverse);
     if constexpr (Smem::kOutParts > 0)
       send_panels<0>(place, inverse);
     else
-      store_rows<Config>(p, place, core.out, inverse, warp_row(place.first_row));
+      store_rows<Config>(p, core, place, core.out, inverse, warp_row(place.first_row));
   }
 };
 

@@ -12,7 +12,7 @@
 namespace gqa {
 
 // What a launch hands over.
-template <typename Config, bool = Walk<Config>::kListed>
+template <typename Config, bool = has_lists<Config>()>
 struct WarpgroupArguments {
   const AttentionParams& p;
   const TensorMaps& maps;
@@ -86,11 +86,12 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
 
   __device__ void produce() {
     WarpgroupProducer<Config> producer{{}, {}, p, maps, smem};
-    if constexpr (Walk<Config>::kListed) {
+    if constexpr (has_lists<Config>()) {
       wait_for_grids_before();  // they may still write the lists
       producer.cache = &this->cache;
     }
     ProducerWalk<Config> walk(p, smem.tickets, smem.tile_broadcast);
+    if constexpr (queries_packed<Config>()) walk.open_list(&this->cache);
     while (walk.more()) producer.load_tile(walk);
     if constexpr (TileScheduler::kHasParts) producer.load_parts(walk);
     walk.announce({Place{}, 0});

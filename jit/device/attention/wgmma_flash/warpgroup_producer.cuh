@@ -5,6 +5,7 @@
 // Threads: one.
 #pragma once
 
+#include "attention/wgmma_flash/block_pages.cuh"
 #include "attention/wgmma_flash/schedule.cuh"
 #include "attention/wgmma_flash/tile_sequence.cuh"
 #include "attention/wgmma_flash/warpgroup_smem.cuh"
@@ -14,7 +15,7 @@
 namespace gqa {
 
 template <typename Config>
-struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<lengths_differ<Config>()> {
+struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<WarpgroupSmem<Config>::kCutsValues> {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kCluster = Smem::kCluster;
   static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/launch/tensor_map.cc
@@ -34,7 +35,8 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<lengths_differ
       for (int box = 0; box < Config::kTileM / kQueryRows; ++box)
         load_box(shared_address(smem.q[q.at()]) + panel * Smem::kQueryPanel + box * kQueryRows * kPanelRowBytes, maps.q,
                  q.full(smem.q_ring), panel * kPanelColumns, 0,
-                 (place.first_row + box * Smem::kGroupStep) / Config::kPack, place.head / Config::kPack, place.batch);
+                 this->query_row((place.first_row + box * Smem::kGroupStep) / Config::kPack),
+                 place.head / Config::kPack, query_slab<Config>(place));
     q.next();
   }
 
@@ -48,37 +50,42 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<lengths_differ
     }
   }
 
-  __device__ static void load_panel(u32 to, const TensorMap& map, u32 full, int column, int row, const Place& place) {
+  __device__ void load_panel(u32 to, const TensorMap& map, u32 full, int column, int row, const Place& place) {
     if constexpr (kCluster == 1)
-      load_box(to, map, full, column, row, place.kv_head, place.batch);
+      load_box(to, map, full, column, this->key_row(row), place.kv_head, key_slab<Config>(place));
     else
       load_box_for_all(to, map, full, column, row, place.kv_head, place.batch, (1 << kCluster) - 1);
   }
 
   // Panels of a block's rows; of transposed keys the panels lie side by side along the keys.
   template <int kPanels, int kPanelBytes, bool kTransposed>
-  __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block) {
+  __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block,
+                             BlockPages<Config> pages) {
     const int first_key = block * Config::kTileN;
     expect_block(full, kPanels * kPanelBytes);
+    if constexpr (Config::kKeys == KeyLayout::kPaged)
+      return pages.template load<kPanels, kPanelBytes>(shared_address(buffer), map, full, place.kv_head, first_key);
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel)
       load_panel(shared_address(buffer) + panel * kPanelBytes, map, full,
                  panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place);
   }
-
+  // Pages are looked up before the buffer is free, so that they come under the wait.
   __device__ void load_keys(const Place& place, int block) {
     if (cluster_rank<Config>() != kKeyLoader) return;
+    const auto pages = BlockPages<Config>::of(*this, place, block);
     k.wait_empty(smem.k_ring);
     load_block<Smem::kKeyPanels, Smem::kKeyPanel, Smem::kKeysTransposed>(smem.k[k.at()], maps.k, k.full(smem.k_ring),
-                                                                         place, block);
+                                                                         place, block, pages);
     k.next();
   }
 
   __device__ void load_values(const Place& place, int block) {
     if (cluster_rank<Config>() != kValueLoader<Config>) return;
+    const auto pages = BlockPages<Config>::of(*this, place, block);
     v.wait_empty(smem.v_ring);
     load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, values_land_on(block),
-                                                                    place, block);
+                                                                    place, block, pages);
     v.next();
   }
 
@@ -114,21 +121,13 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<lengths_differ
     }
   }
 
-  // Of the cluster's rows. Warpgroups' rows that do not exist go before the first: that tile is walked last, and under
-  // a mask it sees fewest keys.
-  __device__ Place place_of_tile(int number) const {
-    Place place = tile_place<Config>(p, number);
-    place.first_row -= p.rows_before;
-    return place;
-  }
-
   __device__ void load_tile(ProducerWalk<Config>& walk) {
-    Place place = place_of_tile(walk.number);
+    Place place = walk.place(p, walk.number);
     this->open_sequence(p, place.batch);
     const int blocks = block_count(place);
     place.first_row += cluster_rank<Config>() * 64;
     // Apart, since the assembler numbers registers anew where it must see that there are no words.
-    if constexpr (Walk<Config>::kListed)
+    if constexpr (has_lists<Config>())
       load(walk, {place, blocks, 0, this->words()});
     else
       load(walk, {place, blocks});
@@ -138,11 +137,11 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<lengths_differ
   // This producer's parts of tiles, whose keys are all as many.
   __device__ void load_parts(ProducerWalk<Config>& walk) {
     const auto load_part = [&](int number, int first, int end, const SchedulerWords& words) {
-      Place place = place_of_tile(number);
+      Place place = walk.place(p, number);
       place.first_row += cluster_rank<Config>() * 64;
       load(walk, {place, end, first, words});
     };
-    walk.each_part(block_count(place_of_tile(0)), load_part);
+    walk.each_part(block_count(walk.place(p, 0)), load_part);
   }
 };
 

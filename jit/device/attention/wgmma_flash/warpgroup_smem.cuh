@@ -47,7 +47,8 @@ struct WarpgroupSmem {
   static_assert(!kKeysTransposed || Config::kTileN % kPanelColumns == 0, "transposed keys come in whole panels");
 
   static constexpr int kQueries = query_buffers<Config>();
-  static constexpr bool kCutsValues = lengths_differ<Config>();  // value_tails.cuh
+  static constexpr bool kCutsValues =  // value_tails.cuh
+      lengths_differ<Config>() || Config::kKeys == KeyLayout::kPaged;
 
   alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
