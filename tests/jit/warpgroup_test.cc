@@ -74,6 +74,8 @@ void expect_well_compiled(const Compiled& compiled, const std::string& what) {
   EXPECT_GT(compiled.registers, 100) << what;
   EXPECT_NE(compiled.ptx.find("wgmma.mma_async"), std::string::npos) << what;
   EXPECT_NE(compiled.ptx.find("cp.async.bulk.tensor"), std::string::npos) << what;
+  // Of shared memory a volatile read says so; one that does not would read parameters, which lie nowhere else.
+  EXPECT_EQ(compiled.ptx.find("ld.volatile.u"), std::string::npos) << what;
   // The assembler gives up overlap silently where it cannot follow the accumulators; it says so in its log.
   EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << what << "\n" << compiled.log;
 }
@@ -114,6 +116,28 @@ TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
   expect_fast(*nvrtc, slow);
+}
+
+// Sequences with lengths, pages or rows of their own.
+TEST(WarpgroupLists, CompileWell) {
+  std::shared_ptr<const Nvrtc> nvrtc;
+  if (!Nvrtc::load("", {}, &nvrtc).ok()) GTEST_SKIP() << "no NVRTC on this machine";
+  const struct {
+    const char *problem, *candidate;
+  } kernels[] = {{"d=128,causal,lens", "m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1 q_regs=6"},
+                 {"d=128,causal,packq,packk", "m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1 q_regs=6"},
+                 {"d=64,causal,packq,packk", "m=192 n=128 warps=12 stages=2 pack=1 dynamic=1 out=1"},
+                 {"d=64,packk", "m=64 n=128 warps=8 stages=4 pack=1 dynamic=0 out=1"},
+                 {"d=128,causal,page=16,lens", "m=128 n=160 warps=8 stages=2 pack=1 dynamic=1 out=1"},
+                 {"d=128,causal,packq,page=16,lens", "m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1"},
+                 {"d=256,page=64,lens", "m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2"}};
+  for (const auto& [problem, candidate] : kernels) {
+    Piece piece = {problem_of("b=4,hq=8,hk=2,sq=512,sk=4096," + std::string(problem)), {}};
+    ASSERT_TRUE(parse("warpgroup " + std::string(candidate), &piece.candidate).ok()) << candidate;
+    Compiled compiled;
+    compile(*nvrtc, piece, &compiled);
+    expect_well_compiled(compiled, name_of(piece));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(32, 64, 80, 96, 112, 128, 192, 256),

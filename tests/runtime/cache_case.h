@@ -221,6 +221,8 @@ class CacheCase {
     call.sink = p.sink ? sink.data() : nullptr;
     const bool gaps = packing.gap > 0;
     call.kv_lengths = lengths.empty() || (p.k_packed() && !gaps) ? nullptr : lengths.data();
+    call.q_rows = query_rows();
+    call.k_rows = k_starts.empty() ? 0 : k_starts.back();
     call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
     call.k_starts = k_starts.empty() ? nullptr : k_starts.data();
     call.q_lengths = p.q_packed() && gaps ? packing.queries.data() : nullptr;

@@ -88,7 +88,7 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   TensorMaps maps;
   CacheParams cache;
   ScoreParams scores;
-  void* arguments[3] = {&params};
+  void* arguments[4] = {&params};
   int count = 1;
   if (numbers.plan.maps.used()) {
     if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;

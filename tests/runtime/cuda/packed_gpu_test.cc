@@ -31,8 +31,6 @@ class PackedCopy {
                                         {&Call::k_starts, &t->k_starts},
                                         {&Call::q_lengths, &t->packing.queries}})
       if (call_.*list != nullptr) call_.*list = moved(*numbers);
-    call_.q_rows = t->query_rows();
-    call_.k_rows = t->k_starts.empty() ? 0 : t->k_starts.back();
   }
   ~PackedCopy() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);

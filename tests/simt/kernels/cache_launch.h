@@ -38,8 +38,6 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
   call.q_starts = moved(call.q_starts, q_starts);
   call.k_starts = moved(call.k_starts, k_starts);
   call.q_lengths = moved(call.q_lengths, q_lengths);
-  call.q_rows = t->query_rows();
-  call.k_rows = t->k_starts.empty() ? 0 : t->k_starts.back();
   call.sink = t->sink.empty() ? nullptr : sink.as<float>();
   const std::vector<std::uint16_t> poison = t->out;
   for (const Schedule& schedule : schedules()) {

@@ -72,8 +72,14 @@ template <typename Config>
 struct ConsumerSequence<Config, true> {
   const volatile SchedulerWords* words;  // of the tile's ticket
   __device__ void set_sequence(const volatile SchedulerWords& of_ticket) { words = &of_ticket; }
-  __device__ int queries(const AttentionParams& p) const { return queries_packed<Config>() ? words->word[1] : p.q_len; }
-  __device__ int first_query() const { return queries_packed<Config>() ? words->word[2] : 0; }
+  __device__ int queries(const AttentionParams& p) const {
+    if constexpr (queries_packed<Config>()) return words->word[1];
+    return p.q_len;  // not beside the words in one expression: it would be volatile, too, and read from global memory
+  }
+  __device__ int first_query() const {
+    if constexpr (queries_packed<Config>()) return words->word[2];
+    return 0;
+  }
   __device__ Walk<Config> walk(const AttentionParams& p) const { return Walk<Config>(p, words->word[0], queries(p)); }
   __device__ bool has_row(const AttentionParams& p, int row) const { return row_exists<Config>(p, queries(p), row); }
 };

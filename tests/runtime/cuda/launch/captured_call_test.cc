@@ -69,6 +69,7 @@ class CapturedCalls : public ::testing::Test {
     call_.q = call_.k = call_.v = anywhere<void>(0x10);
     call_.out = anywhere<void>(0x20);
     call_.q_starts = call_.k_starts = call_.q_lengths = anywhere<std::int32_t>(0x30);
+    call_.q_rows = call_.k_rows = 100;
     call_.kv_lengths = call_.page_table = anywhere<std::int32_t>(0x40);
     call_.scale = 1;
     call_.stream = anywhere<void>(stream);
