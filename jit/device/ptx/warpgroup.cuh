@@ -1,5 +1,6 @@
 // warpgroup.cuh: four warps acting as one.
-// Owns: the warpgroup's number, its registers (PTX ISA 9.7.19.5) and named barriers among warpgroups (9.7.13.1).
+// Owns: the warpgroup's number, its registers (PTX ISA 9.7.19.5), the election of a lane, and named barriers among
+// warpgroups (9.7.13.1).
 // Never: touches memory.
 // Threads: every call is made by whole warps.
 #pragma once
@@ -12,6 +13,19 @@ constexpr int kWarpgroup = 128;
 
 // The same in all lanes of a warp, and known to be by the compiler.
 __device__ inline int warpgroup_index() { return __shfl_sync(0xffffffffu, thread_index() / kWarpgroup, 0); }
+
+// 9.7.13.10, elect.sync: whether this is the lane that the warp elects.
+__device__ inline bool elected() {
+  int mine;
+  asm volatile(
+      "{\n"
+      ".reg .pred leader;\n"
+      "elect.sync _|leader, 0xffffffff;\n"
+      "selp.s32 %0, 1, 0, leader;\n"
+      "}"
+      : "=r"(mine));
+  return mine != 0;
+}
 
 // setmaxnreg: registers a thread of this warpgroup may use from here on; a multiple of 8.
 template <int kRegisters>

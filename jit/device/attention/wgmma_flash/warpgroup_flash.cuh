@@ -52,6 +52,14 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     fence_async();
   }
 
+  // The thread of its warpgroup that works. Where it asks for many boxes, elect.sync picks it: then the compiler knows
+  // that it is alone, and issues each box without a loop over lanes.
+  __device__ static bool is_producer() {
+    if constexpr (!has_lists<Config>()) return threadIdx.x == kConsumers * kWarpgroup;
+    const bool leads = elected();  // by all warps: it must stand before the branch to tell the compiler
+    return threadIdx.x / 32 == kConsumers * 4 && leads;
+  }
+
   // The working producer's: it need not wait for anyone to use them.
   __device__ void init_rings() {
     prefetch(maps.q);
@@ -138,7 +146,7 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
   __device__ void run(const ScoreParams* numbers = nullptr) {
     const int group = warpgroup_index();
     if (group == kConsumers) {
-      const bool works = threadIdx.x == kConsumers * kWarpgroup;
+      const bool works = is_producer();
       if (works) init_rings();
       if (zeroes_tails())
         named_sync(kRingsAreThere, kThreads);
