@@ -73,12 +73,12 @@ struct WholeTiles {
 template <typename Config>
 using ProducerWalk = typename Config::TileScheduler::template Tiles<Config>;
 
-// A consumer's walk: it reads the tickets as they come.
-struct ConsumerWalk {
+// Reads the tickets as they come.
+struct TicketReader {
   Tickets& tickets;
   RingCursor<kTickets> cursor;
 
-  __device__ explicit ConsumerWalk(Tickets& shared) : tickets(shared) {}
+  __device__ explicit TicketReader(Tickets& shared) : tickets(shared) {}
 
   __device__ const volatile Ticket& ticket() const { return tickets.ticket[cursor.at()]; }
   // Of the next tile, once it is known; 0 after the last.
@@ -86,10 +86,19 @@ struct ConsumerWalk {
     cursor.wait_full(tickets.ring);
     return ticket().blocks;
   }
-  __device__ void next() {
-    __syncwarp();  // tells the assembler that lanes are together: it would spill in kernels whose tiles have parts
+  __device__ void pass() {
     barrier_arrive(cursor.empty(tickets.ring));
     cursor.next();
+  }
+};
+
+// A consumer's walk.
+struct ConsumerWalk : TicketReader {
+  using TicketReader::TicketReader;
+
+  __device__ void next() {
+    __syncwarp();  // tells the assembler that lanes are together: it would spill in kernels whose tiles have parts
+    pass();
   }
 };
 

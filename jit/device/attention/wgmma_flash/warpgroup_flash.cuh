@@ -52,12 +52,20 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     fence_async();
   }
 
-  // The thread of its warpgroup that works. Where it asks for many boxes, elect.sync picks it: then the compiler knows
-  // that it is alone, and issues each box without a loop over lanes.
+  // The warps of the producer's warpgroup.
+  enum ProducerWarp { kProducing, kZeroingTails, kLoadingValues };
+  __device__ static bool in_warp(ProducerWarp warp) { return threadIdx.x / 32 == kConsumers * 4 + warp; }
+
+  // The thread that works. Where it asks for many boxes, elect.sync picks it: then the compiler knows that it is alone,
+  // and issues each box without a loop over lanes. It must stand before the branch, and so all warps elect one.
   __device__ static bool is_producer() {
     if constexpr (!has_lists<Config>()) return threadIdx.x == kConsumers * kWarpgroup;
-    const bool leads = elected();  // by all warps: it must stand before the branch to tell the compiler
-    return threadIdx.x / 32 == kConsumers * 4 && leads;
+    const bool leads = elected();
+    return in_warp(kProducing) && leads;
+  }
+  __device__ static bool loads_values() {
+    const bool leads = elected();
+    return in_warp(kLoadingValues) && leads;
   }
 
   // The working producer's: it need not wait for anyone to use them.
@@ -69,7 +77,7 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     smem.q_ring.init(kConsumers * 4);
     smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
     smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
-    smem.tickets.ring.init(kConsumers * kWarpgroup);
+    smem.tickets.ring.init(kConsumers * kWarpgroup + (Smem::kValuesApart ? 1 : 0));
     if constexpr (TileScheduler::kBroadcastsTiles && Smem::kCluster > 1) smem.tile_broadcast.init();
     if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
     if constexpr (Smem::kCutsValues) smem.tails.ring.init(1);
@@ -103,12 +111,20 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     while (walk.more()) producer.load_tile(walk);
     if constexpr (TileScheduler::kHasParts) producer.load_parts(walk);
     walk.announce({Place{}, 0});
-    if constexpr (Smem::kCutsValues) producer.end_tails(smem.tails);
+    if constexpr (Smem::kCutsValues && !Smem::kValuesApart) producer.end_tails(smem.tails);
     let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
   }
 
+  __device__ void produce_values() {
+    wait_for_grids_before();
+    WarpgroupProducer<Config> producer{{}, {}, p, maps, smem};
+    producer.cache = &this->cache;
+    producer.load_values_apart();
+    producer.end_tails(smem.tails);
+  }
+
   // A warp's beside the producer.
-  __device__ static bool zeroes_tails() { return Smem::kCutsValues && threadIdx.x / 32 == kConsumers * 4 + 1; }
+  __device__ static bool zeroes_tails() { return Smem::kCutsValues && in_warp(kZeroingTails); }
 
   __device__ void zero_value_tails() {
     zero_tails<Config::kTileN, panels(Config::kHeadDimV), Smem::kValueBytes>(smem.tails, smem.v[0],
@@ -146,15 +162,17 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
   __device__ void run(const ScoreParams* numbers = nullptr) {
     const int group = warpgroup_index();
     if (group == kConsumers) {
-      const bool works = is_producer();
+      const bool works = is_producer(), loads = Smem::kValuesApart && loads_values();
       if (works) init_rings();
-      if (zeroes_tails())
+      if (zeroes_tails() || (Smem::kValuesApart && in_warp(kLoadingValues)))
         named_sync(kRingsAreThere, kThreads);
       else
         named_arrive(kRingsAreThere, kThreads);
       begin_together();
       give_up_registers<Config::kProducerRegisters>();
       if (works) produce();
+      if constexpr (Smem::kValuesApart)
+        if (loads) produce_values();
       if constexpr (Smem::kCutsValues)
         if (zeroes_tails()) zero_value_tails();
     } else {

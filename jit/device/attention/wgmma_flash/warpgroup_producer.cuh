@@ -1,8 +1,7 @@
-// warpgroup_producer.cuh: the thread that keeps TMA busy.
-// Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. Of a cluster's
-// producers one asks for all CTAs' keys, another for their values.
-// Never: touches what it loads.
-// Threads: one.
+// warpgroup_producer.cuh: the thread that keeps TMA busy; of pages two, since a block is many boxes: the other's are
+// values. Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. Of a
+// cluster's producers one asks for all CTAs' keys, another for their values. Never: touches what it loads. Threads:
+// one; of pages two, each with a producer of its own.
 #pragma once
 
 #include "attention/wgmma_flash/block_pages.cuh"
@@ -117,7 +116,18 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<WarpgroupSmem<
     for (int block = ticket.blocks - 1; block >= ticket.first; --block) {
       if (block > ticket.first) load_keys(place, block - 1);
       if (block == (ticket.blocks > 1 ? 1 : 0)) walk.reserve();
-      load_values(place, block);
+      if constexpr (!Smem::kValuesApart) load_values(place, block);
+    }
+  }
+
+  // The values of all tiles, whose tickets another producer writes.
+  __device__ void load_values_apart() {
+    TicketReader tickets(smem.tickets);
+    for (int blocks; (blocks = tickets.blocks()) > 0; tickets.pass()) {
+      const volatile Place& at = tickets.ticket().place;
+      const Place place = {at.batch, at.head, at.kv_head, at.first_row};
+      this->keys = tickets.ticket().words.word[0];
+      for (int block = blocks - 1; block >= 0; --block) load_values(place, block);
     }
   }
 

@@ -49,6 +49,7 @@ struct WarpgroupSmem {
   static constexpr int kQueries = query_buffers<Config>();
   static constexpr bool kCutsValues =  // value_tails.cuh
       lengths_differ<Config>() || Config::kKeys == KeyLayout::kPaged;
+  static constexpr bool kValuesApart = Config::kKeys == KeyLayout::kPaged;  // another thread asks for them
 
   alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
