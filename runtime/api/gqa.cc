@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -115,7 +116,7 @@ gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, co
                      const gqa_call* call, const Step& step) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();
-    gqa::Append append;
+    std::optional<gqa::Append> append;  // most calls do not, and pay nothing for it
     gqa::Call made;
     if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made, &append); !status.ok())
       return status;
