@@ -13,6 +13,7 @@
 #include "runtime/append.h"
 #include "runtime/device.h"
 #include "search/problem/problem.h"
+#include "search/problem/serving_range.h"
 #include "search/status.h"
 
 namespace gqa {
@@ -30,6 +31,9 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
 
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
 Status make_problem(const gqa_shape* given, Problem* problem);
+
+// gqa_warm_serving's range, and the layer that makes its calls: heads, head dims, window, score chain, sink.
+Status read_serving(const gqa_serving* given, ServingRange* range, Problem* layer);
 
 // gqa_create's options, which may not be null -> the same as this library's struct, checked.
 Status read_options(const gqa_options& given, gqa_options* options);
