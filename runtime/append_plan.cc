@@ -104,8 +104,8 @@ AppendParams append_params(const Call& call, char* between) {
 }
 
 std::int64_t append_items(const AppendParams& p) {
-  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * p.q_heads;
-  return queries + std::int64_t{p.new_rows} * p.kv_heads;
+  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * append_groups(p.q_heads);
+  return queries + std::int64_t{p.new_rows} * append_groups(p.kv_heads);
 }
 
 unsigned append_blocks(const AppendParams& p) {

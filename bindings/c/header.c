@@ -5,6 +5,7 @@
 _Static_assert(offsetof(gqa_call, size) == 0, "gqa_call starts with its own size");
 _Static_assert(offsetof(gqa_options, size) == 0, "gqa_options starts with its own size");
 _Static_assert(offsetof(gqa_shape, size) == 0, "gqa_shape starts with its own size");
+_Static_assert(offsetof(gqa_serving, size) == 0, "gqa_serving starts with its own size");
 _Static_assert(offsetof(gqa_search_options, size) == 0, "gqa_search_options starts with its own size");
 _Static_assert(sizeof(gqa_value) == 8, "a value travels in one register");
 _Static_assert(GQA_OK == 0, "success is zero");

@@ -225,7 +225,6 @@ Status read_append(const AppendGiven& given, const View& k, const View& v, const
 
 Status fill_append(const gqa_call& options, const AppendViews& views, const View& k, const View& v, Append* append,
                    Call* call) {
-  *append = {};
   call->append = append;
   if (options.k_new != nullptr) fill_new(options, views, append);
   if (options.rotary_cos != nullptr) fill_rotary(options, views, append);

@@ -33,7 +33,7 @@ Status check_append_tensors(const Device& device, const AppendGiven& given);
 // `k`, `v`, `out`, `lse`: of the call; lse may be empty.
 Status read_append(const AppendGiven& given, const View& k, const View& v, const View& out, const View& lse,
                    AppendViews* views);
-// After the problem, the call and its lists.
+// After the problem, the call and its lists. `append` is as it was made.
 Status fill_append(const gqa_call& options, const AppendViews& views, const View& k, const View& v, Append* append,
                    Call* call);
 

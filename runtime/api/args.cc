@@ -263,7 +263,7 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
 }  // namespace
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                 const gqa_call* options, Call* call, Append* append) {
+                 const gqa_call* options, Call* call, std::optional<Append>* append) {
   if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking ||
                              options->size == kCallWithoutScores || options->size == kCallWithoutAppending)) {
     gqa_call whole{};
@@ -296,7 +296,7 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   fill_lists(tensors.lists, views.lists, views.k.size[0], call);
   fill_score_numbers(options, views.sink, call);
   if (tensors.appending != nullptr) {
-    Status status = fill_append(*options, views.append, views.k, views.v, append, call);
+    Status status = fill_append(*options, views.append, views.k, views.v, &append->emplace(), call);
     return status.ok() ? check(call->problem) : status;
   }
   if (Status status = check(call->problem); !status.ok()) return status;

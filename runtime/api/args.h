@@ -6,11 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/api/gqa.h"
+#include "runtime/append.h"
 #include "runtime/device.h"
 #include "search/problem/problem.h"
+#include "search/problem/serving_range.h"
 #include "search/status.h"
 
 namespace gqa {
@@ -22,12 +25,15 @@ inline constexpr double kMostSeconds = 1e6;  // of a budget
 
 // Four tensors and the options of a call (may be null) -> a call ready to launch on this device.
 // A dimension of size 1 gets stride 0 whatever stride it came with: nothing is ever read along it. `append`: where
-// call->append is put for a call that appends; such calls need it.
+// call->append is put for a call that appends; such calls need it, and others leave it empty.
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                 const gqa_call* options, Call* call, Append* append = nullptr);
+                 const gqa_call* options, Call* call, std::optional<Append>* append = nullptr);
 
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
 Status make_problem(const gqa_shape* given, Problem* problem);
+
+// gqa_warm_serving's range, and the layer that makes its calls: heads, head dims, window, score chain, sink.
+Status read_serving(const gqa_serving* given, ServingRange* range, Problem* layer);
 
 // gqa_create's options, which may not be null -> the same as this library's struct, checked.
 Status read_options(const gqa_options& given, gqa_options* options);

@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "runtime/api/args.h"
 #include "runtime/api/c_api.h"
 #include "runtime/api/handle.h"
+#include "runtime/session/warming.h"
 
 namespace {
 
@@ -109,13 +111,28 @@ Status create(const gqa_options& given, gqa_handle* handle) {
   return {};
 }
 
+gqa_serving_progress plain(const gqa::ServingProgress& at) {
+  gqa_serving_progress shown = {};
+  shown.shapes = at.plan.workloads;
+  shown.tuned = at.plan.ready;
+  shown.kernels = at.plan.kernels;
+  shown.to_compile = at.plan.to_compile;
+  shown.about_seconds = at.plan.seconds;
+  shown.most_seconds = at.plan.most_seconds;
+  shown.done = at.done;
+  shown.failed = at.failed;
+  shown.shape = at.shape.empty() ? nullptr : at.shape.c_str();
+  shown.seconds = at.seconds;
+  return shown;
+}
+
 // Checks the tensors and hands the call to a step.
 template <typename Step>
 gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                      const gqa_call* call, const Step& step) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();
-    gqa::Append append;
+    std::optional<gqa::Append> append;  // most calls do not, and pay nothing for it
     gqa::Call made;
     if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made, &append); !status.ok())
       return status;
@@ -179,12 +196,24 @@ gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();
     gqa::Problem problem;
-    if (Status status = gqa::make_problem(shape, &problem); !status.ok()) return status;
-    Status status = handle->session.ready(problem);
-    // Where one of these fails the shape is ready none the less, and the first call that needs it says why it is not.
-    if (status.ok() && problem.lse) static_cast<void>(handle->session.ready_to_merge());
-    if (status.ok() && problem.lengths_differ()) static_cast<void>(handle->session.ready_to_append());
-    return status;
+    Status status = gqa::make_problem(shape, &problem);
+    return status.ok() ? gqa::warm(handle->session, problem) : status;
+  });
+}
+
+gqa_status gqa_warm_serving(gqa_handle handle, const gqa_serving* serving) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    gqa::ServingRequest request;
+    if (Status status = gqa::read_serving(serving, &request.range, &request.layer); !status.ok()) return status;
+    request.plan_only = serving->plan_only == 1;
+    if (serving->progress != nullptr) {
+      request.progress = [&](const gqa::ServingProgress& at) {
+        const gqa_serving_progress shown = plain(at);
+        serving->progress(serving->progress_user, &shown);
+      };
+    }
+    return gqa::warm(handle->session, request);
   });
 }
 

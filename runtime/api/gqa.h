@@ -288,6 +288,37 @@ typedef struct gqa_shape {
  * 16-byte aligned. */
 GQA_API gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape);
 
+/* How far gqa_warm_serving is. */
+typedef struct gqa_serving_progress {
+  int64_t shapes, tuned;              /* of the range; of them, those that the cache had a tuned winner for before */
+  int64_t kernels, to_compile;        /* that the others are about to try; of them, those that are not cached */
+  double about_seconds, most_seconds; /* of the work, an estimate; where every shape spends its whole tuning_budget */
+  int64_t done, failed;               /* shapes, so far; those that are not ready, counted in done */
+  const char* shape;                  /* the last of them, as gqa-cache writes it; NULL: this is the plan, before any */
+  double seconds;                     /* since the work began */
+} gqa_serving_progress;
+
+/* Called on the thread that called gqa_warm_serving: with the plan, then after each shape. */
+typedef void (*gqa_serving_progress_fn)(void* user, const gqa_serving_progress* progress);
+
+/* The calls of a layer, causal, while a model is served. Zero-initialise, set size. */
+typedef struct gqa_serving {
+  size_t size;       /* sizeof(gqa_serving) */
+  const char* range; /* "batch=1..256,kv=1..32k,page=16"; gqa-cache help serve and docs/deployment.md explain it */
+  int64_t q_heads, kv_heads, head_dim;
+  int64_t head_dim_v;               /* 0: head_dim */
+  const int32_t* window_size;       /* as gqa_call's; NULL: no window */
+  int softcap, sink;                /* as gqa_shape's */
+  int plan_only;                    /* 1: tells the plan and makes nothing ready */
+  gqa_serving_progress_fn progress; /* NULL: none */
+  void* progress_user;
+} gqa_serving;
+
+/* gqa_warm for every shape of a range: after it, a handle that may not tune has a kernel for each of its calls. A shape
+ * that fails does not keep the others from being tried; the first failure is returned, with how many there were.
+ * gqa_cancel ends it. */
+GQA_API gqa_status gqa_warm_serving(gqa_handle handle, const gqa_serving* serving);
+
 /* ---------------------------------------------------------------- pages */
 
 /* Which pages of a key/value cache belong to which sequence, for gqa_call's page_table. A pool keeps numbers, in host

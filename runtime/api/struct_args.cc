@@ -1,4 +1,4 @@
-// struct_args.cc: see args.h. The C structs that describe no tensor: a handle's options and a shape to warm.
+// struct_args.cc: see args.h. The C structs that describe no tensor: a handle's options, a shape and a range to warm.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -11,6 +11,7 @@
 #include "runtime/api/cache_args.h"
 #include "runtime/api/score_args.h"
 #include "runtime/api/tensors/dtype.h"
+#include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
@@ -56,6 +57,25 @@ Status check_choices(const gqa_shape& shape) {
   return {Code::kSize, "gqa_shape.page is " + std::to_string(shape.page) + ", expected 1 to 2147483647, or 0 for none"};
 }
 
+// A field that is a size.
+struct NamedSize {
+  const char* name;
+  std::int64_t given;
+  std::int32_t* made;
+};
+
+template <std::size_t kCount>
+Status read_sizes(const char* of, const NamedSize (&sizes)[kCount]) {
+  for (const NamedSize& size : sizes) {
+    if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
+      return {Code::kSize,
+              std::string(of) + "." + size.name + " is " + std::to_string(size.given) + ", expected 1 to 2147483647"};
+    }
+    *size.made = static_cast<std::int32_t>(size.given);
+  }
+  return {};
+}
+
 bool in_range(int value, int last) { return value >= 0 && value <= last; }
 
 Status check_choices(const gqa_options& options) {
@@ -99,25 +119,41 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
                                                : Lengths::kOne;
   made.q_lengths = shape.cu_seqlens_q == 1 ? Lengths::kPacked : Lengths::kOne;
   const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
-  const struct {
-    const char* name;
-    std::int64_t given;
-    std::int32_t* made;
-  } sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
-               {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
-               {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
-               {"head_dim_v", head_dim_v, &made.head_dim_v}};
-  for (const auto& size : sizes) {
-    if (size.given < 1 || size.given > std::numeric_limits<std::int32_t>::max()) {
-      return {Code::kSize, std::string("gqa_shape.") + size.name + " is " + std::to_string(size.given) +
-                               ", expected 1 to 2147483647"};
-    }
-    *size.made = static_cast<std::int32_t>(size.given);
-  }
+  const NamedSize sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
+                             {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
+                             {"kv_heads", shape.kv_heads, &made.kv_heads}, {"head_dim", shape.head_dim, &made.head_dim},
+                             {"head_dim_v", head_dim_v, &made.head_dim_v}};
+  if (Status status = read_sizes("gqa_shape", sizes); !status.ok()) return status;
   fill_mask(shape.causal == 1, shape.window_size, &made);
   fill_scores({shape.softcap == 1, shape.sink == 1}, &made);
   if (Status status = check(made); !status.ok()) return status;
   *problem = made;
+  return {};
+}
+
+Status read_serving(const gqa_serving* given, ServingRange* range, Problem* layer) {
+  if (given == nullptr) return {Code::kNullArgument, "serving is NULL, expected a gqa_serving"};
+  Status status = check_struct(*given, "gqa_serving");
+  if (!status.ok()) return status;
+  if (given->range == nullptr)
+    return {Code::kNullArgument, "gqa_serving.range is NULL, expected a text like \"batch=1..256,kv=1..32k,page=16\""};
+  status = parse(given->range, range);
+  if (!status.ok()) return {status.code(), "gqa_serving.range: " + status.message()};
+  Problem made;
+  const std::int64_t head_dim_v = given->head_dim_v != 0 ? given->head_dim_v : given->head_dim;
+  const NamedSize sizes[] = {{"q_heads", given->q_heads, &made.q_heads},
+                             {"kv_heads", given->kv_heads, &made.kv_heads},
+                             {"head_dim", given->head_dim, &made.head_dim},
+                             {"head_dim_v", head_dim_v, &made.head_dim_v}};
+  status = read_sizes("gqa_serving", sizes);
+  if (status.ok()) status = check_flag("gqa_serving.softcap", given->softcap);
+  if (status.ok()) status = check_flag("gqa_serving.sink", given->sink);
+  if (status.ok()) status = check_flag("gqa_serving.plan_only", given->plan_only);
+  if (status.ok()) status = check_window("gqa_serving.window_size", given->window_size);
+  if (!status.ok()) return status;
+  set_window(given->window_size != nullptr ? given->window_size[0] : -1, 0, &made);
+  fill_scores({given->softcap == 1, given->sink == 1}, &made);
+  *layer = made;
   return {};
 }
 

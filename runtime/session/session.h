@@ -88,6 +88,10 @@ class Session {
   // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
   void cancel();
 
+  // Of the caller's own work on this session: cancel() ends it, too.
+  Effort effort(double budget_seconds) const { return Effort(budget_seconds, &cancels_); }
+  const TunePolicy& policy() const { return options_.policy; }
+
   Device& device() { return *device_; }
   cache::Store& store() { return *store_; }
 

@@ -144,6 +144,7 @@ TEST(Nvrtc, TheKernelThatAppendsCompilesWithoutSpilling) {
     ASSERT_TRUE(status.ok()) << arch << ": " << status.message();
     EXPECT_EQ(0, compiled.spill_bytes) << arch;
     EXPECT_LE(compiled.registers, 64) << arch;
+    EXPECT_EQ(std::string::npos, compiled.ptx.find(".local")) << arch << ": elements are copied to local memory";
     EXPECT_NE(std::string::npos, compiled.ptx.find(kAppendEntryPoint)) << arch;
   }
 }

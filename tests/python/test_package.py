@@ -81,7 +81,7 @@ def test_the_stub_names_what_the_extension_has():
 
 
 def test_public_functions_are_annotated():
-    functions = [gqa.attention, gqa.flash_attn_func, gqa.warm, gqa.version, gqa.Handle.__init__, gqa.new_kernel_graph]
+    functions = [gqa.attention, gqa.flash_attn_func, gqa.warm, gqa.warm_serving, gqa.version, gqa.Handle.__init__, gqa.new_kernel_graph]
     functions.append(gqa.merge_states)
     for kind in (gqa.KernelGraph, gqa.Value, gqa.Optimized, gqa.PagePool):
         functions += [f for name, f in vars(kind).items() if inspect.isfunction(f) and not name.startswith("_")]

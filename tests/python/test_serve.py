@@ -2,14 +2,12 @@
 and none beyond it."""
 
 import subprocess
-import sysconfig
-from pathlib import Path
 
 import gqa
 import numpy as np
 import pytest
+from gqa.__main__ import find
 
-PROGRAM = Path(sysconfig.get_path("scripts")) / "gqa-cache"
 MODEL = "llama-3-8b,tp=8"
 Q_HEADS, KV_HEADS, DIM, PAGE = 4, 1, 128, 16
 RANGE = f"batch=2..3,kv=30..40,page={PAGE},q=1..2,chunk=2..3,prefill=5..7,dtype=f16"
@@ -23,7 +21,8 @@ def handle(request, tmp_path_factory):
     folder.chmod(0o700)
     db = str(folder / "cache.db")
     warm = ["warm", "--device", request.param, "--budget", "0.2", "--model", MODEL, "--serve", RANGE]
-    done = subprocess.run([str(PROGRAM), "--db", db, *warm], capture_output=True, text=True, timeout=300)
+    program = find([])  # this installation's, wherever pip install put it: --target has no folder of scripts
+    done = subprocess.run([program, "--db", db, *warm], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     with gqa.Handle(request.param, cache_path=db, cache_mode="read-only", tuning="cached-only") as made:
         yield made

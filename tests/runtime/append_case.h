@@ -15,6 +15,11 @@
 
 namespace gqa::test {
 
+// Elements that belong to nobody, after each head and after each row's heads.
+struct AppendGaps {
+  int head = 0, row = 0;
+};
+
 struct AppendKind {
   DType type = DType::kF16;
   int page = 0;
@@ -22,8 +27,10 @@ struct AppendKind {
   bool interleaved = false, advances = false;
   bool packed = false;  // queries and new keys
   bool batch_idx = false, leftpad = false;
-  bool own_rotary = false;  // rotary_seqlens
-  bool adds = true;         // new keys
+  bool own_rotary = false;            // rotary_seqlens
+  bool adds = true;                   // new keys
+  AppendGaps given = {}, cache = {};  // of q, k_new and v_new; of k and v
+  int cos_gap = 0, sin_gap = 0;       // after each of their rows
 
   bool starts() const { return page == 0 && (batch_idx || leftpad); }
   bool table() const { return page > 0 && (batch_idx || leftpad); }
@@ -41,13 +48,23 @@ inline std::vector<AppendKind> append_kinds() {
           {kF16, 7, 0, false, false, false, true},
           {kBF16, 16, 32, true, true, true, true, true},
           {kF16, 7, 0, false, false, false, false, true},
-          {kF16, 7, 0, false, false, false, false, true, false, false}};
+          {kF16, 7, 0, false, false, false, false, true, false, false},
+          // Rows that are not, or not all, in pieces of 16 bytes: by rotary_dim, by heads, by rows, by angles.
+          {.type = kBF16, .page = 7, .rotary_dim = 20},
+          {.rotary_dim = 24, .interleaved = true, .advances = true},
+          {.rotary_dim = 32, .given = {1, 4}},
+          {.rotary_dim = 32, .interleaved = true, .cache = {1, 2}},
+          {.type = kBF16, .rotary_dim = 32, .interleaved = true, .packed = true, .given = {0, 1}},
+          {.page = 16, .rotary_dim = 64, .cache = {0, 1}},
+          {.rotary_dim = 48, .advances = true, .cos_gap = 1},
+          {.rotary_dim = 32, .interleaved = true, .sin_gap = 1}};
 }
 
 class AppendCase {
  public:
-  static constexpr int kBatch = 5, kMost = 40, kQueries = 3, kNew = 3, kQHeads = 4, kKvHeads = 2, kDim = 64, kDimV = 32;
-  static constexpr int kCacheRows = 7, kPositions = 48;
+  static constexpr int kBatch = 5, kMost = 40, kQueries = 3, kNew = 3, kDim = 64, kDimV = 32;
+  static constexpr int kQHeads = 10, kKvHeads = 5;  // not whole groups of those that a warp takes
+  static constexpr int kCacheRows = 7, kPositions = 48, kMostPairs = 32;
 
   explicit AppendCase(const AppendKind& given) : kind(given), random_(3) {
     lengths = {20, 0, kMost, kMost - 1, 13};  // no room for the third, for one key of the fourth
@@ -69,8 +86,17 @@ class AppendCase {
                                 ? static_cast<std::size_t>(table[rows[sequence] * table_width() + at / kind.page])
                                 : static_cast<std::size_t>(rows[sequence]);
     const std::size_t of_row = kind.page > 0 ? kind.page : kMost, in_row = kind.page > 0 ? at % kind.page : at;
-    return ((row * of_row + in_row) * kKvHeads + static_cast<std::size_t>(head)) * static_cast<std::size_t>(dim);
+    return (row * of_row + in_row) * row_size(kind.cache, kKvHeads, dim) + head * (dim + kind.cache.head);
   }
+  static std::size_t row_size(const AppendGaps& gaps, int heads, int dim) {
+    return static_cast<std::size_t>(heads * (dim + gaps.head) + gaps.row);
+  }
+  static Strides strides(const AppendGaps& gaps, std::int64_t rows, int heads, int dim) {
+    const auto row = static_cast<std::int64_t>(row_size(gaps, heads, dim));
+    return {rows * row, row, dim + gaps.head};
+  }
+  std::size_t tokens() const { return kind.packed ? static_cast<std::size_t>(starts.back()) : kBatch * kQueries; }
+  std::size_t rotated_size() const { return tokens() * kQHeads * kDim; }  // of the copy of q, which has no gaps
   int table_width() const { return (kMost + kind.page - 1) / kind.page; }
   int queries_of(int sequence) const { return kind.packed ? counts[sequence] : kQueries; }
   std::size_t first_query(int sequence) const { return kind.packed ? starts[sequence] : sequence * kQueries; }
@@ -113,12 +139,11 @@ class AppendCase {
   }
 
   void make_tensors() {
-    const std::size_t tokens = kind.packed ? static_cast<std::size_t>(starts.back()) : kBatch * kQueries;
-    q = normal(tokens * kQHeads * kDim);
-    k_new = normal(tokens * kKvHeads * kDim);
-    v_new = normal(tokens * kKvHeads * kDimV);
-    cos = normal(kPositions * 32);
-    sin = normal(kPositions * 32);
+    q = normal(tokens() * row_size(kind.given, kQHeads, kDim));
+    k_new = normal(tokens() * row_size(kind.given, kKvHeads, kDim));
+    v_new = normal(tokens() * row_size(kind.given, kKvHeads, kDimV));
+    cos = normal(static_cast<std::size_t>(kPositions * (kMostPairs + kind.cos_gap)));
+    sin = normal(static_cast<std::size_t>(kPositions * (kMostPairs + kind.sin_gap)));
     int pages = 0;
     if (kind.page > 0) {
       pages = kCacheRows * table_width() + 1;
@@ -127,8 +152,8 @@ class AppendCase {
     }
     const std::size_t keys = kind.page > 0 ? static_cast<std::size_t>(pages) * kind.page : kCacheRows * kMost;
     const std::uint16_t nan = store(kind.type, NAN);
-    k.assign(keys * kKvHeads * kDim, nan);
-    v.assign(keys * kKvHeads * kDimV, nan);
+    k.assign(keys * row_size(kind.cache, kKvHeads, kDim), nan);
+    v.assign(keys * row_size(kind.cache, kKvHeads, kDimV), nan);
     page_count = pages;
   }
 
@@ -148,17 +173,18 @@ class AppendCase {
     p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
     p.kv_lengths = kind.starts() ? Lengths::kPacked : Lengths::kEach;
     const std::int64_t of_row = kind.page > 0 ? kind.page : kMost, batch = kind.packed ? 0 : 1;
-    call.q_strides = {batch * kQueries * kQHeads * kDim, kQHeads * kDim, kDim};
-    call.k_strides = {of_row * kKvHeads * kDim, kKvHeads * kDim, kDim};
-    call.v_strides = {of_row * kKvHeads * kDimV, kKvHeads * kDimV, kDimV};
-    call.q_rows = static_cast<std::int64_t>(q.size()) / kQHeads / kDim;
+    call.q_strides = strides(kind.given, batch * kQueries, kQHeads, kDim);
+    call.k_strides = strides(kind.cache, of_row, kKvHeads, kDim);
+    call.v_strides = strides(kind.cache, of_row, kKvHeads, kDimV);
+    call.q_rows = static_cast<std::int64_t>(tokens());
     call.pages = page_count;
     call.page_table_stride = kind.page > 0 ? table_width() : 0;
-    append_.k_strides = {batch * kNew * kKvHeads * kDim, kKvHeads * kDim, kDim};
-    append_.v_strides = {batch * kNew * kKvHeads * kDimV, kKvHeads * kDimV, kDimV};
+    append_.k_strides = strides(kind.given, batch * kNew, kKvHeads, kDim);
+    append_.v_strides = strides(kind.given, batch * kNew, kKvHeads, kDimV);
     append_.rows = kind.adds ? static_cast<int>(call.q_rows) : 0;
     append_.count = kind.packed ? 0 : kNew;
-    append_.cos_stride = append_.sin_stride = 32;
+    append_.cos_stride = kMostPairs + kind.cos_gap;
+    append_.sin_stride = kMostPairs + kind.sin_gap;
     append_.rotary_dim = kind.rotary_dim;
     append_.rotary_len = kPositions;
     append_.interleaved = kind.interleaved;
@@ -190,17 +216,22 @@ class AppendCase {
     const bool second = kind.interleaved ? element % 2 == 1 : element >= half;
     const int pair = kind.interleaved ? element / 2 : element % half;
     const int other = kind.interleaved ? element ^ 1 : (element + half) % kind.rotary_dim;
-    const std::size_t at = static_cast<std::size_t>(std::min(position, kPositions - 1)) * 32 + pair;
+    const std::int64_t angle = std::min(position, kPositions - 1);
     const double x = load(kind.type, row[element]), y = load(kind.type, row[other]);
-    const double c = load(kind.type, cos[at]), s = load(kind.type, sin[at]);
+    const double c = load(kind.type, cos[static_cast<std::size_t>(angle * append_.cos_stride + pair)]);
+    const double s = load(kind.type, sin[static_cast<std::size_t>(angle * append_.sin_stride + pair)]);
     return store(kind.type, static_cast<float>(second ? x * c + y * s : x * c - y * s));
   }
 
   void append(int b, int i, int head, std::vector<std::uint16_t>* to_k, std::vector<std::uint16_t>* to_v) const {
-    const std::size_t from = (first_new(b) + i) * kKvHeads + head;
+    const std::size_t token = first_new(b) + i;
+    const std::uint16_t* key =
+        k_new.data() + token * row_size(kind.given, kKvHeads, kDim) + head * (kDim + kind.given.head);
+    const std::uint16_t* value =
+        v_new.data() + token * row_size(kind.given, kKvHeads, kDimV) + head * (kDimV + kind.given.head);
     for (int d = 0; d < kDim; ++d)
-      (*to_k)[slot(b, lengths[b] + i, head, kDim) + d] = rotated(k_new.data() + from * kDim, d, rotary_start(b) + i);
-    for (int d = 0; d < kDimV; ++d) (*to_v)[slot(b, lengths[b] + i, head, kDimV) + d] = v_new[from * kDimV + d];
+      (*to_k)[slot(b, lengths[b] + i, head, kDim) + d] = rotated(key, d, rotary_start(b) + i);
+    for (int d = 0; d < kDimV; ++d) (*to_v)[slot(b, lengths[b] + i, head, kDimV) + d] = value[d];
   }
 
   std::string wrong_queries(const std::uint16_t* copy) const {
@@ -208,9 +239,11 @@ class AppendCase {
       for (int i = 0; i < queries_of(b); ++i)
         for (int h = 0; h < kQHeads; ++h)
           for (int d = 0; d < kDim; ++d) {
-            const std::size_t row = ((first_query(b) + i) * kQHeads + h) * kDim;
+            const std::size_t token = first_query(b) + i;
+            const std::uint16_t* from =
+                q.data() + token * row_size(kind.given, kQHeads, kDim) + h * (kDim + kind.given.head);
             const int position = rotary_start(b) + (kind.advances ? i : 0);
-            if (!near(copy[row + d], rotated(q.data() + row, d, position)))
+            if (!near(copy[(token * kQHeads + h) * kDim + d], rotated(from, d, position)))
               return "query " + std::to_string(i) + " of sequence " + std::to_string(b);
           }
     return "";

@@ -15,7 +15,7 @@ Never: imports a framework. Threads: everything here may be called from many thr
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple, Union
 
 from . import _defaults, _gqa
 from ._cache import flash_attn_with_kvcache
@@ -29,7 +29,7 @@ from ._handle import Handle
 from ._merge import merge_states
 from ._optimized import Optimized
 from ._pages import PagePool
-from ._progress import SearchProgress
+from ._progress import SearchProgress, ServingProgress
 from ._scheduler import get_scheduler_metadata
 from ._varlen import flash_attn_varlen_func
 
@@ -46,6 +46,7 @@ __all__ = [
     "Optimized",
     "PagePool",
     "SearchProgress",
+    "ServingProgress",
     "Status",
     "Value",
     "attention",
@@ -62,6 +63,7 @@ __all__ = [
     "new_kernel_graph",
     "version",
     "warm",
+    "warm_serving",
 ]
 
 
@@ -141,4 +143,41 @@ def warm(
         cu_seqlens_k=cu_seqlens_k,
         softcap=softcap,
         sink=sink,
+    )
+
+
+def warm_serving(
+    range: str,
+    *,
+    q_heads: int,
+    kv_heads: int,
+    head_dim: int,
+    head_dim_v: Optional[int] = None,
+    window_size: Optional[Tuple[int, int]] = None,
+    softcap: bool = False,
+    sink: bool = False,
+    plan_only: bool = False,
+    verbose: Union[bool, Callable[[ServingProgress], None], None] = None,
+    device: str = "auto",
+) -> ServingProgress:
+    """Makes every call of a layer ready that an engine makes while it serves, as gqa.warm does for one shape.
+
+    range: "batch=1..256,kv=1..32k,page=16", as `gqa-cache help serve` and docs/deployment.md explain it; its calls are
+    causal. A model whose layers differ in window is warmed once for each kind. softcap, sink: as gqa.warm's.
+    plan_only: only says what it would be: shapes, kernels, seconds.
+    verbose: True prints progress to stderr; a callable is given a ServingProgress with the plan, then one after each
+    shape. The last of them is returned. A shape that fails does not keep the others from being tried; the first failure
+    is raised at the end.
+    """
+    return _defaults.of(device).warm_serving(
+        range,
+        q_heads=q_heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        window_size=window_size,
+        softcap=softcap,
+        sink=sink,
+        plan_only=plan_only,
+        verbose=verbose,
     )

@@ -60,6 +60,20 @@ class Handle:
         softcap: bool,
         sink: bool,
     ) -> None: ...
+    def warm_serving(
+        self,
+        *,
+        range: str,
+        q_heads: int,
+        kv_heads: int,
+        head_dim: int,
+        head_dim_v: int,
+        window: Optional[Tuple[int, int]],
+        softcap: bool,
+        sink: bool,
+        plan_only: bool,
+        progress: Optional[Callable[[Dict[str, Any]], None]],
+    ) -> None: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...
     def abandon(self) -> None: ...

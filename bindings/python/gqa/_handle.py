@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Callable, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
 from . import _gqa
 from ._call import attend
 from ._errors import Status, error_for
 from ._frameworks import synchronize
+from ._progress import ServingProgress, check_verbose, listener
 
 CACHE_MODES = {"read-write": 0, "read-only": 1, "off": 2}
 TUNINGS = {"now": 0, "guess": 1, "cached-only": 2}
@@ -124,6 +125,44 @@ class Handle:
             softcap=softcap,
             sink=sink,
         )
+
+    def warm_serving(
+        self,
+        range: str,
+        *,
+        q_heads: int,
+        kv_heads: int,
+        head_dim: int,
+        head_dim_v: Optional[int] = None,
+        window_size: Optional[Tuple[int, int]] = None,
+        softcap: bool = False,
+        sink: bool = False,
+        plan_only: bool = False,
+        verbose: Union[bool, Callable[[ServingProgress], None], None] = None,
+    ) -> ServingProgress:
+        """Does what the first calls of every shape of a range would do, and computes nothing; see gqa.warm_serving."""
+        check_verbose(verbose)
+        last: List[ServingProgress] = []
+        with listener(verbose) as told:
+
+            def tell(fields: Dict[str, Any]) -> None:
+                last[:] = [ServingProgress(**fields)]
+                if told is not None:
+                    told(last[0])
+
+            self._core.warm_serving(
+                range=range,
+                q_heads=q_heads,
+                kv_heads=kv_heads,
+                head_dim=head_dim,
+                head_dim_v=head_dim_v or 0,
+                window=window_size,
+                softcap=softcap,
+                sink=sink,
+                plan_only=plan_only,
+                progress=tell,
+            )
+        return last[0]
 
     def cancel(self) -> None:
         """Ends every call of this handle that is tuning, in any thread, within half a second: each raises

@@ -15,7 +15,7 @@ from ._dtypes import DType, from_code
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Kind, adopt
 from ._handle import Handle
-from ._progress import ProgressLine, SearchProgress
+from ._progress import SearchProgress, check_verbose, listener
 
 Verbose = Union[bool, Callable[[SearchProgress], None], None]
 Output = Tuple[Tuple[int, ...], DType]
@@ -31,9 +31,7 @@ class _Search(NamedTuple):
     verbose: Verbose
 
     def on(self, handle: Handle) -> _gqa.Program:
-        line = ProgressLine() if self.verbose is True else None
-        told = line or (self.verbose if callable(self.verbose) else None)
-        try:
+        with listener(self.verbose) as told:
             return _gqa.Program(
                 graph=_gqa.Graph.parse(self.graph),  # its own: a graph may grow in another thread while this one waits
                 handle=handle._core,
@@ -42,9 +40,6 @@ class _Search(NamedTuple):
                 seed=self.seed,
                 progress=None if told is None else lambda fields: told(SearchProgress(**fields)),
             )
-        finally:
-            if line is not None:
-                line.close()
 
 
 class Optimized:
@@ -148,8 +143,7 @@ def search(
     seed: Optional[int],
 ) -> Optimized:
     """KernelGraph.superoptimize for a graph's text."""
-    if verbose is not None and not isinstance(verbose, bool) and not callable(verbose):
-        raise TypeError(f"verbose is a {type(verbose).__name__}; expected True, False or a callable")
+    check_verbose(verbose)
     asked = _Search(graph, config, 0.0 if budget is None else float(budget), 0 if seed is None else seed, verbose)
     if isinstance(device, Handle):
         return Optimized(asked, device, any_device=False)

@@ -6,6 +6,7 @@
 
 #include "borrow.h"
 #include "errors.h"
+#include "progress.h"
 
 namespace py = pybind11;
 
@@ -35,6 +36,21 @@ void log_trampoline(void* user, gqa_log_level level, const char* message) {
   Py_XDECREF(result);
   PyErr_Restore(old_type, old_value, old_trace);
   PyGILState_Release(gil);
+}
+
+void tell_serving(void* user, const gqa_serving_progress* at) {
+  static_cast<Progress*>(user)->tell([&](py::dict& told) {
+    told["shapes"] = at->shapes;
+    told["tuned"] = at->tuned;
+    told["kernels"] = at->kernels;
+    told["to_compile"] = at->to_compile;
+    told["about_seconds"] = at->about_seconds;
+    told["most_seconds"] = at->most_seconds;
+    told["done"] = at->done;
+    told["failed"] = at->failed;
+    told["shape"] = at->shape;
+    told["seconds"] = at->seconds;
+  });
 }
 
 }  // namespace
@@ -210,6 +226,16 @@ void Handle::warm(const gqa_shape& shape) const {
   owner->finish(interruptible(*owner, [&] { return gqa_warm(owner->handle, &shape); }));
 }
 
+void Handle::warm_serving(gqa_serving serving, py::object progress) const {
+  const std::shared_ptr<HandleOwner> owner = open();
+  Progress told = {std::move(progress), owner->handle, nullptr};
+  serving.progress = tell_serving;
+  serving.progress_user = &told;
+  const Outcome outcome = interruptible(*owner, [&] { return gqa_warm_serving(owner->handle, &serving); });
+  told.rethrow();
+  owner->finish(outcome);
+}
+
 void Handle::cancel() const {
   const std::shared_ptr<HandleOwner> owner = open();
   const Outside outside(&owner->calls);
@@ -256,6 +282,22 @@ void Handle::define(py::module_& module) {
     shape.sink = sink ? 1 : 0;
     self.warm(shape);
   };
+  const auto warm_serving = [](const Handle& self, const std::string& range, int64_t q_heads, int64_t kv_heads,
+                               int64_t head_dim, int64_t head_dim_v, const Window& window, bool softcap, bool sink,
+                               bool plan_only, py::object progress) {
+    gqa_serving serving = {};
+    serving.size = sizeof(serving);
+    serving.range = range.c_str();
+    serving.q_heads = q_heads;
+    serving.kv_heads = kv_heads;
+    serving.head_dim = head_dim;
+    serving.head_dim_v = head_dim_v;
+    serving.window_size = window ? window->data() : nullptr;
+    serving.softcap = softcap ? 1 : 0;
+    serving.sink = sink ? 1 : 0;
+    serving.plan_only = plan_only ? 1 : 0;
+    self.warm_serving(serving, std::move(progress));
+  };
   py::class_<Handle>(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.")
       .def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
            py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"),
@@ -272,6 +314,9 @@ void Handle::define(py::module_& module) {
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),
            py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"))
+      .def("warm_serving", warm_serving, py::kw_only(), py::arg("range"), py::arg("q_heads"), py::arg("kv_heads"),
+           py::arg("head_dim"), py::arg("head_dim_v"), py::arg("window"), py::arg("softcap"), py::arg("sink"),
+           py::arg("plan_only"), py::arg("progress"))
       .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)

@@ -71,6 +71,8 @@ class Handle {
   void merge_states(const std::vector<pybind11::object>& outs, const std::vector<pybind11::object>& lses,
                     pybind11::object out, pybind11::object lse, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
+  // progress: None, or is given a dict of gqa_serving_progress.
+  void warm_serving(gqa_serving serving, pybind11::object progress) const;
   void cancel() const;
   void close() { owner_.reset(); }
   bool closed() const { return owner_ == nullptr; }

@@ -2,10 +2,9 @@
 // Threads: entered with the GIL held; it is let go of around the search and around each run.
 #include "program.h"
 
-#include <exception>
-
 #include "borrow.h"
 #include "errors.h"
+#include "progress.h"
 
 namespace py = pybind11;
 
@@ -13,37 +12,21 @@ namespace gqa::python {
 
 namespace {
 
-// What the library tells on the way, for a Python callable, on whichever thread searches. Its first exception cancels
-// the search, is kept and raised once that has returned: none may pass through C.
-struct Progress {
-  py::object call;
-  gqa_handle handle;
-  std::exception_ptr thrown;
-
-  static void tell(void* user, const gqa_search_progress* at) {
-    auto* self = static_cast<Progress*>(user);
-    if (self->thrown || self->call.is_none() || exiting()) return;
-    py::gil_scoped_acquire gil;
-    try {
-      py::dict told;
-      told["phase"] = at->phase;
-      told["explored"] = at->explored;
-      told["pruned"] = at->pruned;
-      told["proved"] = at->proved;
-      told["kernels"] = at->kernels;
-      told["compiled"] = at->compiled;
-      told["programs"] = at->programs;
-      told["verified"] = at->verified;
-      told["timed"] = at->timed;
-      told["best_us"] = at->best_us;
-      told["seconds"] = at->seconds;
-      self->call(told);
-    } catch (...) {
-      self->thrown = std::current_exception();
-      gqa_cancel(self->handle);
-    }
-  }
-};
+void tell(void* user, const gqa_search_progress* at) {
+  static_cast<Progress*>(user)->tell([&](py::dict& told) {
+    told["phase"] = at->phase;
+    told["explored"] = at->explored;
+    told["pruned"] = at->pruned;
+    told["proved"] = at->proved;
+    told["kernels"] = at->kernels;
+    told["compiled"] = at->compiled;
+    told["programs"] = at->programs;
+    told["verified"] = at->verified;
+    told["timed"] = at->timed;
+    told["best_us"] = at->best_us;
+    told["seconds"] = at->seconds;
+  });
+}
 
 using Describe = gqa_status (*)(gqa_program, int, int*, int64_t*, DLDataType*);
 
@@ -68,12 +51,12 @@ Program::Program(const Graph& graph, const Handle& handle, SearchOptions options
   given.config = options.config ? options.config->c_str() : nullptr;
   given.budget = options.budget;
   given.seed = options.seed;
-  given.progress = Progress::tell;
+  given.progress = tell;
   given.progress_user = &progress;
   try {
     const Outcome outcome =
         interruptible(*owner_, [&] { return gqa_graph_superoptimize(graph.get(), owner_->handle, &given, &program_); });
-    if (progress.thrown) std::rethrow_exception(progress.thrown);
+    progress.rethrow();
     owner_->finish(outcome);
   } catch (...) {
     gqa_program_destroy(program_);  // a signal, a callback's exception, a warning that was made an error

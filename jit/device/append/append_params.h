@@ -17,6 +17,7 @@
 namespace gqa {
 
 constexpr int kAppendThreads = 128;
+constexpr int kAppendHeads = 4;  // of a row, that a warp copies: of 128 elements each, 16 bytes a lane of each half
 
 struct AppendParams {
   const void* q;  // rotated into q_out; null: q is left alone
@@ -43,6 +44,12 @@ struct AppendParams {
 
 static_assert(sizeof(AppendParams) == 8 * 8 + 6 * 24 + 3 * 8 + 8 * 8 + 3 * 8 + 22 * 4,
               "host and device must agree on AppendParams");
+
+GQA_BOTH int append_groups(int heads) { return (heads + kAppendHeads - 1) / kAppendHeads; }
+GQA_BOTH int heads_of_group(int heads, int group) {
+  const int left = heads - group * kAppendHeads;
+  return left < kAppendHeads ? left : kAppendHeads;
+}
 
 GQA_BOTH int within(int value, int most) { return value < 0 ? 0 : value < most ? value : most; }
 

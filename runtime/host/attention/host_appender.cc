@@ -12,7 +12,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kTaskRows = 64;  // of heads: enough to be worth a thread's while
+constexpr std::int64_t kTaskItems = 16;  // enough to be worth a thread's while
 
 // Pair i of a row's first rotary_dim elements is (2 i, 2 i + 1), or (i, i + rotary_dim / 2).
 void write_rotated(const AppendParams& p, const std::uint16_t* from, std::uint16_t* to, int position) {
@@ -66,11 +66,17 @@ void write_table(const AppendParams& p, int sequence) {
 }
 
 void append_item(const AppendParams& p, std::int64_t item) {
-  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * p.q_heads, key = item - queries;
-  if (item < queries)
-    append_query(p, static_cast<int>(item / p.q_heads), static_cast<int>(item % p.q_heads));
-  else
-    append_key(p, static_cast<int>(key / p.kv_heads), static_cast<int>(key % p.kv_heads));
+  const int q_groups = append_groups(p.q_heads), kv_groups = append_groups(p.kv_heads);
+  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * q_groups, key = item - queries;
+  const bool is_query = item < queries;
+  const int row = static_cast<int>(is_query ? item / q_groups : key / kv_groups);
+  const int group = static_cast<int>(is_query ? item % q_groups : key % kv_groups);
+  const int heads = heads_of_group(is_query ? p.q_heads : p.kv_heads, group);
+  for (int head = group * kAppendHeads; head < group * kAppendHeads + heads; ++head)
+    if (is_query)
+      append_query(p, row, head);
+    else
+      append_key(p, row, head);
 }
 
 char* memory_between(std::int64_t bytes) {
@@ -88,9 +94,9 @@ Status HostAppender::run(const Call& call, const LoadedProgram& program) const {
     if (p.out_table != nullptr) write_table(p, sequence);
   }
   const std::int64_t items = append_items(p);
-  parallel_for((items + kTaskRows - 1) / kTaskRows, threads_, [&](std::int64_t task) {
-    const std::int64_t end = std::min(items, (task + 1) * kTaskRows);
-    for (std::int64_t item = task * kTaskRows; item < end; ++item) append_item(p, item);
+  parallel_for((items + kTaskItems - 1) / kTaskItems, threads_, [&](std::int64_t task) {
+    const std::int64_t end = std::min(items, (task + 1) * kTaskItems);
+    for (std::int64_t item = task * kTaskItems; item < end; ++item) append_item(p, item);
   });
   return program.run(attended_call(call, p));
 }

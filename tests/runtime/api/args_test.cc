@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "search/problem/signature.h"
 #include "tests/runtime/fake_device.h"
@@ -220,6 +221,26 @@ TEST(Args, LogSumExpIsAskedForExactlyWhereATensorIsGiven) {
       make_call(FakeDevice(&world), args.q.get(), args.k.get(), args.v.get(), args.out.get(), nullptr, &args.call)
           .ok());
   EXPECT_FALSE(args.call.problem.lse);
+}
+
+// What a call that does not append would fill is not even made: most calls are such, and pay for each byte.
+TEST(Args, AnAppendIsMadeForCallsThatAppendOnly) {
+  constexpr DLDataType kI32 = {kDLInt, 32, 1};
+  Args args;
+  TestTensor fresh(6 * kPlace, {2, 3, 2, 64}), lengths(7 * kPlace, {2}, kI32);
+  args.options.cache_seqlens = lengths.get();
+  FakeWorld world;
+  const FakeDevice device(&world);
+  for (const bool appends : {false, true}) {
+    args.options.k_new = args.options.v_new = appends ? fresh.get() : nullptr;
+    std::optional<Append> append;
+    Call call;
+    const Status status =
+        make_call(device, args.q.get(), args.k.get(), args.v.get(), args.out.get(), &args.options, &call, &append);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(append.has_value(), appends);
+    EXPECT_EQ(call.append, appends ? &*append : nullptr);
+  }
 }
 
 TEST(Args, NoStridesMeansCompact) {

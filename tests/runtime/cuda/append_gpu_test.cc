@@ -54,7 +54,7 @@ class AppendCopy {
         t.kind.table() ? fetched<int>(attended.page_table, t.kBatch * t.out_columns()) : std::vector<int>();
     const auto starts = t.kind.starts() ? fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
     return t.wrong(fetched<std::uint16_t>(attended.k, t.k.size()), fetched<std::uint16_t>(attended.v, t.v.size()),
-                   fetched<std::uint16_t>(attended.q, t.q.size()).data(),
+                   fetched<std::uint16_t>(attended.q, t.rotated_size()).data(),
                    fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), table.data());
   }
 

@@ -6,6 +6,7 @@
 #include "search/families/resources.h"
 #include "tests/accuracy_cases.h"
 #include "tests/search/families/space_support.h"
+#include "tests/tile_kinds.h"
 
 namespace gqa {
 namespace {
@@ -41,6 +42,19 @@ TEST(Arithmetic, ExamplesHaveTheEndsOfEach) {
   }
   ASSERT_EQ(all.size(), given.size());
   for (const auto& [name, keys] : all) EXPECT_EQ((std::set<int>{*keys.begin(), *keys.rbegin()}), given[name]) << name;
+}
+
+// What a GPU's test compiles of the space: few enough for a minute, and every word that a kind can have.
+TEST(Arithmetic, KindsOfTileOnLengthsAreFewAndComplete) {
+  std::string all;
+  for (const char* text : test::kProblemsOnLengths) {
+    const std::vector<Candidate> chosen = test::one_of_each_kind(enumerate(problem_of(text), h200()));
+    EXPECT_LE(chosen.size(), 25U) << text;
+    for (const Candidate& candidate : chosen) all += test::kind_of(candidate) + "\n";
+  }
+  for (const char* word : {"flash", "split even", "ones_column", "shared_rows", "m=64", "m=128", "m=192", "scheduler=0",
+                           "scheduler=1", "out=0", "out=1", "out=2", "queries=1", "queries=2", "q_regs", "packed"})
+    EXPECT_NE(std::string::npos, all.find(word)) << word;
 }
 
 // Of shapes far beyond the list, in every kind of problem that there is.

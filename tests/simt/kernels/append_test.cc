@@ -133,13 +133,46 @@ TEST_F(AppendKernel, AnotherEntryOfTheTableThatIsMadeIsSeen) {
 }
 
 TEST_F(AppendKernel, AWrongRotationIsSeen) {
-  EXPECT_TRUE(seen(kKernel, "x * s + y * c", "x * s - y * c"));
-  EXPECT_TRUE(seen(kKernel, "p.interleaved ? 2 * i : i,", "i,"));
+  EXPECT_TRUE(seen(kKernel, "fmaf(y, cosine, x * sine)", "fmaf(y, cosine, -x * sine)"));
+  EXPECT_TRUE(seen(kKernel, "kInterleaved ? 2 * i : i]", "i]"));
+  EXPECT_TRUE(seen(kKernel, "if (p.interleaved)", "if (!p.interleaved)"));
   EXPECT_TRUE(seen(kKernel, "p.advances ? place.at : 0", "place.at"));
   EXPECT_TRUE(seen(kKernel, "rotary_start(p, place.sequence, s) + place.at", "rotary_start(p, place.sequence, s)"));
-  EXPECT_TRUE(seen(kKernel, "copy_columns(from, to, p.rotary_dim, p.head_dim, lane);", ""));
+  EXPECT_TRUE(seen(kKernel, "copy_columns(rows, p.rotary_dim, p.head_dim, lane);", ""));
   EXPECT_TRUE(seen(kRules, "p.rotary_starts == nullptr ? s.cached", "true ? s.cached"));
   EXPECT_TRUE(seen(kRules, "within(position, p.rotary_len - 1)", "position"));
+}
+
+TEST_F(AppendKernel, AWrongPieceIsSeen) {
+  EXPECT_TRUE(seen(kKernel, "words[i / 2] >> (i % 2 * 16)", "words[i / 2]"));
+  EXPECT_TRUE(seen(kKernel, "elements[2 * i + 1]) << 16", "elements[2 * i]) << 16"));
+  EXPECT_TRUE(seen(kKernel, "column = first + i % pieces * kWidth", "column = first + i % pieces"));
+  EXPECT_TRUE(seen(kKernel, "i % pieces * kWidth);", "i % pieces);"));
+  EXPECT_TRUE(seen(kKernel, "one + kWidth : first + r.pairs", "one : first + r.pairs"));
+  EXPECT_TRUE(seen(kKernel, "one + kWidth : first + r.pairs", "one + kWidth : first + kWidth"));
+  EXPECT_TRUE(seen(kKernel, "load_elements<kWidth>(r.sin + first, s)", "load_elements<kWidth>(r.sin, s)"));
+}
+
+// Of each that begins anywhere, and of counts that are no pieces.
+TEST_F(AppendKernel, PiecesWhereThereAreNoneAreSeen) {
+  for (const char* address :
+       {"reinterpret_cast<u64>(from)", "reinterpret_cast<u64>(to)", "reinterpret_cast<u64>(cos)",
+        "reinterpret_cast<u64>(sin)", "static_cast<u64>(2 * from_stride)", "static_cast<u64>(2 * to_stride)"})
+    EXPECT_TRUE(seen(kKernel, address, "0")) << address;
+  EXPECT_TRUE(seen(kKernel, "pairs % kPiece == 0", "true"));
+  EXPECT_TRUE(seen(kKernel, "first % kPiece == 0", "true"));
+}
+
+TEST_F(AppendKernel, ElementsThatAreLeftOutAreSeen) {
+  EXPECT_TRUE(seen(kKernel, "copy_heads<1>(rows, first, columns, lane);", ";"));
+  EXPECT_TRUE(seen(kKernel, "rotate_heads<Element, kInterleaved, 1>(r, rows, lane);", ";"));
+}
+
+TEST_F(AppendKernel, AHeadTooManyOrTooFewIsSeen) {
+  EXPECT_TRUE(seen(kRules, "left < kAppendHeads ? left : kAppendHeads", "kAppendHeads"));
+  EXPECT_TRUE(seen(kRules, "left < kAppendHeads ? left : kAppendHeads", "1"));
+  for (const std::string next : {";\n  const HeadRows", ";\n  const auto rows"})
+    EXPECT_TRUE(seen(kKernel, "head = group * kAppendHeads" + next, "head = group" + next));
 }
 
 TEST_F(AppendKernel, ANeighboursQueryIsSeen) {
@@ -147,8 +180,8 @@ TEST_F(AppendKernel, ANeighboursQueryIsSeen) {
 }
 
 TEST_F(AppendKernel, ALostItemIsSeen) {
-  EXPECT_TRUE(seen(kKernel, "item - queries < static_cast<u32>(p.new_rows) * p.kv_heads",
-                   "item - queries + 1 < static_cast<u32>(p.new_rows) * p.kv_heads"));
+  EXPECT_TRUE(seen(kKernel, "item - queries < static_cast<u32>(p.new_rows) * kv_groups",
+                   "item - queries + 1 < static_cast<u32>(p.new_rows) * kv_groups"));
 }
 
 }  // namespace
