@@ -94,6 +94,13 @@ def test_each_sequence_gives_what_it_gives_alone(causal):
     check(gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, causal=causal), t.expected(causal)[0])
 
 
+def test_out():
+    t = Case()
+    out = np.full_like(t.q, np.nan)
+    assert gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, causal=True, out=out) is out
+    check(out, t.expected(True)[0])
+
+
 def test_scale_and_window():
     t = Case()
     check(gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, softmax_scale=0.3), t.expected(scale=0.3)[0])

@@ -41,6 +41,7 @@ def flash_attn_varlen_func(
     *,
     handle: Optional[Handle] = None,
     sink: Any = None,
+    out: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_varlen_func: sequences of any lengths, one after another in a tensor.
 
@@ -54,6 +55,7 @@ def flash_attn_varlen_func(
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
         0.0: none. sink: (q_heads) float32 on q's device, or None: as flash_attn_func's.
+    out: a tensor to write, or None.
     The lists are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a handle made with
     checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
@@ -81,4 +83,4 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink, late=True)
+    return attend(core_of, q, k, v, causal, softmax_scale, out, return_attn_probs, lists, softcap, sink, late=True)
