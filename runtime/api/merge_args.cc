@@ -143,6 +143,7 @@ Status make_merge(const Device& device, const GivenStates& given, std::vector<At
   if (Status s = check_out_rank(given.out); !s.ok()) return s;
   ElementType type{};
   if (Status s = element_type("out is", given.out->dtype, &type); !s.ok()) return s;
+  if (has_no_row(*given.out)) return check_on_device(device, "out", given.out->device);
   const Expected expected = {device, given.out->ndim == 3, given.out->dtype};
   StateViews merged;
   if (Status s = read_state(expected, "out", "lse", given.out, given.lse, &merged); !s.ok()) return s;

@@ -49,7 +49,8 @@ def flash_attn_varlen_func(
     cu_seqlens_q, cu_seqlens_k: (sequences + 1) int32 on q's device: sequence b has rows cu_seqlens_q[b] to
         cu_seqlens_q[b + 1] - 1 of q, and of k and v likewise. It may have no query, no key, or more queries than keys.
         With cu_seqlens_q None q is (batch, q_len, ...), with cu_seqlens_k None k and v are (batch, kv_len, ...).
-    max_seqlen_q, max_seqlen_k: no sequence has more; calls whose maxima are about as large share a tuned kernel.
+    max_seqlen_q, max_seqlen_k: no sequence has more; calls whose maxima are about as large share a tuned kernel. Where no
+        sequence has a query or a key, total_q or total_k may be 0, too.
     seqused_q, seqused_k: (sequences) int32: how many of a sequence's rows are used; None: all.
     causal: query i of n stands at key keys - n + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
