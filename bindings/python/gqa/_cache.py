@@ -159,8 +159,8 @@ def flash_attn_with_kvcache(
         changed. What has no room is not written.
     rotary_cos, rotary_sin: (positions, rotary_dim / 2), of q's dtype, rotary_dim a multiple of 16: new keys are written
         as rotated by their slot (or from rotary_seqlens[b] on), and queries are rotated: by that of the first new key and
-        those after it with causal or a window, else all by that of the first. rotary_interleaved: pairs are neighbours;
-        False: element i and i + rotary_dim / 2.
+        those after it with causal or a window, whatever it hides, else all by that of the first. rotary_interleaved:
+        pairs are neighbours; False: element i and i + rotary_dim / 2.
     cache_batch_idx: (batch) int32: sequence b lies in k_cache[cache_batch_idx[b]], or in that row of page_table, which
         may have more or fewer rows than there are sequences. cache_leftpad: (batch) int32: the first slot of each
         sequence, whose cache_seqlens counts from slot 0; pages then follow each other without a gap.
