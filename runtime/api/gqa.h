@@ -251,9 +251,9 @@ GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTen
  *   outs, out  (batch, q_len, q_heads, head_dim_v)  float16, bfloat16 or float32, all alike; any head_dim_v
  *   lses, lse  (batch, q_heads, q_len)              float32, natural logs
  * or, of packed sequences, (total_q, q_heads, head_dim_v) and (q_heads, total_q). out and lse overlap no part and not
- * each other. A part that saw no key of a row has -inf there: its out is not read there, and may hold anything. Where
- * all have, out is 0 and lse -inf. With a sink, give it to the calls of one part. Without a row in out there is nothing
- * to do.
+ * each other, but may be outs[0] and lses[0], to merge in place. A part that saw no key of a row has -inf there: its
+ * out is not read there, and may hold anything. Where all have, out is 0 and lse -inf. With a sink, give it to the
+ * calls of one part. Without a row in out there is nothing to do.
  * On a GPU the work is queued on the stream. Its kernel is compiled at the first call of any shape, or by gqa_warm of
  * any shape with lse, and cached; a call may be captured from then on. More than 32 parts are merged in rounds there,
  * and out is rounded to its dtype once a round. */
