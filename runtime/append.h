@@ -25,6 +25,7 @@ struct Append {
   std::int64_t cos_stride = 0, sin_stride = 0;  // from row to row
   std::int32_t rotary_dim = 0, rotary_len = 0;
   bool interleaved = false;
+  bool advances = false;                        // query i is rotated by a position i further than the first
   const std::int32_t* rotary_starts = nullptr;  // null: a sequence's rotation begins at its cached length
   const std::int32_t *batch_idx = nullptr, *leftpad = nullptr;
   std::int32_t page = 0, pages = 0;                     // of the cache, as it is given; 0: it has none

@@ -48,7 +48,7 @@ void set_rotation(const Call& call, char* copy, AppendParams* p) {
   p->rotary_len = a.rotary_len;
   p->interleaved = a.interleaved;
   p->rotary_starts = a.rotary_starts;
-  p->advances = problem.mask != Mask::kNone;
+  p->advances = a.advances;
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct AttentionState {
 struct MergeCall {
   const AttentionState* parts = nullptr;                       // of the caller's
   int count = 0;                                               // at least 1
-  AttentionState merged;                                       // overlaps none of the parts
+  AttentionState merged;                                       // may be the first part, overlaps no other
   ElementType type = ElementType::kF16;                        // of every out
   std::int32_t batch = 0, q_len = 0, heads = 0, head_dim = 0;  // batch * q_len * heads fits 31 bits
   bool vectors = false;                                        // every row of out is 16-byte aligned

@@ -107,6 +107,12 @@ void fill_new(const gqa_call& options, const AppendViews& views, Append* append)
   append->starts = list_of(views.starts);
 }
 
+// Whether queries have places of their own: as the caller says it, though a window may hide nothing of so few keys.
+bool orders_queries(const gqa_call& options) {
+  const std::int32_t* window = options.window_size;
+  return options.causal == 1 || (window != nullptr && (window[0] >= 0 || window[1] >= 0));
+}
+
 void fill_rotary(const gqa_call& options, const AppendViews& views, Append* append) {
   append->cos = data_of(views.cos);
   append->sin = data_of(views.sin);
@@ -115,6 +121,7 @@ void fill_rotary(const gqa_call& options, const AppendViews& views, Append* appe
   append->rotary_len = static_cast<std::int32_t>(views.cos.size[0]);
   append->rotary_dim = static_cast<std::int32_t>(2 * views.cos.size[1]);
   append->interleaved = options.rotary_interleaved == 1;
+  append->advances = orders_queries(options);
   append->rotary_starts = list_of(views.rotary_starts);
 }
 

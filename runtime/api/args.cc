@@ -42,6 +42,7 @@ struct GivenTensors {
   const DLTensor *lse, *sink;  // may be null
   CacheLists lists;
   const gqa_call* appending;  // null where nothing is appended
+  bool no_keys;               // StandInKeys
 
   bool paged() const { return lists.table != nullptr; }
   bool any_batch() const { return appending != nullptr && appending->cache_batch_idx != nullptr; }
@@ -102,6 +103,7 @@ Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
 
 struct Views {
   View q, k, v, out, lse, sink;
+  bool no_keys = false;
   ListViews lists;
   AppendViews append;
 };
@@ -109,7 +111,7 @@ struct Views {
 Status check_written(const View& written, const Views& views, const CacheLists& lists) {
   if (Status status = check_distinct(written); !status.ok()) return status;
   for (const View* other : {&views.q, &views.k, &views.v, &views.sink}) {
-    if (other->data == 0) continue;  // no sink
+    if (other->data == 0 || (views.no_keys && (other == &views.k || other == &views.v))) continue;  // none of its own
     if (Status status = check_apart(written, *other); !status.ok()) return status;
   }
   return check_apart_from(written, lists, views.lists);
@@ -165,6 +167,26 @@ Status check_liftable(const Role& role, const DLTensor* tensor) {
   return status.ok() ? check_rank(role, *tensor) : status;
 }
 
+Status no_half(const DLTensor& q) {
+  return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
+}
+
+// Of a call without a query, which writes nothing: what q and out are. Nothing else is looked at.
+Status check_no_query(const Device& device, const DLTensor& q, const DLTensor& out, bool packed) {
+  const Role &q_role = packed ? kPackedQ : kQ, &out_role = packed ? kPackedOut : kOut;
+  Status status = check_rank(q_role, q);
+  if (status.ok()) status = check_rank(out_role, out);
+  if (!status.ok()) return status;
+  DType dtype{};
+  if (!is_half(q.dtype, &dtype)) return no_half(q);
+  constexpr const char* kDims[] = {"batch", "q_len", "q_heads"};
+  for (int at = 0; at + 1 < q.ndim && status.ok(); ++at)
+    status = check_equal(out_role, out.shape[at], kDims[packed ? at + 1 : at], "q", q.shape[at]);
+  if (status.ok()) status = check_on_device(device, "q", q.device);
+  if (status.ok()) status = check_on_device(device, "out", out.device);
+  return status;
+}
+
 // Of packed tensors, before they are taken for such with a batch.
 Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out, const DLTensor* lse,
                     const CacheLists& lists) {
@@ -182,11 +204,9 @@ Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, con
 
 Status check_tensors(const Device& device, const GivenTensors& given, DType* dtype) {
   constexpr const char* kLikeQ = ", but q is ";
-  const auto& [q, k, v, out, lse, sink, lists, appending] = given;
+  const auto& [q, k, v, out, lse, sink, lists, appending, no_keys] = given;
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
-  if (!is_half(q.dtype, dtype)) {
-    return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
-  }
+  if (!is_half(q.dtype, dtype)) return no_half(q);
   Status status = check_tensor(device, kQ, q, q.dtype, kLikeQ);
   if (status.ok()) status = check_tensor(device, given.k_role(), k, q.dtype, kLikeQ);
   if (status.ok()) status = check_tensor(device, given.v_role(), v, q.dtype, kLikeQ);
@@ -203,6 +223,7 @@ Status check_tensors(const Device& device, const GivenTensors& given, DType* dty
 
 Status read_views(const GivenTensors& given, Views* views) {
   constexpr const char* kDim = "the head dimension";
+  views->no_keys = given.no_keys;
   Status status = read_view(kQ, given.q, 2, kDim, &views->q);
   if (status.ok()) status = read_view(given.k_role(), given.k, 2, kDim, &views->k);
   if (status.ok()) status = read_view(given.v_role(), given.v, 2, kDim, &views->v);
@@ -250,7 +271,7 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   call->v_strides = strides(views.v);
   call->out_strides = strides(views.out);
   call->q_rows = views.q.size[1];
-  call->k_rows = views.k.size[1];
+  call->k_rows = views.no_keys ? 0 : views.k.size[1];
   call->lse = reinterpret_cast<float*>(views.lse.data);
   call->lse_batch_stride = views.lse.stride[0];
   call->lse_head_stride = views.lse.stride[1];
@@ -275,15 +296,18 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   if (find_recent_call(device, given, call)) return {};
   if (Status status = check_all_present(q, k, v, out, options); !status.ok()) return status;
   const CacheLists lists = lists_of(options);
+  if (has_no_row(*q) && !appends(options)) return check_no_query(device, *q, *out, lists.q_starts != nullptr);
   const DLTensor* lse = options != nullptr ? options->lse : nullptr;
   if (Status status = check_packed(q, k, v, out, lse, lists); !status.ok()) return status;
   const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
-  const Lifted whole_q(q, q_packed), whole_k(k, k_packed), whole_v(v, k_packed), whole_out(out, q_packed),
+  const StandInKeys keys(*q, *k, *v, *out, lists);
+  const Lifted whole_q(q, q_packed), whole_k(keys.k(), k_packed), whole_v(keys.v(), k_packed), whole_out(out, q_packed),
       whole_lse(lse, q_packed);
   const GivenTensors tensors = {*whole_q.get(),  *whole_k.get(),
                                 *whole_v.get(),  *whole_out.get(),
                                 whole_lse.get(), options != nullptr ? options->sink : nullptr,
-                                lists,           append != nullptr && appends(options) ? options : nullptr};
+                                lists,           append != nullptr && appends(options) ? options : nullptr,
+                                keys.used()};
   DType dtype{};
   if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;
@@ -300,7 +324,7 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
     return status.ok() ? check(call->problem) : status;
   }
   if (Status status = check(call->problem); !status.ok()) return status;
-  remember_call(given, *call);
+  if (!keys.used()) remember_call(given, *call);
   return {};
 }
 

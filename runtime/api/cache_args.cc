@@ -1,6 +1,7 @@
 // cache_args.cc: see cache_args.h.
 #include "runtime/api/cache_args.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -19,11 +20,14 @@ constexpr DLDataType kListType = {kDLInt, 32, 1};
 constexpr int kListElement = 4;  // bytes
 
 Status check_maximum(const char* name, std::int64_t most, const char* list, bool packed) {
-  if (packed ? most >= 1 && most <= std::numeric_limits<std::int32_t>::max() : most == 0) return {};
+  if (packed ? most >= 0 && most <= std::numeric_limits<std::int32_t>::max() : most == 0) return {};
   return {Code::kSize, std::string("gqa_call.") + name + " is " + std::to_string(most) + ", expected " +
-                           (packed ? "1 to 2147483647, the most that a sequence of " + std::string(list) + " has"
+                           (packed ? "0 to 2147483647, the most that a sequence of " + std::string(list) + " has"
                                    : "0, since there is no " + std::string(list))};
 }
+
+// Of shape (batch, length, heads, head_dim) or (rows, heads, head_dim).
+bool is_rows(const DLTensor& tensor) { return (tensor.ndim == 3 || tensor.ndim == 4) && tensor.shape != nullptr; }
 
 }  // namespace
 
@@ -67,6 +71,33 @@ Lifted::Lifted(const DLTensor* given, bool packed) : tensor_(given) {
   if (given->strides != nullptr) lifted_.strides = strides_;
   tensor_ = &lifted_;
 }
+
+bool has_no_row(const DLTensor& tensor) {
+  if (!is_rows(tensor)) return false;
+  return tensor.shape[0] == 0 || (tensor.ndim == 4 && tensor.shape[1] == 0);
+}
+
+const DLTensor* StandInKeys::Row::take(const DLTensor& of, const DLTensor& memory) {
+  const int heads = memory.ndim - 2;
+  tensor = of;
+  tensor.data = memory.data;
+  tensor.byte_offset = memory.byte_offset;
+  shape[0] = 1;
+  shape[1] = of.shape[1];
+  shape[2] = of.shape[2];
+  strides[0] = 0;
+  strides[1] = memory.strides != nullptr ? memory.strides[heads] : memory.shape[heads + 1];
+  strides[2] = 1;
+  tensor.shape = shape;
+  tensor.strides = strides;
+  return &tensor;
+}
+
+StandInKeys::StandInKeys(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out,
+                         const CacheLists& lists)
+    : used_(lists.k_starts != nullptr && is_rows(q) && is_rows(out) && has_no_row(k) && has_no_row(v)),
+      k_(used_ ? k_row_.take(k, q) : &k),
+      v_(used_ ? v_row_.take(v, out) : &v) {}
 
 Status check_packing(const gqa_call& call) {
   const bool q_packed = call.cu_seqlens_q != nullptr, k_packed = call.cu_seqlens_k != nullptr;
@@ -152,8 +183,10 @@ void fill_lengths(const CacheLists& lists, const gqa_call* options, Problem* p) 
                                              : Lengths::kOne;
   p->q_lengths = lists.q_starts != nullptr ? Lengths::kPacked : Lengths::kOne;
   p->batch = static_cast<std::int32_t>(lists.sequences(p->batch));
-  if (p->q_packed()) p->q_len = static_cast<std::int32_t>(options->max_seqlen_q);
-  if (p->k_packed()) p->kv_len = static_cast<std::int32_t>(options->max_seqlen_k);
+  // A problem has rows, even where no sequence has one.
+  const auto most = [](std::int64_t given) { return static_cast<std::int32_t>(std::max<std::int64_t>(given, 1)); };
+  if (p->q_packed()) p->q_len = most(options->max_seqlen_q);
+  if (p->k_packed()) p->kv_len = most(options->max_seqlen_k);
 }
 
 void fill_lists(const CacheLists& lists, const ListViews& views, std::int64_t pages, Call* call) {

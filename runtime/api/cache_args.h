@@ -47,12 +47,39 @@ class Lifted {
   std::int64_t shape_[4], strides_[4];
 };
 
+// Packed keys and values without a row, as a call has them none of whose sequences has a key: a row of q's and one of
+// out's in their place, which is not read, as no list can point to it. Any others, and those of the wrong rank, as they
+// are.
+class StandInKeys {
+ public:
+  StandInKeys(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out, const CacheLists& lists);
+  StandInKeys(const StandInKeys&) = delete;
+  StandInKeys& operator=(const StandInKeys&) = delete;
+  bool used() const { return used_; }
+  const DLTensor* k() const { return k_; }
+  const DLTensor* v() const { return v_; }
+
+ private:
+  struct Row {
+    DLTensor tensor;
+    std::int64_t shape[3], strides[3];
+    // One of so many heads and elements as `of`, in the first of `memory`.
+    const DLTensor* take(const DLTensor& of, const DLTensor& memory);
+  };
+  bool used_;
+  Row k_row_, v_row_;
+  const DLTensor *k_, *v_;
+};
+
 // Of one list, or none: it has a number a sequence; it has one more (`starts`). Then what its view is, and its numbers'
 // place: null of none.
 Status check_list(const Device& device, const Role& role, const DLTensor* list, std::int64_t sequences);
 Status check_starts(const Device& device, const Role& role, const DLTensor* starts, std::int64_t sequences);
 Status read_list(const Role& role, const DLTensor* list, const char* last, View* view);
 inline const std::int32_t* list_of(const View& view) { return reinterpret_cast<const std::int32_t*>(view.data); }
+
+// Whether a tensor of rows, in a batch or packed, has none.
+bool has_no_row(const DLTensor& tensor);
 
 // That maxima are there for packed sequences, and only for those.
 Status check_packing(const gqa_call& call);

@@ -126,7 +126,7 @@ gqa_serving_progress plain(const gqa::ServingProgress& at) {
   return shown;
 }
 
-// Checks the tensors and hands the call to a step.
+// Checks the tensors and hands the call to a step, unless there is nothing to compute.
 template <typename Step>
 gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                      const gqa_call* call, const Step& step) {
@@ -136,7 +136,7 @@ gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, co
     gqa::Call made;
     if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made, &append); !status.ok())
       return status;
-    return step(made);
+    return made.out != nullptr ? step(made) : Status();
   });
 }
 
@@ -186,10 +186,13 @@ gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, 
 
 gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                               const DLTensor* out, const gqa_call* call, int64_t* bytes) {
-  return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) -> Status {
+  std::int64_t needed = 0;  // of a call with nothing to compute
+  const gqa_status status = with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) -> Status {
     if (bytes == nullptr) return {Code::kNullArgument, "bytes is NULL, expected where to put the size"};
-    return handle->session.workspace_bytes(made, bytes);
+    return handle->session.workspace_bytes(made, &needed);
   });
+  if (status == GQA_OK && bytes != nullptr) *bytes = needed;
+  return status;
 }
 
 gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape) {

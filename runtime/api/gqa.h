@@ -157,7 +157,9 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * (q_heads, total_q), and sequence b has rows cu_seqlens_q[b] to cu_seqlens_q[b + 1] - 1, at most max_seqlen_q of them;
  * q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in the same way. A sequence
  * may have no query, no key, or more queries than keys; rows that no sequence has are not written. total_q and total_k
- * may be larger than the last number of the list.
+ * may be larger than the last number of the list. Where no sequence has a key, total_k and max_seqlen_k may be 0.
+ * A call without a query (batch, q_len or total_q of 0) that appends nothing has nothing to do: it succeeds, and of its
+ * tensors only q and out are looked at.
  * With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the softmax; lse is that
  * of such scores. Calls that differ in the cap only are one problem.
  * With sink, the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of
@@ -249,8 +251,9 @@ GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTen
  *   outs, out  (batch, q_len, q_heads, head_dim_v)  float16, bfloat16 or float32, all alike; any head_dim_v
  *   lses, lse  (batch, q_heads, q_len)              float32, natural logs
  * or, of packed sequences, (total_q, q_heads, head_dim_v) and (q_heads, total_q). out and lse overlap no part and not
- * each other. A part that saw no key of a row has -inf there: its out is not read there, and may hold anything. Where
- * all have, out is 0 and lse -inf. With a sink, give it to the calls of one part.
+ * each other, but may be outs[0] and lses[0], to merge in place. A part that saw no key of a row has -inf there: its
+ * out is not read there, and may hold anything. Where all have, out is 0 and lse -inf. With a sink, give it to the
+ * calls of one part. Without a row in out there is nothing to do.
  * On a GPU the work is queued on the stream. Its kernel is compiled at the first call of any shape, or by gqa_warm of
  * any shape with lse, and cached; a call may be captured from then on. More than 32 parts are merged in rounds there,
  * and out is rounded to its dtype once a round. */

@@ -18,6 +18,6 @@ extern "C" gqa_status gqa_merge_states(gqa_handle handle, int32_t count, const D
     gqa::MergeCall call;
     const gqa::GivenStates given = {count, outs, lses, out, lse, stream};
     gqa::Status status = gqa::make_merge(handle->session.device(), given, &parts, &call);
-    return status.ok() ? handle->session.merge(call) : status;
+    return status.ok() && call.count > 0 ? handle->session.merge(call) : status;
   });
 }

@@ -19,7 +19,7 @@ struct GivenStates {
   void* stream;
 };
 
-// `parts` holds what call->parts points to.
+// `parts` holds what call->parts points to. Where out has no row call->count stays 0: there is nothing to merge.
 Status make_merge(const Device& device, const GivenStates& given, std::vector<AttentionState>* parts, MergeCall* call);
 
 }  // namespace gqa

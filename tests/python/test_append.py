@@ -42,14 +42,15 @@ class Case:
         self.cos, self.sin = np.cos(angles).astype(np.float16), np.sin(angles).astype(np.float16)
         self.lengths = np.array(LENGTHS, np.int32)
 
-    def expected(self, causal, rotary=None, starts=LENGTHS):
-        """(out, keys, values): of each sequence's the new ones with them; rotary: None or whether interleaved."""
+    def expected(self, causal, rotary=None, starts=LENGTHS, window=False):
+        """(out, keys, values): of each sequence's the new ones with them; rotary: None or whether interleaved; window:
+        there is one, that hides nothing."""
         outs, keys, values = [], [], []
         for b, length in enumerate(LENGTHS):
             n, used = self.new[b], slice(self.leftpad[b], length)
             q, k_new = self.q[b].astype(np.float64), self.k_new[b, :n].astype(np.float64)
             if rotary is not None:
-                steps = np.arange(len(q)) if causal else np.zeros(len(q), int)
+                steps = np.arange(len(q)) if causal or window else np.zeros(len(q), int)
                 q = rotated(self.q[b], self.cos, self.sin, starts[b] + steps, rotary).astype(np.float16)
                 k_new = rotated(self.k_new[b, :n], self.cos, self.sin, starts[b] + np.arange(n), rotary)
                 k_new = k_new.astype(np.float16)
@@ -99,6 +100,15 @@ def test_dense(causal, rotary):
     check_cache(case, case.k, case.v, keys, values)
     np.testing.assert_array_equal(q, case.q)
     np.testing.assert_array_equal(case.lengths, LENGTHS)
+
+
+@pytest.mark.parametrize("window", [(MOST, MOST), (-1, 2**31 - 1), (None, NEW)])
+def test_a_window_rotates_each_query_by_its_own_position_whatever_it_hides(window):
+    case = Case()
+    expected, keys, values = case.expected(False, True, window=True)
+    out = case.attend(rotary_cos=case.cos, rotary_sin=case.sin, window_size=window)
+    np.testing.assert_allclose(out, expected, atol=4e-3)
+    check_cache(case, case.k, case.v, keys, values)
 
 
 @pytest.mark.parametrize("page", [1, 7, 16])

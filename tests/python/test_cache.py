@@ -137,6 +137,18 @@ def test_softcap(cap):
     check_both(result, t.expected(True, (5, 0), softcap=cap))
 
 
+def test_out():
+    t = Case()
+    memory = np.full((len(LENGTHS), 2, 3, 4, 32), -7, np.float16)
+    out = memory[:, :, 1]  # of a larger tensor
+    pages = dict(cache_seqlens=t.lengths, page_table=t.table, causal=True)
+    result = gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, out=out, return_softmax_lse=True, **pages)
+    assert result[0] is out and (memory[:, :, ::2] == -7).all()
+    check_both(result, t.expected(True))
+    with pytest.raises(gqa.GqaValueError, match="overlap"):
+        gqa.flash_attn_with_kvcache(t.q, t.k_pages, t.v_pages, out=t.q, **pages)
+
+
 def test_sink():
     t = Case()
     sink = np.linspace(-1, 4, t.q.shape[2], dtype=np.float32)

@@ -99,7 +99,8 @@ def test_heads(handle):
 
 def test_empty(handle):
     q, k, v = make_qkv(q_len=0)
-    refused(lambda: handle.attention(q, k, v), gqa.GqaValueError, Status.ERROR_SIZE, 0)
+    out, lse = handle.attention(q, k, v, return_lse=True)
+    assert np.asarray(out).shape == q.shape and np.asarray(lse).shape == (q.shape[0], q.shape[2], 0)
     q, k, v = make_qkv(kv_len=0)
     refused(lambda: handle.attention(q, k, v), gqa.GqaValueError, Status.ERROR_SIZE, 0)
 

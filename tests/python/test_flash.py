@@ -55,6 +55,13 @@ def test_result():
     check(gqa.flash_attn_func(q, k, v, window_size=(None, None), deterministic=True), attention_float64(q, k, v)[0])
 
 
+def test_out():
+    q, k, v = make_qkv()
+    out = np.full((*q.shape[:3], v.shape[3]), np.nan, q.dtype)
+    assert gqa.flash_attn_func(q, k, v, causal=True, out=out) is out
+    check(out, attention_float64(q, k, v, True)[0])
+
+
 @pytest.mark.parametrize("window", [(5, 0), (0, 3), (2, 2), (-1, 0), (7, -1)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_window(window, causal):

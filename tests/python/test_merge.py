@@ -60,6 +60,17 @@ def test_writes_where_it_is_told_and_takes_one_tensor_of_all_parts():
     np.testing.assert_array_equal(out, gqa.merge_states(outs, lses)[0])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_in_place(packed):
+    outs, lses = parts_of(packed=packed, head_dim=200)
+    expected = gqa.merge_states(outs, lses)
+    assert gqa.merge_states(outs, lses, out=outs[0], lse=lses[0])[0] is outs[0]
+    np.testing.assert_array_equal(outs[0], expected[0])
+    np.testing.assert_array_equal(lses[0], expected[1])
+    with pytest.raises(gqa.GqaValueError, match=r"overlap outs\[1\]'s"):
+        gqa.merge_states(outs, lses, out=outs[1])
+
+
 def test_tensors_of_other_kinds():
     outs, lses = parts_of(2)
     expected = gqa.merge_states(outs, lses)
@@ -125,3 +136,15 @@ def test_on_a_gpu(dtype):
     tolerance = {"float16": 6e-4, "bfloat16": 5e-3, "float32": 3e-6}[dtype]
     np.testing.assert_allclose(out.double().cpu().numpy(), expected, rtol=tolerance, atol=3e-6)
     np.testing.assert_allclose(lse.cpu().numpy(), expected_lse, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.gpu
+def test_in_place_on_a_gpu():
+    import torch
+
+    outs, lses = parts_of(40, q_len=33, head_dim=128)  # two rounds
+    on_gpu = [[torch.from_numpy(part).cuda() for part in parts] for parts in (outs, lses)]
+    gqa.merge_states(*on_gpu, out=on_gpu[0][0], lse=on_gpu[1][0])
+    expected, expected_lse = merged_float64(outs, lses)
+    np.testing.assert_allclose(on_gpu[0][0].cpu().numpy(), expected, rtol=2e-3, atol=5e-4)
+    np.testing.assert_allclose(on_gpu[1][0].cpu().numpy(), expected_lse, rtol=2e-6, atol=2e-6)

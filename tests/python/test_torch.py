@@ -83,6 +83,15 @@ def test_flash_attention_3s_names_refuse_gradients_when_they_are_asked_for(at):
             assert not call().requires_grad
 
 
+def test_an_out_of_the_callers_takes_no_gradient():
+    q, k, v = tensors()
+    with pytest.raises(gqa.GqaValueError, match="no_grad"):
+        gqa.flash_attn_with_kvcache(q.requires_grad_(), k, v, out=torch.empty_like(q))
+    with torch.no_grad():
+        out = torch.empty_like(q)
+        assert gqa.flash_attn_with_kvcache(q, k, v, out=out) is out and not out.requires_grad
+
+
 class WithoutExchange(torch.Tensor):
     """A subclass that has only capsules, as the tensors of earlier PyTorch."""
 

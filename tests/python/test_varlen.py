@@ -94,6 +94,13 @@ def test_each_sequence_gives_what_it_gives_alone(causal):
     check(gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, causal=causal), t.expected(causal)[0])
 
 
+def test_out():
+    t = Case()
+    out = np.full_like(t.q, np.nan)
+    assert gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, causal=True, out=out) is out
+    check(out, t.expected(True)[0])
+
+
 def test_scale_and_window():
     t = Case()
     check(gqa.flash_attn_varlen_func(t.q, t.k, t.v, *t.lists, softmax_scale=0.3), t.expected(scale=0.3)[0])
@@ -123,6 +130,57 @@ def test_used_rows():
     for b, count in enumerate(used_q):
         used[t.starts_q[b] : t.starts_q[b] + count] = True
     check(out[used], t.expected(True, used_q=used_q, used_k=used_k)[0][used])
+
+
+@pytest.mark.parametrize("head_dim_v", [32, 128])
+@pytest.mark.parametrize("rows", [0, 4])
+def test_no_sequence_has_a_key(rows, head_dim_v):
+    t = Case()
+    k, v = (np.full((rows, 2, size), np.nan, np.float16) for size in (32, head_dim_v))
+    none = np.zeros(len(KEYS) + 1, np.int32)
+    for sink in (None, np.linspace(-1, 4, t.q.shape[1], dtype=np.float32)):
+        out = np.full((*t.q.shape[:2], head_dim_v), np.nan, np.float16)
+        given = dict(causal=True, return_attn_probs=True, sink=sink, out=out)
+        lse = gqa.flash_attn_varlen_func(t.q, k, v, t.starts_q, none, max(QUERIES), 0, **given)[1]
+        assert not out.any()
+        assert (np.asarray(lse) == (-np.inf if sink is None else sink[:, None])).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("head_dim,head_dim_v", [(64, 64), (64, 256), (128, 128)])
+def test_no_sequence_has_a_key_on_a_gpu(head_dim, head_dim_v):
+    import torch
+
+    handle = gqa.Handle("cuda:0", cache_mode="off", tuning_budget=2)
+    on = dict(device="cuda", dtype=torch.float16)
+    q = torch.randn(300, 8, head_dim, **on)
+    k, v = (torch.empty(0, 2, size, **on) for size in (head_dim, head_dim_v))
+    starts = torch.tensor([0, 1, 1, 40, 300], device="cuda", dtype=torch.int32)
+    sink = torch.linspace(-1, 4, 8, device="cuda")
+    for given in (None, sink):
+        out = torch.full((300, 8, head_dim_v), float("nan"), **on)
+        lists = (starts, torch.zeros_like(starts), 260, 0)
+        scores = dict(causal=True, return_attn_probs=True, sink=given, out=out, handle=handle)
+        lse = gqa.flash_attn_varlen_func(q, k, v, *lists, **scores)[1]
+        assert not out.any() and not out.isnan().any()
+        assert (lse == (-torch.inf if given is None else sink[:, None])).all()
+
+
+def test_no_query():
+    t = Case()
+    nothing = np.zeros(1, np.int32)
+    out, lse = gqa.flash_attn_varlen_func(t.q[:0], t.k, t.v, nothing, nothing, 0, 0, return_attn_probs=True)
+    assert out.shape == (0, 4, 32) and lse.shape == (4, 0)
+    none = np.zeros(len(QUERIES) + 1, np.int32)
+    assert len(gqa.flash_attn_varlen_func(t.q[:0], t.k, t.v, none, t.starts_k, 0, 33)) == 0
+    out = np.full_like(t.q, 7)  # of rows that no sequence has
+    gqa.flash_attn_varlen_func(t.q, t.k, t.v, none, t.starts_k, 0, 33, out=out)
+    assert (out == 7).all()
+    empty = np.empty((0, 1, 4, 32), np.float16), t.k[None], t.v[None]
+    lists = dict(cache_seqlens=nothing[:0], page_table=np.empty((0, 3), np.int32))
+    assert gqa.flash_attn_with_kvcache(*empty, **lists).shape == (0, 1, 4, 32)
+    merged = gqa.merge_states([empty[0][:, 0]] * 2, [np.empty((4, 0), np.float32)] * 2)
+    assert merged[0].shape == (0, 4, 32) and merged[1].shape == (4, 0)
 
 
 def test_packed_queries_on_a_cache():
@@ -176,7 +234,7 @@ def test_what_is_not_computed_is_refused(name, value):
         (dict(v=np.zeros((1, 69, 2, 32), np.float16)), gqa.GqaValueError, "v has 4 dimensions, (1, 69, 2, 32); expected"),
         (dict(cu_seqlens_q=np.zeros(6, np.int64)), gqa.GqaTypeError, "cu_seqlens_q is int64, expected int32"),
         (dict(cu_seqlens_k=starts_of(KEYS)[:-1]), gqa.GqaValueError, "cu_seqlens_k has 5 numbers, expected 6"),
-        (dict(max_seqlen_q=0), gqa.GqaValueError, "max_seqlen_q is 0, expected 1 to"),
+        (dict(max_seqlen_q=-1), gqa.GqaValueError, "max_seqlen_q is -1, expected 0 to"),
         (dict(seqused_q=np.zeros(3, np.int32)), gqa.GqaValueError, "seqused_q has batch 3"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

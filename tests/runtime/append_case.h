@@ -169,7 +169,6 @@ class AppendCase {
     p.head_dim_v = kDimV;
     p.page = kind.page > 0 ? out_page() : 0;
     p.keys = kind.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
-    p.mask = kind.advances ? Mask::kCausal : Mask::kNone;
     p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
     p.kv_lengths = kind.starts() ? Lengths::kPacked : Lengths::kEach;
     const std::int64_t of_row = kind.page > 0 ? kind.page : kMost, batch = kind.packed ? 0 : 1;
@@ -188,6 +187,7 @@ class AppendCase {
     append_.rotary_dim = kind.rotary_dim;
     append_.rotary_len = kPositions;
     append_.interleaved = kind.interleaved;
+    append_.advances = kind.advances;
     append_.k_batch_stride = call.k_strides.batch;
     append_.v_batch_stride = call.v_strides.batch;
     append_.cache_batch = kCacheRows;

@@ -124,6 +124,7 @@ def flash_attn_with_kvcache(
     *,
     handle: Optional[Handle] = None,
     sink: Any = None,
+    out: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_with_kvcache: queries of each sequence on its cached keys, in a decode step, a
     chunk of a prefill, or a prefill.
@@ -144,6 +145,7 @@ def flash_attn_with_kvcache(
         0.0: none. Calls that differ in its number only compile and tune nothing.
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
+    out: a tensor to write, or None.
     Cached keys past a length, pages that no length reaches and entries of page_table past a length are never used: they
     may hold anything. The numbers are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a
     handle made with checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
@@ -157,8 +159,8 @@ def flash_attn_with_kvcache(
         changed. What has no room is not written.
     rotary_cos, rotary_sin: (positions, rotary_dim / 2), of q's dtype, rotary_dim a multiple of 16: new keys are written
         as rotated by their slot (or from rotary_seqlens[b] on), and queries are rotated: by that of the first new key and
-        those after it with causal or a window, else all by that of the first. rotary_interleaved: pairs are neighbours;
-        False: element i and i + rotary_dim / 2.
+        those after it with causal or a window, whatever it hides, else all by that of the first. rotary_interleaved:
+        pairs are neighbours; False: element i and i + rotary_dim / 2.
     cache_batch_idx: (batch) int32: sequence b lies in k_cache[cache_batch_idx[b]], or in that row of page_table, which
         may have more or fewer rows than there are sequences. cache_leftpad: (batch) int32: the first slot of each
         sequence, whose cache_seqlens counts from slot 0; pages then follow each other without a gap.
@@ -199,7 +201,7 @@ def flash_attn_with_kvcache(
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
     lse = return_softmax_lse
-    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, None, lse, cache, softcap, sink, late=True)
+    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, out, lse, cache, softcap, sink, late=True)
 
 
 def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:

@@ -30,7 +30,8 @@ def attend(
     sink: Any = None,
     late: bool = False,
 ) -> Any:
-    """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for."""
+    """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for; where
+    out is given, at once, as frameworks do."""
     if type(q) not in KINDS:
         q = adopt(q, "q")
     if type(k) not in KINDS:
@@ -38,7 +39,7 @@ def attend(
     if type(v) not in KINDS:
         v = adopt(v, "v")
     kind = KINDS[type(q)]
-    if not late:
+    if not late or out is not None:
         kind.refuse(q, k, v)
     q_shape, v_shape = q.shape, v.shape
     _check_ranks(q_shape, v_shape, cache)
@@ -58,7 +59,7 @@ def attend(
         None if sink is None else exported(sink, kind, stream, "sink"),
         *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
     )
-    if late:
+    if late and out is None:
         result = kind.refuse_later(result, q, k, v)
     return (result, lse) if return_lse else result
 

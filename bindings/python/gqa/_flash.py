@@ -36,6 +36,7 @@ def flash_attn_func(
     v_descale: Any = None,
     attention_chunk: int = 0,
     sink: Any = None,
+    out: Any = None,
 ) -> Any:
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
 
@@ -48,6 +49,7 @@ def flash_attn_func(
 
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
+    out: a tensor to write, or None.
     """
     name = "flash_attn_func"
     if dropout_p != 0.0:
@@ -58,5 +60,5 @@ def flash_attn_func(
     with_lse = return_softmax_lse or return_attn_probs
     window = window_of(window_size)
     cache = None if window is None else Cache(None, None, window)
-    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, None, with_lse, cache, softcap, sink)
+    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, out, with_lse, cache, softcap, sink)
     return (*result, None) if return_attn_probs else result

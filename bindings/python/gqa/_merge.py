@@ -32,7 +32,8 @@ def merge_states(
     lses: as many, (batch, q_heads, q_len) or (q_heads, total_q) float32: natural logs, as return_lse and
         return_softmax_lse give them. A part that saw no key of a row has -inf there; its out is not read there.
         One tensor whose first dimension counts the parts does for either.
-    out, lse: tensors to write, that share no memory with a part. handle: a gqa.Handle; None: the device's shared one.
+    out, lse: tensors to write, that share no memory with a part, but may be the first one's: out=outs[0], lse=lses[0]
+        merges in place. handle: a gqa.Handle; None: the device's shared one.
 
     Returns (out, lse): lse = log(sum of exp(lses)), out = sum of exp(lses - lse) * outs, of outs' dtype; 0 and -inf for
     a row that no part saw a key of. With a sink, give it to the calls of one part only. On a GPU its kernel is compiled

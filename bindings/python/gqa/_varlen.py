@@ -41,6 +41,7 @@ def flash_attn_varlen_func(
     *,
     handle: Optional[Handle] = None,
     sink: Any = None,
+    out: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_varlen_func: sequences of any lengths, one after another in a tensor.
 
@@ -48,12 +49,14 @@ def flash_attn_varlen_func(
     cu_seqlens_q, cu_seqlens_k: (sequences + 1) int32 on q's device: sequence b has rows cu_seqlens_q[b] to
         cu_seqlens_q[b + 1] - 1 of q, and of k and v likewise. It may have no query, no key, or more queries than keys.
         With cu_seqlens_q None q is (batch, q_len, ...), with cu_seqlens_k None k and v are (batch, kv_len, ...).
-    max_seqlen_q, max_seqlen_k: no sequence has more; calls whose maxima are about as large share a tuned kernel.
+    max_seqlen_q, max_seqlen_k: no sequence has more; calls whose maxima are about as large share a tuned kernel. Where no
+        sequence has a query or a key, total_q or total_k may be 0, too.
     seqused_q, seqused_k: (sequences) int32: how many of a sequence's rows are used; None: all.
     causal: query i of n stands at key keys - n + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
         0.0: none. sink: (q_heads) float32 on q's device, or None: as flash_attn_func's.
+    out: a tensor to write, or None.
     The lists are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a handle made with
     checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
 
@@ -81,4 +84,4 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
     core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, None, return_attn_probs, lists, softcap, sink, late=True)
+    return attend(core_of, q, k, v, causal, softmax_scale, out, return_attn_probs, lists, softcap, sink, late=True)

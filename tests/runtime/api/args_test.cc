@@ -83,7 +83,14 @@ const Bad kBad[] = {
      },
      Code::kDevice,
      {"v is on cuda:1", "cuda:0"}},
-    {"batch_zero", [](Args& a) { a.q.shape[0] = 0; }, Code::kSize, {"dimension 0", "is 0", "1 to"}},
+    {"k_batch_zero", [](Args& a) { a.k.shape[0] = 0; }, Code::kSize, {"k's dimension 0", "is 0", "1 to"}},
+    {"no_query_but_an_out", [](Args& a) { a.q.shape[0] = 0; }, Code::kShape, {"out has batch 2", "q has batch 0"}},
+    {"no_query_on_the_cpu",
+     [](Args& a) {
+       a.q.shape[1] = a.out.shape[1] = 0, a.q.device = {kDLCPU, 0};
+     },
+     Code::kDevice,
+     {"q is on the CPU"}},
     {"kv_len_negative", [](Args& a) { a.k.shape[1] = -7; }, Code::kSize, {"is -7"}},
     {"q_len_huge", [](Args& a) { a.q.shape[1] = kHuge; }, Code::kSize, {std::to_string(kHuge)}},
     {"stride_overflows", [](Args& a) { a.q.strides[0] = kHuge; }, Code::kSize, {"q's sizes times strides"}},

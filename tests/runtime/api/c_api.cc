@@ -216,4 +216,26 @@ TEST(CApi, PreparesWithoutRunningAndRunsWithoutTuning) {
   EXPECT_NE(out.data, before);
 }
 
+TEST(CApi, ACallWithoutAQueryHasNothingToDo) {
+  gqa_options options = host_options();
+  options.tuning = GQA_TUNE_CACHED_ONLY;
+  const Handle host(options);
+  ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
+  HostTensor q({2, 0, 4, 32}), k({2, 9, 2, 32}), v({2, 9, 2, 32}), out({2, 0, 4, 32});
+  std::int64_t bytes = -1;
+  EXPECT_EQ(gqa_run(host.handle, q.get(), k.get(), v.get(), out.get()), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(gqa_run_ready(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(gqa_prepare(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(gqa_workspace_size(host.handle, q.get(), k.get(), v.get(), out.get(), nullptr, &bytes), GQA_OK);
+  EXPECT_EQ(bytes, 0);
+  EXPECT_EQ(gqa_run(nullptr, q.get(), k.get(), v.get(), out.get()), GQA_ERROR_NULL_ARGUMENT);
+  // New keys are written whatever asks for them: such a call is not taken for one with nothing to do.
+  gqa_call call = {};
+  call.size = sizeof(call);
+  HostTensor fresh({2, 1, 2, 32});
+  call.k_new = fresh.get();
+  call.v_new = call.k_new;
+  EXPECT_NE(gqa_run_ex(host.handle, q.get(), k.get(), v.get(), out.get(), &call), GQA_OK);
+}
+
 }  // namespace

@@ -368,6 +368,48 @@ TEST(PackedArgs, PackedQueriesOnABatchOfKeys) {
   EXPECT_EQ(c.make().message(), "k has batch 2, but cu_seqlens_q has batch 3: they must be equal");
 }
 
+TEST(PackedArgs, WithoutAKeyARowOfQAndOutStandsThereUnread) {
+  PackedCall c;
+  c.k.shape[0] = c.v.shape[0] = 0;
+  c.k.data = c.v.data = 0;  // as a framework's empty tensors have it
+  c.k.strides = {8192, 4096, 1};
+  c.options.max_seqlen_k = 0;
+  for (int again = 0; again < 2; ++again) {  // such a call is not remembered with its addresses
+    ASSERT_TRUE(c.make().ok()) << c.make().message();
+    EXPECT_EQ(to_text(c.call.problem), "b=3,hq=4,hk=2,sq=9,sk=1,d=64,dtype=bf16,causal,packk,packq,lse");
+    EXPECT_EQ(c.call.k, c.call.q);
+    EXPECT_EQ(c.call.k_strides.head, c.call.q_strides.head);
+    EXPECT_EQ(c.call.v, c.call.out);
+    EXPECT_EQ(c.call.v_strides.head, c.call.out_strides.head);
+    EXPECT_EQ(c.call.k_rows, 0);
+  }
+  c.v.shape[0] = 5;
+  EXPECT_EQ(c.make().code(), Code::kSize);
+}
+
+TEST(PackedArgs, MaximaOfNothing) {
+  PackedCall c;
+  c.options.max_seqlen_q = c.options.max_seqlen_k = 0;
+  ASSERT_TRUE(c.make().ok()) << c.make().message();
+  EXPECT_EQ(c.call.problem.q_len, 1);
+  EXPECT_EQ(c.call.problem.kv_len, 1);
+}
+
+TEST(PackedArgs, WithoutAQueryThereIsNothingToRun) {
+  PackedCall c;
+  c.q.shape[0] = c.out.shape[0] = 0;
+  c.q.data = c.out.data = 0;
+  ASSERT_TRUE(c.make().ok()) << c.make().message();
+  EXPECT_EQ(c.call.out, nullptr);
+  c.out.shape[1] = 3;
+  EXPECT_EQ(c.make().message(), "out has q_heads 3, but q has q_heads 4: they must be equal");
+  c.out.rank = 2;
+  EXPECT_EQ(c.make().code(), Code::kRank);
+  c.q.dtype = kInt64;
+  c.out.rank = 3;
+  EXPECT_EQ(c.make().code(), Code::kDtype);
+}
+
 struct BadPackedCall {
   void (*spoil)(PackedCall& c);
   Code code;
@@ -375,8 +417,8 @@ struct BadPackedCall {
 };
 
 const BadPackedCall kBadPackedCalls[] = {
-    {[](PackedCall& c) { c.options.max_seqlen_q = 0; }, Code::kSize, "gqa_call.max_seqlen_q is 0, expected 1 to"},
-    {[](PackedCall& c) { c.options.max_seqlen_k = -1; }, Code::kSize, "gqa_call.max_seqlen_k is -1, expected 1 to"},
+    {[](PackedCall& c) { c.options.max_seqlen_q = -1; }, Code::kSize, "gqa_call.max_seqlen_q is -1, expected 0 to"},
+    {[](PackedCall& c) { c.options.max_seqlen_k = -1; }, Code::kSize, "gqa_call.max_seqlen_k is -1, expected 0 to"},
     {[](PackedCall& c) { c.k_packed = false; }, Code::kSize,
      "max_seqlen_k is 30, expected 0, since there is no cu_seqlens_k"},
     {[](PackedCall& c) { c.q_starts.shape[0] = 1; }, Code::kShape, "cu_seqlens_q has 1 numbers, expected at least 2"},

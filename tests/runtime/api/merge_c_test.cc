@@ -119,6 +119,23 @@ TEST_F(MergeCApi, AnEmptyPartIsNotRead) {
   EXPECT_EQ(t.lse.floats, std::vector<float>(t.lse.floats.size(), kNoKeys));
 }
 
+TEST_F(MergeCApi, MergesIntoTheFirstPart) {
+  for (const DLDataType type : {kStateF32, kStateBf16}) {
+    TwoParts t(type);
+    const DLTensor *out = t.outs[0], *lse = t.lses[0];
+    ASSERT_EQ(gqa_merge_states(handle_, 2, t.outs, t.lses, out, lse, nullptr), GQA_OK) << gqa_last_error();
+    for (std::size_t at = 0; at < t.out.floats.size(); ++at) EXPECT_FLOAT_EQ(t.outs_a.get(at), 14);
+    for (const float merged : t.lses_a.floats) EXPECT_NEAR(merged, std::log(4.F), 1e-6);
+    EXPECT_EQ(gqa_merge_states(handle_, 2, t.outs, t.lses, t.outs[1], lse, nullptr), GQA_ERROR_ALIAS);
+    // The same memory, in another order.
+    std::int64_t transposed[] = {96, 16, 48, 1};
+    t.outs_a.tensor.strides = transposed;
+    DLTensor moved = t.outs_a.tensor;
+    moved.strides = nullptr;
+    EXPECT_EQ(gqa_merge_states(handle_, 2, t.outs, t.lses, &moved, lse, nullptr), GQA_ERROR_ALIAS);
+  }
+}
+
 TEST_F(MergeCApi, TakesAnyNumberOfParts) {
   TwoParts t;
   std::vector<const DLTensor*> outs(101, &t.outs_a.tensor), lses(101, &t.lses_a.tensor);
