@@ -155,7 +155,8 @@ TEST_F(WarmServingCApi, WhatIsWrongIsRefusedByName) {
   };
   refused([](gqa_serving* s) { s->size = 0; }, GQA_ERROR_STRUCT_SIZE, "gqa_serving.size is 0");
   refused([](gqa_serving* s) { s->range = nullptr; }, GQA_ERROR_NULL_ARGUMENT, "gqa_serving.range is NULL");
-  refused([](gqa_serving* s) { s->range = "batch=3..1,kv=8"; }, GQA_ERROR_OPTION, "gqa_serving.range: batch='3..1' runs backwards");
+  refused([](gqa_serving* s) { s->range = "batch=3..1,kv=8"; }, GQA_ERROR_OPTION,
+          "gqa_serving.range: batch='3..1' runs backwards");
   refused([](gqa_serving* s) { s->q_heads = 0; }, GQA_ERROR_SIZE, "gqa_serving.q_heads is 0");
   refused([](gqa_serving* s) { s->kv_heads = 3; }, GQA_ERROR_HEADS, "kv_heads");
   refused([](gqa_serving* s) { s->head_dim = 33; }, GQA_ERROR_HEAD_DIM, "33");

@@ -4,7 +4,7 @@
 
 #include "jit/codegen.h"
 #include "tests/runtime/planted_attention.h"
-#include "tests/simt/kernels/warpgroup_launch.h"
+#include "tests/simt/kernels/warpgroup/launch.h"
 
 namespace gqa::simt {
 namespace {

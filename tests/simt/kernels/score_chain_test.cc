@@ -7,7 +7,7 @@
 #include "jit/codegen.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
-#include "tests/simt/kernels/warpgroup_case.h"
+#include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
 namespace {

@@ -69,6 +69,7 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<WarpgroupSmem<
       load_panel(shared_address(buffer) + panel * kPanelBytes, map, full,
                  panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place);
   }
+
   // Pages are looked up before the buffer is free, so that they come under the wait.
   __device__ void load_keys(const Place& place, int block) {
     if (cluster_rank<Config>() != kKeyLoader) return;

@@ -1,4 +1,4 @@
-// warpgroup_launch.h: kernels of the warpgroup family under the emulator, launched as
+// launch.h: kernels of the warpgroup family under the emulator, launched as
 // runtime/cuda/launch/cuda_kernel.cc launches them: persistent CTAs, tensor maps as the second argument. Owns: the
 // call's buffers with guards, its tensor maps by the emulated driver, launches of a case's kernel. Never: compiles or
 // judges numbers. Threads: one.

@@ -7,7 +7,7 @@
 
 #include "jit/codegen.h"
 #include "search/graph/tile/kernel_plan.h"
-#include "tests/simt/kernels/warpgroup_launch.h"
+#include "tests/simt/kernels/warpgroup/launch.h"
 
 namespace gqa::simt {
 namespace {

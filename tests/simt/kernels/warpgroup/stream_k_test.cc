@@ -2,7 +2,7 @@
 // round, none left, fewer blocks than CTAs, clusters, packed heads, maxima that grow in one part or another.
 #include <gtest/gtest.h>
 
-#include "tests/simt/kernels/warpgroup_case.h"
+#include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
 namespace {

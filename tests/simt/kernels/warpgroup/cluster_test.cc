@@ -3,7 +3,7 @@
 // blocks, maxima that grow.
 #include <gtest/gtest.h>
 
-#include "tests/simt/kernels/warpgroup_case.h"
+#include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
 namespace {

@@ -1,4 +1,4 @@
-// warpgroup_case.h: a warpgroup kernel's answer to a case against float64, under every schedule.
+// case.h: a warpgroup kernel's answer to a case against float64, under every schedule.
 // Owns: the cases' form and fixture, the kernels compiled so far, the judgement.
 // Never: chooses cases.
 // Threads: one.
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "jit/codegen.h"
-#include "tests/simt/kernels/warpgroup_launch.h"
+#include "tests/simt/kernels/warpgroup/launch.h"
 
 namespace gqa::simt {
 

@@ -5,7 +5,7 @@
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
 #include "tests/full_run.h"
-#include "tests/simt/kernels/warpgroup_case.h"
+#include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
 namespace {

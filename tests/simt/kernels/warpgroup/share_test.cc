@@ -2,7 +2,7 @@
 // block, causal and ragged lengths, several tiles a CTA, rows that see no key, maxima that grow in one part or another.
 #include <gtest/gtest.h>
 
-#include "tests/simt/kernels/warpgroup_case.h"
+#include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
 namespace {

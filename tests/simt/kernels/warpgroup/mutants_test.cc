@@ -9,7 +9,7 @@
 
 #include "tests/full_run.h"
 #include "tests/simt/kernels/planted.h"
-#include "tests/simt/kernels/warpgroup_case.h"
+#include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
 namespace {
