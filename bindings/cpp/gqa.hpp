@@ -1,9 +1,9 @@
 // gqa.hpp: gqa from C++17: values with operators, exceptions, and ends of life that take care of themselves.
 // Owns: a thin layer over gqa.h: gqa::Handle, gqa::PagePool, gqa::Tensor and gqa::Error; what a call means is said
 // there. gqa_graph.hpp, which this header includes, is that over gqa_graph.h. Header only; link with -lgqa.
-// Never: decides anything: every rule is the library's, and every message but those on arrays that should be as long.
+// Never: decides anything: every rule is the library's, and every message but those on the sizes of vectors.
 // Threads: as the C functions: a handle and a pool may be used from many at once; a graph belongs to one at a time.
-// Errors: where no other is named, each function throws gqa::Error, and std::bad_alloc where it makes a vector.
+// Errors: each function may throw gqa::Error, and those that make vectors std::bad_alloc.
 //
 //   gqa::Handle handle;                                // the best device present
 //   gqa_call call = {};                                // zeros; its size is filled in
@@ -155,10 +155,12 @@ class Handle {
     handle_.reset(made);
   }
 
-  // out = softmax(softcap(q k^T scale) + mask) v. q, out: (batch, q_len, q_heads, d); k, v: (batch, kv_len, kv_heads,
-  // d), or (pages, page, kv_heads, d); packed sequences have no batch. See gqa_run_ex.
-  // call: lists, new keys, rotation, window, sink, stream: what gqa_call says, its size filled in. Tensors that it
-  // points at need only live until this returns; their numbers are read when the work runs.
+  // out = softmax(softcap(q k^T scale) + mask) v; see gqa_run_ex.
+  //   q (batch, q_len, q_heads, head_dim), packed (total_q, q_heads, head_dim); out likewise, of head_dim_v
+  //   k (batch, kv_len, kv_heads, head_dim), packed (total_k, ...), in pages (pages, page, ...); v likewise, of
+  //   head_dim_v
+  // call: lists, new keys, rotation, window, sink, stream: what gqa_call says; its size is filled in. DLTensors that it
+  // points at need only live until this returns, their memory until the work is done.
   void attention(TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call = {}) const {
     with_call(gqa_run_ex, q, k, v, out, call);
   }
@@ -178,9 +180,9 @@ class Handle {
     return bytes;
   }
 
-  // Merges attention on disjoint sets of keys, at least one. outs, out: (batch, q_len, q_heads, d); lses, lse: (batch,
-  // q_heads, q_len) float32, natural logarithms; or, packed, (total_q, q_heads, d) and (q_heads, total_q). out and lse
-  // may be the first of the parts. See gqa_merge_states.
+  // Merges attention on disjoint sets of keys, at least one; see gqa_merge_states. out and lse may be the first part's.
+  //   outs, out (batch, q_len, q_heads, head_dim_v), packed (total_q, q_heads, head_dim_v)
+  //   lses, lse (batch, q_heads, q_len), packed (q_heads, total_q): float32, natural logarithms
   void merge_states(const std::vector<TensorRef>& outs, const std::vector<TensorRef>& lses, TensorRef out,
                     TensorRef lse, void* stream = nullptr) const {
     const std::int32_t count = detail::count_of("outs", outs.size(), "lses", lses.size());
