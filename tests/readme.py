@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGES = {"README.md": ("c", "cpp", "python"), "docs/serving.md": ("python",)}  # and the languages of their examples
+PAGES = {"README.md": ("c", "cpp", "python"), "docs/serving.md": ("cpp", "python")}  # and the languages of their examples
 FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 

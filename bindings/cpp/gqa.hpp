@@ -1,23 +1,22 @@
 // gqa.hpp: gqa from C++17: values with operators, exceptions, and ends of life that take care of themselves.
-// Owns: a thin layer over gqa.h and gqa_graph.h: gqa::Handle, gqa::Graph, gqa::Value, gqa::Program, gqa::Tensor and
-// gqa::Error. Header only; link with -lgqa.
-// Never: decides anything: every rule and every message is the library's.
-// Threads: as the C functions: a graph (and its values) belongs to one thread at a time; a handle and a program may be
-// used from many.
+// Owns: a thin layer over gqa.h: gqa::Handle, gqa::PagePool, gqa::Tensor and gqa::Error; what a call means is said
+// there. gqa_graph.hpp, which this header includes, is that over gqa_graph.h. Header only; link with -lgqa.
+// Never: decides anything: every rule is the library's, and every message but those on the sizes of vectors.
+// Threads: as the C functions: a handle and a pool may be used from many at once; a graph belongs to one at a time.
+// Errors: each function may throw gqa::Error, and those that make vectors std::bad_alloc.
 //
-//   gqa::Graph graph;
-//   gqa::Value x = graph.input({16, 4096}, gqa::float16), w = graph.input({4096, 1024}, gqa::float16);
-//   graph.output(silu(matmul(x, w)));
-//   gqa::Handle handle;                                       // the best device present
-//   gqa::Program program = graph.superoptimize(handle);
-//   program.run({&x_tensor, &w_tensor}, {&y_tensor});         // DLTensors, or gqa::Tensors
+//   gqa::Handle handle;                                // the best device present
+//   gqa_call call = {};                                // zeros; its size is filled in
+//   call.causal = 1;
+//   call.cache_seqlens = lengths.get();                // gqa::Tensors of int32, see gqa_call
+//   call.page_table = table.get();
+//   handle.attention(q, k_pages, v_pages, out, call);  // DLTensors' addresses, or gqa::Tensors
 #ifndef GQA_HPP_
 #define GQA_HPP_
 
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -25,13 +24,13 @@
 #include <vector>
 
 #include "gqa.h"
-#include "gqa_graph.h"
 
 namespace gqa {
 
 using Dims = std::vector<std::int64_t>;
 
-inline constexpr DLDataType float16{kDLFloat, 16, 1}, bfloat16{kDLBfloat, 16, 1}, float32{kDLFloat, 32, 1};
+inline constexpr DLDataType float16{kDLFloat, 16, 1}, bfloat16{kDLBfloat, 16, 1}, float32{kDLFloat, 32, 1},
+    int32{kDLInt, 32, 1};
 
 // ---------------------------------------------------------------- errors
 
@@ -97,15 +96,51 @@ class TensorRef {
   const DLTensor* tensor_;
 };
 
-// What a program takes or gives.
-struct TensorSpec {
-  Dims dims;
-  DLDataType dtype = {};
+namespace detail {
+
+inline std::vector<const DLTensor*> addresses(const std::vector<TensorRef>& tensors) {
+  std::vector<const DLTensor*> found;
+  found.reserve(tensors.size());
+  for (const TensorRef& tensor : tensors) found.push_back(tensor.get());
+  return found;
+}
+
+// C is told one count for two arrays.
+inline std::int32_t count_of(const char* name, std::size_t count, const char* other, std::size_t others) {
+  if (count != others)
+    throw Error(GQA_ERROR_SHAPE, "there are " + std::to_string(count) + " " + name + " and " + std::to_string(others) +
+                                     " " + other + "; expected as many of each");
+  return static_cast<std::int32_t>(count);
+}
+
+// A progress callback as C calls it. No exception may pass through C: the first is kept, what the handle tunes or
+// searches for is cancelled, and nothing is told after it.
+template <typename Told>
+struct Progress {
+  const std::function<void(const Told&)>* call;
+  gqa_handle handle;
+  std::exception_ptr thrown;
+
+  static void tell(void* user, const Told* told) {
+    auto* self = static_cast<Progress*>(user);
+    if (self->thrown) return;
+    try {
+      (*self->call)(*told);
+    } catch (...) {
+      self->thrown = std::current_exception();
+      gqa_cancel(self->handle);
+    }
+  }
+  void rethrow() const {
+    if (thrown) std::rethrow_exception(thrown);
+  }
 };
+
+}  // namespace detail
 
 // ---------------------------------------------------------------- handle
 
-// A device, a cache file, a way of tuning. Outlives its programs.
+// A device, a cache file, a way of tuning. Outlives its programs, its pools and the graphs that captured its calls.
 class Handle {
  public:
   Handle() : Handle(gqa_options{}) {}
@@ -120,17 +155,58 @@ class Handle {
     handle_.reset(made);
   }
 
-  // out = softmax(q k^T scale + mask) v; see gqa_run_ex.
-  void attention(TensorRef q, TensorRef k, TensorRef v, TensorRef out) const {
-    check(gqa_run(get(), q.get(), k.get(), v.get(), out.get()));
+  // out = softmax(softcap(q k^T scale) + mask) v; see gqa_run_ex.
+  //   q (batch, q_len, q_heads, head_dim), packed (total_q, q_heads, head_dim); out likewise, of head_dim_v
+  //   k (batch, kv_len, kv_heads, head_dim), packed (total_k, ...), in pages (pages, page, ...); v likewise, of
+  //   head_dim_v
+  // call: lists, new keys, rotation, window, sink, stream: what gqa_call says; its size is filled in. DLTensors that it
+  // points at need only live until this returns, their memory until the work is done.
+  void attention(TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call = {}) const {
+    with_call(gqa_run_ex, q, k, v, out, call);
   }
-  void attention(TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call) const {
-    call.size = sizeof(call);
-    check(gqa_run_ex(get(), q.get(), k.get(), v.get(), out.get(), &call));
+  // The same where a kernel is loaded; where none is it throws GQA_ERROR_NOT_CACHED at once.
+  void run_ready(TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call = {}) const {
+    with_call(gqa_run_ready, q, k, v, out, call);
   }
+  // Makes such a call ready, and runs nothing.
+  void prepare(TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call = {}) const {
+    with_call(gqa_prepare, q, k, v, out, call);
+  }
+  // Bytes of device memory that such a call takes beyond its tensors; 0 on the host. GQA_ERROR_NOT_CACHED where no
+  // kernel for it is loaded.
+  std::int64_t workspace_size(TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call = {}) const {
+    std::int64_t bytes = 0;
+    with_call(gqa_workspace_size, q, k, v, out, call, &bytes);
+    return bytes;
+  }
+
+  // Merges attention on disjoint sets of keys, at least one; see gqa_merge_states. out and lse may be the first part's.
+  //   outs, out (batch, q_len, q_heads, head_dim_v), packed (total_q, q_heads, head_dim_v)
+  //   lses, lse (batch, q_heads, q_len), packed (q_heads, total_q): float32, natural logarithms
+  void merge_states(const std::vector<TensorRef>& outs, const std::vector<TensorRef>& lses, TensorRef out,
+                    TensorRef lse, void* stream = nullptr) const {
+    const std::int32_t count = detail::count_of("outs", outs.size(), "lses", lses.size());
+    check(gqa_merge_states(get(), count, detail::addresses(outs).data(), detail::addresses(lses).data(), out.get(),
+                           lse.get(), stream));
+  }
+
   void warm(gqa_shape shape) const {
     shape.size = sizeof(shape);
     check(gqa_warm(get(), &shape));
+  }
+  // Every shape of a range; see gqa_serving, whose size is filled in. progress, where it is given, takes the place of
+  // serving's: it is told the plan, then each shape, on this thread. What it throws cancels the warming, and is thrown
+  // again once that has returned.
+  void warm_serving(gqa_serving serving, const std::function<void(const gqa_serving_progress&)>& progress = {}) const {
+    detail::Progress<gqa_serving_progress> told = {&progress, get(), nullptr};
+    serving.size = sizeof(serving);
+    if (progress) {
+      serving.progress = &told.tell;
+      serving.progress_user = &told;
+    }
+    const gqa_status status = gqa_warm_serving(get(), &serving);
+    told.rethrow();
+    check(status);
   }
 
   // Ends what is being tuned or searched for on this handle, in any thread; see gqa_cancel.
@@ -139,6 +215,12 @@ class Handle {
   gqa_handle get() const { return handle_.get(); }
 
  private:
+  template <typename Function, typename... Rest>
+  void with_call(Function function, TensorRef q, TensorRef k, TensorRef v, TensorRef out, gqa_call call,
+                 Rest... rest) const {
+    call.size = sizeof(call);
+    check(function(get(), q.get(), k.get(), v.get(), out.get(), &call, rest...));
+  }
   static gqa_options with_device(const char* device) {
     gqa_options options = {};
     options.device = device;
@@ -150,181 +232,95 @@ class Handle {
   std::unique_ptr<gqa_handle_s, Destroy> handle_;
 };
 
-// ---------------------------------------------------------------- programs
+// ---------------------------------------------------------------- pages
 
-// The fastest program found for a graph; see gqa_program_run.
-class Program {
+// The pages and lengths of a batch, in host memory: what gqa_call's page_table and cache_seqlens hold.
+struct PageTable {
+  std::vector<std::int32_t> pages;    // (sequences, columns), row after row; 0 past a sequence's last page
+  std::vector<std::int32_t> lengths;  // (sequences): tokens of each
+};
+
+// Which pages of a key/value cache belong to which sequence; see gqa_page_pool, also for the order of work. It keeps
+// numbers, in host memory; the tensors are the caller's. Sequences are numbers that no other pool of the process gives.
+// Move-only, and frees itself. Threads: many at once, each function is one step; no other thread may be in one while
+// the pool is moved or ends.
+class PagePool {
  public:
-  explicit Program(gqa_program program) : program_(program) {}  // takes it over
-
-  void run(const std::vector<TensorRef>& inputs, const std::vector<TensorRef>& outputs, void* stream = nullptr) const {
-    const std::vector<const DLTensor*> in = addresses(inputs), out = addresses(outputs);
-    check(gqa_program_run(get(), in.data(), static_cast<int>(in.size()), out.data(), static_cast<int>(out.size()),
-                          stream));
+  // caches: keys and values of all layers, each (pages, page, kv_heads, head_dim), of any strides and any dtype of
+  // whole bytes, on the handle's device; all of as many pages, and tokens a page. Handle and memory outlive the pool.
+  PagePool(const Handle& handle, const std::vector<TensorRef>& caches) {
+    gqa_page_pool made = nullptr;
+    check(gqa_page_pool_create(handle.get(), detail::addresses(caches).data(), static_cast<std::int32_t>(caches.size()),
+                               &made));
+    pool_.reset(made);
   }
 
-  int inputs() const { return gqa_program_inputs(get()); }
-  int outputs() const { return gqa_program_outputs(get()); }
-  TensorSpec input(int index) const { return describe(gqa_program_describe_input, index); }
-  TensorSpec output(int index) const { return describe(gqa_program_describe_output, index); }
+  // A new sequence, of no tokens.
+  std::int64_t add() {
+    std::int64_t sequence = 0;
+    check(gqa_page_pool_add(get(), &sequence));
+    return sequence;
+  }
+  // A new sequence that begins with another's first tokens (-1: all), and shares their pages.
+  std::int64_t share(std::int64_t sequence, std::int64_t tokens = -1) {
+    std::int64_t copy = 0;
+    check(gqa_page_pool_share(get(), sequence, tokens, &copy));
+    return copy;
+  }
+  // Room for tokens[i] more in sequences[i], or for as many in each; all or nothing. A shared page that is not full is
+  // copied first, on the stream, which must not be captured. GQA_ERROR_OUT_OF_MEMORY: too few pages are free.
+  void append(const std::vector<std::int64_t>& sequences, const std::vector<std::int32_t>& tokens,
+              void* stream = nullptr) {
+    const std::int32_t count = detail::count_of("sequences", sequences.size(), "tokens", tokens.size());
+    check(gqa_page_pool_append(get(), sequences.data(), tokens.data(), count, stream));
+  }
+  void append(const std::vector<std::int64_t>& sequences, std::int32_t tokens = 1, void* stream = nullptr) {
+    append(sequences, std::vector<std::int32_t>(sequences.size(), tokens), stream);
+  }
+  // Takes sequences back, all or none. Pages that no other sequence holds can be given out again, at once.
+  void free(const std::vector<std::int64_t>& sequences) {
+    check(gqa_page_pool_free(get(), sequences.data(), static_cast<std::int32_t>(sequences.size())));
+  }
 
-  std::string explain() const { return text(gqa_program_explain(get())); }
-  std::string text() const { return text(gqa_program_text(get())); }
-  std::string dot() const { return text(gqa_program_dot(get())); }
-  bool from_cache() const { return gqa_program_from_cache(get()) == 1; }
+  // columns: at least 1, and as many as the longest of the sequences has pages.
+  PageTable table(const std::vector<std::int64_t>& sequences, std::int64_t columns) const {
+    if (columns < 1) throw Error(GQA_ERROR_SIZE, "columns is " + std::to_string(columns) + "; expected at least 1");
+    PageTable made;
+    made.pages.resize(sequences.size() * static_cast<std::size_t>(columns));
+    made.lengths.resize(sequences.size());
+    table(sequences, columns, made.pages.data(), made.lengths.data());
+    return made;
+  }
+  // The same into the caller's host memory, pinned for one; lengths may be NULL.
+  void table(const std::vector<std::int64_t>& sequences, std::int64_t columns, std::int32_t* pages,
+             std::int32_t* lengths) const {
+    const auto count = static_cast<std::int32_t>(sequences.size());
+    check(gqa_page_pool_table(get(), sequences.data(), count, columns, pages, lengths));
+  }
 
-  gqa_program get() const { return program_.get(); }
+  // Tokens of a sequence.
+  std::int64_t length(std::int64_t sequence) const {
+    std::int64_t tokens = 0;
+    check(gqa_page_pool_length(get(), sequence, &tokens));
+    return tokens;
+  }
+  std::int32_t free_pages() const {
+    std::int32_t pages = 0;
+    check(gqa_page_pool_free_pages(get(), &pages));
+    return pages;
+  }
+
+  gqa_page_pool get() const { return pool_.get(); }
 
  private:
-  static std::vector<const DLTensor*> addresses(const std::vector<TensorRef>& tensors) {
-    std::vector<const DLTensor*> found;
-    for (const TensorRef& tensor : tensors) found.push_back(tensor.get());
-    return found;
-  }
-  template <typename Function>
-  TensorSpec describe(Function function, int index) const {
-    std::int64_t dims[8] = {};
-    int rank = 0;
-    TensorSpec spec;
-    check(function(get(), index, &rank, dims, &spec.dtype));
-    spec.dims.assign(dims, dims + rank);
-    return spec;
-  }
-  static std::string text(const char* given) {
-    if (given == nullptr) throw Error(GQA_ERROR_OUT_OF_MEMORY, gqa_last_error());
-    return given;
-  }
-
   struct Destroy {
-    void operator()(gqa_program program) const { gqa_program_destroy(program); }
+    void operator()(gqa_page_pool pool) const { gqa_page_pool_destroy(pool); }
   };
-  std::unique_ptr<gqa_program_s, Destroy> program_;
-};
-
-// ---------------------------------------------------------------- graphs
-
-// A tensor of a graph. Light: copies mean the same tensor. Not to be used after its graph has ended.
-class Value {
- public:
-  Value() = default;
-  Value(gqa_graph graph, gqa_value value) : graph_(graph), value_(value) {}
-
-  Dims dims() const { return spec().dims; }
-  DLDataType dtype() const { return spec().dtype; }
-  TensorSpec spec() const {
-    std::int64_t dims[8] = {};
-    int rank = 0;
-    TensorSpec spec;
-    check(gqa_graph_describe(graph_, value_, &rank, dims, &spec.dtype));
-    spec.dims.assign(dims, dims + rank);
-    return spec;
-  }
-  void rename(const std::string& name) const { check(gqa_graph_rename(graph_, value_, name.c_str())); }
-
-  gqa_graph graph() const { return graph_; }
-  gqa_value get() const { return value_; }
-
- private:
-  gqa_graph graph_ = nullptr;
-  gqa_value value_ = {0, -1};
-};
-
-struct SearchOptions {
-  std::string config;      // "": for any graph; "attention"
-  double budget = 0;       // seconds to spend on compiling and timing; 0: the handle's
-  std::uint64_t seed = 0;  // of the proofs; 0: 1
-  // Called on this thread. What it throws cancels the search, and is thrown again once that has returned.
-  std::function<void(const gqa_search_progress&)> progress;
-};
-
-class Graph {
- public:
-  Graph() {
-    gqa_graph made = nullptr;
-    check(gqa_graph_create(&made));
-    graph_.reset(made);
-  }
-  // From text() or json().
-  static Graph parse(const std::string& text) {
-    gqa_graph made = nullptr;
-    check(gqa_graph_parse(text.c_str(), &made));
-    return Graph(made);
-  }
-
-  // strides in elements; empty: row-major without gaps. A program takes its inputs in the order they were declared:
-  // declare each in a statement of its own, as C++ leaves open which argument of a call is evaluated first.
-  Value input(const Dims& dims, DLDataType dtype, const Dims& strides = {}) {
-    if (!strides.empty() && strides.size() != dims.size())
-      throw Error(GQA_ERROR_STRIDE, std::to_string(strides.size()) + " strides for " + std::to_string(dims.size()) +
-                                        " dimensions: expected one a dimension, or none");
-    gqa_value made = {};
-    check(gqa_graph_input(get(), static_cast<int>(dims.size()), dims.data(), strides.empty() ? nullptr : strides.data(),
-                          dtype, &made));
-    return {get(), made};
-  }
-  void output(Value value) { check(gqa_graph_output(get(), value.get())); }
-  Value find(const std::string& name) const {
-    gqa_value found = {};
-    check(gqa_graph_find(get(), name.c_str(), &found));
-    return {get(), found};
-  }
-
-  std::string text() const { return text(gqa_graph_text(get())); }
-  std::string json() const { return text(gqa_graph_json(get())); }
-  std::string dot() const { return text(gqa_graph_dot(get())); }
-  std::string hash() const { return text(gqa_graph_hash(get())); }
-
-  Program superoptimize(const Handle& handle, const SearchOptions& options = {}) const {
-    Progress progress = {&options.progress, handle.get(), nullptr};
-    gqa_search_options given = {};
-    given.size = sizeof(given);
-    given.config = options.config.empty() ? nullptr : options.config.c_str();
-    given.budget = options.budget;
-    given.seed = options.seed;
-    given.progress = options.progress ? &Progress::tell : nullptr;
-    given.progress_user = &progress;
-    gqa_program made = nullptr;
-    const gqa_status status = gqa_graph_superoptimize(get(), handle.get(), &given, &made);
-    Program program(made);
-    if (progress.thrown) std::rethrow_exception(progress.thrown);
-    check(status);
-    return program;
-  }
-
-  gqa_graph get() const { return graph_.get(); }
-
- private:
-  explicit Graph(gqa_graph graph) : graph_(graph) {}
-
-  static std::string text(const char* given) {
-    if (given == nullptr) throw Error(GQA_ERROR_OUT_OF_MEMORY, gqa_last_error());
-    return given;
-  }
-
-  // No exception may pass through C: the first is kept, and nothing is told after it.
-  struct Progress {
-    const std::function<void(const gqa_search_progress&)>* call;
-    gqa_handle handle;
-    std::exception_ptr thrown;
-    static void tell(void* user, const gqa_search_progress* progress) {
-      auto* self = static_cast<Progress*>(user);
-      if (self->thrown) return;
-      try {
-        (*self->call)(*progress);
-      } catch (...) {
-        self->thrown = std::current_exception();
-        gqa_cancel(self->handle);
-      }
-    }
-  };
-  struct Destroy {
-    void operator()(gqa_graph graph) const { gqa_graph_destroy(graph); }
-  };
-  std::unique_ptr<gqa_graph_s, Destroy> graph_;
+  std::unique_ptr<gqa_page_pool_s, Destroy> pool_;
 };
 
 }  // namespace gqa
 
-#include "gqa_operators.hpp"
+#include "gqa_graph.hpp"
 
 #endif  // GQA_HPP_

@@ -1,4 +1,4 @@
-// gqa_operators.hpp: the operators of graphs as C++ has them; gqa.hpp includes it.
+// gqa_operators.hpp: the operators of graphs as C++ has them; gqa_graph.hpp includes it.
 // Owns: one function or operator for each of gqa_graph.h's; their comments there hold here.
 // Never: decides anything: every rule and every message is the library's.
 // Threads: as a graph.
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gqa.hpp"
+#include "gqa_graph.hpp"
 
 namespace gqa {
 

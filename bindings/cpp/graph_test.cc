@@ -1,23 +1,15 @@
 // graph_test.cc: gqa.hpp's graphs: each operator is the C function of its name; errors are exceptions with a status.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <utility>
 
 #include "gqa.hpp"
+#include "testing.h"
 
 namespace {
 
-gqa_status status_of(const std::function<void()>& step) {
-  try {
-    step();
-  } catch (const gqa::Error& error) {
-    EXPECT_STRNE(error.what(), "");
-    return error.status();
-  }
-  return GQA_OK;
-}
+using gqa::test::status_of;
 
 std::string last_line(const gqa::Graph& graph) {
   const std::string text = graph.text();

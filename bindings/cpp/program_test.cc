@@ -2,22 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "gqa.hpp"
+#include "testing.h"
 
 namespace {
 
-gqa_options host() {
-  gqa_options options = {};
-  options.device = "host";
-  options.cache_mode = GQA_CACHE_OFF;
-  options.tuning_budget = 0.3;
-  return options;
-}
+using gqa::test::host;
+using gqa::test::status_of;
 
 // relu(x w), float32: x is 3 x 40, w 40 x 24.
 struct Layer {
@@ -40,16 +35,6 @@ struct Layer {
   gqa::Graph graph;
   std::vector<float> x, w, y;
 };
-
-gqa_status status_of(const std::function<void()>& step) {
-  try {
-    step();
-  } catch (const gqa::Error& error) {
-    EXPECT_STRNE(error.what(), "");
-    return error.status();
-  }
-  return GQA_OK;
-}
 
 TEST(CppProgram, IsFoundAndRight) {
   Layer layer;

@@ -31,8 +31,10 @@ def test_files():
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_gqa.pyi").exists()
     library = PACKAGE / "libgqa.so"
     assert library.is_file() and library.stat().st_size < 5 << 20
-    for header in ("gqa.h", "gqa_graph.h", "gqa.hpp", "gqa_operators.hpp"):
-        assert (PACKAGE / "include" / header).is_file()
+    for header in ("gqa.h", "gqa_graph.h", "gqa.hpp", "gqa_graph.hpp", "gqa_operators.hpp"):
+        text = (PACKAGE / "include" / header).read_text()
+        for included in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
+            assert (PACKAGE / "include" / included).is_file(), f"{header} includes {included}"
 
 
 def test_the_extra_cuda_goes_with_what_else_pins_nvrtc():
