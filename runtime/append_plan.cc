@@ -9,6 +9,7 @@ namespace gqa {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 256;  // what pieces of the memory between are aligned to
+constexpr int kManyRows = 4096;            // a warp each fills the largest GPUs
 
 std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes; }
 
@@ -100,12 +101,13 @@ AppendParams append_params(const Call& call, char* between) {
   p.cache_batch = a.cache_batch;
   p.cache_batch_rows = a.cache_batch_rows;
   p.bf16 = problem.q_type == DType::kBF16;
+  p.warp_heads = std::max(p.q_rows, p.new_rows) < kManyRows ? kFewHeads : kManyHeads;
   return p;
 }
 
 std::int64_t append_items(const AppendParams& p) {
-  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * append_groups(p.q_heads);
-  return queries + std::int64_t{p.new_rows} * append_groups(p.kv_heads);
+  const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * append_groups(p, p.q_heads);
+  return queries + std::int64_t{p.new_rows} * append_groups(p, p.kv_heads);
 }
 
 unsigned append_blocks(const AppendParams& p) {

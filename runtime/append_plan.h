@@ -17,7 +17,7 @@ namespace gqa {
 std::int64_t append_bytes(const Call& call);
 // `between`: so much memory, on the call's device.
 AppendParams append_params(const Call& call, char* between);
-// Warps of work: rows of kAppendHeads heads.
+// Warps of work: rows of AppendParams::warp_heads heads.
 std::int64_t append_items(const AppendParams& params);
 // CTAs of the kernel: a warp an item, a thread a sequence.
 unsigned append_blocks(const AppendParams& params);

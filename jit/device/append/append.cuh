@@ -2,7 +2,7 @@
 // are rotated into a copy, and the lists say how many keys each sequence has then. Su et al., "RoFormer", 2021, for the
 // rotation. Owns: the copy of a row's heads by a warp, in pieces of 16 bytes where they lie so, else element by
 // element; in float32 where it is rotated. Never: attends; decides where a row goes (append_params.h does). Threads: a
-// warp a row of kAppendHeads heads, its lanes side by side on all of them; warps share nothing.
+// warp some heads of a row, its lanes side by side on as many as they reach; warps share nothing.
 #pragma once
 
 #include "append/append_params.h"
@@ -53,15 +53,33 @@ __device__ inline void store_elements(const u16* elements, u16* to) {
   }
 }
 
+// What a lane takes of so many pieces of each head: from `piece` on every `pieces_apart`-th, of the heads from `head`
+// on every `heads_apart`-th. Lanes that do not reach a whole head more take none.
+struct LaneShare {
+  int pieces_apart, heads_apart, piece, head;
+  __device__ LaneShare(int pieces, int lane)
+      : pieces_apart(min(pieces, 32)),
+        heads_apart(32 / pieces_apart),
+        piece(lane % pieces_apart),
+        head(lane / pieces_apart) {
+    if (head >= heads_apart) piece = pieces;
+  }
+};
+
 template <int kWidth>
 __device__ void copy_heads(const HeadRows& rows, int first, int columns, int lane) {
   const int pieces = (columns - first) / kWidth;
+  if (pieces <= 0) return;
+  const LaneShare share(pieces, lane);
 #pragma unroll 1
-  for (int i = lane; i < rows.heads * pieces; i += 32) {
-    const int head = i / pieces, column = first + i % pieces * kWidth;
-    u16 elements[kWidth];
-    load_elements<kWidth>(rows.from + head * rows.from_stride + column, elements);
-    store_elements<kWidth>(elements, rows.to + head * rows.to_stride + column);
+  for (int piece = share.piece; piece < pieces; piece += share.pieces_apart) {
+    const int column = first + piece * kWidth;
+#pragma unroll 1
+    for (int head = share.head; head < rows.heads; head += share.heads_apart) {
+      u16 elements[kWidth];
+      load_elements<kWidth>(rows.from + head * rows.from_stride + column, elements);
+      store_elements<kWidth>(elements, rows.to + head * rows.to_stride + column);
+    }
   }
 }
 
@@ -88,21 +106,28 @@ struct Rotation {
   }
 };
 
-// kWidth pairs of a head, from pair `first` on. Pair i is (2 i, 2 i + 1) where interleaved, else (i, i + pairs).
-// Rounded as written, so that all widths give the same bits.
+// The angles of kWidth pairs, from pair `first` on.
+template <int kWidth>
+struct Angles {
+  u16 cos[kWidth], sin[kWidth];
+  __device__ Angles(const Rotation& r, int first) {
+    load_elements<kWidth>(r.cos + first, cos);
+    load_elements<kWidth>(r.sin + first, sin);
+  }
+};
+
+// kWidth pairs of a head, of elements from `one` and from `other` on. Pair i is (2 i, 2 i + 1) where interleaved, else
+// (i, i + pairs). Rounded as written, so that all widths give the same bits.
 template <typename Element, bool kInterleaved, int kWidth>
-__device__ inline void rotate_pairs(const Rotation& r, const u16* from, u16* to, int first) {
-  const int one = kInterleaved ? 2 * first : first, other = kInterleaved ? one + kWidth : first + r.pairs;
-  u16 row[2 * kWidth], c[kWidth], s[kWidth];
+__device__ inline void rotate_pairs(const Angles<kWidth>& angles, const u16* from, u16* to, int one, int other) {
+  u16 row[2 * kWidth];
   load_elements<kWidth>(from + one, row);
   load_elements<kWidth>(from + other, row + kWidth);
-  load_elements<kWidth>(r.cos + first, c);
-  load_elements<kWidth>(r.sin + first, s);
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     u16 &a = row[kInterleaved ? 2 * i : i], &b = row[kInterleaved ? 2 * i + 1 : i + kWidth];
     const float x = Element::to_float(a), y = Element::to_float(b);
-    const float cosine = Element::to_float(c[i]), sine = Element::to_float(s[i]);
+    const float cosine = Element::to_float(angles.cos[i]), sine = Element::to_float(angles.sin[i]);
     const u32 packed = Element::pack(fmaf(x, cosine, -(y * sine)), fmaf(y, cosine, x * sine));
     a = static_cast<u16>(packed);
     b = static_cast<u16>(packed >> 16);
@@ -114,11 +139,16 @@ __device__ inline void rotate_pairs(const Rotation& r, const u16* from, u16* to,
 template <typename Element, bool kInterleaved, int kWidth>
 __device__ void rotate_heads(const Rotation& r, const HeadRows& rows, int lane) {
   const int pieces = r.pairs / kWidth;
+  const LaneShare share(pieces, lane);
 #pragma unroll 1
-  for (int i = lane; i < rows.heads * pieces; i += 32) {
-    const int head = i / pieces;
-    rotate_pairs<Element, kInterleaved, kWidth>(r, rows.from + head * rows.from_stride, rows.to + head * rows.to_stride,
-                                                i % pieces * kWidth);
+  for (int piece = share.piece; piece < pieces; piece += share.pieces_apart) {
+    const int first = piece * kWidth;
+    const int one = kInterleaved ? 2 * first : first, other = kInterleaved ? one + kWidth : first + r.pairs;
+    const Angles<kWidth> angles(r, first);
+#pragma unroll 1
+    for (int head = share.head; head < rows.heads; head += share.heads_apart)
+      rotate_pairs<Element, kInterleaved, kWidth>(angles, rows.from + head * rows.from_stride,
+                                                  rows.to + head * rows.to_stride, one, other);
   }
 }
 
@@ -155,10 +185,10 @@ struct AppendWork {
 __device__ inline AppendWork query_work(const AppendParams& p, int row, int group) {
   const AppendPlace place = place_of_row(p.q_starts, p.batch, row, p.q_len);
   if (place.sequence < 0 || (p.q_lengths != nullptr && place.at >= p.q_lengths[place.sequence])) return {};
-  const int head = group * kAppendHeads;
+  const int head = group * p.warp_heads;
   const HeadRows rows = {static_cast<const u16*>(p.q) + row_offset(p.q_strides, p.q_starts, place, row, head),
                          static_cast<u16*>(p.q_out) + row_offset(p.q_out_strides, p.q_starts, place, row, head),
-                         p.q_strides.head, p.q_out_strides.head, heads_of_group(p.q_heads, group)};
+                         p.q_strides.head, p.q_out_strides.head, heads_of_group(p, p.q_heads, group)};
   const int start = rotary_start(p, place.sequence, append_sequence(p, place.sequence));
   return {rows, {}, start + (p.advances ? place.at : 0)};
 }
@@ -169,11 +199,11 @@ __device__ inline AppendWork key_work(const AppendParams& p, int row, int group)
   if (place.sequence < 0) return {};
   const AppendSequence s = append_sequence(p, place.sequence);
   if (place.at >= s.added) return {};
-  const int head = group * kAppendHeads;
+  const int head = group * p.warp_heads;
   const auto rows = [&](const void* from, const TensorStrides& strides, void* cache, const TensorStrides& slots) {
     return HeadRows{static_cast<const u16*>(from) + row_offset(strides, p.new_starts, place, row, head),
                     static_cast<u16*>(cache) + slot_offset(p, slots, s.row, s.cached + place.at) + head * slots.head,
-                    strides.head, slots.head, heads_of_group(p.kv_heads, group)};
+                    strides.head, slots.head, heads_of_group(p, p.kv_heads, group)};
   };
   return {rows(p.k_new, p.k_new_strides, p.k, p.k_strides), rows(p.v_new, p.v_new_strides, p.v, p.v_strides),
           rotary_start(p, place.sequence, s) + place.at};
@@ -201,8 +231,9 @@ extern "C" __global__ void __launch_bounds__(gqa::kAppendThreads, 8)
   if (thread < static_cast<u32>(p.batch)) write_lists(p, static_cast<int>(thread));
   if (p.out_table != nullptr) append_table(p);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const u32 item = blockIdx.x * (kAppendThreads / 32) + threadIdx.x / 32, q_groups = append_groups(p.q_heads),
-            kv_groups = append_groups(p.kv_heads), queries = p.q == nullptr ? 0 : static_cast<u32>(p.q_rows) * q_groups;
+  const u32 item = blockIdx.x * (kAppendThreads / 32) + threadIdx.x / 32, q_groups = append_groups(p, p.q_heads),
+            kv_groups = append_groups(p, p.kv_heads),
+            queries = p.q == nullptr ? 0 : static_cast<u32>(p.q_rows) * q_groups;
   AppendWork work = {};
   if (item < queries) {
     work = query_work(p, static_cast<int>(item / q_groups), static_cast<int>(item % q_groups));

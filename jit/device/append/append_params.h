@@ -17,7 +17,9 @@
 namespace gqa {
 
 constexpr int kAppendThreads = 128;
-constexpr int kAppendHeads = 4;  // of a row, that a warp copies: of 128 elements each, 16 bytes a lane of each half
+// Heads of a row that a warp copies: of 128 elements each, four are 16 bytes a lane of each half. Where there are many
+// rows, a warp takes a row's heads one after the other, and finds the row's place and its angles once.
+constexpr int kFewHeads = 4, kManyHeads = 32;
 
 struct AppendParams {
   const void* q;  // rotated into q_out; null: q is left alone
@@ -40,15 +42,17 @@ struct AppendParams {
   int rotary_dim, rotary_len, interleaved;
   int advances;  // query i is rotated by a position i further than the first; else all by the first's
   int bf16;
+  int warp_heads;  // kFewHeads or kManyHeads
 };
 
 static_assert(sizeof(AppendParams) == 8 * 8 + 6 * 24 + 3 * 8 + 8 * 8 + 3 * 8 + 22 * 4,
               "host and device must agree on AppendParams");
 
-GQA_BOTH int append_groups(int heads) { return (heads + kAppendHeads - 1) / kAppendHeads; }
-GQA_BOTH int heads_of_group(int heads, int group) {
-  const int left = heads - group * kAppendHeads;
-  return left < kAppendHeads ? left : kAppendHeads;
+// Groups of heads that warps take of a row, and the heads of one.
+GQA_BOTH int append_groups(const AppendParams& p, int heads) { return (heads + p.warp_heads - 1) / p.warp_heads; }
+GQA_BOTH int heads_of_group(const AppendParams& p, int heads, int group) {
+  const int left = heads - group * p.warp_heads;
+  return left < p.warp_heads ? left : p.warp_heads;
 }
 
 GQA_BOTH int within(int value, int most) { return value < 0 ? 0 : value < most ? value : most; }

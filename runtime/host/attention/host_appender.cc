@@ -66,13 +66,13 @@ void write_table(const AppendParams& p, int sequence) {
 }
 
 void append_item(const AppendParams& p, std::int64_t item) {
-  const int q_groups = append_groups(p.q_heads), kv_groups = append_groups(p.kv_heads);
+  const int q_groups = append_groups(p, p.q_heads), kv_groups = append_groups(p, p.kv_heads);
   const std::int64_t queries = p.q == nullptr ? 0 : std::int64_t{p.q_rows} * q_groups, key = item - queries;
   const bool is_query = item < queries;
   const int row = static_cast<int>(is_query ? item / q_groups : key / kv_groups);
   const int group = static_cast<int>(is_query ? item % q_groups : key % kv_groups);
-  const int heads = heads_of_group(is_query ? p.q_heads : p.kv_heads, group);
-  for (int head = group * kAppendHeads; head < group * kAppendHeads + heads; ++head)
+  const int heads = heads_of_group(p, is_query ? p.q_heads : p.kv_heads, group);
+  for (int head = group * p.warp_heads; head < group * p.warp_heads + heads; ++head)
     if (is_query)
       append_query(p, row, head);
     else

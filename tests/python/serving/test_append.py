@@ -102,6 +102,29 @@ def test_dense(causal, rotary):
     np.testing.assert_array_equal(case.lengths, LENGTHS)
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_a_long_prompt(interleaved):
+    """So many rows that a GPU's warps take all heads of one."""
+    generator, rows = np.random.default_rng(7), 4200
+    q, k_new, v_new = (
+        generator.standard_normal((1, n, heads, DIM)).astype(np.float16)
+        for n, heads in ((1, Q_HEADS), (rows, KV_HEADS), (rows, KV_HEADS))
+    )
+    k, v = (np.full((1, rows + 8, KV_HEADS, DIM), np.nan, np.float16) for _ in range(2))
+    angles = generator.uniform(-3, 3, (rows, 16))
+    cos, sin = np.cos(angles).astype(np.float16), np.sin(angles).astype(np.float16)
+    out = gqa.flash_attn_with_kvcache(
+        q, k, v, k_new, v_new, rotary_cos=cos, rotary_sin=sin, cache_seqlens=0, rotary_interleaved=interleaved
+    )
+    keys = rotated(k_new[0], cos, sin, np.arange(rows), interleaved).astype(np.float16)
+    np.testing.assert_allclose(k[0, :rows].astype(np.float64), keys.astype(np.float64), atol=4e-3)
+    np.testing.assert_array_equal(v[0, :rows], v_new[0])
+    assert np.isnan(k[0, rows:]).all() and np.isnan(v[0, rows:]).all()
+    first = rotated(q[0], cos, sin, np.zeros(1, int), interleaved)
+    expected = attention(first, keys.astype(np.float64), v_new[0].astype(np.float64), False)
+    np.testing.assert_allclose(out[0], expected, atol=4e-3)
+
+
 @pytest.mark.parametrize("window", [(MOST, MOST), (-1, 2**31 - 1), (None, NEW)])
 def test_a_window_rotates_each_query_by_its_own_position_whatever_it_hides(window):
     case = Case()

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/runtime/append_case.h"
 
 namespace gqa::test {
@@ -51,6 +53,22 @@ TEST(HostAppender, PutsEveryRowWhereItBelongsAndThenAttends) {
     EXPECT_EQ(HostAppender(2).run(t.call, program).message(), "attended");
     EXPECT_EQ(program.wrong, "");
   }
+}
+
+// Each item is a warp's on a GPU, and a thread's here.
+TEST(AppendPlan, WarpsTakeAllHeadsOfARowWhereRowsAreMany) {
+  AppendCase t(append_kinds()[1]);
+  give_addresses(&t);
+  const auto heads_and_items = [&] {
+    std::vector<char> between(static_cast<std::size_t>(append_bytes(t.call)));
+    const AppendParams p = append_params(t.call, between.data());
+    return std::pair(p.warp_heads, append_items(p));
+  };
+  const int groups = (t.kQHeads + 3) / 4 + (t.kKvHeads + 3) / 4;
+  EXPECT_EQ(heads_and_items(), std::pair(kFewHeads, std::int64_t{t.kBatch * 3 * groups}));
+  t.call.problem.q_len = 1000;
+  t.append_.rows = t.kBatch * (t.append_.count = 1000);
+  EXPECT_EQ(heads_and_items(), std::pair(kManyHeads, std::int64_t{t.kBatch * 2 * 1000}));
 }
 
 }  // namespace

@@ -66,17 +66,23 @@ struct Guarded {
   Buffer q, k, v, k_new, v_new, cos, sin, lengths, rows, leftpad, starts, rotary_starts, table, between;
 };
 
-// "" where the kernel does all of a kind rightly, under a schedule.
-std::string wrong(const Kernel& kernel, const AppendKind& kind, const Schedule& schedule = {}) {
+// "" where warps of so many heads do all of a kind rightly, under a schedule.
+std::string wrong(const Kernel& kernel, const AppendKind& kind, int warp_heads, const Schedule& schedule) {
   AppendCase t(kind);
   Guarded memory(&t);
   AppendParams params = append_params(t.call, memory.between.as<char>());
+  params.warp_heads = warp_heads;
   void* arguments[] = {&params};
   const Status status = kernel.launch({{append_blocks(params), 1, 1}, {kAppendThreads, 1, 1}, 0, arguments}, schedule);
   if (!status.ok()) return status.message();
   return t.wrong(memory.k.values<std::uint16_t>(), memory.v.values<std::uint16_t>(),
                  static_cast<const std::uint16_t*>(params.q_out), params.out_lengths, params.out_starts,
                  params.out_table);
+}
+
+std::string wrong(const Kernel& kernel, const AppendKind& kind, const Schedule& schedule = {}) {
+  const std::string few = wrong(kernel, kind, kFewHeads, schedule);
+  return few.empty() ? wrong(kernel, kind, kManyHeads, schedule) : few;
 }
 
 class AppendKernel : public ::testing::Test {
@@ -146,11 +152,11 @@ TEST_F(AppendKernel, AWrongRotationIsSeen) {
 TEST_F(AppendKernel, AWrongPieceIsSeen) {
   EXPECT_TRUE(seen(kKernel, "words[i / 2] >> (i % 2 * 16)", "words[i / 2]"));
   EXPECT_TRUE(seen(kKernel, "elements[2 * i + 1]) << 16", "elements[2 * i]) << 16"));
-  EXPECT_TRUE(seen(kKernel, "column = first + i % pieces * kWidth", "column = first + i % pieces"));
-  EXPECT_TRUE(seen(kKernel, "i % pieces * kWidth);", "i % pieces);"));
+  EXPECT_TRUE(seen(kKernel, "column = first + piece * kWidth", "column = first + piece"));
+  EXPECT_TRUE(seen(kKernel, "first = piece * kWidth", "first = piece"));
   EXPECT_TRUE(seen(kKernel, "one + kWidth : first + r.pairs", "one : first + r.pairs"));
   EXPECT_TRUE(seen(kKernel, "one + kWidth : first + r.pairs", "one + kWidth : first + kWidth"));
-  EXPECT_TRUE(seen(kKernel, "load_elements<kWidth>(r.sin + first, s)", "load_elements<kWidth>(r.sin, s)"));
+  EXPECT_TRUE(seen(kKernel, "load_elements<kWidth>(r.sin + first, sin)", "load_elements<kWidth>(r.sin, sin)"));
 }
 
 // Of each that begins anywhere, and of counts that are no pieces.
@@ -169,10 +175,17 @@ TEST_F(AppendKernel, ElementsThatAreLeftOutAreSeen) {
 }
 
 TEST_F(AppendKernel, AHeadTooManyOrTooFewIsSeen) {
-  EXPECT_TRUE(seen(kRules, "left < kAppendHeads ? left : kAppendHeads", "kAppendHeads"));
-  EXPECT_TRUE(seen(kRules, "left < kAppendHeads ? left : kAppendHeads", "1"));
+  EXPECT_TRUE(seen(kRules, "left < p.warp_heads ? left : p.warp_heads", "p.warp_heads"));
+  EXPECT_TRUE(seen(kRules, "left < p.warp_heads ? left : p.warp_heads", "1"));
   for (const std::string next : {";\n  const HeadRows", ";\n  const auto rows"})
-    EXPECT_TRUE(seen(kKernel, "head = group * kAppendHeads" + next, "head = group" + next));
+    EXPECT_TRUE(seen(kKernel, "head = group * p.warp_heads" + next, "head = group" + next));
+}
+
+TEST_F(AppendKernel, WhatALaneLeavesOutIsSeen) {
+  EXPECT_TRUE(seen(kKernel, "heads_apart(32 / pieces_apart)", "heads_apart(33 - pieces_apart)"));
+  EXPECT_TRUE(seen(kKernel, "pieces_apart(min(pieces, 32))", "pieces_apart(min(pieces, 32) + 1)"));
+  EXPECT_TRUE(seen(kKernel, "piece += share.pieces_apart", "piece += pieces"));
+  EXPECT_TRUE(seen(kKernel, "head += share.heads_apart", "head += rows.heads"));
 }
 
 TEST_F(AppendKernel, ANeighboursQueryIsSeen) {
