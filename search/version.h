@@ -28,7 +28,7 @@ struct FamilyVersion {
 inline constexpr FamilyVersion kFamilyVersions[] = {
     {"flash", 2},
     {"split", 2},
-    {"warpgroup", 3},
+    {"warpgroup", 4},
     {kBlockFamily, 1},
 };
 

@@ -103,13 +103,13 @@ struct WarpgroupConsumer {
 
   // This block's scores and the values of the block before, begun together; the values run under the softmax. Then out
   // and weights are up to date.
-  template <bool kMasked>
+  template <bool kExact>
   __device__ void step(int first_row, int block) {
     BlockScores scores;
     begin_scores(scores);
     begin_values();
     core.template wait_scores<1>(scores);
-    if constexpr (kMasked) {
+    if constexpr (kExact) {
       release_keys();
       softmax_masked(scores, first_row, block);
     } else {
@@ -176,6 +176,12 @@ struct WarpgroupConsumer {
     return core.walk(p).limit(first_of_rows(first_row)) / Config::kTileN;
   }
 
+  // Blocks from this one on are exact, where those from `masked` on are masked and `block` comes next.
+  __device__ static int first_exact(int masked, int block, int first) {
+    if constexpr (kExactBlocks<Config> == 0) return masked;
+    return max(first, min(masked, block + 1) - kExactBlocks<Config> * kShare);
+  }
+
   // The first step, of half a block where the rows see no more of it.
   __device__ void begin_walk(int first_row, int block, int seen) {
     if constexpr (halves_tiles<Config>())
@@ -220,7 +226,8 @@ struct WarpgroupConsumer {
     }
     wait_for_first_part();
     block -= kShare;
-    for (; block >= masked; block -= kShare) step<true>(first_row, block);
+    const int exact = first_exact(masked, block, first);
+    for (; block >= exact; block -= kShare) step<true>(first_row, block);
     for (block -= first; block >= 0; block -= kShare) step<false>(first_row, block);
     release_queries();
     begin_values();

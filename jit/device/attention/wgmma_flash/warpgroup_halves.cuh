@@ -166,7 +166,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     core.load_q_regs(this->query_rows());
     this->pass(blocks - 1 - block);
     bool half = this->half_is_seen(block, seen), halved = false;
-    int last = this->first_masked(first_row);  // of the exact blocks
+    int last = this->first_exact(this->first_masked(first_row), block - 1, first);  // of the exact blocks
     for (int fallbacks = 0;;) {
       if (half)
         exact_half(first_row);

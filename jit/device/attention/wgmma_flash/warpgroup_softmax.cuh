@@ -18,9 +18,6 @@ template <typename Config>
 struct WarpgroupSoftmax {
   static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr bool kOnesColumn = ones_column<Config>();
-  // A block under its own maxima renews them where one of a warp's grew by this, in powers of two. With kOnesColumn
-  // most blocks are speculative, and maxima that lag would take their room.
-  static constexpr float kSlack = kOnesColumn ? 1 : kBelow<Config>;
   static constexpr int kAllOuts = kOuts + kOnesColumn;  // the rows' sums last, eight times
 
   float out[kAllOuts][4];
@@ -55,13 +52,11 @@ struct WarpgroupSoftmax {
     }
   }
 
-  // The softmax of a block under its own maxima. Where no maximum of the warp's grew by much, the old ones serve and
-  // out needs no rescaling.
+  // The softmax of a block under its own maxima. Where none of the warp's grew, out needs no rescaling.
   template <int kFragments>
   __device__ void softmax(float (&scores)[kFragments][4], float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
-    const float limit = kSlack / scale_log2;
-    rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] + limit || highest[1] > state.maximum[1] + limit);
+    rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] || highest[1] > state.maximum[1]);
     factor[0] = factor[1] = 1;
     if (rescaling) {
 #pragma unroll

@@ -18,6 +18,10 @@ template <typename Config>
 constexpr int kBelow = ones_column<Config>()                                          ? 3
                        : kIsSame<typename Config::Kv, F16> || Config::kHeadDimV > 128 ? 1
                                                                                       : 2;
+// Blocks of a walk that are exact after the masked ones, or after the first: their rows' maxima still grow so often
+// that stale ones would mostly not serve. Under a mask a row's first block may have held a single key.
+template <typename Config>
+constexpr int kExactBlocks = kBelow<Config> > 1 ? Walk<Config>::kRowsDiffer : 3;
 constexpr u32 kFromTwoOn = 0x40004000, kFloatFromTwoOn = 0x40000000;
 
 // Exponentials to weights. Keys without scores weigh nothing.
