@@ -27,7 +27,7 @@ struct FamilyVersion {
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
     {"flash", 2},
-    {"split", 2},
+    {"split", 3},
     {"warpgroup", 4},
     {kBlockFamily, 1},
 };

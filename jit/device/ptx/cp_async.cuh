@@ -1,5 +1,5 @@
 // cp_async.cuh: copies from global to shared memory that run behind the thread.
-// Owns: one wrapper for each cp.async instruction (PTX ISA 9.7.9.25.3).
+// Owns: one wrapper for each cp.async instruction (PTX ISA 9.7.9.25.3), and the cache policy that one takes.
 // Never: decides what is copied; tile.cuh does.
 // Threads: each thread waits for its own groups; a barrier publishes them to others.
 #pragma once
@@ -16,6 +16,20 @@ __device__ inline u32 shared_address(const void* pointer) {
 __device__ inline void cp_async_16(u32 destination, const void* source, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(destination), "l"(source),
                "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// An L2 policy: lines go first (PTX ISA 9.7.9.18, createpolicy).
+__device__ inline u64 evict_first() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// cp_async_16 of what is read once: its lines leave L2 first.
+__device__ inline void cp_async_16_once(u32 destination, const void* source, bool valid) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(destination),
+               "l"(source), "r"(valid ? 16 : 0), "l"(evict_first())
                : "memory");
 }
 

@@ -18,6 +18,7 @@ struct Config {
   static constexpr int kWarps = 4;
   static constexpr int kStages = 3;  // KV buffers
   static constexpr int kPack = 8;    // query heads of a group in the tile's rows
+  static constexpr bool kKeysReadOnce = true;  // by a tile or two
 };
 
 using Smem = gqa::SplitSmem<Config>;

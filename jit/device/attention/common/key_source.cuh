@@ -50,8 +50,8 @@ struct KeySource {
 
   template <typename FirstKey, typename Brought>
   __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
-    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign>(tile, thread, v_head, p.v_strides.row,
-                                                                           first_key(block), brought());
+    copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign, kKeyEviction<Config>>(
+        tile, thread, v_head, p.v_strides.row, first_key(block), brought());
   }
 };
 
@@ -139,14 +139,15 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
         // As if the page's keys followed others in a dense head, so that keys keep their numbers.
         const int key = first + chunk * kChunk;
         const Bits* page_head = head + page_of(block, chunk) * s.batch + (key % kPage - key) * s.row;
-        copy_keys<kChunk, kColumns, kThreads, Config::kAlign>(tile + chunk * kChunk * row_pitch<Bits>(kColumns), thread,
-                                                              page_head, s.row, key, valid);
+        copy_keys<kChunk, kColumns, kThreads, Config::kAlign, kKeyEviction<Config>>(
+            tile + chunk * kChunk * row_pitch<Bits>(kColumns), thread, page_head, s.row, key, valid);
       }
     } else {
-      copy_tile<Bits, kTileN, kColumns, kThreads, Config::kAlign>(tile, thread, [&](int r, auto piece) {
-        const int key = first + r;
-        piece(head + page_of(block, r / kChunk) * s.batch + key % kPage * s.row, valid(key));
-      });
+      copy_tile<Bits, kTileN, kColumns, kThreads, Config::kAlign, kKeyEviction<Config>>(
+          tile, thread, [&](int r, auto piece) {
+            const int key = first + r;
+            piece(head + page_of(block, r / kChunk) * s.batch + key % kPage * s.row, valid(key));
+          });
     }
   }
 

@@ -11,6 +11,10 @@
 
 namespace gqa {
 
+// Of keys and values in L2.
+template <typename Config>
+constexpr Eviction kKeyEviction = keys_read_once<Config>() ? Eviction::kFirst : Eviction::kNormal;
+
 template <typename Config>
 struct KeyTile {
   static constexpr bool kTransposed = keys_transposed<Config>();
@@ -25,7 +29,8 @@ struct KeyTile {
       copy_transposed_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride,
                                                                                        first, valid.end);
     else
-      copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign>(tile, thread, head, stride, first, valid);
+      copy_keys<Config::kTileN, Config::kHeadDim, kThreads, Config::kAlign, kKeyEviction<Config>>(tile, thread, head,
+                                                                                                  stride, first, valid);
   }
 
   // This lane's part of the tile's first fragment.

@@ -38,10 +38,15 @@ __device__ inline Bits element_of(const u32* words, int i) {
   return static_cast<Bits>(words[i / kAWord<Bits>] >> (i % kAWord<Bits> * 8 * static_cast<int>(sizeof(Bits))));
 }
 
+// What leaves L2 first: no line before another, or those of a tensor that is read once before those of others.
+enum class Eviction { kNormal, kFirst };
+
 // Copies one 16-byte piece, or zeros. kAlign is what every row of the tensor is aligned to.
-template <int kAlign, typename Bits>
+template <int kAlign, Eviction kEviction, typename Bits>
 __device__ inline void copy_piece(char* destination, const Bits* source, bool valid) {
-  if constexpr (kAlign >= 16) {
+  if constexpr (kAlign >= 16 && kEviction == Eviction::kFirst) {
+    cp_async_16_once(shared_address(destination), source, valid);
+  } else if constexpr (kAlign >= 16) {
     cp_async_16(shared_address(destination), source, valid);
   } else {
     u32 words[4] = {0, 0, 0, 0};
@@ -54,7 +59,8 @@ __device__ inline void copy_piece(char* destination, const Bits* source, bool va
 }
 
 // Copies kRows x kColumns elements; row(r) gives the address of row r, or null where it lies past the end.
-template <typename Bits, int kRows, int kColumns, int kThreads, int kAlign, typename RowAddress>
+template <typename Bits, int kRows, int kColumns, int kThreads, int kAlign, Eviction kEviction = Eviction::kNormal,
+          typename RowAddress>
 __device__ inline void copy_tile(char* tile, int thread, RowAddress row) {
   constexpr int kPieces = kColumns / kPiece<Bits>;
   constexpr int kTotal = kRows * kPieces;
@@ -64,7 +70,7 @@ __device__ inline void copy_tile(char* tile, int thread, RowAddress row) {
     if (kTotal % kThreads != 0 && i >= kTotal) break;
     const int r = i / kPieces, c = i % kPieces;
     row(r, [&](const Bits* source, bool valid) {
-      copy_piece<kAlign>(tile + r * row_pitch<Bits>(kColumns) + c * 16, source + c * kPiece<Bits>, valid);
+      copy_piece<kAlign, kEviction>(tile + r * row_pitch<Bits>(kColumns) + c * 16, source + c * kPiece<Bits>, valid);
     });
   }
 }
@@ -83,7 +89,7 @@ struct Between {
 };
 
 // Keys first .. first + kRows of one head of k or v: rows at a constant stride, valid where `valid` says so of the key.
-template <int kRows, int kColumns, int kThreads, int kAlign, typename Bits, typename Valid>
+template <int kRows, int kColumns, int kThreads, int kAlign, Eviction kEviction, typename Bits, typename Valid>
 __device__ inline void copy_keys(char* tile, int thread, const Bits* head, long long stride, int first, Valid valid) {
   constexpr int kPieces = kColumns / kPiece<Bits>;
   if constexpr (kThreads % kPieces == 0 && kRows % (kThreads / kPieces) == 0) {
@@ -94,11 +100,11 @@ __device__ inline void copy_keys(char* tile, int thread, const Bits* head, long 
     char* destination = tile + row * row_pitch<Bits>(kColumns) + thread % kPieces * 16;
 #pragma unroll
     for (int r = 0; r < kRows; r += kStep) {
-      copy_piece<kAlign>(destination + r * row_pitch<Bits>(kColumns), source, valid(first + row + r));
+      copy_piece<kAlign, kEviction>(destination + r * row_pitch<Bits>(kColumns), source, valid(first + row + r));
       source += kStep * stride;
     }
   } else {
-    copy_tile<Bits, kRows, kColumns, kThreads, kAlign>(
+    copy_tile<Bits, kRows, kColumns, kThreads, kAlign, kEviction>(
         tile, thread, [&](int r, auto piece) { piece(head + (first + r) * stride, valid(first + r)); });
   }
 }

@@ -35,6 +35,16 @@ void issue(Emulator& emulator, const Call& call) {
   emulator.thread().open.push_back(copy);
 }
 
+constexpr std::uint64_t kEvictFirst = 0x12f0000000000000;  // any that no other policy has
+
+void create_policy(Emulator&, const Call& call) { call.write(0, kEvictFirst); }
+
+// The same with a policy, which changes when lines leave L2 and nothing else.
+void issue_with_policy(Emulator& emulator, const Call& call) {
+  if (call.read(4) != kEvictFirst) emulator.fail("cp.async with a cache policy that no createpolicy made");
+  issue(emulator, call);
+}
+
 void commit(Emulator& emulator, const Call&) {
   Thread& thread = emulator.thread();
   thread.groups.push_back(std::move(thread.open));
@@ -61,10 +71,16 @@ void wait_all(Emulator& emulator, const Call& call) {
 
 const std::vector<Known>& copy_instructions() {
   static const std::vector<Known> known = {
-      {"cp.async.cg.shared.global", issue},          {"cp.async.cg.shared.global.L2::128B", issue},
-      {"cp.async.cg.shared.global.L2::256B", issue}, {"cp.async.ca.shared.global", issue},
-      {"cp.async.ca.shared.global.L2::128B", issue}, {"cp.async.commit_group", commit},
-      {"cp.async.wait_group", wait_group},           {"cp.async.wait_all", wait_all},
+      {"cp.async.cg.shared.global", issue},
+      {"cp.async.cg.shared.global.L2::128B", issue},
+      {"cp.async.cg.shared.global.L2::256B", issue},
+      {"cp.async.ca.shared.global", issue},
+      {"cp.async.cg.shared.global.L2::cache_hint.L2::128B", issue_with_policy},
+      {"createpolicy.fractional.L2::evict_first.b64", create_policy},
+      {"cp.async.ca.shared.global.L2::128B", issue},
+      {"cp.async.commit_group", commit},
+      {"cp.async.wait_group", wait_group},
+      {"cp.async.wait_all", wait_all},
   };
   return known;
 }

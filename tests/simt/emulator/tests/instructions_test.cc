@@ -158,13 +158,14 @@ TEST_F(Instructions, ShufflesAndVotes) {
 
 // A piece that is not valid is zeros and its source is not read; nothing may be read before the wait that covers it.
 TEST_F(Instructions, CopiesAreZeroFilledAndThereAfterTheirWait) {
-  const std::string copies =
-      "if (t != 0) return;\n"
-      "u32* words = reinterpret_cast<u32*>(memory);\n"
-      "cp_async_16(shared_address(memory), in, true); cp_async_commit();\n"
-      "cp_async_16(shared_address(memory) + 16, in + 99999, false); cp_async_commit();\n";
   const Buffer in("in", counting(8));
-  for (const Copies when : {Copies::kLate, Copies::kEarly}) {
+  for (const auto& [copy, when] : {std::pair("cp_async_16", Copies::kLate), std::pair("cp_async_16", Copies::kEarly),
+                                   std::pair("cp_async_16_once", Copies::kLate)}) {
+    const std::string one = copy, copies =
+                                      "if (t != 0) return;\n"
+                                      "u32* words = reinterpret_cast<u32*>(memory);\n" +
+                                      one + "(shared_address(memory), in, true); cp_async_commit();\n" + one +
+                                      "(shared_address(memory) + 16, in + 99999, false); cp_async_commit();\n";
     const Schedule schedule = {Order::kAscending, when, 1};
     const Buffer out("out", 2 * sizeof(std::uint32_t));
     const Status status = run("const u16* in, u32* out",
@@ -212,6 +213,9 @@ TEST_F(Instructions, AccessesOutOfBoundsAreReported) {
   EXPECT_TRUE(has(failure("ldmatrix(shared_address(memory) + 4096);"), "ldmatrix of bytes 4096 to 4112"));
   EXPECT_TRUE(has(failure("ldmatrix(shared_address(memory) + 8);"), "not aligned"));
   EXPECT_TRUE(has(failure("cp_async_16(shared_address(memory) + 4088, in, true);"), "cp.async"));
+  EXPECT_TRUE(has(failure("asm volatile(\"cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, 16, %2;\" "
+                          ":: \"r\"(shared_address(memory)), \"l\"(in), \"l\"(7ull));"),
+                  "no createpolicy made"));
   EXPECT_TRUE(has(failure("reinterpret_cast<volatile char*>(memory)[4096 + t] = 1;"), "shared memory (4096 bytes)"));
   EXPECT_TRUE(has(failure("out[1024] = 1;"), "0 bytes past the end of out"));
   EXPECT_TRUE(has(failure("out[t] = reinterpret_cast<volatile const unsigned*>(in)[1024];"), "past the end of in"));
