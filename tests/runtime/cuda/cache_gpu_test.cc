@@ -36,23 +36,27 @@ TEST_F(CacheGpu, EveryPart) {
 }
 
 // More rows than split takes: prefills and chunks of them.
-TEST_F(CacheGpu, ManyQueries) {
-  for (const char* text :
-       {"b=7,hq=16,hk=4,sq=100,sk=900,d=128,causal,lens,page=1",
-        "b=7,hq=16,hk=4,sq=100,sk=900,d=128,causal,lens,page=7",
-        "b=7,hq=16,hk=4,sq=300,sk=900,d=128,causal,lens,page=16",
-        "b=7,hq=8,hk=8,sq=900,sk=900,d=64,causal,lens,page=64",
-        "b=3,hq=8,hk=2,sq=700,sk=1000,d=128,causal,lens,page=128", "b=3,hq=8,hk=2,sq=200,sk=700,d=64,page=16",
-        "b=5,hq=8,hk=2,sq=200,sk=700,d=128,lens", "b=2,hq=8,hk=2,sq=700,sk=700,d=128,causal,left=100",
-        "b=2,hq=8,hk=2,sq=300,sk=700,d=64,left=33,right=9,lens,dtype=f16",
-        "b=5,hq=8,hk=1,sq=300,sk=700,d=128,causal,left=64,page=16,lens",
-        "b=4,hq=6,hk=2,sq=130,sk=300,d=80,align=2,causal,page=3,lens",
-        "b=4,hq=4,hk=4,sq=100,sk=300,d=256,causal,page=64,lens,dtype=f16",
-        "b=4,hq=4,hk=1,sq=100,sk=300,d=192,dv=128,causal,page=16,lens,lse=0"}) {
-    const Problem p = problem_of(text);
-    EXPECT_TRUE(verified(p, best(p, 6)));
-  }
+// A test a problem, so that their kernels compile side by side.
+class ManyQueries : public CacheGpu, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(ManyQueries, AreVerified) {
+  const Problem p = problem_of(GetParam());
+  EXPECT_TRUE(verified(p, best(p, 6)));
 }
+INSTANTIATE_TEST_SUITE_P(CacheGpu, ManyQueries,
+                         ::testing::Values("b=7,hq=16,hk=4,sq=100,sk=900,d=128,causal,lens,page=1",
+                                           "b=7,hq=16,hk=4,sq=100,sk=900,d=128,causal,lens,page=7",
+                                           "b=7,hq=16,hk=4,sq=300,sk=900,d=128,causal,lens,page=16",
+                                           "b=7,hq=8,hk=8,sq=900,sk=900,d=64,causal,lens,page=64",
+                                           "b=3,hq=8,hk=2,sq=700,sk=1000,d=128,causal,lens,page=128",
+                                           "b=3,hq=8,hk=2,sq=200,sk=700,d=64,page=16",
+                                           "b=5,hq=8,hk=2,sq=200,sk=700,d=128,lens",
+                                           "b=2,hq=8,hk=2,sq=700,sk=700,d=128,causal,left=100",
+                                           "b=2,hq=8,hk=2,sq=300,sk=700,d=64,left=33,right=9,lens,dtype=f16",
+                                           "b=5,hq=8,hk=1,sq=300,sk=700,d=128,causal,left=64,page=16,lens",
+                                           "b=4,hq=6,hk=2,sq=130,sk=300,d=80,align=2,causal,page=3,lens",
+                                           "b=4,hq=4,hk=4,sq=100,sk=300,d=256,causal,page=64,lens,dtype=f16",
+                                           "b=4,hq=4,hk=1,sq=100,sk=300,d=192,dv=128,causal,page=16,lens,lse=0"));
 
 TEST_F(CacheGpu, EveryTileOfFlashOnPages) {
   const Problem p = problem_of("b=5,hq=8,hk=2,sq=300,sk=900,d=64,causal,page=16,lens");
