@@ -11,18 +11,13 @@
 
 namespace gqa {
 
-struct FamilyKernel;  // search/graph/tile/kernel_plan.h
-
 // The entry point's name in every generated kernel.
 inline constexpr const char* kEntryPoint = "gqa_attention";
 
 // Source of the attention kernel. Depends on the candidate's compiled fields and on the problem's dtype, head dims,
-// mask, alignment and layout of keys; lengths, strides, batch and heads are run-time arguments.
+// mask, alignment, layout of keys and chain on scores; lengths, strides, batch, heads and the chain's numbers are
+// run-time arguments.
 std::string attention_source(const Problem& problem, const Candidate& candidate);
-
-// The same for attention that a program's kernel is: with what becomes of each score before the softmax. Without that
-// it is attention_source().
-std::string family_source(const FamilyKernel& kernel);
 
 // The features of a problem that shape code: "d=128,dv=128,dtype=bf16,causal,align=16,ktrans". Whether log-sum-exp is
 // asked for is not among them: the same code writes it or not, so calls with and without it share kernels.

@@ -1,21 +1,20 @@
 // score_chain.cc: see score_chain.h.
 #include "jit/score_chain.h"
 
-#include <algorithm>
-#include <cmath>
+#include <string_view>
+
+#include "search/graph/ir/op.h"
 
 namespace gqa {
 namespace {
 
-// X(operator, expression of x; $c: its factor, $l and $h: its bounds, $s: its number of the launch)
+// X(operator, expression of x; $s: its number of the launch, $t: the number after it)
 #define GQA_STEPS(X)                 \
   X(kMul, "x * $s")                  \
   X(kDiv, "x / $s")                  \
   X(kAdd, "x + $s")                  \
   X(kSub, "x - $s")                  \
-  X(kScale, "x * $c")                \
-  X(kAddConstant, "x + $c")          \
-  X(kClamp, "gqa::clamp(x, $l, $h)") \
+  X(kClamp, "gqa::clamp(x, $s, $t)") \
   X(kTanh, "gqa::fast_tanh(x)")      \
   X(kExp, "gqa::fast_exp(x)")        \
   X(kExp2, "gqa::exp2_approx(x)")    \
@@ -37,32 +36,18 @@ constexpr Row kRows[] = {
 #undef GQA_STEP
 };
 
-std::string literal(double value) {
-  if (std::isinf(static_cast<float>(value))) return value < 0 ? "gqa::negative_infinity()" : "gqa::infinity()";
-  std::string text = to_text(value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text + "f";
-}
-
 void replace(std::string* text, std::string_view what, const std::string& by) {
   if (const auto at = text->find(what); at != std::string::npos) text->replace(at, what.size(), by);
 }
 
-// The slot past all others is the launch's factor.
-constexpr std::uint8_t kFactorSlot = kScoreSlots;
+std::string number(int slot) { return "numbers->slots[" + std::to_string(slot) + "]"; }
 
-std::string number(const DeviceStep& step) {
-  return step.slot == kFactorSlot ? "numbers->factor" : "numbers->slots[" + std::to_string(step.slot) + "]";
-}
-
-std::string expression(const DeviceStep& step) {
+std::string expression(const ChainStep& step) {
   for (const Row& row : kRows) {
     if (row.op != step.op) continue;
     std::string text(row.expression);
-    replace(&text, "$c", literal(step.attributes.factor / static_cast<double>(step.attributes.count)));
-    replace(&text, "$l", literal(step.attributes.low));
-    replace(&text, "$h", literal(step.attributes.high));
-    replace(&text, "$s", number(step));
+    replace(&text, "$s", number(step.slot));
+    replace(&text, "$t", number(step.slot + 1));
     return text;
   }
   return "x";
@@ -70,27 +55,20 @@ std::string expression(const DeviceStep& step) {
 
 }  // namespace
 
-std::vector<DeviceStep> device_steps(const ScoreChain& chain) {
-  if (!chain.any()) return {};
-  std::vector<DeviceStep> steps = {{Op::kMul, {}, kFactorSlot}};
-  for (const ChainStep& step : folded(chain).between) steps.push_back({step.op, {}, step.slot});
-  return steps;
-}
-
-std::string score_chain(const std::string& name, const std::vector<DeviceStep>& steps) {
-  const bool brought = std::any_of(steps.begin(), steps.end(), [](const auto& step) { return step.slot != kNoSlot; });
-  std::string text = "struct " + name + " {\n  static __device__ float apply(float x, const gqa::ScoreParams*" +
-                     (brought ? " numbers" : "") + ") {\n";
-  for (const DeviceStep& step : steps) text += "    x = " + expression(step) + ";\n";
+std::string score_chain(const std::string& name, const ScoreChain& chain) {
+  std::string text = "struct " + name +
+                     " {\n  static __device__ float apply(float x, const gqa::ScoreParams* numbers) {\n"
+                     "    x = x * numbers->factor;\n";
+  for (const ChainStep& step : folded(chain).between) text += "    x = " + expression(step) + ";\n";
   return text + "    return x;\n  }\n};\n";
 }
 
-std::string to_text(const std::vector<DeviceStep>& steps) {
-  std::string text;
-  for (const DeviceStep& step : steps) {
-    text += (text.empty() ? "" : "; ") + std::string(name(step.op)) + to_text(step.attributes);
-    if (step.slot == kFactorSlot) text += " factor";
-    if (step.slot < kScoreSlots) text += " slot " + std::to_string(step.slot);
+std::string steps_text(const ScoreChain& chain) {
+  std::string text = "mul factor";
+  for (const ChainStep& step : folded(chain).between) {
+    text += "; " + std::string(name(step.op));
+    if (slots_read(step.op) > 0) text += " slot " + std::to_string(step.slot);
+    if (slots_read(step.op) > 1) text += " to slot " + std::to_string(step.slot + 1);
   }
   return text;
 }

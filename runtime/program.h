@@ -39,11 +39,12 @@ struct TensorPlace {
   std::int64_t index = 0;
 };
 
-// An attention family's launch inside a graph: lengths, strides and scale are the graph's.
+// An attention family's launch inside a graph: lengths, strides, scale and its chain's numbers are the graph's.
 struct FixedAttention {
   Problem problem;
   Strides q_strides, k_strides, v_strides, out_strides;
   float scale = 0;
+  ScoreSlots slots = {};
 };
 
 struct AttentionStep {

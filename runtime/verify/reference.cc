@@ -45,7 +45,9 @@ float dot(const float* a, const float* b, int size) {
 }
 
 // One step of a chain, and all of it.
-double stepped(const ChainStep& step, double x, double number) {
+double stepped(const ChainStep& step, double x, const ScoreSlots& slots) {
+  const auto slot = [&](int at) { return double{slots[static_cast<std::size_t>(step.slot + at)]}; };
+  const double number = slots_read(step.op) > 0 ? slot(0) : 0;
   switch (step.op) {
     case Op::kAdd:
       return x + number;
@@ -75,6 +77,8 @@ double stepped(const ChainStep& step, double x, double number) {
       return x / 2 * std::erfc(-x * std::numbers::sqrt2 / 2);
     case Op::kTanh:
       return std::tanh(x);
+    case Op::kClamp:
+      return x < number ? number : std::min(x, slot(1));
     default:
       return std::numeric_limits<double>::quiet_NaN();  // check_chain() lets no other pass
   }
@@ -83,8 +87,7 @@ double stepped(const ChainStep& step, double x, double number) {
 float through_chain(const Call& call, float score) {
   if (!call.problem.chain.any()) return score;
   double x = score;
-  for (const ChainStep& step : call.problem.chain)
-    x = stepped(step, x, step.slot == kNoSlot ? 0 : call.slots[step.slot]);
+  for (const ChainStep& step : call.problem.chain) x = stepped(step, x, call.slots);
   return static_cast<float>(x);
 }
 

@@ -46,7 +46,8 @@ Strides strides_of(const AttentionView& view, bool transposed) {
 FixedAttention fixed(const AttentionForm& form) {
   FixedAttention made;
   made.problem = form.problem;
-  made.scale = static_cast<float>(softmax_scale(form));
+  made.scale = form.scale;
+  made.slots = form.slots;
   made.q_strides = strides_of(form.q, false);
   made.k_strides = strides_of(form.k, form.problem.keys_transposed());
   made.v_strides = strides_of(form.v, false);
@@ -126,8 +127,8 @@ class Planner {
     for (const AttentionView* view : {&form.q, &form.k, &form.v, &form.out})
       step->arguments.push_back(places_[index(program_tensor(kernel, view->tensor))]);
     step->attention = AttentionStep{form.problem, candidate, fixed(form)};
-    *source = {family_source(*kernel.family), std::string(name(candidate)), launch_text(form.problem, candidate),
-               to_text(form.problem), thread_text(kernel.graph)};
+    *source = {attention_source(form.problem, candidate), std::string(name(candidate)),
+               launch_text(form.problem, candidate), to_text(form.problem), thread_text(kernel.graph)};
   }
 
   Status add_block(const PlannedKernel& kernel, Step* step, Source* source) const {

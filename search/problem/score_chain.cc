@@ -13,7 +13,6 @@ namespace {
 
 constexpr char kBetweenSteps = '+';
 
-bool has_slot(Op op) { return info(op).least == 2; }
 bool is_factor(const ChainStep& step) { return step.op == Op::kMul || step.op == Op::kDiv; }
 
 ScoreChain part_of(const ChainStep* first, const ChainStep* last) {
@@ -23,7 +22,7 @@ ScoreChain part_of(const ChainStep* first, const ChainStep* last) {
 }
 
 std::string step_text(const ChainStep& step) {
-  return std::string(name(step.op)) + (has_slot(step.op) ? std::to_string(step.slot) : "");
+  return std::string(name(step.op)) + (slots_read(step.op) > 0 ? std::to_string(step.slot) : "");
 }
 
 Status read_step(std::string_view text, ChainStep* step) {
@@ -46,9 +45,11 @@ ScoreChain softcap_chain() {
 
 bool chain_takes(Op op) {
   const OpInfo& row = info(op);
-  return row.kind == OpClass::kElementwise && row.attributes == attribute::none && op != Op::kSubMax &&
-         op != Op::kNormalize;
+  return row.kind == OpClass::kElementwise && (row.attributes == attribute::none || op == Op::kClamp) &&
+         op != Op::kSubMax && op != Op::kNormalize;
 }
+
+int slots_read(Op op) { return op == Op::kClamp ? 2 : static_cast<int>(info(op).least) - 1; }
 
 Status check_chain(const ScoreChain& chain) {
   if (chain.count > kMostChainSteps)
@@ -57,11 +58,12 @@ Status check_chain(const ScoreChain& chain) {
   for (const ChainStep& step : chain) {
     const std::string op(name(step.op));
     if (!chain_takes(step.op))
-      return {Code::kOption, op + " on each score, expected an elementwise operator without constants"};
-    if (has_slot(step.op) ? step.slot >= kScoreSlots : step.slot != kNoSlot)
+      return {Code::kOption, op + " on each score, expected an elementwise operator whose numbers are slots"};
+    const int read = slots_read(step.op);
+    if (read > 0 ? step.slot > kScoreSlots - read : step.slot != kNoSlot)
       return {Code::kOption, op + " on each score, expected " +
-                                 (has_slot(step.op) ? "a slot from 0 to " + std::to_string(kScoreSlots - 1) + " with it"
-                                                    : std::string("no slot with it"))};
+                                 (read > 0 ? "a slot from 0 to " + std::to_string(kScoreSlots - read) + " with it"
+                                           : std::string("no slot with it"))};
   }
   return {};
 }

@@ -1,5 +1,5 @@
 // score_chain.h: what becomes of each score, scale times q k^T, before the mask and the softmax: a chain of elementwise
-// operators, whose second operands are numbers that a launch brings (slots).
+// operators, whose other operands are numbers that a launch brings (slots).
 // Owns: ScoreChain, its rules, its words of the problem's text, and which of its factors join the scale.
 // Never: holds a slot's number: calls that differ in these alone share kernels and winners. Knows device code.
 // Threads: values; pure functions.
@@ -20,10 +20,10 @@ class TextItems;
 inline constexpr int kMostChainSteps = 4, kScoreSlots = 4;
 inline constexpr std::uint8_t kNoSlot = 0xff;
 
-// A call's numbers, by slot. Those that scores are multiplied or divided by are above 0.
+// A call's numbers, by slot. Those that join the softmax's factor (folded()) are above 0.
 using ScoreSlots = std::array<float, kScoreSlots>;
 
-// x becomes op(x), or op(x, slot).
+// x becomes op(x), op(x, slot), or within slot and the slot after it (clamp).
 struct ChainStep {
   Op op = {};
   std::uint8_t slot = kNoSlot;
@@ -44,12 +44,14 @@ struct ScoreChain {
 inline constexpr int kSoftcapSlot = 0;
 ScoreChain softcap_chain();
 
-// Whether a chain may have the operator: elementwise, without constants, of a score alone or of a score and a slot.
+// Whether a chain may have the operator: elementwise, of a score alone or of a score and slots.
 bool chain_takes(Op op);
+// How many slots it reads: 0, 1, or 2, the lower bound first.
+int slots_read(Op op);
 Status check_chain(const ScoreChain& chain);
 
 // Factors before the first other operator join the scale, those after the last one the softmax's: kernels run the steps
-// between. The order of scores stays, since factors are above 0.
+// between. The order of scores stays, since the softmax's are above 0.
 struct FoldedChain {
   ScoreChain before, between, after;
 };

@@ -10,7 +10,6 @@
 
 #include "jit/block/tile_codegen.h"
 #include "jit/codegen.h"
-#include "search/graph/tile/kernel_plan.h"
 #include "search/version.h"
 #include "tests/golden_version.h"
 #include "tests/search/from_text.h"
@@ -86,14 +85,12 @@ std::vector<Representative> representatives() {
     }
   }
   // Those that come in programs: transposed keys, unaligned rows, steps on scores.
-  FamilyKernel stepped;
-  stepped.form.problem = problem_of("hq=8,hk=8,sq=256,d=64,dtype=f16,ktrans");
-  stepped.form.chain = {{Op::kTanh, {}}};
+  const Problem stepped = problem_of("hq=8,hk=8,sq=256,d=64,dtype=f16,ktrans,scores=tanh");
   for (const char* candidate :
        {"flash m=64 n=64 warps=4 stages=2 pack=1", "split m=16 n=16 warps=4 stages=3 pack=1 splits=4",
         "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1"}) {
-    stepped.candidate = candidate_of(candidate);
-    all.push_back({std::string(name(stepped.candidate)), family_source(stepped)});
+    const Candidate of_program = candidate_of(candidate);
+    all.push_back({std::string(name(of_program)), attention_source(stepped, of_program)});
   }
   for (const std::string* text : tiles::kAll)
     all.push_back({std::string(kBlockFamily), tile_source(one_kernel(*text, kBlockThreads))});

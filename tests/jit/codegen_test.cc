@@ -15,8 +15,9 @@
 #include "jit/embedded.h"
 #include "jit/score_chain.h"
 #include "search/families/resources.h"
-#include "search/graph/tile/kernel_plan.h"
+#include "search/graph/attention/attention_form.h"
 #include "tests/search/from_text.h"
+#include "tests/search/graph/programs.h"
 
 namespace gqa {
 namespace {
@@ -51,71 +52,46 @@ TEST(Codegen, WarpgroupText) {
   EXPECT_EQ(golden("warpgroup_bf16_d64_causal.cu", text), text);
 }
 
-FamilyKernel family_of(const char* problem, const char* candidate, double scale, std::vector<ScoreStep> chain) {
-  FamilyKernel kernel;
-  kernel.form.problem = problem_of(problem);
-  kernel.form.scale = scale;
-  kernel.form.chain = std::move(chain);
-  kernel.candidate = candidate_of(candidate);
-  return kernel;
+// The flash kernel of a graph with steps on its scores.
+AttentionForm stepped(const std::string& steps) {
+  std::string text = programs::kFlash;
+  const std::string product = "s = matmul(qt, kt)";
+  text.replace(text.find(product), product.size(), "a = matmul(qt, kt)\n" + steps);
+  const auto form = attention_form(graph_of(text));
+  EXPECT_TRUE(form) << text;
+  return form.value_or(AttentionForm());
 }
 
-ScoreStep step(Op op, double factor = 1) {
-  ScoreStep made = {op, {}};
-  made.attributes.factor = factor;
-  return made;
-}
-
-TEST(Codegen, FamilyText) {
-  const std::string text = family_source(family_of("hq=8,hk=2,sq=100,sk=4096,d=64,dtype=f16,ktrans",
-                                                   "flash m=64 n=64 warps=4 stages=2 pack=4 splits=1 head_swizzle=0",
-                                                   0.05, {step(Op::kTanh), step(Op::kScale, 20)}));
-  EXPECT_EQ(golden("family_flash_f16_d64_ktrans_softcap.cu", text), text);
-}
-
-TEST(Codegen, AFamilysKernelWithoutAChainIsTheAttentionKernel) {
-  const FamilyKernel kernel =
-      family_of("hq=8,sq=100,sk=4096,d=64", "flash m=64 n=64 warps=4 stages=2 pack=1", 0.05, {});
-  EXPECT_EQ(family_source(kernel), attention_source(kernel.form.problem, kernel.candidate));
-}
-
-TEST(Codegen, TheScaleAfterAChainGoesWithTheLaunchTheOthersIntoTheCode) {
-  const char* problem = "hq=8,sq=100,sk=4096,d=64";
-  const char* candidate = "flash m=64 n=64 warps=4 stages=2 pack=1";
-  const auto source = [&](double scale, double last) {
-    return family_source(family_of(problem, candidate, scale, {step(Op::kTanh), step(Op::kScale, last)}));
+// No constant of a graph is in its kernel, and a soft cap's is a call's.
+TEST(Codegen, GraphsThatDifferInConstantsShareAKernel) {
+  const Candidate candidate = candidate_of("flash m=64 n=64 warps=4 stages=2 pack=1");
+  const auto source = [&](const std::string& steps) { return attention_source(stepped(steps).problem, candidate); };
+  const auto capped = [](const char* scale, const char* cap) {
+    return std::string("  b = scale(a) c=") + scale + "\n  t = tanh(b)\n  s = scale(t) c=" + cap;
   };
-  EXPECT_EQ(source(0.05, 20), source(0.05, 30));
-  EXPECT_NE(source(0.05, 20), source(0.04, 20));
-  EXPECT_NE(source(0.05, 20), source(0.05, -20));  // the order of scores turns around: not for the softmax
+  const std::string softcap = source(capped("0.05", "20"));
+  EXPECT_EQ(softcap, source(capped("0.04", "30")));
+  EXPECT_EQ(softcap, attention_source(problem_of("hq=32,hk=8,sq=9,sk=9,d=64,dtype=f16,ktrans,softcap"), candidate));
+  EXPECT_EQ(source("  s = scale(a) c=-0.5"), source("  s = scale(a) c=-0.25"));
+  const auto clamped = [](const char* add, const char* bounds) {
+    return std::string("  b = add_constant(a) c=") + add + "\n  s = clamp(b) " + bounds;
+  };
+  EXPECT_EQ(source(clamped("2", "lo=-1 hi=1")), source(clamped("-0.5", "hi=3")));
+  EXPECT_NE(source(clamped("2", "lo=-1 hi=1")), softcap);
 }
 
-DeviceStep device_step(Op op, double factor = 1) {
-  DeviceStep made = {op, {}};
-  made.attributes.factor = factor;
-  return made;
-}
-
-TEST(Codegen, EveryStepOfAChainHasItsText) {
-  DeviceStep clamp = device_step(Op::kClamp);
-  clamp.attributes.low = -3;
-  EXPECT_EQ(score_chain(
-                "C", {device_step(Op::kScale, 20), device_step(Op::kAddConstant, -0.5), clamp, device_step(Op::kTanh)}),
-            R"(struct C {
-  static __device__ float apply(float x, const gqa::ScoreParams*) {
-    x = x * 20.0f;
-    x = x + -0.5f;
-    x = gqa::clamp(x, -3.0f, gqa::infinity());
+TEST(Codegen, AClampReadsTwoNumbers) {
+  const ScoreChain chain = problem_of("hq=8,sq=100,d=64,scores=mul0+clamp2+tanh").chain;
+  EXPECT_EQ(score_chain("C", chain), R"(struct C {
+  static __device__ float apply(float x, const gqa::ScoreParams* numbers) {
+    x = x * numbers->factor;
+    x = gqa::clamp(x, numbers->slots[2], numbers->slots[3]);
     x = gqa::fast_tanh(x);
     return x;
   }
 };
 )");
-  for (int op = 0; op <= static_cast<int>(Op::kCustom); ++op) {
-    const OpInfo& row = info(static_cast<Op>(op));
-    if (row.kind != OpClass::kElementwise || row.most != 1) continue;
-    EXPECT_EQ(score_chain("C", {device_step(row.op)}).find("x = x;"), std::string::npos) << row.name;
-  }
+  EXPECT_EQ(steps_text(chain), "mul factor; clamp slot 2 to slot 3; tanh");
 }
 
 // What a problem's chain may have: its numbers come with the launch, none is in the text.
@@ -125,12 +101,16 @@ TEST(Codegen, EveryOperatorOfAChainReadsItsNumberFromTheLaunch) {
     const OpInfo& row = info(static_cast<Op>(at));
     if (!chain_takes(row.op)) continue;
     ++taken;
-    const std::uint8_t slot = row.least == 2 ? 2 : kNoSlot;
-    const std::string text = score_chain("C", {{row.op, {}, slot}});
+    const bool reads = slots_read(row.op) > 0;
+    ScoreChain chain;  // between others, so that no factor is folded
+    for (const ChainStep& step :
+         {ChainStep{Op::kRelu}, ChainStep{row.op, reads ? std::uint8_t{2} : kNoSlot}, ChainStep{Op::kTanh}})
+      chain.steps[chain.count++] = step;
+    const std::string text = score_chain("C", chain);
     EXPECT_EQ(text.find("x = x;"), std::string::npos) << row.name;
-    EXPECT_EQ(text.find("numbers->slots[2]") != std::string::npos, row.least == 2) << text;
+    EXPECT_EQ(text.find("numbers->slots[2]") != std::string::npos, reads) << text;
   }
-  EXPECT_EQ(taken, 14);
+  EXPECT_EQ(taken, 15);
 }
 
 TEST(Codegen, SoftcapText) {

@@ -12,7 +12,6 @@
 #include "jit/codegen.h"
 #include "search/device_spec.h"
 #include "search/families/resources.h"
-#include "search/graph/tile/kernel_plan.h"
 #include "tests/jit/nvrtc_support.h"
 #include "tests/runtime/cuda/accuracy_kernels.h"
 
@@ -75,27 +74,17 @@ INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcSpread,
                          ::testing::Values("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"),
                          [](const auto& arch) { return std::string(arch.param); });
 
-// Softcap, mask and transposed keys.
-FamilyKernel softcap(const Spread& one) {
-  FamilyKernel kernel;
-  EXPECT_TRUE(parse(one.problem, &kernel.form.problem).ok());
-  EXPECT_TRUE(parse(one.candidate, &kernel.candidate).ok());
-  kernel.form.scale = 0.05;
-  kernel.form.chain = {{Op::kTanh, {}}, {Op::kScale, {}}};
-  kernel.form.chain[1].attributes.factor = 20;
-  return kernel;
-}
-
 struct OnArch {
   const char* arch;
   Spread what;
 };
 
 const OnArch kSoftcaps[] = {
-    {"sm_80", {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal", "flash m=128 n=64 warps=8 stages=2 pack=1"}},
-    {"sm_80", {"hq=8,hk=2,sq=1,sk=4096,d=128,ktrans,align=2", "split m=16 n=16 warps=4 stages=3 pack=4 splits=4"}},
+    {"sm_80", {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal,softcap", "flash m=128 n=64 warps=8 stages=2 pack=1"}},
+    {"sm_80",
+     {"hq=8,hk=2,sq=1,sk=4096,d=128,ktrans,align=2,softcap", "split m=16 n=16 warps=4 stages=3 pack=4 splits=4"}},
     {"sm_90a",
-     {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal",
+     {"hq=8,hk=2,sq=256,d=64,dtype=f16,ktrans,causal,softcap",
       "warpgroup m=128 n=128 warps=8 stages=2 pack=1 dynamic=0 out=1"}},
 };
 
@@ -103,8 +92,12 @@ TEST(Nvrtc, ChainsAndTransposedKeysCompileWithoutSpilling) {
   REQUIRE_NVRTC(nvrtc);
   for (const OnArch& one : kSoftcaps) {
     if (!nvrtc->supports(one.arch)) continue;
+    Problem problem;
+    Candidate candidate;
+    ASSERT_TRUE(parse(one.what.problem, &problem).ok());
+    ASSERT_TRUE(parse(one.what.candidate, &candidate).ok());
     Compiled compiled;
-    const Status status = nvrtc->compile(family_source(softcap(one.what)), one.arch, &compiled);
+    const Status status = nvrtc->compile(attention_source(problem, candidate), one.arch, &compiled);
     ASSERT_TRUE(status.ok()) << one.what.candidate << ": " << status.message();
     EXPECT_EQ(0, compiled.spill_bytes) << one.what.candidate;
     EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << one.what.candidate << compiled.log;

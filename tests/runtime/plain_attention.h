@@ -102,6 +102,9 @@ inline Real chained(const Call& call, Real x) {
       case Op::kTanh:
         x = std::tanh(x);
         break;
+      case Op::kClamp:
+        x = x < number ? number : std::min(x, Real{call.slots[step.slot + 1U]});
+        break;
       default:
         x = std::numeric_limits<Real>::quiet_NaN();
     }

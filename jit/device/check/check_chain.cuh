@@ -8,7 +8,7 @@
 
 namespace gqa {
 
-__device__ inline float checked_step(CheckStep step, float x, float number) {
+__device__ inline float checked_step(CheckStep step, float x, float number, float high) {
   switch (step) {
     case CheckStep::kAdd:
       return x + number;
@@ -38,12 +38,14 @@ __device__ inline float checked_step(CheckStep step, float x, float number) {
       return 0.5f * x * erfcf(x * -0.70710678f);
     case CheckStep::kTanh:
       return tanhf(x);
+    case CheckStep::kClamp:
+      return x < number ? number : x > high ? high : x;
   }
   return x;
 }
 
 __device__ inline float checked_chain(const CheckChain& chain, float score) {
-  for (int i = 0; i < chain.count; ++i) score = checked_step(chain.steps[i], score, chain.numbers[i]);
+  for (int i = 0; i < chain.count; ++i) score = checked_step(chain.steps[i], score, chain.numbers[i], chain.highs[i]);
   return score;
 }
 

@@ -22,14 +22,16 @@ enum class CheckStep : int {
   kSilu,
   kGelu,
   kTanh,
+  kClamp,
 };
 
 struct CheckChain {
   int count;
   CheckStep steps[4];
   float numbers[4];  // second operands; unused where a step has none
+  float highs[4];    // third operands: clamp's
 };
 
-static_assert(sizeof(CheckChain) == 36, "host and device must agree on CheckChain");
+static_assert(sizeof(CheckChain) == 52, "host and device must agree on CheckChain");
 
 }  // namespace gqa

@@ -22,6 +22,7 @@ Call call_of(const FixedAttention& fixed) {
   Call call;
   call.problem = fixed.problem;
   call.scale = fixed.scale;
+  call.slots = fixed.slots;
   call.q_strides = fixed.q_strides;
   call.k_strides = fixed.k_strides;
   call.v_strides = fixed.v_strides;

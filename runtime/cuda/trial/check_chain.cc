@@ -15,7 +15,8 @@ bool check_step_of(Op op, CheckStep* step) {
                 {Op::kSqrt, CheckStep::kSqrt},     {Op::kRsqrt, CheckStep::kRsqrt},
                 {Op::kSquare, CheckStep::kSquare}, {Op::kReciprocal, CheckStep::kReciprocal},
                 {Op::kRelu, CheckStep::kRelu},     {Op::kSilu, CheckStep::kSilu},
-                {Op::kGelu, CheckStep::kGelu},     {Op::kTanh, CheckStep::kTanh}};
+                {Op::kGelu, CheckStep::kGelu},     {Op::kTanh, CheckStep::kTanh},
+                {Op::kClamp, CheckStep::kClamp}};
   for (const auto& each : kSteps) {
     if (each.op != op) continue;
     *step = each.step;
@@ -27,8 +28,10 @@ bool check_step_of(Op op, CheckStep* step) {
 CheckChain check_chain_of(const Call& call) {
   CheckChain chain{};
   for (const ChainStep& step : call.problem.chain) {
-    check_step_of(step.op, &chain.steps[chain.count]);
-    chain.numbers[chain.count++] = step.slot == kNoSlot ? 0 : call.slots[step.slot];
+    const int at = chain.count++, read = slots_read(step.op);
+    check_step_of(step.op, &chain.steps[at]);
+    if (read > 0) chain.numbers[at] = call.slots[step.slot];
+    if (read > 1) chain.highs[at] = call.slots[step.slot + 1U];
   }
   return chain;
 }

@@ -3,6 +3,7 @@
 #include "search/graph/attention/attention_form.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include "search/graph/attention/attention_match.h"
@@ -227,16 +228,61 @@ bool fill_mask(const Attributes& window, Problem* problem) {
   return all_before && window.right == 0;
 }
 
-// A score that the mask hid stays hidden under these.
-bool keeps_hidden(const ScoreStep& step) {
-  return step.op == Op::kAddConstant || (step.op == Op::kScale && factor_of(step) > 0);
+double factor_of(const ScoreStep& scale) {
+  return scale.attributes.factor / static_cast<double>(scale.attributes.count);
 }
 
 bool positive_scale(const ScoreStep& step) { return step.op == Op::kScale && factor_of(step) > 0; }
 
-// The mask goes last; scalings first are one. A scale that turns the order of scores around stays in the chain.
+// A score that the mask hid stays hidden under these.
+bool keeps_hidden(const ScoreStep& step) { return step.op == Op::kAddConstant || positive_scale(step); }
+
+// A graph's steps as a chain, their constants as its slots. add() is false where there is no room.
+class ChainWriter {
+ public:
+  explicit ChainWriter(AttentionForm* form) : chain_(&form->problem.chain), slots_(&form->slots) {}
+
+  bool add(const ScoreStep& step) {
+    const Attributes& constants = step.attributes;
+    switch (step.op) {
+      case Op::kScale:
+        return add(Op::kMul, {factor_of(step)});
+      case Op::kAddConstant:
+        return add(Op::kAdd, {constants.factor});
+      case Op::kClamp:
+        return add(Op::kClamp, {constants.low, constants.high});
+      default:
+        return add(step.op, {});
+    }
+  }
+
+ private:
+  bool add(Op op, std::initializer_list<double> numbers) {
+    if (chain_->count == kMostChainSteps || numbers.size() + used_ > slots_->size()) return false;
+    const bool slotted = numbers.size() > 0;
+    chain_->steps[chain_->count++] = {op, slotted ? static_cast<std::uint8_t>(used_) : kNoSlot};
+    for (const double number : numbers) (*slots_)[used_++] = static_cast<float>(number);
+    return true;
+  }
+
+  ScoreChain* chain_;
+  ScoreSlots* slots_;
+  std::size_t used_ = 0;
+};
+
+// tanh and a factor after the scale are a soft cap by that factor.
+void name_softcap(double* scale, AttentionForm* form) {
+  ScoreChain &chain = form->problem.chain, capped = softcap_chain();
+  if (chain.count != 2 || chain.steps[0] != capped.steps[1] || chain.steps[1] != capped.steps[2]) return;
+  chain = capped;
+  *scale *= double{form->slots[kSoftcapSlot]};
+}
+
+// The mask goes last; scalings first are one. The softmax takes no factor that turns the order of scores around.
 bool fill_chain(const std::vector<ScoreStep>& scores, AttentionForm* form) {
   bool masked = false;
+  double scale = 1;
+  ChainWriter chain(form);
   for (const ScoreStep& step : scores) {
     if (step.op == Op::kMask) {
       if (masked || !fill_mask(step.attributes, &form->problem)) return false;
@@ -244,12 +290,14 @@ bool fill_chain(const std::vector<ScoreStep>& scores, AttentionForm* form) {
       continue;
     }
     if (masked && !keeps_hidden(step)) return false;
-    if (form->chain.empty() && positive_scale(step)) {
-      form->scale *= factor_of(step);
-    } else {
-      form->chain.push_back(step);
-    }
+    if (!form->problem.chain.any() && positive_scale(step))
+      scale *= factor_of(step);
+    else if (!chain.add(step))
+      return false;
   }
+  if (!(factor_of(folded(form->problem.chain).after, form->slots) > 0)) return false;
+  name_softcap(&scale, form);
+  form->scale = static_cast<float>(scale);
   return true;
 }
 
@@ -273,26 +321,6 @@ std::optional<AttentionForm> attention_form(const KernelGraph& graph) {
     return form;
   }
   return std::nullopt;
-}
-
-double factor_of(const ScoreStep& scale) {
-  return scale.attributes.factor / static_cast<double>(scale.attributes.count);
-}
-
-std::vector<ScoreStep> device_steps(const AttentionForm& form) {
-  if (form.chain.empty()) return {};
-  std::vector<ScoreStep> steps = form.chain;
-  if (positive_scale(steps.back())) steps.pop_back();
-  if (form.scale == 1) return steps;
-  ScoreStep scale;
-  scale.attributes.factor = form.scale;
-  steps.insert(steps.begin(), scale);
-  return steps;
-}
-
-double softmax_scale(const AttentionForm& form) {
-  if (form.chain.empty()) return form.scale;
-  return positive_scale(form.chain.back()) ? factor_of(form.chain.back()) : 1;
 }
 
 }  // namespace gqa

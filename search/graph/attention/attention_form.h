@@ -1,6 +1,6 @@
 // attention_form.h: a program's kernel seen as attention: what the fast families (search/families/candidate.h) can run.
-// Owns: AttentionForm: the problem, where q, k, v and out lie in the operands, and the elementwise chain between the
-// first product and the softmax; attention_form(), which finds it in block graphs that the search made.
+// Owns: AttentionForm: the problem, where q, k, v and out lie in the operands, and the numbers of what stands between
+// the first product and the softmax; attention_form(), which finds it in block graphs that the search made.
 // Never: looks at a user's graph or adds to what the search found: it is instruction selection, after the proof.
 // Threads: values and pure functions.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace gqa {
 
-// One operator on each score alone: scale, tanh, clamp, ...
+// One operator on each score alone, as a graph has it: scale, tanh, clamp, ...
 struct ScoreStep {
   Op op = Op::kScale;
   Attributes attributes = {};
@@ -31,25 +31,17 @@ struct AttentionView {
 };
 
 struct AttentionForm {
-  // Its align and tma follow from the strides, for tensors whose first elements are aligned to 16 bytes.
+  // Its align and tma follow from the strides, for tensors whose first elements are aligned to 16 bytes. Its chain is
+  // the graph's steps without their constants, a soft cap's the same as a call's.
   Problem problem;
-  double scale = 1;              // of the scores, before the chain (where the chain begins with a scale, it is here)
-  std::vector<ScoreStep> chain;  // then, in order
+  float scale = 1;        // of the scores, before the chain, above 0: Call::scale
+  ScoreSlots slots = {};  // the chain's: Call::slots
   AttentionView q, k, v, out;
   friend bool operator==(const AttentionForm&, const AttentionForm&) = default;
 };
 
 // The whole graph as one attention call: one flash kernel, or parts over keys and the kernel that merges them. Nothing
-// where it is anything else, or what no family runs (a head dim, a stride, a window).
+// where it is anything else, or what no family runs (a head dim, a stride, a window, more steps than a chain has).
 std::optional<AttentionForm> attention_form(const KernelGraph& graph);
-
-// A family's kernel takes each score through device_steps(), in its code, and its softmax multiplies what comes by
-// softmax_scale(), positive and given with the launch (Call::scale). Without a chain there are no steps, and the scale
-// is the form's own.
-std::vector<ScoreStep> device_steps(const AttentionForm& form);
-double softmax_scale(const AttentionForm& form);
-
-// What a scale step multiplies by.
-double factor_of(const ScoreStep& scale);
 
 }  // namespace gqa

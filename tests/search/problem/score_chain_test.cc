@@ -38,7 +38,7 @@ TEST(ScoreChain, SoftcapIsAWordForThreeSteps) {
 }
 
 TEST(ScoreChain, OthersAreWrittenStepByStep) {
-  for (const char* steps : {"tanh", "mul3+exp2+add1+relu", "sub0+square", "exp2"}) {
+  for (const char* steps : {"tanh", "mul3+exp2+add1+relu", "sub0+square", "exp2", "clamp2+tanh"}) {
     const Problem p = problem_of(kWhole + ",scores=" + steps);
     EXPECT_NE(to_text(p).find(std::string(",scores=") + steps), std::string::npos) << to_text(p);
     EXPECT_EQ(problem_of(to_text(p)), p);
@@ -64,13 +64,15 @@ TEST(ScoreChain, WhatIsNoChainIsRefused) {
   EXPECT_EQ(refusal(",scores=tanh+tanh+tanh+tanh+tanh"), "scores='tanh+tanh+tanh+tanh+tanh': expected at most 4 steps");
   EXPECT_EQ(refusal(",scores=mul"), "mul on each score, expected a slot from 0 to 3 with it");
   EXPECT_EQ(refusal(",scores=mul4"), "mul on each score, expected a slot from 0 to 3 with it");
+  EXPECT_EQ(refusal(",scores=clamp3"), "clamp on each score, expected a slot from 0 to 2 with it");  // two numbers
   EXPECT_EQ(refusal(",scores=tanh1"), "tanh on each score, expected no slot with it");
-  EXPECT_EQ(refusal(",scores=softmax"), "softmax on each score, expected an elementwise operator without constants");
+  EXPECT_EQ(refusal(",scores=softmax"),
+            "softmax on each score, expected an elementwise operator whose numbers are slots");
 }
 
 // Constants would be compiled in; a maximum's difference and a division by a row's total are no steps on a score.
 TEST(ScoreChain, OperatorsOfOneScoreAndANumber) {
-  for (const Op op : {Op::kClamp, Op::kScale, Op::kAddConstant, Op::kSubMax, Op::kNormalize, Op::kMask, Op::kMatmul})
+  for (const Op op : {Op::kScale, Op::kAddConstant, Op::kSubMax, Op::kNormalize, Op::kMask, Op::kMatmul})
     EXPECT_FALSE(check_chain(one(op)).ok()) << name(op);
   EXPECT_TRUE(check_chain(one(Op::kSilu)).ok());
   EXPECT_TRUE(check_chain(one(Op::kDiv, 3)).ok());

@@ -74,7 +74,7 @@ TEST(CheckChain, ReferenceIsFloat64s) {
   ASSERT_NE(nullptr, kernel) << why;
   for (const char* chain :
        {"", ",sink", ",softcap,sink", ",softcap", ",scores=add1+relu", ",scores=mul2+silu+sub3+div1",
-        ",scores=gelu+exp2", ",scores=square+add1+rsqrt", ",scores=exp+reciprocal+sqrt"})
+        ",scores=gelu+exp2", ",scores=square+add1+rsqrt", ",scores=exp+reciprocal+sqrt", ",scores=sub3+clamp1"})
     EXPECT_LT(reference_error(*kernel, std::string("b=1,hq=2,hk=1,sq=3,sk=20,d=32,causal") + chain), 2e-5) << chain;
   // rows that see no key
   EXPECT_LT(reference_error(*kernel, "b=1,hq=3,hk=1,sq=9,sk=4,d=32,causal,sink"), 2e-5);

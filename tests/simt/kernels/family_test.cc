@@ -77,13 +77,13 @@ const FamilyCase kCases[] = {
     {"FlashTransposedOneStage", kTransposed, "flash m=64 n=64 warps=2 stages=1 pack=1",
      "b=2,hq=1,hk=1,sq=40,sk=152,d=64,dtype=f16,ktrans"},
     {"FlashTransposedUnalignedSoftcapCausal", kTransposedOdd, "flash m=32 n=48 warps=2 stages=3 pack=2",
-     "b=2,hq=6,hk=3,sq=40,sk=150,d=32,dv=64,dtype=bf16,causal,align=2,ktrans"},
+     "b=2,hq=6,hk=3,sq=40,sk=150,d=32,dv=64,dtype=bf16,causal,align=2,ktrans,softcap"},
     {"SplitTransposedShortRows", kTransposedShort, "split m=16 n=16 warps=2 stages=3 pack=4 splits=3",
-     "b=2,hq=8,hk=2,sq=3,sk=150,d=64,dtype=f16,ktrans"},
+     "b=2,hq=8,hk=2,sq=3,sk=150,d=64,dtype=f16,ktrans,scores=clamp0"},
     {"FlashSoftcap", kSoftcap, "flash m=32 n=64 warps=2 stages=2 pack=1",
-     "b=2,hq=1,hk=1,sq=40,sk=200,d=64,dv=32,dtype=f16"},
+     "b=2,hq=1,hk=1,sq=40,sk=200,d=64,dv=32,dtype=f16,softcap"},
     {"SplitSoftcap", kSoftcap, "split m=64 n=32 warps=2 stages=2 pack=1 splits=2",
-     "b=2,hq=1,hk=1,sq=40,sk=200,d=64,dv=32,dtype=f16"},
+     "b=2,hq=1,hk=1,sq=40,sk=200,d=64,dv=32,dtype=f16,softcap"},
 };
 
 // The kernel that a program the search found becomes under the candidate.
@@ -140,7 +140,8 @@ class FamilyRun {
     AttentionParams params = params_of(call(), kernel_.candidate);
     params.partials = partials.as<float>();
     params.counters = counters.as<unsigned>();
-    void* arguments[] = {&params};
+    ScoreParams scores = score_params_of(call());
+    void* arguments[] = {&params, &scores};  // what a kernel has no parameter for is not read
     return compiled.launch({{static_cast<unsigned>(needed.blocks), 1, 1},
                             {static_cast<unsigned>(needed.threads), 1, 1},
                             static_cast<std::size_t>(needed.shared_memory),
@@ -187,7 +188,8 @@ class FamilyRun {
     if (form.problem.keys_transposed()) call.k_strides.row = form.k.column;
     call.v_strides = strides(form.v);
     call.out_strides = strides(form.out);
-    call.scale = static_cast<float>(softmax_scale(form));
+    call.scale = form.scale;
+    call.slots = form.slots;
     call.problem = form.problem;
     return call;
   }
@@ -207,7 +209,8 @@ TEST_P(Families, ComputeTheUsersGraph) {
   const FamilyKernel kernel = kernel_of(user, candidate_of(GetParam().candidate));
   ASSERT_EQ(to_text(kernel.form.problem), GetParam().problem);
   std::string why;
-  const auto compiled = simt::Kernel::compile(family_source(kernel), kEntryPoint, &why);
+  const auto compiled =
+      simt::Kernel::compile(attention_source(kernel.form.problem, kernel.candidate), kEntryPoint, &why);
   ASSERT_NE(compiled, nullptr) << why;
   FamilyRun run(user, kernel);
   std::vector<std::uint16_t> first;

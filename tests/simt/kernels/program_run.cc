@@ -31,7 +31,8 @@ std::size_t bytes_of(ElementType type) { return static_cast<std::size_t>(element
 DType half_type(ElementType type) { return type == ElementType::kBF16 ? DType::kBF16 : DType::kF16; }
 
 std::string source_of(const PlannedKernel& planned) {
-  return planned.family ? family_source(*planned.family) : tile_source(planned.graph);
+  return planned.family ? attention_source(planned.family->form.problem, planned.family->candidate)
+                        : tile_source(planned.graph);
 }
 
 }  // namespace
@@ -144,7 +145,8 @@ Status ProgramRun::launch_family(const PlannedKernel& planned, const Kernel& ker
   if (form.problem.keys_transposed()) call.k_strides.row = form.k.column;
   call.v_strides = strides(form.v);
   call.out_strides = strides(form.out);
-  call.scale = static_cast<float>(softmax_scale(form));
+  call.scale = form.scale;
+  call.slots = form.slots;
   call.problem = form.problem;
   const LaunchPlan needed = plan(call.problem, candidate);
   const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
@@ -152,7 +154,8 @@ Status ProgramRun::launch_family(const PlannedKernel& planned, const Kernel& ker
   AttentionParams params = params_of(call, candidate);
   params.partials = partials.as<float>();
   params.counters = counters.as<unsigned>();
-  void* arguments[] = {&params};
+  ScoreParams scores = score_params_of(call);
+  void* arguments[] = {&params, &scores};  // what a kernel has no parameter for is not read
   Launch launch = {{static_cast<unsigned>(needed.blocks), 1, 1},
                    {static_cast<unsigned>(needed.threads), 1, 1},
                    static_cast<std::size_t>(needed.shared_memory),

@@ -63,6 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Others, ScoreChainKernel,
                                            Case{"b=1,hq=2,hk=1,sq=20,sk=40,d=64,scores=add1+relu", kFlash},
                                            Case{"b=1,hq=2,hk=1,sq=20,sk=40,d=64,scores=mul2+silu+sub3+div1", kFlash},
                                            Case{"b=1,hq=2,hk=1,sq=20,sk=40,d=64,causal,scores=mul0+div1", kFlash},
+                                           Case{"b=1,hq=2,hk=1,sq=20,sk=40,d=64,causal,scores=sub3+clamp1", kFlash},
                                            Case{"b=1,hq=2,hk=1,sq=3,sk=100,d=64,scores=square+add1+rsqrt", kParts}));
 
 TEST(ScoreChainCache, PagesLengthsAndWindows) {

@@ -64,7 +64,7 @@ struct ChainNumbers<Config, typename AsVoid<typename Config::Chain>::Result> {
   __device__ const ScoreParams* numbers() const { return held; }
 };
 
-// numbers: null where the chain's are all in the code.
+// numbers: null where there is no chain.
 template <typename Config, int kFragments>
 __device__ inline void apply_chain(float (&scores)[kFragments][4], const ScoreParams* numbers) {
   ChainOf<Config>::apply(scores, numbers);

@@ -33,13 +33,6 @@ std::vector<AttentionForm> forms_of(const std::string& text) {
   return found;
 }
 
-std::string chain_text(const std::vector<ScoreStep>& steps) {
-  std::string text;
-  for (const ScoreStep& step : steps)
-    text += (text.empty() ? "" : "; ") + std::string(name(step.op)) + to_text(step.attributes);
-  return text;
-}
-
 AttentionView view(int tensor, std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t column = 1) {
   return {tensor, batch, head, row, column};
 }
@@ -50,7 +43,7 @@ TEST(AttentionForm, ReadsTheIssuesGraphAsFlashAndAsSplit) {
     const AttentionForm form = form_of(graph);
     EXPECT_EQ(to_text(form.problem), "b=2,hq=1,hk=1,sq=256,sk=4096,d=64,dtype=f16,ktrans");
     EXPECT_EQ(form.scale, 1);
-    EXPECT_TRUE(form.chain.empty());
+    EXPECT_FALSE(form.problem.chain.any());
     EXPECT_EQ(form.q, view(0, 256 * 64, 0, 64));
     EXPECT_EQ(form.k, view(1, 64 * 4096, 0, 1, 4096));
     EXPECT_EQ(form.v, view(2, 4096 * 64, 0, 64));
@@ -63,13 +56,33 @@ TEST(AttentionForm, ReadsWhatTheSearchFinds) {
     EXPECT_EQ(to_text(form.problem), "b=2,hq=1,hk=1,sq=256,sk=4096,d=64,dtype=f16,ktrans");
 }
 
-TEST(AttentionForm, TakesAScaleOutOfTheQueries) {
+// A scale of the queries is one of scores, and 20 tanh(x / 20) a soft cap like any call's.
+TEST(AttentionForm, TakesAScaleOutOfTheQueriesAndNamesASoftcap) {
   for (const AttentionForm& form : forms_of(programs::kSoftcap)) {
-    EXPECT_EQ(form.scale, 0.05);
-    EXPECT_EQ(chain_text(form.chain), "tanh; scale c=20");
-    EXPECT_EQ(chain_text(device_steps(form)), "scale c=0.05; tanh");
-    EXPECT_EQ(softmax_scale(form), 20);
+    EXPECT_EQ(form.problem.chain, softcap_chain());
+    EXPECT_FLOAT_EQ(form.scale, 1);
+    EXPECT_EQ(form.slots[kSoftcapSlot], 20);
   }
+}
+
+// The flash kernel of tests with steps on its scores.
+KernelGraph stepped(const std::string& steps) {
+  return graph_of(replaced(programs::kFlash, "s = matmul(qt, kt)", "a = matmul(qt, kt)\n" + steps));
+}
+
+TEST(AttentionForm, ConstantsAreSlots) {
+  const AttentionForm form =
+      form_of(stepped("  b = scale(a) c=0.5\n  c = add_constant(b) c=3\n  e = relu(c)\n  s = clamp(e) lo=-1 hi=2"));
+  EXPECT_EQ(chain_text(form.problem.chain), ",scores=add0+relu+clamp1");
+  EXPECT_EQ(form.scale, 0.5F);
+  EXPECT_EQ(form.slots, (ScoreSlots{3, -1, 2, 0}));
+}
+
+TEST(AttentionForm, ConstantsAreNoPartOfTheProblem) {
+  const auto one = form_of(stepped("  b = add_constant(a) c=3\n  s = tanh(b)"));
+  const auto other = form_of(stepped("  b = add_constant(a) c=-7\n  s = tanh(b)"));
+  EXPECT_EQ(one.problem, other.problem);
+  EXPECT_NE(one.slots, other.slots);
 }
 
 TEST(AttentionForm, ReadsAMaskBesideAClamp) {
@@ -77,8 +90,9 @@ TEST(AttentionForm, ReadsAMaskBesideAClamp) {
       replaced(programs::kMasked, "c = mask(b) left=100 right=0", "f = clamp(b) lo=-50 hi=50\nc = mask(f) right=0");
   for (const AttentionForm& form : forms_of(text)) {
     EXPECT_TRUE(form.problem.causal());
-    EXPECT_EQ(chain_text(form.chain), "clamp lo=-50 hi=50");
-    EXPECT_EQ(softmax_scale(form), 1);
+    EXPECT_EQ(chain_text(form.problem.chain), ",scores=clamp0");
+    EXPECT_EQ(form.slots, (ScoreSlots{-50, 50, 0, 0}));
+    EXPECT_EQ(form.scale, 0.125F);
   }
 }
 
@@ -127,7 +141,7 @@ TEST(AttentionForm, IsTheProblemThatAProgramWasMadeFrom) {
          {"flash m=64 n=64 warps=4 stages=2 pack=1", "split m=16 n=32 warps=4 stages=2 pack=1 splits=2"}) {
       const AttentionForm form = form_of(attention_program(problem, candidate_of(candidate)));
       EXPECT_EQ(to_text(form.problem), to_text(problem));
-      EXPECT_DOUBLE_EQ(form.scale, 1 / std::sqrt(static_cast<double>(problem.head_dim)));
+      EXPECT_FLOAT_EQ(form.scale, 1 / std::sqrt(static_cast<float>(problem.head_dim)));
       const std::int64_t row = problem.q_heads * problem.head_dim;
       const std::int64_t head = problem.q_heads == 1 ? 0 : problem.head_dim;
       EXPECT_EQ(form.q, view(0, problem.batch == 1 ? 0 : row * problem.q_len, head, row));
@@ -145,18 +159,14 @@ TEST(AttentionForm, NamesStridesThatVectorsOrMapsCannotTake) {
 }
 
 TEST(AttentionForm, KeepsAScaleThatTurnsScoresAroundInTheChain) {
-  const KernelGraph graph =
-      graph_of(replaced(programs::kFlash, "s = matmul(qt, kt)", "a = matmul(qt, kt)\n  s = scale(a) c=-0.5"));
-  const AttentionForm form = form_of(graph);
+  const AttentionForm form = form_of(stepped("  s = scale(a) c=-0.5"));
   EXPECT_EQ(form.scale, 1);
-  EXPECT_EQ(chain_text(device_steps(form)), "scale c=-0.5");
-  EXPECT_EQ(softmax_scale(form), 1);
+  EXPECT_EQ(chain_text(form.problem.chain), ",scores=mul0");
+  EXPECT_EQ(form.slots[0], -0.5F);
 }
 
 TEST(AttentionForm, AWindowThatHidesNothingIsNone) {
-  const KernelGraph graph = graph_of(
-      replaced(programs::kFlash, "s = matmul(qt, kt)", "a = matmul(qt, kt)\n  s = mask(a) left=4095 right=255"));
-  EXPECT_EQ(form_of(graph).problem.mask, Mask::kNone);
+  EXPECT_EQ(form_of(stepped("  s = mask(a) left=4095 right=255")).problem.mask, Mask::kNone);
 }
 
 struct Refused {
@@ -182,6 +192,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Window", "s = matmul(qt, kt)", "a = matmul(qt, kt)\n  s = mask(a) left=100 right=0"},
         Refused{"Lookahead", "s = matmul(qt, kt)", "a = matmul(qt, kt)\n  s = mask(a) right=3"},
         Refused{"TanhOfMasked", "s = matmul(qt, kt)", "a = matmul(qt, kt)\n  b = mask(a) right=0\n  s = tanh(b)"},
+        Refused{"FiveSteps", "s = matmul(qt, kt)",
+                "a = matmul(qt, kt)\n  b = relu(a)\n  c = tanh(b)\n  e = relu(c)\n  f = tanh(e)\n  s = relu(f)"},
+        Refused{"FiveNumbers", "s = matmul(qt, kt)",
+                "a = matmul(qt, kt)\n  b = clamp(a) lo=-9\n  c = add_constant(b) c=1\n  s = clamp(c) hi=3"},
+        // the softmax takes no factor that turns the order of scores around
+        Refused{"ScaleTurningAroundLast", "s = matmul(qt, kt)",
+                "a = matmul(qt, kt)\n  b = tanh(a)\n  s = scale(b) c=-20"},
         Refused{"TwoScores", "s = matmul(qt, kt)", "a = matmul(qt, kt)\n  s = mul(a, a)"},
         Refused{"OtherMaximum", "top = max(s) dim=2", "half = scale(s) c=0.5\n  top = max(half) dim=2"},
         Refused{"OtherSum", "ps = sum(p) dim=2", "pp = square(p)\n  ps = sum(pp) dim=2"},

@@ -33,8 +33,9 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
     kernel.form.problem.keys = c.transposed ? KeyLayout::kTransposed : KeyLayout::kDense;
     kernel.form.scale = kScale;
     if (c.softcap) {
-      kernel.form.chain = {{Op::kTanh, {}}, {Op::kScale, {}}};
-      kernel.form.chain[1].attributes.factor = kCap;
+      kernel.form.problem.chain = softcap_chain();
+      kernel.form.scale = kScale * kCap;
+      kernel.form.slots[kSoftcapSlot] = kCap;
     }
     return kernel;
   }
@@ -84,7 +85,7 @@ TEST_P(WarpgroupPrograms, AgreeWithTheFormulaUnderEverySchedule) {
   const Case& c = GetParam();
   const FamilyKernel family = kernel_of(c);
   std::string why;
-  const auto kernel = Kernel::compile(family_source(family), kEntryPoint, &why);
+  const auto kernel = Kernel::compile(attention_source(family.form.problem, family.candidate), kEntryPoint, &why);
   ASSERT_NE(nullptr, kernel) << why;
   Problem plain = family.form.problem;
   plain.keys = KeyLayout::kDense;
@@ -92,7 +93,8 @@ TEST_P(WarpgroupPrograms, AgreeWithTheFormulaUnderEverySchedule) {
   test::AttentionCase attention(plain);
   if (c.transposed) transpose_keys(&attention);
   attention.call.problem = family.form.problem;
-  attention.call.scale = static_cast<float>(softmax_scale(family.form));
+  attention.call.scale = family.form.scale;
+  attention.call.slots = family.form.slots;
   const Status status = run_warpgroup(*kernel, family.candidate, 1, &attention, schedules());
   ASSERT_TRUE(status.ok()) << status.message();
   for (int b = 0; b < plain.batch; ++b)
