@@ -41,6 +41,8 @@ void write_config(std::ostream& out, const Problem& problem, const FamilyCode& f
   out << family.features;
   if (problem.sink) out << "  static constexpr bool kSink = true;  // in the denominator\n";
   if (problem.chain.any()) out << "  using Chain = ::ScoreChain;\n";
+  if (problem.chain.reads_arrays())
+    out << "  static constexpr bool kChainArrays = true;  // of heads, rows or scores\n";
   out << "};\n";
 }
 
@@ -85,7 +87,7 @@ std::string attention_source(const Problem& problem, const Candidate& candidate)
   if (problem.chain.any()) out << "// scores:    " << steps_text(problem.chain) << "\n";
   for (const std::string& header : family.headers) out << "#include \"" << header << "\"\n";
   out << "\n" << family.products;
-  if (problem.chain.any()) out << score_chain("ScoreChain", problem.chain) << "\n";
+  if (problem.chain.any()) out << score_chain("ScoreChain", problem.chain, element(problem.q_type)) << "\n";
   write_config(out, problem, family);
   out << "\nusing Smem = " << family.smem << "<Config>;\n"
       << "static_assert(sizeof(Smem) == " << launch.shared_memory

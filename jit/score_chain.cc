@@ -8,7 +8,7 @@
 namespace gqa {
 namespace {
 
-// X(operator, expression of x; $s: its number of the launch, $t: the number after it)
+// X(operator, expression of x; $s: its operand, $t: the slot after it)
 #define GQA_STEPS(X)                 \
   X(kMul, "x * $s")                  \
   X(kDiv, "x / $s")                  \
@@ -40,14 +40,57 @@ void replace(std::string* text, std::string_view what, const std::string& by) {
   if (const auto at = text->find(what); at != std::string::npos) text->replace(at, what.size(), by);
 }
 
-std::string number(int slot) { return "numbers->slots[" + std::to_string(slot) + "]"; }
+std::string slot_number(int slot) { return "numbers->slots[" + std::to_string(slot) + "]"; }
+
+std::string operand(const ChainStep& step) {
+  switch (step.operand) {
+    case ChainOperand::kHead:
+      return "of.head";
+    case ChainOperand::kRow:
+      return "of.row";
+    case ChainOperand::kTensor:
+    case ChainOperand::kTensor32:
+      return "of.score";
+    default:
+      return slot_number(step.slot);
+  }
+}
+
+std::string operand_text(const ChainStep& step) {
+  switch (step.operand) {
+    case ChainOperand::kNone:
+      return "";
+    case ChainOperand::kSlot:
+      return " slot " + std::to_string(step.slot);
+    case ChainOperand::kHead:
+      return " head";
+    case ChainOperand::kRow:
+      return " row";
+    case ChainOperand::kTensor:
+      return " tensor";
+    case ChainOperand::kTensor32:
+      return " tensor32";
+  }
+  return "";
+}
+
+std::string flag(const char* name, bool value) {
+  return std::string("  static constexpr bool ") + name + (value ? " = true;\n" : " = false;\n");
+}
+
+// Which arrays the chain reads, and the type of the scores'.
+std::string arrays(const ScoreChain& chain, const std::string& element) {
+  return flag("kOfHeads", chain.reads(ChainOperand::kHead)) + flag("kOfRows", chain.reads(ChainOperand::kRow)) +
+         flag("kOfScores", chain.reads_tensor()) +
+         "  using Element = " + (chain.reads(ChainOperand::kTensor32) ? "gqa::F32" : element) + ";\n";
+}
 
 std::string expression(const ChainStep& step) {
   for (const Row& row : kRows) {
     if (row.op != step.op) continue;
     std::string text(row.expression);
-    replace(&text, "$s", number(step.slot));
-    replace(&text, "$t", number(step.slot + 1));
+    replace(&text, "$s", operand(step));
+    replace(&text, "$t", slot_number(step.slot + 1));
     return text;
   }
   return "x";
@@ -55,10 +98,11 @@ std::string expression(const ChainStep& step) {
 
 }  // namespace
 
-std::string score_chain(const std::string& name, const ScoreChain& chain) {
-  std::string text = "struct " + name +
-                     " {\n  static __device__ float apply(float x, const gqa::ScoreParams* numbers) {\n"
-                     "    x = x * numbers->factor;\n";
+std::string score_chain(const std::string& name, const ScoreChain& chain, const std::string& element) {
+  const bool of_arrays = chain.reads_arrays();
+  std::string text = "struct " + name + " {\n" + (of_arrays ? arrays(chain, element) : "") +
+                     "  static __device__ float apply(float x, const gqa::ScoreParams* numbers" +
+                     (of_arrays ? ", const gqa::OfScore& of" : "") + ") {\n    x = x * numbers->factor;\n";
   for (const ChainStep& step : folded(chain).between) text += "    x = " + expression(step) + ";\n";
   return text + "    return x;\n  }\n};\n";
 }
@@ -66,9 +110,8 @@ std::string score_chain(const std::string& name, const ScoreChain& chain) {
 std::string steps_text(const ScoreChain& chain) {
   std::string text = "mul factor";
   for (const ChainStep& step : folded(chain).between) {
-    text += "; " + std::string(name(step.op));
-    if (slots_read(step.op) > 0) text += " slot " + std::to_string(step.slot);
-    if (slots_read(step.op) > 1) text += " to slot " + std::to_string(step.slot + 1);
+    text += "; " + std::string(name(step.op)) + operand_text(step);
+    if (operands_read(step.op) > 1) text += " to slot " + std::to_string(step.slot + 1);
   }
   return text;
 }

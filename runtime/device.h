@@ -23,6 +23,16 @@ namespace gqa {
 
 struct Reference;  // runtime/workload/workload.h
 
+// What a problem's chain reads of arrays; null where it reads none of the kind. Strides in elements; 0 where one number
+// serves all.
+struct ChainArrays {
+  const float* heads = nullptr;  // of each query head
+  const float* rows = nullptr;   // of each query row
+  Strides row_strides;
+  const void* scores = nullptr;  // of each score, in elements of its type: a row's keys side by side, as many as kv_len
+  Strides score_strides;
+};
+
 // One attention call, ready to launch: plain data, filled on the stack of the hot path. Where
 // problem.keys_transposed(), a row of k is one element of every key: k_strides.row steps along head_dim, and keys are
 // contiguous. Where problem.paged(), k and v hold `pages` pages, the batch strides of k and v step from page to page,
@@ -48,6 +58,7 @@ struct Call {
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
   float scale = 0;              // never 0 here: already defaulted
   ScoreSlots slots = {};        // of problem.chain
+  ChainArrays arrays;           // likewise
   const float* sink = nullptr;  // of each query head, where problem.sink; else null
   void* stream = nullptr;       // CUstream; the host ignores it
   // Null, or what comes first: problem, lengths and starts are then those of the keys after it (append_plan.h), and

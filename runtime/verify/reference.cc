@@ -23,7 +23,8 @@ using Floats = std::vector<float>;
 // One row on its way.
 struct ReferenceRow {
   std::size_t index;  // into the rows asked for
-  int first, last;    // keys that it sees: [first, last)
+  RowPlace place;
+  int first, last;  // keys that it sees: [first, last)
   float sink = -std::numeric_limits<float>::infinity();
   Floats query = {}, exact = {};  // of a product or what a chain makes of a score, then a weight a key
   double sum = 0;                 // of weights, the largest of which, or the sink's, is 1
@@ -45,9 +46,7 @@ float dot(const float* a, const float* b, int size) {
 }
 
 // One step of a chain, and all of it.
-double stepped(const ChainStep& step, double x, const ScoreSlots& slots) {
-  const auto slot = [&](int at) { return double{slots[static_cast<std::size_t>(step.slot + at)]}; };
-  const double number = slots_read(step.op) > 0 ? slot(0) : 0;
+double stepped(const ChainStep& step, double x, double number, double high) {
   switch (step.op) {
     case Op::kAdd:
       return x + number;
@@ -78,16 +77,39 @@ double stepped(const ChainStep& step, double x, const ScoreSlots& slots) {
     case Op::kTanh:
       return std::tanh(x);
     case Op::kClamp:
-      return x < number ? number : std::min(x, slot(1));
+      return x < number ? number : std::min(x, high);
     default:
       return std::numeric_limits<double>::quiet_NaN();  // check_chain() lets no other pass
   }
 }
 
-float through_chain(const Call& call, float score) {
-  if (!call.problem.chain.any()) return score;
+double operand(const Call& call, const ChainStep& step, const RowPlace& row, int key) {
+  const ChainArrays& arrays = call.arrays;
+  const auto at = [&](const Strides& s) { return row.batch * s.batch + row.position * s.row + row.head * s.head; };
+  switch (step.operand) {
+    case ChainOperand::kNone:
+      return 0;
+    case ChainOperand::kSlot:
+      return call.slots[step.slot];
+    case ChainOperand::kHead:
+      return arrays.heads[row.head];
+    case ChainOperand::kRow:
+      return arrays.rows[at(arrays.row_strides)];
+    case ChainOperand::kTensor:
+      return load(call.problem.q_type,
+                  static_cast<const std::uint16_t*>(arrays.scores)[at(arrays.score_strides) + key]);
+    case ChainOperand::kTensor32:
+      return static_cast<const float*>(arrays.scores)[at(arrays.score_strides) + key];
+  }
+  return 0;
+}
+
+float through_chain(const Call& call, const RowPlace& row, int key, float score) {
   double x = score;
-  for (const ChainStep& step : call.problem.chain) x = stepped(step, x, call.slots);
+  for (const ChainStep& step : call.problem.chain) {
+    const double high = step.op == Op::kClamp ? double{call.slots[step.slot + 1U]} : 0;
+    x = stepped(step, x, operand(call, step, row, key), high);
+  }
   return static_cast<float>(x);
 }
 
@@ -101,7 +123,7 @@ class RowGroup {
   bool takes(int batch, int kv_head) const { return batch == batch_ && kv_head == kv_head_; }
 
   void add(std::size_t index, const RowPlace& place) {
-    ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, 0, 0});
+    ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, place, 0, 0});
     set_keys(place.position, &row);
     if (call_.sink != nullptr) row.sink = call_.sink[place.head];
     const std::int64_t first = call_.q_starts == nullptr ? 0 : call_.q_starts[batch_];
@@ -179,7 +201,8 @@ class RowGroup {
     for (ReferenceRow& row : rows_) {
       for (int j = std::max(0, row.first - first); j < std::min(count, row.last - first); ++j) {
         const float product = dot(row.query.data(), &block_[static_cast<std::size_t>(j * p_.head_dim)], p_.head_dim);
-        row.exact.push_back(p_.chain.any() ? through_chain(call_, product * call_.scale) : product);
+        row.exact.push_back(p_.chain.any() ? through_chain(call_, row.place, first + j, product * call_.scale)
+                                           : product);
       }
     }
   }
@@ -191,6 +214,7 @@ class RowGroup {
     if (row->exact.empty()) return;
     const float scale = p_.chain.any() ? 1 : call_.scale, sink = row->sink / scale;
     const float maximum = std::max(sink, *std::max_element(row->exact.begin(), row->exact.end()));
+    if (maximum == -std::numeric_limits<float>::infinity()) return row->exact.clear();  // an operand hides all keys
     row->sum = std::exp(double{sink - maximum} * double{scale});
     for (float& weight : row->exact) row->sum += weight = std::exp((weight - maximum) * scale);
     lse = static_cast<float>(double{maximum} * double{scale} + std::log(row->sum));

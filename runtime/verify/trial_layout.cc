@@ -85,6 +85,7 @@ Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int 
   c.lse_row_stride = 1;
   c.scale = 1.0F / std::sqrt(static_cast<float>(problem.head_dim));
   c.slots = kTrialSlots;
+  c.arrays = buffers.arrays;
   c.sink = buffers.sinks;
   c.problem = lengths;
   return c;

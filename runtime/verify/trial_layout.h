@@ -24,6 +24,7 @@ struct TrialBuffers {
   const std::int32_t* q_starts = nullptr;
   const std::int32_t* k_starts = nullptr;
   const float* sinks = nullptr;
+  ChainArrays arrays = {};  // of trial_arrays.h
 };
 
 struct TrialLayout {

@@ -18,6 +18,7 @@ constexpr Served kServed = {kIntervalMasks,
                             {Lengths::kOne, Lengths::kPacked},
                             {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
                             true,
+                            true,
                             true};
 
 }  // namespace

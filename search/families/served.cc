@@ -10,6 +10,7 @@ std::string not_served(const Problem& p, const Served& served, std::string_view 
   if (!served.q_lengths.has(p.q_lengths)) return by + std::string(name(p.q_lengths)) + " of queries";
   if (p.sink && !served.sink) return by + "sink";
   if (p.chain.any() && !served.chain) return by + "steps on scores";
+  if (p.chain.reads_arrays() && !served.chain_arrays) return by + "steps on scores that read arrays";
   return served.masks.has(p.mask) ? "" : by + std::string(name(p.mask)) + " mask";
 }
 

@@ -17,6 +17,7 @@ struct Served {
   KindSet<Lengths> q_lengths, kv_lengths;
   bool chain = false;  // steps on each score
   bool sink = false;
+  bool chain_arrays = false;  // steps that read arrays of heads, rows or scores
 };
 
 // "flash serves no paged keys"; "" where the problem is served.

@@ -91,11 +91,25 @@ Status check_counts(const Problem& p) {
   return {};
 }
 
+// A row's place in an array of rows or scores is that of its sequence, which packed ones share.
+Status check_arrays(const Problem& p) {
+  const bool of_rows = p.chain.reads(ChainOperand::kRow) || p.chain.reads_tensor();
+  if (!of_rows || !(p.q_packed() || p.k_packed())) return {};
+  return {Code::kOption,
+          "packed sequences with a row's or a tensor's operand on scores, expected a slot's or a head's"};
+}
+
+// An operand and its slot in a byte; 255: none.
+std::uint32_t operand_number(const ChainStep& step) {
+  if (step.operand == ChainOperand::kNone) return 0xff;
+  return (static_cast<std::uint32_t>(step.operand) - 1) << 4 | step.slot;
+}
+
 // Two steps of a chain as one number.
 std::int32_t steps_number(const ScoreChain& chain, std::size_t at) {
   std::uint32_t number = 0;
   for (std::size_t i = at; i < at + 2; ++i)
-    number = number << 16 | static_cast<std::uint32_t>(chain.steps[i].op) << 8 | chain.steps[i].slot;
+    number = number << 16 | static_cast<std::uint32_t>(chain.steps[i].op) << 8 | operand_number(chain.steps[i]);
   return static_cast<std::int32_t>(number);
 }
 
@@ -137,6 +151,7 @@ Status check(const Problem& p) {
   if (Status status = check_keys(p); !status.ok()) return status;
   if (Status status = check_mask(p); !status.ok()) return status;
   if (Status status = check_chain(p.chain); !status.ok()) return status;
+  if (Status status = check_arrays(p); !status.ok()) return status;
   return check_counts(p);
 }
 

@@ -1,6 +1,7 @@
 // score_chain.cc: see score_chain.h.
 #include "search/problem/score_chain.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "search/graph/ir/op.h"
@@ -13,7 +14,18 @@ namespace {
 
 constexpr char kBetweenSteps = '+';
 
-bool is_factor(const ChainStep& step) { return step.op == Op::kMul || step.op == Op::kDiv; }
+bool is_factor(const ChainStep& step) {
+  return step.operand == ChainOperand::kSlot && (step.op == Op::kMul || step.op == Op::kDiv);
+}
+
+// Words after an operator's name. The longer one of two that end alike is first.
+constexpr struct {
+  std::string_view word;
+  ChainOperand operand;
+} kArrays[] = {{"head", ChainOperand::kHead},
+               {"row", ChainOperand::kRow},
+               {"tensor32", ChainOperand::kTensor32},
+               {"tensor", ChainOperand::kTensor}};
 
 ScoreChain part_of(const ChainStep* first, const ChainStep* last) {
   ScoreChain part;
@@ -22,23 +34,61 @@ ScoreChain part_of(const ChainStep* first, const ChainStep* last) {
 }
 
 std::string step_text(const ChainStep& step) {
-  return std::string(name(step.op)) + (slots_read(step.op) > 0 ? std::to_string(step.slot) : "");
+  std::string text(name(step.op));
+  if (step.operand == ChainOperand::kSlot) return text + std::to_string(step.slot);
+  for (const auto& array : kArrays)
+    if (step.operand == array.operand) text += array.word;
+  return text;
+}
+
+// Takes the operand's word off the text's end. An operator's name may end in a digit itself.
+ChainStep take_operand(std::string_view* text) {
+  ChainStep step;
+  if (text->empty() || find_op(*text) != nullptr) return step;
+  if (const char last = text->back(); last >= '0' && last <= '9' && find_op(text->substr(0, text->size() - 1))) {
+    text->remove_suffix(1);
+    step.operand = ChainOperand::kSlot;
+    step.slot = static_cast<std::uint8_t>(last - '0');
+    return step;
+  }
+  for (const auto& array : kArrays) {
+    if (!text->ends_with(array.word)) continue;
+    text->remove_suffix(array.word.size());
+    step.operand = array.operand;
+    return step;
+  }
+  return step;
 }
 
 Status read_step(std::string_view text, ChainStep* step) {
-  const bool numbered = !text.empty() && text.back() >= '0' && text.back() <= '9' && find_op(text) == nullptr;
-  const OpInfo* op = find_op(numbered ? text.substr(0, text.size() - 1) : text);
+  std::string_view name = text;
+  *step = take_operand(&name);
+  const OpInfo* op = find_op(name);
   if (op == nullptr) return text_error("scores: unknown step " + quote(text) + ", expected as in div0+tanh+mul0");
   step->op = op->op;
-  if (numbered) step->slot = static_cast<std::uint8_t>(text.back() - '0');
   return {};
+}
+
+// What the operator may have for its operands; "" where it has one of them.
+std::string wrong_operand(const ChainStep& step) {
+  const int read = operands_read(step.op);
+  if (read == 0) return step.operand == ChainOperand::kNone ? "" : "no operand";
+  const bool slot = step.operand == ChainOperand::kSlot;
+  if (slot ? step.slot <= kScoreSlots - read : read == 1 && step.operand != ChainOperand::kNone) return "";
+  return "a slot from 0 to " + std::to_string(kScoreSlots - read) +
+         (read == 1 ? ", head, row, tensor or tensor32" : "");
 }
 
 }  // namespace
 
+bool ScoreChain::reads(ChainOperand operand) const {
+  return std::any_of(begin(), end(), [=](const ChainStep& step) { return step.operand == operand; });
+}
+
 ScoreChain softcap_chain() {
   ScoreChain chain;
-  chain.steps = {ChainStep{Op::kDiv, kSoftcapSlot}, ChainStep{Op::kTanh}, ChainStep{Op::kMul, kSoftcapSlot}};
+  chain.steps = {ChainStep{Op::kDiv, ChainOperand::kSlot, kSoftcapSlot}, ChainStep{Op::kTanh},
+                 ChainStep{Op::kMul, ChainOperand::kSlot, kSoftcapSlot}};
   chain.count = 3;
   return chain;
 }
@@ -49,7 +99,7 @@ bool chain_takes(Op op) {
          op != Op::kSubMax && op != Op::kNormalize;
 }
 
-int slots_read(Op op) { return op == Op::kClamp ? 2 : static_cast<int>(info(op).least) - 1; }
+int operands_read(Op op) { return op == Op::kClamp ? 2 : static_cast<int>(info(op).least) - 1; }
 
 Status check_chain(const ScoreChain& chain) {
   if (chain.count > kMostChainSteps)
@@ -58,13 +108,12 @@ Status check_chain(const ScoreChain& chain) {
   for (const ChainStep& step : chain) {
     const std::string op(name(step.op));
     if (!chain_takes(step.op))
-      return {Code::kOption, op + " on each score, expected an elementwise operator whose numbers are slots"};
-    const int read = slots_read(step.op);
-    if (read > 0 ? step.slot > kScoreSlots - read : step.slot != kNoSlot)
-      return {Code::kOption, op + " on each score, expected " +
-                                 (read > 0 ? "a slot from 0 to " + std::to_string(kScoreSlots - read) + " with it"
-                                           : std::string("no slot with it"))};
+      return {Code::kOption, op + " on each score, expected an elementwise operator whose numbers are operands"};
+    if (const std::string expected = wrong_operand(step); !expected.empty())
+      return {Code::kOption, op + " on each score, expected " + expected + " with it"};
   }
+  if (chain.reads(ChainOperand::kTensor) && chain.reads(ChainOperand::kTensor32))
+    return {Code::kOption, "tensor and tensor32 in one chain, expected one of them"};
   return {};
 }
 

@@ -82,7 +82,7 @@ TEST(Codegen, GraphsThatDifferInConstantsShareAKernel) {
 
 TEST(Codegen, AClampReadsTwoNumbers) {
   const ScoreChain chain = problem_of("hq=8,sq=100,d=64,scores=mul0+clamp2+tanh").chain;
-  EXPECT_EQ(score_chain("C", chain), R"(struct C {
+  EXPECT_EQ(score_chain("C", chain, "gqa::BF16"), R"(struct C {
   static __device__ float apply(float x, const gqa::ScoreParams* numbers) {
     x = x * numbers->factor;
     x = gqa::clamp(x, numbers->slots[2], numbers->slots[3]);
@@ -101,16 +101,32 @@ TEST(Codegen, EveryOperatorOfAChainReadsItsNumberFromTheLaunch) {
     const OpInfo& row = info(static_cast<Op>(at));
     if (!chain_takes(row.op)) continue;
     ++taken;
-    const bool reads = slots_read(row.op) > 0;
+    const bool reads = operands_read(row.op) > 0;
+    const ChainStep step = reads ? ChainStep{row.op, ChainOperand::kSlot, 2} : ChainStep{row.op};
     ScoreChain chain;  // between others, so that no factor is folded
-    for (const ChainStep& step :
-         {ChainStep{Op::kRelu}, ChainStep{row.op, reads ? std::uint8_t{2} : kNoSlot}, ChainStep{Op::kTanh}})
-      chain.steps[chain.count++] = step;
-    const std::string text = score_chain("C", chain);
+    for (const ChainStep& each : {ChainStep{Op::kRelu}, step, ChainStep{Op::kTanh}}) chain.steps[chain.count++] = each;
+    const std::string text = score_chain("C", chain, "gqa::F16");
     EXPECT_EQ(text.find("x = x;"), std::string::npos) << row.name;
     EXPECT_EQ(text.find("numbers->slots[2]") != std::string::npos, reads) << text;
   }
   EXPECT_EQ(taken, 15);
+}
+
+TEST(Codegen, BiasText) {
+  const std::string text =
+      attention_source(problem_of("hq=16,hk=8,sq=4096,d=128,causal,scores=div0+mulrow+tanh+addtensor"),
+                       candidate_of("flash m=64 n=32 warps=4 stages=2 pack=1 splits=1 head_swizzle=0"));
+  EXPECT_EQ(golden("flash_bf16_d128_bias.cu", text), text);
+}
+
+TEST(Codegen, AnArraysElementIsPartOfTheText) {
+  const Candidate candidate = candidate_of("split m=16 n=16 warps=4 stages=3 pack=8 splits=16");
+  const auto source = [&](const std::string& of) {
+    return attention_source(problem_of("hq=8,hk=1,sq=4,sk=4096,d=64,dtype=" + of), candidate);
+  };
+  EXPECT_NE(source("f16,scores=addtensor").find("using Element = gqa::F16;"), std::string::npos);
+  EXPECT_NE(source("bf16,scores=addtensor").find("using Element = gqa::BF16;"), std::string::npos);
+  EXPECT_NE(source("bf16,scores=addtensor32").find("using Element = gqa::F32;"), std::string::npos);
 }
 
 TEST(Codegen, SoftcapText) {

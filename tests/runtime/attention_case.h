@@ -15,6 +15,7 @@
 #include "runtime/half.h"
 #include "runtime/verify/trial_lists.h"
 #include "search/families/candidate.h"
+#include "tests/runtime/chain_arrays_case.h"
 #include "tests/runtime/plain_attention.h"
 
 namespace gqa::test {
@@ -42,6 +43,7 @@ struct AttentionCase {
   std::vector<float> lse;
   std::vector<float> sink;                        // of each query head; empty where the problem has none
   std::vector<std::int32_t> lengths, page_table;  // of a KV cache; empty where it has none
+  ChainArraysCase arrays;                         // of the problem's chain
   Call call;
   double slack;  // absolute: float32's error in scores, which grow with the square of the magnitude; and, where
                  // probabilities are rounded to the dtype, that rounding of values of this magnitude
@@ -86,6 +88,11 @@ struct AttentionCase {
     call.sink = p.sink ? sink.data() : nullptr;
     call.problem = p;
     if (p.paged() || p.lengths_differ()) add_lists(shift);
+    arrays.make(p, [&](int b, int i, int j) {
+      const int own = lengths.empty() ? p.kv_len : lengths[static_cast<std::size_t>(b)];
+      return j < own && plain::sees(p, i, own, j);
+    });
+    call.arrays = arrays.here();
   }
 
   // Lengths and pages at their most unpleasant; what no sequence uses holds NaN.
@@ -125,6 +132,7 @@ struct Float64 {
   float scale = 0;
   ScoreSlots slots = {};
   std::vector<float> sink;
+  ChainArraysCase arrays;
   std::vector<std::uint16_t> q, k, v;
   std::vector<double> out, lse;
 };
@@ -136,7 +144,8 @@ inline const Float64& float64_of(const AttentionCase& t) {
   for (const Strides& s : {t.call.q_strides, t.call.k_strides, t.call.v_strides})
     strides.insert(strides.end(), {s.batch, s.row, s.head});
   if (memory.problem == p && memory.strides == strides && memory.scale == t.call.scale &&
-      memory.slots == t.call.slots && memory.sink == t.sink && memory.q == t.q && memory.k == t.k && memory.v == t.v)
+      memory.slots == t.call.slots && memory.sink == t.sink && memory.arrays == t.arrays && memory.q == t.q &&
+      memory.k == t.k && memory.v == t.v)
     return memory;
   const std::size_t rows = static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, dim = p.head_dim_v;
   memory = {p,
@@ -144,6 +153,7 @@ inline const Float64& float64_of(const AttentionCase& t) {
             t.call.scale,
             t.call.slots,
             t.sink,
+            t.arrays,
             t.q,
             t.k,
             t.v,

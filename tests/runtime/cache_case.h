@@ -18,6 +18,7 @@
 
 #include "runtime/device.h"
 #include "runtime/half.h"
+#include "tests/runtime/chain_arrays_case.h"
 #include "tests/runtime/plain_attention.h"
 
 namespace gqa::test {
@@ -99,6 +100,7 @@ class CacheCase {
 
   std::vector<std::uint16_t> q, k, v, out;
   std::vector<float> lse, sink;
+  ChainArraysCase arrays;
   std::vector<std::int32_t> lengths, table, q_starts, k_starts;
   Packing packing;
   int pages = 0, table_stride = 0;
@@ -219,6 +221,8 @@ class CacheCase {
     sink.clear();
     for (int head = 0; p.sink && head < p.q_heads; ++head) sink.push_back(3.5F + static_cast<float>(head % 2));
     call.sink = p.sink ? sink.data() : nullptr;
+    arrays.make(p, [&](int b, int i, int j) { return j < length(b) && sees(b, i, j); });
+    call.arrays = arrays.here();
     const bool gaps = packing.gap > 0;
     call.kv_lengths = lengths.empty() || (p.k_packed() && !gaps) ? nullptr : lengths.data();
     call.q_rows = query_rows();
@@ -253,7 +257,7 @@ class CacheCase {
       double dot = 0;
       for (int d = 0; d < p.head_dim; ++d)
         dot += number(q, query + d) * number(meant_k_, meant_at(b, j, h / p.group(), p.head_dim) + d);
-      const double weight = std::exp(plain::chained(call, dot * double{call.scale}));
+      const double weight = std::exp(plain::chained(call, {b, h, i, j}, dot * double{call.scale}));
       sum += weight;
       for (int d = 0; d < p.head_dim_v; ++d)
         (*result)[static_cast<std::size_t>(d)] +=

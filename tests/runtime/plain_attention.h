@@ -54,11 +54,30 @@ struct Rounded {
   float operator()(float value) const { return load(dtype, store(dtype, value)); }
 };
 
+// Of a score, as a chain's arrays have it.
+struct ScorePlace {
+  int batch, head, position, key;
+};
+
+inline float array_operand(const Call& call, ChainOperand operand, const ScorePlace& of) {
+  const auto row = [&](const Strides& s) { return of.batch * s.batch + of.position * s.row + of.head * s.head; };
+  const ChainArrays& arrays = call.arrays;
+  const std::int64_t score = row(arrays.score_strides) + of.key;
+  if (operand == ChainOperand::kHead) return arrays.heads[of.head];
+  if (operand == ChainOperand::kRow) return arrays.rows[row(arrays.row_strides)];
+  if (operand == ChainOperand::kTensor32) return static_cast<const float*>(arrays.scores)[score];
+  return load(call.problem.q_type, static_cast<const std::uint16_t*>(arrays.scores)[score]);
+}
+
 // A score through the problem's chain, step by step as written.
 template <typename Real>
-inline Real chained(const Call& call, Real x) {
+inline Real chained(const Call& call, const ScorePlace& of, Real x) {
   for (const ChainStep& step : call.problem.chain) {
-    const Real number = step.slot == kNoSlot ? Real{0} : Real{call.slots[step.slot]};
+    Real number = 0;
+    if (step.operand == ChainOperand::kSlot)
+      number = Real{call.slots[step.slot]};
+    else if (step.operand != ChainOperand::kNone)
+      number = Real{array_operand(call, step.operand, of)};
     switch (step.op) {
       case Op::kAdd:
         x = x + number;
@@ -127,7 +146,7 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
     const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
-    weight = chained(call, dot * Real{call.scale});
+    weight = chained(call, {batch, head, position, j}, dot * Real{call.scale});
     maximum = std::max(maximum, weight);
   }
   const bool sees_none = maximum == -std::numeric_limits<Real>::infinity();

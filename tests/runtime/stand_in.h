@@ -18,7 +18,9 @@ inline std::vector<double> stand_in_row(const Call& call, int batch, int head, i
     double& score = scores[static_cast<std::size_t>(j)];
     const plain::Key k = plain::key_of(call, batch, j, head / p.group());
     for (int d = 0; d < p.head_dim; ++d) score += double{load(p.q_type, q[d])} * double{load(p.q_type, k[d])};
-    score = plain::sees(p, position, keys, j) ? plain::chained(call, score * double{call.scale}) : -INFINITY;
+    score = plain::sees(p, position, keys, j)
+                ? plain::chained(call, {batch, head, position, j}, score * double{call.scale})
+                : -INFINITY;
     highest = std::max(highest, score);
   }
   if (call.sink != nullptr && highest > -INFINITY) {

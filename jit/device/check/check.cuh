@@ -47,7 +47,10 @@ struct Softmax {
     const float m = fmaxf(a.maximum, b.maximum);
     return {m, a.sum * natural_exp((a.maximum - m) * scale) + b.sum * natural_exp((b.maximum - m) * scale)};
   }
-  __device__ void add(float product, float scale) { *this = combine(*this, {product, 1.f}, scale); }
+  // What a chain has made -inf is hidden.
+  __device__ void add(float product, float scale) {
+    if (product != __int_as_float(0xff800000)) *this = combine(*this, {product, 1.f}, scale);
+  }
 };
 
 constexpr float kInfiniteError = 3.0e38f;
@@ -168,8 +171,9 @@ namespace gqa {
 
 // What softmax is of: products, so that they are scaled after the maximum is subtracted, or what a chain makes of
 // scores.
-__device__ inline float checked_value(const CheckParams& c, float product) {
-  return c.chain.count == 0 ? product : checked_chain(c.chain, product * c.scale);
+__device__ inline float checked_value(const CheckParams& c, const CheckedRow& row, int key, float product) {
+  if (c.chain.count == 0) return product;
+  return checked_chain(c.chain, {row.batch, row.head, row.position, key}, c.bf16, product * c.scale);
 }
 __device__ inline float checked_scale(const CheckParams& c) { return c.chain.count == 0 ? c.scale : 1.f; }
 
@@ -195,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   const float scale = checked_scale(c);
   Softmax softmax = Softmax::empty();
   for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads)
-    softmax.add(checked_value(c, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
+    softmax.add(checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
   softmax = block_reduce(softmax, states, [&](Softmax a, Softmax b) { return Softmax::combine(a, b, scale); });
   if (c.sink != nullptr) softmax.add(c.sink[row.head] / scale, scale);
 
@@ -205,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     __syncthreads();
     weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
     if (key < keys.end) {
-      const float value = checked_value(c, dot(query, keys.k(key), c.head_dim, bf16, vectors));
+      const float value = checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors));
       weights[0][threadIdx.x] = natural_exp((value - softmax.maximum) * scale);
       weights[1][threadIdx.x] = rounded(weights[0][threadIdx.x], bf16);
     }

@@ -55,7 +55,7 @@ struct ScanParams {
   int bf16;
 };
 
-static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 160 && sizeof(ScanParams) == 80,
+static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 248 && sizeof(ScanParams) == 80,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

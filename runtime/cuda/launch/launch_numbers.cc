@@ -104,6 +104,11 @@ ScoreParams score_params_of(const Call& call) {
   params.factor = call.scale * factor_of(folded(call.problem.chain).before, call.slots);
   std::copy(call.slots.begin(), call.slots.end(), params.slots);
   params.sink = call.sink;
+  params.heads = call.arrays.heads;
+  params.rows = call.arrays.rows;
+  params.row_strides = tensor_strides(call.arrays.row_strides);
+  params.scores = call.arrays.scores;
+  params.score_strides = tensor_strides(call.arrays.score_strides);
   return params;
 }
 

@@ -1,9 +1,28 @@
 // check_chain.cc: see check_chain.h.
 #include "runtime/cuda/trial/check_chain.h"
 
+#include "runtime/tensor_strides.h"
 #include "search/graph/ir/op.h"
 
 namespace gqa {
+namespace {
+
+CheckOperand operand_of(ChainOperand operand) {
+  switch (operand) {
+    case ChainOperand::kHead:
+      return CheckOperand::kHead;
+    case ChainOperand::kRow:
+      return CheckOperand::kRow;
+    case ChainOperand::kTensor:
+      return CheckOperand::kScore;
+    case ChainOperand::kTensor32:
+      return CheckOperand::kScore32;
+    default:
+      return CheckOperand::kNumber;
+  }
+}
+
+}  // namespace
 
 bool check_step_of(Op op, CheckStep* step) {
   constexpr struct {
@@ -28,11 +47,17 @@ bool check_step_of(Op op, CheckStep* step) {
 CheckChain check_chain_of(const Call& call) {
   CheckChain chain{};
   for (const ChainStep& step : call.problem.chain) {
-    const int at = chain.count++, read = slots_read(step.op);
+    const int at = chain.count++;
     check_step_of(step.op, &chain.steps[at]);
-    if (read > 0) chain.numbers[at] = call.slots[step.slot];
-    if (read > 1) chain.highs[at] = call.slots[step.slot + 1U];
+    chain.operands[at] = operand_of(step.operand);
+    if (step.operand == ChainOperand::kSlot) chain.numbers[at] = call.slots[step.slot];
+    if (operands_read(step.op) > 1) chain.highs[at] = call.slots[step.slot + 1U];
   }
+  chain.heads = call.arrays.heads;
+  chain.rows = call.arrays.rows;
+  chain.row_strides = tensor_strides(call.arrays.row_strides);
+  chain.scores = call.arrays.scores;
+  chain.score_strides = tensor_strides(call.arrays.score_strides);
   return chain;
 }
 

@@ -23,7 +23,8 @@ CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const C
       guarded_(driver()),
       workspaces_(std::make_unique<WorkspacePool>(driver())),
       layout_(problem),
-      verified_(verification_lists(problem, kListSeed)) {
+      verified_(verification_lists(problem, kListSeed)),
+      arrays_(trial_arrays(problem, kListSeed)) {
   static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
 }
 
@@ -46,6 +47,7 @@ Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
   if (Status s = fill_inputs(); !s.ok()) return s;
   if (Status s = copy_lists(verified_, &verified_lists_); !s.ok()) return s;
   if (Status s = copy_lists(timing_lists(problem, kListSeed), &timed_lists_); !s.ok()) return s;
+  if (Status s = copy_arrays(); !s.ok()) return s;
   if (Status s = allocate_outputs(); !s.ok()) return s;
   if (Status s = prepare(problem, /*hard=*/false, &variants_[0]); !s.ok()) return s;
   return prepare(ragged(problem), /*hard=*/true, &variants_[1]);
@@ -74,6 +76,7 @@ CudaTrial::~CudaTrial() {
   v_ = {};
   verified_lists_ = {};
   timed_lists_ = {};
+  device_arrays_ = {};
   out_ = {};
   lse_ = {};
   result_ = {};
@@ -135,21 +138,29 @@ Status CudaTrial::poison_unused() {
 }
 
 // The copy is done when this returns.
+template <typename Number>
+Status CudaTrial::copy_list(const std::vector<Number>& list, DeviceMemory* memory) {
+  if (list.empty()) return {};
+  const std::size_t bytes = list.size() * sizeof(Number);
+  if (Status s = DeviceMemory::allocate(driver(), bytes, memory); !s.ok()) return s;
+  if (const CUresult r = driver().cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream_.get());
+      r != CUDA_SUCCESS)
+    return driver().error("cuMemcpyHtoDAsync", r);
+  return stream_.wait();
+}
+
 Status CudaTrial::copy_lists(const TrialLists& lists, DeviceLists* copied) {
-  const auto copy = [&](const auto& list, DeviceMemory* memory) -> Status {
-    if (list.empty()) return {};
-    const std::size_t bytes = list.size() * sizeof list.front();
-    if (Status s = DeviceMemory::allocate(driver(), bytes, memory); !s.ok()) return s;
-    if (const CUresult r = driver().cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream_.get());
-        r != CUDA_SUCCESS)
-      return driver().error("cuMemcpyHtoDAsync", r);
-    return stream_.wait();
-  };
-  Status status = copy(lists.lengths, &copied->lengths);
-  if (status.ok()) status = copy(lists.table, &copied->table);
-  if (status.ok()) status = copy(lists.q_starts, &copied->q_starts);
-  if (status.ok()) status = copy(lists.k_starts, &copied->k_starts);
-  return status.ok() ? copy(lists.sinks, &copied->sinks) : status;
+  Status status = copy_list(lists.lengths, &copied->lengths);
+  if (status.ok()) status = copy_list(lists.table, &copied->table);
+  if (status.ok()) status = copy_list(lists.q_starts, &copied->q_starts);
+  if (status.ok()) status = copy_list(lists.k_starts, &copied->k_starts);
+  return status.ok() ? copy_list(lists.sinks, &copied->sinks) : status;
+}
+
+Status CudaTrial::copy_arrays() {
+  Status status = copy_list(arrays_.heads, &device_arrays_.heads);
+  if (status.ok()) status = copy_list(arrays_.rows, &device_arrays_.rows);
+  return status.ok() ? copy_list(arrays_.scores, &device_arrays_.scores) : status;
 }
 
 Status CudaTrial::allocate_outputs() {
@@ -172,7 +183,9 @@ Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, const Dev
                                 lists.table.as<std::int32_t>(),
                                 lists.q_starts.as<std::int32_t>(),
                                 lists.k_starts.as<std::int32_t>(),
-                                lists.sinks.as<float>()};
+                                lists.sinks.as<float>(),
+                                given_arrays(arrays_, device_arrays_.heads.as<float>(), device_arrays_.rows.as<float>(),
+                                             device_arrays_.scores.as<void>())};
   Call c = layout_.call(buffers, problem, set);
   c.stream = stream_.get();
   return c;

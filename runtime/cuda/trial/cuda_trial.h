@@ -12,6 +12,7 @@
 #include "runtime/cuda/trial/guarded_workspace.h"
 #include "runtime/device.h"
 #include "runtime/verify/attention_check.h"
+#include "runtime/verify/trial_arrays.h"
 #include "runtime/verify/trial_layout.h"
 #include "runtime/verify/trial_lists.h"
 
@@ -45,13 +46,19 @@ class CudaTrial : public CudaTrialBase {
   struct DeviceLists {
     DeviceMemory lengths, table, q_starts, k_starts, sinks;
   };
+  struct DeviceArrays {
+    DeviceMemory heads, rows, scores;
+  };
 
   CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
             const Effort& effort);
   Status set_up(const DeviceSpec& spec, int most_sets);
   Status fill_inputs();
   Status poison_unused();
+  template <typename Number>
+  Status copy_list(const std::vector<Number>& list, DeviceMemory* memory);
   Status copy_lists(const TrialLists& lists, DeviceLists* copied);
+  Status copy_arrays();
   Status shrink();
   Status allocate_outputs();
   Status choose_sets(const DeviceSpec& spec, int most_sets);
@@ -74,6 +81,8 @@ class CudaTrial : public CudaTrialBase {
   int sets_ = 1;
   const TrialLists verified_;
   DeviceLists verified_lists_, timed_lists_;
+  const TrialArrays arrays_;
+  DeviceArrays device_arrays_;
   DeviceMemory q_, hard_q_, k_, v_, out_, lse_, result_;
   Variant variants_[2];
 };

@@ -57,6 +57,7 @@ HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effor
     : layout_(problem),
       verified_(verification_lists(problem, kListSeed)),
       timed_(timing_lists(problem, kListSeed)),
+      arrays_(trial_arrays(problem, kListSeed)),
       threads_(spec.sms),
       effort_(effort) {
   const std::int64_t bytes = std::min({2 * spec.l2_bytes, kMaxInputBytes, rotated_bytes(effort)});
@@ -132,6 +133,7 @@ Call HostTrial::call(const Problem& problem, const TrialLists& lists, std::uint1
   buffers.q_starts = given(lists.q_starts);
   buffers.k_starts = given(lists.k_starts);
   if (!lists.sinks.empty()) buffers.sinks = lists.sinks.data();
+  buffers.arrays = given_arrays(arrays_, arrays_.heads.data(), arrays_.rows.data(), arrays_.scores.data());
   return layout_.call(buffers, problem, set);
 }
 

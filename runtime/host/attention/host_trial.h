@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
+#include "runtime/verify/trial_arrays.h"
 #include "runtime/verify/trial_layout.h"
 #include "runtime/verify/trial_lists.h"
 
@@ -51,6 +52,7 @@ class HostTrial final : public Trial {
 
   const TrialLayout layout_;
   const TrialLists verified_, timed_;
+  const TrialArrays arrays_;
   const int threads_;
   const Effort effort_;
   int sets_ = 1, next_set_ = 0;

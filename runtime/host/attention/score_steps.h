@@ -4,11 +4,20 @@
 // Threads: any.
 #pragma once
 
+#include <cstdint>
+
 #include "runtime/device.h"
 
 namespace gqa {
 
+// Where a row's scores are: of the keys from first_key on.
+struct ScoresPlace {
+  int batch, head;
+  std::int64_t position;  // of the query
+  int first_key;
+};
+
 // q k^T becomes the chain's scores, in place. Of calls whose problem has a chain.
-void take_score_steps(const Call& call, float* scores, int count);
+void take_score_steps(const Call& call, const ScoresPlace& place, float* scores, int count);
 
 }  // namespace gqa

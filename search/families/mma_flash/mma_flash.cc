@@ -14,9 +14,13 @@ namespace {
 
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
 
-constexpr Served kServed = {
-    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
-    true,           true};
+constexpr Served kServed = {kIntervalMasks,
+                            kCopiedKeys,
+                            {Lengths::kOne, Lengths::kPacked},
+                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
+                            true,
+                            true,
+                            true};
 
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
 std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {

@@ -26,9 +26,13 @@ std::int64_t shared_memory(const Problem& p, const SplitKv& c) {
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
-constexpr Served kServed = {
-    kIntervalMasks, kCopiedKeys, {Lengths::kOne, Lengths::kPacked}, {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
-    true,           true};
+constexpr Served kServed = {kIntervalMasks,
+                            kCopiedKeys,
+                            {Lengths::kOne, Lengths::kPacked},
+                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
+                            true,
+                            true,
+                            true};
 
 std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);

@@ -259,8 +259,8 @@ class ChainWriter {
  private:
   bool add(Op op, std::initializer_list<double> numbers) {
     if (chain_->count == kMostChainSteps || numbers.size() + used_ > slots_->size()) return false;
-    const bool slotted = numbers.size() > 0;
-    chain_->steps[chain_->count++] = {op, slotted ? static_cast<std::uint8_t>(used_) : kNoSlot};
+    ChainStep& step = chain_->steps[chain_->count++] = {op};
+    if (numbers.size() > 0) step = {op, ChainOperand::kSlot, static_cast<std::uint8_t>(used_)};
     for (const double number : numbers) (*slots_)[used_++] = static_cast<float>(number);
     return true;
   }

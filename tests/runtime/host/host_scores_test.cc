@@ -40,6 +40,31 @@ TEST(HostScores, OtherChains) {
       expect_float64("b=1,hq=2,hk=1,sq=9,sk=70,d=64,causal,scores=" + std::string(scores), candidate);
 }
 
+// Factors and biases of heads, rows and scores; NaN where none may be read, -inf where it hides a key, or a whole
+// row's.
+TEST(HostScores, StepsThatReadArrays) {
+  for (const char* scores : {"mulhead", "mulrow", "addtensor", "addtensor32", "div0+mulrow+tanh+mul0",
+                             "div0+tanh+mul0+addtensor", "mulhead+addtensor32"})
+    for (const char* candidate : {kFlash, kParts})
+      for (const char* more : {",causal", ",dtype=f16", ",sink", ",left=20,causal"})
+        expect_float64("b=2,hq=4,hk=2,sq=9,sk=300,d=64,scores=" + std::string(scores) + more, candidate);
+}
+
+TEST(HostScores, ArraysOnACacheAndOfPackedSequencesHeads) {
+  for (const char* candidate : {kFlash, kParts})
+    for (const TileKernels* kernels : usable_tile_kernels()) {
+      const HostKernel kernel(gqa::candidate_of(candidate), 2, *kernels);
+      test::CacheCase cached("b=4,hq=2,hk=1,sq=5,sk=150,d=64,left=40,causal,lens,page=7,lse,scores=mulrow+addtensor",
+                             {150, 0, 31, 64});
+      ASSERT_TRUE(kernel.run(cached.call).ok());
+      EXPECT_TRUE(cached.right()) << kernels->name << " " << candidate;
+      test::CacheCase packed("b=3,hq=2,hk=1,sq=9,sk=40,d=64,causal,packq,packk,lse,scores=mulhead", {40, 12, 0}, false,
+                             {{9, 3, 5}});
+      ASSERT_TRUE(kernel.run(packed.call).ok());
+      EXPECT_TRUE(packed.right()) << kernels->name << " " << candidate;
+    }
+}
+
 TEST(HostScores, Sink) {
   for (const char* candidate : {kFlash, kParts})
     for (const char* more : {",causal", ",dtype=f16", ",dtype=f16,left=5,right=3", ",softcap"})

@@ -207,6 +207,17 @@ TEST(ReferenceRows, AreThePlainRows) {
   }
 }
 
+TEST(ReferenceRows, ReadArraysOfHeadsRowsAndScores) {
+  for (const char* steps : {"mulhead", "mulrow+tanh", "addtensor", "mulrow+addtensor32", "sub1+divhead+addtensor"}) {
+    Tensors t("b=2,hq=4,hk=2,sq=5,sk=70,d=64,causal,scores=" + std::string(steps));
+    test::ChainArraysCase arrays;
+    arrays.make(t.call.problem, [&](int, int i, int j) { return plain::sees(t.call.problem, i, 70, j); });
+    t.call.arrays = arrays.here();
+    SCOPED_TRACE(steps);
+    expect_the_plain_rows(t, 5e-6);
+  }
+}
+
 TEST(ReferenceRows, SinksAreInTheDenominatorOnly) {
   const float sinks[] = {2.5F, -1, 4, -std::numeric_limits<float>::infinity()};
   for (const char* text : {"b=2,hq=4,hk=2,sq=3,sk=40,d=64,causal,sink", "b=1,hq=4,hk=1,sq=9,sk=5,d=64,causal,sink",

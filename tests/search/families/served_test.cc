@@ -21,6 +21,10 @@ TEST(Served, WhatIsNotNamedIsRefused) {
   EXPECT_EQ(reason(",page=16"), "it serves no paged keys");
   EXPECT_EQ(reason(",sink"), "it serves no sink");
   EXPECT_EQ(reason(",softcap"), "it serves no steps on scores");
+  Served chains = kDenseOnly;
+  chains.chain = true;
+  EXPECT_EQ(not_served(problem_of("hq=4,sq=7,sk=64,d=64,lens,scores=mulhead"), chains, "it"),
+            "it serves no steps on scores that read arrays");
   EXPECT_EQ(reason(",packq"), "it serves no packed sequences of queries");
   EXPECT_EQ(not_served(problem_of("hq=4,sq=7,sk=64,d=64"), kDenseOnly, "it"), "it serves no one length of keys");
   EXPECT_EQ(not_served(problem_of("hq=4,sq=7,sk=64,d=64,packk"), kDenseOnly, "it"),

@@ -22,9 +22,9 @@ std::string refusal(const std::string& more) {
   return parse(kWhole + more, &problem).message();
 }
 
-ScoreChain one(Op op, std::uint8_t slot = kNoSlot) {
+ScoreChain one(ChainStep step) {
   ScoreChain chain;
-  chain.steps[0] = {op, slot};
+  chain.steps[0] = step;
   chain.count = 1;
   return chain;
 }
@@ -38,7 +38,8 @@ TEST(ScoreChain, SoftcapIsAWordForThreeSteps) {
 }
 
 TEST(ScoreChain, OthersAreWrittenStepByStep) {
-  for (const char* steps : {"tanh", "mul3+exp2+add1+relu", "sub0+square", "exp2", "clamp2+tanh"}) {
+  for (const char* steps : {"tanh", "mul3+exp2+add1+relu", "sub0+square", "exp2", "clamp2+tanh", "mulhead+exp2",
+                            "div0+mulrow+tanh+mul0", "addtensor", "subhead+multensor32+add3"}) {
     const Problem p = problem_of(kWhole + ",scores=" + steps);
     EXPECT_NE(to_text(p).find(std::string(",scores=") + steps), std::string::npos) << to_text(p);
     EXPECT_EQ(problem_of(to_text(p)), p);
@@ -62,33 +63,84 @@ TEST(ScoreChain, WhatIsNoChainIsRefused) {
   EXPECT_EQ(refusal(",scores=tanh++relu"), "scores: unknown step '', expected as in div0+tanh+mul0");
   EXPECT_EQ(refusal(",softcap,scores=tanh"), "softcap and scores: expected one of them");
   EXPECT_EQ(refusal(",scores=tanh+tanh+tanh+tanh+tanh"), "scores='tanh+tanh+tanh+tanh+tanh': expected at most 4 steps");
-  EXPECT_EQ(refusal(",scores=mul"), "mul on each score, expected a slot from 0 to 3 with it");
-  EXPECT_EQ(refusal(",scores=mul4"), "mul on each score, expected a slot from 0 to 3 with it");
+  EXPECT_EQ(refusal(",scores=mul"),
+            "mul on each score, expected a slot from 0 to 3, head, row, tensor or tensor32 with it");
+  EXPECT_EQ(refusal(",scores=mul4"),
+            "mul on each score, expected a slot from 0 to 3, head, row, tensor or tensor32 with it");
   EXPECT_EQ(refusal(",scores=clamp3"), "clamp on each score, expected a slot from 0 to 2 with it");  // two numbers
-  EXPECT_EQ(refusal(",scores=tanh1"), "tanh on each score, expected no slot with it");
+  EXPECT_EQ(refusal(",scores=clamphead"), "clamp on each score, expected a slot from 0 to 2 with it");
+  EXPECT_EQ(refusal(",scores=tanhrow"), "tanh on each score, expected no operand with it");
+  EXPECT_EQ(refusal(",scores=addtensor+multensor32"), "tensor and tensor32 in one chain, expected one of them");
+  EXPECT_EQ(refusal(",scores=tensor"), "scores: unknown step 'tensor', expected as in div0+tanh+mul0");
+  EXPECT_EQ(refusal(",scores=tanh1"), "tanh on each score, expected no operand with it");
   EXPECT_EQ(refusal(",scores=softmax"),
-            "softmax on each score, expected an elementwise operator whose numbers are slots");
+            "softmax on each score, expected an elementwise operator whose numbers are operands");
 }
 
 // Constants would be compiled in; a maximum's difference and a division by a row's total are no steps on a score.
 TEST(ScoreChain, OperatorsOfOneScoreAndANumber) {
   for (const Op op : {Op::kScale, Op::kAddConstant, Op::kSubMax, Op::kNormalize, Op::kMask, Op::kMatmul})
-    EXPECT_FALSE(check_chain(one(op)).ok()) << name(op);
-  EXPECT_TRUE(check_chain(one(Op::kSilu)).ok());
-  EXPECT_TRUE(check_chain(one(Op::kDiv, 3)).ok());
+    EXPECT_FALSE(check_chain(one({op})).ok()) << name(op);
+  EXPECT_TRUE(check_chain(one({Op::kSilu})).ok());
+  EXPECT_TRUE(check_chain(one({Op::kDiv, ChainOperand::kSlot, 3})).ok());
+  EXPECT_FALSE(check_chain(one({Op::kClamp, ChainOperand::kTensor})).ok());  // its two are slots
 }
 
 TEST(ScoreChain, FactorsAtBothEndsJoinTheScale) {
   const ScoreSlots slots = {4, 3, 2, 8};
   const FoldedChain cap = folded(softcap_chain());
   EXPECT_EQ(factor_of(cap.before, slots), 0.25F);
-  EXPECT_EQ(cap.between, one(Op::kTanh));
+  EXPECT_EQ(cap.between, one({Op::kTanh}));
   EXPECT_EQ(factor_of(cap.after, slots), 4);
   const FoldedChain factors = folded(chain_of("mul0+div2+mul1"));
   EXPECT_EQ(factor_of(factors.before, slots), 6);
   EXPECT_FALSE(factors.between.any());
   EXPECT_EQ(factor_of(factors.after, slots), 1);
   EXPECT_EQ(folded(chain_of("add1+mul0+relu+div3")).between, chain_of("add1+mul0+relu"));
+}
+
+// An array's numbers may be of either sign, and another for each score: none joins a scale.
+TEST(ScoreChain, FactorsOfArraysStayWhereTheyAre) {
+  for (const char* steps : {"mulhead", "mulrow+tanh+divhead", "multensor"}) {
+    const FoldedChain chain = folded(chain_of(steps));
+    EXPECT_EQ(chain.between, chain_of(steps));
+    EXPECT_FALSE(chain.before.any() || chain.after.any());
+  }
+  const FoldedChain capped = folded(chain_of("div0+mulrow+tanh+mul0"));
+  EXPECT_EQ(capped.between, chain_of("mulrow+tanh"));
+}
+
+TEST(ScoreChain, AnOperandIsPartOfTheProblem) {
+  const Problem slot = problem_of(kWhole + ",scores=add0");
+  for (const char* other : {"addhead", "addrow", "addtensor", "addtensor32", "add1"}) {
+    const Problem p = problem_of(kWhole + ",scores=" + other);
+    EXPECT_NE(slot, p);
+    EXPECT_NE(hash(slot), hash(p)) << other;
+  }
+}
+
+// Rows of packed sequences have no place of their own in an array of rows; a head has.
+TEST(ScoreChain, PackedSequencesHaveNoArraysOfRows) {
+  for (const char* packed : {",packq", ",packk"}) {
+    for (const char* operand : {"row", "tensor", "tensor32"})
+      EXPECT_EQ(refusal(std::string(packed) + ",scores=mul" + operand),
+                "packed sequences with a row's or a tensor's operand on scores, expected a slot's or a head's");
+    EXPECT_EQ(refusal(std::string(packed) + ",scores=mulhead"), "");
+  }
+}
+
+TEST(ScoreChain, ArraysAreServedByFlashAndSplit) {
+  for (const char* steps : {"mulhead", "mulrow", "addtensor", "addtensor32"}) {
+    const auto found = enumerate(problem_of("hq=8,sq=512,sk=512,d=64,dtype=f16,scores=" + std::string(steps)),
+                                 *DeviceSpec::for_arch("sm_90a"));
+    bool flash = false, split = false;
+    for (const Ranked& ranked : found.ranked) {
+      flash = flash || name(ranked.candidate) == "flash";
+      split = split || name(ranked.candidate) == "split";
+      EXPECT_NE(name(ranked.candidate), "warpgroup");
+    }
+    EXPECT_TRUE(flash && split) << steps;
+  }
 }
 
 // Every family serves them.

@@ -34,6 +34,22 @@ class CaseTensor {
   Buffer buffer_;
 };
 
+// A chain's arrays, each in a Buffer that ends where it ends.
+struct ArrayBuffers {
+  explicit ArrayBuffers(const test::ChainArraysCase& given)
+      : arrays(given),
+        heads("heads", given.heads),
+        rows("rows", given.rows),
+        scores16("scores", given.scores16),
+        scores32("scores", given.scores32) {}
+  ChainArrays here() const {
+    return arrays.at(heads.as<float>(), rows.as<float>(), arrays.scores16.empty() ? scores32.data() : scores16.data());
+  }
+
+  const test::ChainArraysCase& arrays;
+  const Buffer heads, rows, scores16, scores32;
+};
+
 // What a kernel left.
 struct Outputs {
   std::vector<std::uint16_t> out;
@@ -83,6 +99,7 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
   const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table),
       sink("sink", attention.sink);
+  const ArrayBuffers arrays(attention.arrays);
   call.q = q.first();
   call.k = k.first();
   call.v = v.first();
@@ -91,6 +108,7 @@ inline Status launch_attention(const Kernel& kernel, const Candidate& candidate,
   if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
   if (call.page_table != nullptr) call.page_table = pages.as<std::int32_t>();
   if (call.sink != nullptr) call.sink = sink.as<float>();
+  call.arrays = arrays.here();
   if (Status s = launch_call(kernel, candidate, call, schedule); !s.ok()) return s;
   *outputs = {out.values(), lse.values<float>()};
   return {};

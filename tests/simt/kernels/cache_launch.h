@@ -39,6 +39,8 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
   call.k_starts = moved(call.k_starts, k_starts);
   call.q_lengths = moved(call.q_lengths, q_lengths);
   call.sink = t->sink.empty() ? nullptr : sink.as<float>();
+  const ArrayBuffers arrays(t->arrays);
+  call.arrays = arrays.here();
   const std::vector<std::uint16_t> poison = t->out;
   for (const Schedule& schedule : schedules()) {
     Buffer out("out", poison), lse("lse", t->lse.size() * sizeof(float));

@@ -32,6 +32,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<long long>(i);
   const auto dim = static_cast<std::size_t>(p.head_dim_v);
   const Buffer sink("sink", attention.sink);
+  const ArrayBuffers arrays(attention.arrays);
   const Buffer rows("rows", numbers), out("reference", std::vector<float>(numbers.size() * dim)),
       lse("reference_lse", std::vector<float>(numbers.size())), units("units", std::vector<float>(2 * numbers.size())),
       result("result", std::vector<CheckResult>(1));
@@ -39,6 +40,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   call.q = q.first();
   call.k = k.first();
   call.v = v.first();
+  call.arrays = arrays.here();
   AttentionParams params = params_of(call, Candidate());
   CacheParams cache = cache_params_of(call);
   CheckParams check{};
@@ -74,7 +76,8 @@ TEST(CheckChain, ReferenceIsFloat64s) {
   ASSERT_NE(nullptr, kernel) << why;
   for (const char* chain :
        {"", ",sink", ",softcap,sink", ",softcap", ",scores=add1+relu", ",scores=mul2+silu+sub3+div1",
-        ",scores=gelu+exp2", ",scores=square+add1+rsqrt", ",scores=exp+reciprocal+sqrt", ",scores=sub3+clamp1"})
+        ",scores=gelu+exp2", ",scores=square+add1+rsqrt", ",scores=exp+reciprocal+sqrt", ",scores=sub3+clamp1",
+        ",scores=mulhead", ",scores=mulrow+tanh+mul0", ",scores=div0+tanh+mul0+addtensor", ",scores=addtensor32,sink"})
     EXPECT_LT(reference_error(*kernel, std::string("b=1,hq=2,hk=1,sq=3,sk=20,d=32,causal") + chain), 2e-5) << chain;
   // rows that see no key
   EXPECT_LT(reference_error(*kernel, "b=1,hq=3,hk=1,sq=9,sk=4,d=32,causal,sink"), 2e-5);

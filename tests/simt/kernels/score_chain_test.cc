@@ -16,6 +16,7 @@ constexpr const char* kFlash = "flash m=32 n=16 warps=2 stages=2 pack=1";
 constexpr const char* kParts = "split m=16 n=16 warps=2 stages=2 pack=2 splits=3";
 constexpr const char* kWarpAttention = "attention/common/warp_attention.cuh";
 constexpr const char* kFeatures = "attention/common/features.cuh";
+constexpr const char* kChainArrays = "attention/common/chain_arrays.cuh";
 
 struct Case {
   const char *problem, *candidate;
@@ -110,7 +111,7 @@ TEST(ScoreChainMutants, AreSeen) {
     const char *header, *from, *to;
   } faults[] = {
       // dropped, or left out for half of the scores
-      {kWarpAttention, "apply_chain<Config>(scores[m], numbers);", ""},
+      {kChainArrays, "apply_chain<Config>(scores[m], numbers);", ""},
       {kFeatures, "for (int c = 0; c < 4; ++c) scores[n][c] =", "for (int c = 0; c < 2; ++c) scores[n][c] ="},
       // after the mask: what is hidden gets the least score there is
       {kWarpAttention, "mask_row(scores[m], h, first_key, walk.limit(packed_row));",

@@ -40,8 +40,11 @@ A window and a cache in pages:
   right=N   and at most N after it; default all; causal is right=0
   page=N    keys lie in pages of N, found by a table; sk is N times the table's columns
 
-Steps on each score, of which softcap is one chain; no call asks for others:
-  scores=S  at most 4 operators of graphs with + between, as in div0+tanh+mul0; a digit is the number that a call brings
+Steps on each score, of which softcap is one chain:
+  scores=S  at most 4 operators of graphs with + between, as in div0+tanh+mul0+addtensor. What follows an operator is its
+            operand, which the call brings: a digit, a number of its own (clamp reads it and the next); head or row, a
+            float32 of each query head or query row; tensor or tensor32, a number of each score, of dtype or float32.
+            A call's bias is addtensor or addtensor32, its score_scale mulhead or mulrow, in a cap div0+mulrow+tanh+mul0
 
 How rows of q, k, v and out are aligned, in bytes:
   align=N   16, the default, or 2; 2 implies notma

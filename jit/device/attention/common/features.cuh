@@ -2,8 +2,9 @@
 // Owns: the bits of q's, k's and v's, and out's elements (Config::Q, Kv, Out: element.cuh); how keys lie
 // (Config::kKeys). Of what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh),
 // lengths_differ(), queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh), has_sink()
-// (sink.cuh), keys_read_once() (by few row tiles: keys.cuh) and apply_chain() (Chain: what becomes of each score before
-// the mask and the softmax). Never: costs a kernel anything that does not ask for it. Threads: values.
+// (sink.cuh), keys_read_once() (by few row tiles: keys.cuh), apply_chain() (Chain: what becomes of each score before
+// the mask and the softmax) and chain_arrays() (chain_arrays.cuh). Never: costs a kernel anything that does not ask for
+// it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
@@ -34,6 +35,7 @@ GQA_FEATURE(bool, keys_packed, kKeysPacked, false)
 GQA_FEATURE(bool, even_splits, kEvenSplits, false)
 GQA_FEATURE(bool, has_sink, kSink, false)
 GQA_FEATURE(bool, keys_read_once, kKeysReadOnce, false)
+GQA_FEATURE(bool, chain_arrays, kChainArrays, false)
 
 template <typename Config, typename = void>
 struct ChainOf {
@@ -64,7 +66,7 @@ struct ChainNumbers<Config, typename AsVoid<typename Config::Chain>::Result> {
   __device__ const ScoreParams* numbers() const { return held; }
 };
 
-// numbers: null where there is no chain.
+// numbers: null where there is no chain. Of chains that read arrays ChainArrays applies them.
 template <typename Config, int kFragments>
 __device__ inline void apply_chain(float (&scores)[kFragments][4], const ScoreParams* numbers) {
   ChainOf<Config>::apply(scores, numbers);

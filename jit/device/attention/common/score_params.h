@@ -4,14 +4,22 @@
 // data, read-only on the device.
 #pragma once
 
+#include "attention/common/params.h"
+
 namespace gqa {
 
+// Arrays are null where the chain reads none of the kind. Strides may be 0: one number serves all.
 struct ScoreParams {
-  float factor;       // of q k^T before the other steps: the call's scale, and the chain's first factors
-  float slots[4];     // numbers of the call
-  const float* sink;  // a number of each query head, as scores are, in the units of exp; null where there is none
+  float factor;        // of q k^T before the other steps: the call's scale, and the chain's first factors
+  float slots[4];      // numbers of the call
+  const float* sink;   // a number of each query head, as scores are, in the units of exp; null where there is none
+  const float* heads;  // of each query head
+  const float* rows;   // of each query row
+  TensorStrides row_strides;    // of rows
+  const void* scores;           // of each score: a row's keys side by side
+  TensorStrides score_strides;  // of scores' rows
 };
 
-static_assert(sizeof(ScoreParams) == 32, "host and device must agree on ScoreParams");
+static_assert(sizeof(ScoreParams) == 104, "host and device must agree on ScoreParams");
 
 }  // namespace gqa

@@ -4,6 +4,7 @@
 // Threads: one warp; nothing is shared between warps.
 #pragma once
 
+#include "attention/common/chain_arrays.cuh"
 #include "attention/common/keys.cuh"
 #include "attention/common/rows.cuh"
 #include "attention/common/softmax.cuh"
@@ -11,7 +12,7 @@
 namespace gqa {
 
 template <typename Config, int kFragments>
-struct WarpAttention {
+struct WarpAttention : ChainArrays<Config, kFragments> {
   static constexpr int kScores = Config::kTileN / 8;
   static constexpr int kOuts = Config::kHeadDimV / 8;
   static constexpr int kQPitch = row_pitch<QBits<Config>>(Config::kHeadDim);
@@ -33,8 +34,8 @@ struct WarpAttention {
   }
 
   // scores = q k^T, through the chain where there is one. q_rows: shared address of this warp's first query row; keys:
-  // of the tile.
-  __device__ void multiply_keys(u32 q_rows, u32 keys, const ScoreParams* numbers) {
+  // of the tile, whose first is first_key.
+  __device__ void multiply_keys(u32 q_rows, u32 keys, const ScoreParams* numbers, int first_key) {
     const u32 q_lane = q_rows + lane_offset_rows_first(kQPitch);
     const u32 k_lane = KeyTile<Config>::lane(keys);
 #pragma unroll
@@ -58,8 +59,7 @@ struct WarpAttention {
         }
       }
     }
-#pragma unroll
-    for (int m = 0; m < kFragments; ++m) apply_chain<Config>(scores[m], numbers);
+    this->apply_steps(scores, numbers, first_key);
   }
 
   // Masks what this warp's rows, starting at packed row `row`, may not see of the keys from first_key on.

@@ -113,7 +113,7 @@ struct Flash {
       __syncthreads();
       load_v(visit, block);
       cp_async_commit();
-      core.multiply_keys(warp_queries(), shared_address(smem.k[0]), numbers);
+      core.multiply_keys(warp_queries(), shared_address(smem.k[0]), numbers, first_key(block));
       mask_if_needed(core, visit, block);
       cp_async_wait<0>();
       __syncthreads();
@@ -139,7 +139,7 @@ struct Flash {
       load_v(visit, block - (Config::kStages - 1));
       cp_async_commit();
       const int stage = block % Config::kStages;
-      core.multiply_keys(warp_queries(), shared_address(smem.k[stage]), numbers);
+      core.multiply_keys(warp_queries(), shared_address(smem.k[stage]), numbers, first_key(block));
       mask_if_needed(core, visit, block);
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(smem.v[stage]));
@@ -210,6 +210,7 @@ struct Flash {
     const Visit visit = {walk, walk.first_block(first_row), walk.end_block(first_row)};
     keys.start(visit.end, first_key, brought_by(walk));
     Core core;
+    if constexpr (chain_arrays<Config>()) core.open_arrays(p, *numbers, here(), warp_row(), queries());
     load_queries();
     if constexpr (Config::kStages == 1)
       walk_single(core, visit);

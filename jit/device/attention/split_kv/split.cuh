@@ -144,7 +144,7 @@ struct Split {
       cp_async_wait<Config::kStages - 1>();
       __syncwarp();
       auto& stage = smem.stages[warp][i % Config::kStages];
-      core.multiply_keys(shared_address(smem.q), shared_address(stage.k), numbers);
+      core.multiply_keys(shared_address(smem.q), shared_address(stage.k), numbers, first_key(i));
       if (walk.needs_look(place.first_row, first_key(i))) core.mask(walk, place.first_row, first_key(i));
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(stage.v));
@@ -306,6 +306,7 @@ struct Split {
   __device__ void run_part() {
     {
       Core core;
+      if constexpr (chain_arrays<Config>()) core.open_arrays(p, *numbers, place, place.first_row, own_queries);
       visit_blocks(core);
       leave_in_shared(core);
     }
