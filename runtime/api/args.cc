@@ -39,7 +39,8 @@ constexpr Role kJoinedV = {"v", 3, "(total_k, kv_heads, head_dim_v)"};
 // What a caller handed in.
 struct GivenTensors {
   const DLTensor &q, &k, &v, &out;
-  const DLTensor *lse, *sink;  // may be null
+  const DLTensor* lse;  // may be null
+  ScoreTensors scores;
   CacheLists lists;
   const gqa_call* appending;  // null where nothing is appended
   bool no_keys;               // StandInKeys
@@ -47,6 +48,12 @@ struct GivenTensors {
   bool paged() const { return lists.table != nullptr; }
   bool any_batch() const { return appending != nullptr && appending->cache_batch_idx != nullptr; }
   AppendGiven append() const { return {*appending, q, k, v, lists.sequences(q.shape[0])}; }
+  // After check_shapes(): of sequences in a batch.
+  ScoredSizes scored_sizes() const {
+    const std::int64_t keys = paged() ? k.shape[1] * lists.table->shape[1] : k.shape[1];
+    return {lists.sequences(q.shape[0]), q.shape[1], q.shape[2], keys,
+            lists.q_starts != nullptr || lists.k_starts != nullptr};
+  }
   const Role& k_role() const { return paged() ? kPagedK : kK; }
   const Role& v_role() const { return paged() ? kPagedV : kV; }
 };
@@ -102,7 +109,8 @@ Status check_lse_shape(const DLTensor& lse, const DLTensor& q) {
 // ---- where tensors lie
 
 struct Views {
-  View q, k, v, out, lse, sink;
+  View q, k, v, out, lse;
+  ScoreViews scores;
   bool no_keys = false;
   ListViews lists;
   AppendViews append;
@@ -110,7 +118,8 @@ struct Views {
 
 Status check_written(const View& written, const Views& views, const CacheLists& lists) {
   if (Status status = check_distinct(written); !status.ok()) return status;
-  for (const View* other : {&views.q, &views.k, &views.v, &views.sink}) {
+  for (const View* other :
+       {&views.q, &views.k, &views.v, &views.scores.sink, &views.scores.scale, &views.scores.bias}) {
     if (other->data == 0 || (views.no_keys && (other == &views.k || other == &views.v))) continue;  // none of its own
     if (Status status = check_apart(written, *other); !status.ok()) return status;
   }
@@ -126,12 +135,13 @@ Status check_all_written(const Views& views, bool lse, const CacheLists& lists) 
 
 // ---- filling the call
 
-// A call of the header that had no lengths, pages and windows, no packed sequences no softcap or no new keys yet, ends
-// before them: NULL and 0.
+// A call of the header that had no lengths, pages and windows, no packed sequences, no softcap, no new keys or no bias
+// yet ends before them: NULL and 0.
 constexpr std::size_t kCallWithoutCache = offsetof(gqa_call, cache_seqlens);
 constexpr std::size_t kCallWithoutPacking = offsetof(gqa_call, cu_seqlens_q);
 constexpr std::size_t kCallWithoutScores = offsetof(gqa_call, softcap);
 constexpr std::size_t kCallWithoutAppending = offsetof(gqa_call, k_new);
+constexpr std::size_t kCallWithoutArrays = offsetof(gqa_call, score_scale);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
@@ -157,7 +167,7 @@ Status check_all_present(const DLTensor* q, const DLTensor* k, const DLTensor* v
   if (status.ok() && options != nullptr) status = check_call(*options);
   if (status.ok() && options != nullptr && options->lse != nullptr) status = check_present(kLse, options->lse);
   if (status.ok()) status = check_lists_present(lists_of(options));
-  if (status.ok() && options != nullptr) status = check_sink_present(options->sink);
+  if (status.ok()) status = check_present(score_tensors_of(options));
   if (status.ok() && appends(options)) status = check_append_present(*options);
   return status;
 }
@@ -204,7 +214,7 @@ Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, con
 
 Status check_tensors(const Device& device, const GivenTensors& given, DType* dtype) {
   constexpr const char* kLikeQ = ", but q is ";
-  const auto& [q, k, v, out, lse, sink, lists, appending, no_keys] = given;
+  const auto& [q, k, v, out, lse, scores, lists, appending, no_keys] = given;
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
   if (!is_half(q.dtype, dtype)) return no_half(q);
   Status status = check_tensor(device, kQ, q, q.dtype, kLikeQ);
@@ -216,7 +226,7 @@ Status check_tensors(const Device& device, const GivenTensors& given, DType* dty
   if (status.ok()) status = check_shapes(given);
   if (status.ok()) status = check_heads(q, k);
   if (status.ok() && lse != nullptr) status = check_lse_shape(*lse, q);
-  if (status.ok()) status = check_sink(device, sink, q.shape[2]);
+  if (status.ok()) status = check_score_tensors(device, scores, given.scored_sizes(), q.dtype);
   if (status.ok() && appending != nullptr) status = check_append_tensors(device, given.append());
   return status;
 }
@@ -230,7 +240,7 @@ Status read_views(const GivenTensors& given, Views* views) {
   if (status.ok()) status = read_view(kOut, given.out, 2, kDim, &views->out);
   if (status.ok() && given.lse != nullptr) status = read_view(kLse, *given.lse, 4, nullptr, &views->lse);
   if (status.ok()) status = read_lists(given.lists, &views->lists);
-  if (status.ok()) status = read_sink(given.sink, &views->sink);
+  if (status.ok()) status = read_views(given.scores, &views->scores);
   if (status.ok()) status = check_all_written(*views, given.lse != nullptr, given.lists);
   if (status.ok() && given.appending != nullptr)
     status = read_append(given.append(), views->k, views->v, views->out, views->lse, &views->append);
@@ -286,7 +296,8 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call, std::optional<Append>* append) {
   if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking ||
-                             options->size == kCallWithoutScores || options->size == kCallWithoutAppending)) {
+                             options->size == kCallWithoutScores || options->size == kCallWithoutAppending ||
+                             options->size == kCallWithoutArrays)) {
     gqa_call whole{};
     std::memcpy(&whole, options, options->size);
     whole.size = sizeof(whole);
@@ -305,7 +316,7 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
       whole_lse(lse, q_packed);
   const GivenTensors tensors = {*whole_q.get(),  *whole_k.get(),
                                 *whole_v.get(),  *whole_out.get(),
-                                whole_lse.get(), options != nullptr ? options->sink : nullptr,
+                                whole_lse.get(), score_tensors_of(options),
                                 lists,           append != nullptr && appends(options) ? options : nullptr,
                                 keys.used()};
   DType dtype{};
@@ -315,10 +326,10 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   fill_problem(tensors, views, dtype, &call->problem);
   fill_lengths(tensors.lists, options, &call->problem);
   if (options != nullptr) fill_mask(options->causal == 1, options->window_size, &call->problem);
-  fill_scores({options != nullptr && options->softcap != 0, tensors.sink != nullptr}, &call->problem);
+  fill_scores(score_traits_of(options, tensors.scores), &call->problem);
   fill_call(views, options, call);
   fill_lists(tensors.lists, views.lists, views.k.size[0], call);
-  fill_score_numbers(options, views.sink, call);
+  fill_score_numbers(options, views.scores, call);
   if (tensors.appending != nullptr) {
     Status status = fill_append(*options, views.append, views.k, views.v, &append->emplace(), call);
     return status.ok() ? check(call->problem) : status;

@@ -162,13 +162,17 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * tensors only q and out are looked at.
  * With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the softmax; lse is that
  * of such scores. Calls that differ in the cap only are one problem.
- * With sink, the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of
- * scores, and adds no value; lse includes it. A row that sees no key then gives 0 and lse s.
- * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
- * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
- * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
- * past a length are never used: they may hold anything, NaN and numbers out of range included.
- * With k_new, the call first writes sequence b's new keys and values into slots cache_seqlens[b], cache_seqlens[b] + 1,
+ * With score_scale, a score is multiplied by its head's or row's number before softcap. With bias, a row's number for a
+ * key is added to the capped score before the mask; -inf hides the key, whose value must be finite. lse is that of such
+ * scores. A row all of whose keys are hidden is one that sees no key. Of sequences with lengths of their own, column j
+ * is key j; what a row does not see may be NaN. At most two of softcap, score_scale and bias go together. With sink,
+ * the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of scores, and adds
+ * no value; lse includes it. A row that sees no key then gives 0 and lse s. With page_table, k is (pages, page,
+ * kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size from 1; key j of sequence b is
+ * k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns. Sequences may share pages, in any
+ * order. Keys from len(b) on, pages that no length reaches and entries of page_table past a length are never used: they
+ * may hold anything, NaN and numbers out of range included. With k_new, the call first writes sequence b's new keys and
+ * values into slots cache_seqlens[b], cache_seqlens[b] + 1,
  * ... of k and v, in pages where there are some, and then attends: len(b) is cache_seqlens[b] and as many more as the
  * new ones are. Those past the last slot are not written. With rotary_cos and rotary_sin each new key, at position t,
  * is written as rotated: a pair (x, y) of its first rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row
@@ -222,6 +226,12 @@ typedef struct gqa_call {
                                       k's and v's batch may be another than q's. Not with page_table */
   const DLTensor* cache_leftpad;   /* NULL: 0; or (batch) int32: the first slot of a sequence. With page_table, pages
                                        follow each other without a gap: each slot is then a page to the kernel */
+  /* A gqa_call that ends here is taken too. */
+  const DLTensor* score_scale; /* NULL: none; or float32 on the handle's device, read when the work runs: (q_heads),
+                                  contiguous, or, of sequences that are not packed, (batch or 1, q_heads or 1, q_len) */
+  const DLTensor* bias;        /* NULL: none; or (batch or 1, q_heads or 1, q_len or 1, kv_len) of q's dtype or float32,
+                                  rows contiguous, on the handle's device, read when the work runs; not with
+                                  cu_seqlens_q, cu_seqlens_k or k_new. kv_len is page times columns of page_table */
 } gqa_call;
 
 /* out = softmax(softcap(q k^T * scale) + mask) v. On a GPU the work is queued on the stream and the call returns; on

@@ -15,10 +15,10 @@
 namespace gqa {
 namespace {
 
-constexpr std::size_t kTensors = 11, kCalls = 8;
+constexpr std::size_t kTensors = 13, kCalls = 8;
 // Places in a call: q, k, v and out are four; those from kLseAt on may be left out.
 constexpr std::size_t kOutAt = 3, kLseAt = 4, kLengthsAt = 5, kTableAt = 6, kQStartsAt = 7, kKStartsAt = 8,
-                      kQLengthsAt = 9, kSinkAt = 10;
+                      kQLengthsAt = 9, kSinkAt = 10, kScaleAt = 11, kBiasAt = 12;
 
 // A tensor but for its address; without padding, so that bytes compare.
 struct Description {
@@ -74,13 +74,19 @@ std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
   tensors[kKStartsAt] = given.options->cu_seqlens_k;
   tensors[kQLengthsAt] = given.options->seqused_q;
   tensors[kSinkAt] = given.options->sink;
+  tensors[kScaleAt] = given.options->score_scale;
+  tensors[kBiasAt] = given.options->bias;
   return tensors;
 }
 
-int element_bytes_at(std::size_t at) { return at >= kLseAt ? 4 : 2; }
-// Packed tensors have no batch.
+int element_bytes_at(std::size_t at, const DLTensor& tensor) {
+  if (at == kBiasAt) return tensor.dtype.bits / 8;
+  return at >= kLseAt ? 4 : 2;
+}
+// Packed tensors have no batch; a factor is of heads, or of rows.
 int rank_at(std::size_t at, const std::array<const DLTensor*, kTensors>& tensors) {
-  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2, 1, 1, 1, 1};
+  constexpr int kRanks[kTensors] = {4, 4, 4, 4, 3, 1, 2, 1, 1, 1, 1, 1, 4};
+  if (at == kScaleAt && tensors[at]->ndim == 3) return 3;
   const bool of_keys = at == 1 || at == 2, packed = tensors[of_keys ? kKStartsAt : kQStartsAt] != nullptr;
   return at <= kLseAt && packed ? kRanks[at] - 1 : kRanks[at];
 }
@@ -170,6 +176,9 @@ bool find_recent_call(const Device& device, const GivenCall& given, Call* call) 
     call->k_starts = reinterpret_cast<const std::int32_t*>(data[kKStartsAt]);
     call->q_lengths = reinterpret_cast<const std::int32_t*>(data[kQLengthsAt]);
     call->sink = reinterpret_cast<const float*>(data[kSinkAt]);
+    const auto* scale = reinterpret_cast<const float*>(data[kScaleAt]);
+    (recent.call.arrays.rows != nullptr ? call->arrays.rows : call->arrays.heads) = scale;
+    call->arrays.scores = reinterpret_cast<const void*>(data[kBiasAt]);
     call->stream = given.options != nullptr ? given.options->stream : nullptr;
     return true;
   }
@@ -185,7 +194,7 @@ void remember_call(const GivenCall& given, const Call& call) {
   for (std::size_t at = 0; at < kTensors; ++at) {
     if (tensors[at] == nullptr) continue;
     View view;
-    if (!view.read("", *tensors[at], element_bytes_at(at))) return;
+    if (!view.read("", *tensors[at], element_bytes_at(at, *tensors[at]))) return;
     made.reach[at] = {static_cast<std::int64_t>(view.first - view.data),
                       static_cast<std::int64_t>(view.last - view.data)};
     made.alignment[at] = view.data % alignment_at(at);

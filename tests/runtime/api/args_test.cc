@@ -25,9 +25,9 @@ struct Args {
   TestTensor out{4 * kPlace, {2, 8, 4, 64}};
   TestTensor lse{5 * kPlace, {2, 4, 8}, kF32};
   bool with_lse = false;
-  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
   Call call;
 
   Status make() {

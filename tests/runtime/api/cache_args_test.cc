@@ -32,9 +32,9 @@ struct CacheCall {
   TestTensor table{7 * kApart, {2, 3}, kInt32};
   bool paged = true, with_lse = false;
   std::array<std::int32_t, 2> window = {-1, -1};
-  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
   Call call;
 
   void describe() {
@@ -317,9 +317,9 @@ struct PackedCall {
   TestTensor q_starts{6 * kApart, {4}, kInt32};
   TestTensor k_starts{7 * kApart, {4}, kInt32};
   TestTensor used{8 * kApart, {3}, kInt32};
-  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 9,       30,      0,       nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, 9,       30,      0,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
   bool q_packed = true, k_packed = true, with_used = false;
   Call call;
 

@@ -30,9 +30,9 @@ struct Addressed {
   Addressed& operator=(const Addressed&) = delete;
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
-  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       0,       0,       nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, nullptr, nullptr, 0,       nullptr, nullptr};
+  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
+                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
 };
 
 class RecentCallsTest : public ::testing::Test {

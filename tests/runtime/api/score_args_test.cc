@@ -1,5 +1,5 @@
-// score_args_test.cc: a soft cap and a sink of a call and of a shape: what becomes of them, what is refused and how it
-// is said, calls that repeat.
+// score_args_test.cc: a soft cap, factors, a bias and a sink of a call and of a shape: what becomes of them, what is
+// refused and how it is said, calls that repeat.
 #include "runtime/api/score_args.h"
 
 #include <gtest/gtest.h>
@@ -26,13 +26,17 @@ struct ScoredCall {
   TestTensor v{3 * kScoresApart, {2, 48, 2, 64}};
   TestTensor out{4 * kScoresApart, {2, 8, 4, 64}};
   TestTensor sink{8 * kScoresApart, {4}, kF32};
-  bool with_sink = false;
+  TestTensor scale{10 * kScoresApart, {4}, kF32};
+  TestTensor bias{12 * kScoresApart, {2, 4, 8, 48}};
+  bool with_sink = false, with_scale = false, with_bias = false;
   gqa_call options = {};
   Call call;
 
   void describe() {
     options.size = sizeof(options);
     options.sink = with_sink ? sink.get() : nullptr;
+    options.score_scale = with_scale ? scale.get() : nullptr;
+    options.bias = with_bias ? bias.get() : nullptr;
   }
   Status make() {
     FakeWorld world;
@@ -102,6 +106,121 @@ TEST(ScoreArgs, WhatIsNoSinkIsRefused) {
   EXPECT_NE(refusal([](ScoredCall& c) { c.sink.data = 4 * kScoresApart; }).find("out touches bytes"),
             std::string::npos);
   EXPECT_NE(refusal([](ScoredCall& c) { c.sink.data = 0; }).find("sink"), std::string::npos);
+}
+
+std::string steps_of(ScoredCall& c) {
+  const Status status = c.make();
+  return status.ok() ? chain_text(c.call.problem.chain) : status.message();
+}
+
+TEST(ScoreArgs, FactorsAndABiasAreSteps) {
+  ScoredCall c;
+  c.with_scale = true;
+  EXPECT_EQ(steps_of(c), ",scores=mulhead");
+  c.options.softcap = 30;
+  EXPECT_EQ(steps_of(c), ",scores=div0+mulhead+tanh+mul0");
+  c.scale = TestTensor{10 * kScoresApart, {1, 4, 8}, kF32};
+  EXPECT_EQ(steps_of(c), ",scores=div0+mulrow+tanh+mul0");
+  c.with_scale = false;
+  c.with_bias = true;
+  EXPECT_EQ(steps_of(c), ",scores=div0+tanh+mul0+addtensor");
+  c.options.softcap = 0;
+  c.bias.dtype = kF32;
+  EXPECT_EQ(steps_of(c), ",scores=addtensor32");
+  c.with_scale = true;
+  EXPECT_EQ(steps_of(c), ",scores=mulrow+addtensor32");
+}
+
+// A size of 1 is one number for all; where the arrays lie is the call's.
+TEST(ScoreArgs, ArraysAreBroadcastAndAreWhereTheyAreNow) {
+  ScoredCall c;
+  c.with_scale = c.with_bias = true;
+  c.scale = TestTensor{10 * kScoresApart, {1, 4, 8}, kF32};
+  c.bias = TestTensor{12 * kScoresApart, {2, 1, 1, 48}};
+  ASSERT_TRUE(c.make().ok()) << c.make().message();
+  const ChainArrays& arrays = c.call.arrays;
+  EXPECT_EQ(arrays.heads, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 10 * kScoresApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 12 * kScoresApart);
+  const auto same = [](const Strides& s, std::int64_t batch, std::int64_t row, std::int64_t head) {
+    return s.batch == batch && s.row == row && s.head == head;
+  };
+  EXPECT_TRUE(same(arrays.row_strides, 0, 1, 8));
+  EXPECT_TRUE(same(arrays.score_strides, 48, 0, 0));
+  c.scale.data = 14 * kScoresApart;
+  c.bias.data = 16 * kScoresApart;
+  EXPECT_TRUE(c.recent());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 14 * kScoresApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 16 * kScoresApart);
+  c.bias.strides[0] = 96;
+  EXPECT_FALSE(c.recent()) << "the call of another bias";
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_TRUE(same(c.call.arrays.score_strides, 96, 0, 0));
+  c.with_scale = c.with_bias = false;
+  ASSERT_TRUE(c.make().ok());
+  EXPECT_EQ(c.call.arrays.rows, nullptr);
+  EXPECT_EQ(c.call.arrays.scores, nullptr);
+}
+
+TEST(ScoreArgs, OfHeadsIsWhereItIsNow) {
+  ScoredCall c;
+  c.with_scale = true;
+  ASSERT_TRUE(c.make().ok());
+  c.scale.data = 14 * kScoresApart;
+  EXPECT_TRUE(c.recent());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.arrays.heads), 14 * kScoresApart);
+  EXPECT_EQ(c.call.arrays.rows, nullptr);
+}
+
+TEST(ScoreArgs, WhatAreNoArraysOfScoresIsRefused) {
+  const auto refusal = [](void (*spoil)(ScoredCall&)) {
+    ScoredCall c;
+    c.with_scale = c.with_bias = true;
+    spoil(c);
+    return c.make().message();
+  };
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.scale.shape[0] = 3; }).find("score_scale has q_heads 3, but q has"), 0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.scale.dtype = kBf16; }).find("score_scale is bfloat16, expected float32"),
+            0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.scale.device = {kDLCPU, 0}; }).find("score_scale is on the CPU"), 0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) {
+              c.scale = TestTensor{10 * kScoresApart, {3, 4, 8}, kF32};
+            }).find("score_scale has batch 3, expected 2 or 1"),
+            0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) {
+              c.scale = TestTensor{10 * kScoresApart, {2, 4, 7}, kF32};
+            }).find("score_scale has q_len 7, but q has q_len 8"),
+            0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) {
+              c.scale = TestTensor{10 * kScoresApart, {4, 8}, kF32};
+            }).find("score_scale has 2 dimensions, expected 3"),
+            0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.dtype = kF16; }).find("bias is float16, expected float32 or, as q, bf"),
+            0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.rank = 3; }).find("bias has 3 dimensions, expected 4"), 0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[1] = 2; }).find("bias has q_heads 2, expected 4 or 1"), 0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[3] = 47; }).find("bias has kv_len 47, but k has kv_len 48"), 0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[3] = 1; }).find("bias has kv_len 1, but k has kv_len 48"), 0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.strides[3] = 2; }).find("bias's last stride is 2, expected 1"), 0U);
+  EXPECT_NE(refusal([](ScoredCall& c) { c.bias.data = 4 * kScoresApart; }).find("out touches bytes"),
+            std::string::npos);
+  EXPECT_NE(refusal([](ScoredCall& c) { c.options.softcap = 1; }).find("at most two of them"), std::string::npos);
+}
+
+TEST(ScoreArgs, PackedSequencesHaveFactorsOfHeadsAlone) {
+  ScoredCall c;
+  TestTensor starts{18 * kScoresApart, {3}, {kDLInt, 32, 1}};
+  c.q = TestTensor{1 * kScoresApart, {16, 4, 64}};
+  c.out = TestTensor{4 * kScoresApart, {16, 4, 64}};
+  c.options.cu_seqlens_q = starts.get();
+  c.options.max_seqlen_q = 8;
+  c.with_scale = true;
+  EXPECT_EQ(steps_of(c), ",scores=mulhead");
+  c.scale = TestTensor{10 * kScoresApart, {2, 4, 8}, kF32};
+  EXPECT_EQ(steps_of(c), "score_scale of each row with packed sequences, expected (q_heads)");
+  c.with_scale = false;
+  c.with_bias = true;
+  EXPECT_EQ(steps_of(c), "gqa_call.bias with packed sequences or k_new, expected none");
 }
 
 // Struct sizes of headers before a field: whole words, whatever padding holds.

@@ -1,5 +1,5 @@
-// scores_c_test.cc: a soft cap and a sink through libgqa.so and gqa.h alone: numbers worked out by hand, other caps
-// that compile and tune nothing, what is refused.
+// scores_c_test.cc: a soft cap, factors, a bias and a sink through libgqa.so and gqa.h alone: numbers worked out by
+// hand, other caps that compile and tune nothing, what is refused.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -144,10 +144,52 @@ TEST_F(ScoresCApi, AWarmedShapeServesSinks) {
   EXPECT_EQ(t_.run(handle_, gqa_run_ready), GQA_OK) << gqa_last_error();
 }
 
+TEST_F(ScoresCApi, AFactorAndABiasChangeScores) {
+  float factor = -0.5F, biases[] = {0.25F, -2, std::numeric_limits<float>::quiet_NaN()};
+  std::int64_t one[] = {1}, two[] = {1, 1, 1, 2};
+  const DLTensor scale = {&factor, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, one, nullptr, 0};
+  const DLTensor bias = {biases, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, two, nullptr, 0};
+  t_.call.score_scale = &scale;
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  t_.expect(-1.5, -0.5);
+  t_.call.bias = &bias;
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  t_.expect(-1.25, -2.5);
+  t_.call.score_scale = nullptr;
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  t_.expect(3.25, -1);
+  t_.call.softcap = 2;
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  t_.expect(capped(3, 2) + 0.25, capped(1, 2) - 2);
+}
+
+// -inf hides a key; a row whose keys are all hidden is one that sees none.
+TEST_F(ScoresCApi, ABiasOfMinusInfinityHidesAKey) {
+  const float hidden = -std::numeric_limits<float>::infinity();
+  float biases[] = {0, hidden};
+  std::int64_t two[] = {1, 1, 1, 2};
+  const DLTensor bias = {biases, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, two, nullptr, 0};
+  t_.call.bias = &bias;
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(t_.first(), 8);
+  EXPECT_NEAR(t_.lse, 3, 1e-4);
+  biases[0] = hidden;
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(t_.first(), 0);
+  EXPECT_EQ(t_.lse, hidden);
+}
+
 // As headers have it that end before it.
 TEST_F(ScoresCApi, ACallWithoutTheFieldHasNoCap) {
   t_.call.softcap = 2;
   t_.call.size = offsetof(gqa_call, softcap);
+  ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
+  t_.expect(3, 1);
+}
+
+TEST_F(ScoresCApi, ACallThatEndsBeforeFactorsHasNone) {
+  t_.call.bias = &t_.q_tensor;  // what the caller's stack held
+  t_.call.size = offsetof(gqa_call, score_scale);
   ASSERT_EQ(t_.run(handle_), GQA_OK) << gqa_last_error();
   t_.expect(3, 1);
 }
