@@ -87,14 +87,20 @@ def make_qkv(batch=1, q_len=16, kv_len=16, q_heads=2, kv_heads=1, head_dim=32, h
     )
 
 
-def attention_float64(q, k, v, causal=False, scale=None, softcap=0, sink=None, window=(-1, -1)):
+def attention_float64(
+    q, k, v, causal=False, scale=None, softcap=0, sink=None, window=(-1, -1), score_scale=None, bias=None
+):
     """(out, lse) of the naive computation."""
     q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
     group = q.shape[2] // k.shape[2]
     k, v = (np.repeat(x, group, axis=2) for x in (k, v))
     scores = np.einsum("bihd,bjhd->bhij", q, k) * (q.shape[3] ** -0.5 if scale is None else scale)
+    if score_scale is not None:
+        scores = scores * np.asarray(score_scale, np.float64)
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
+    if bias is not None:
+        scores = scores + np.asarray(bias, np.float64)
     past = np.arange(k.shape[1])[None, :] - (np.arange(q.shape[1]) + k.shape[1] - q.shape[1])[:, None]
     left, right = window[0], 0 if causal else window[1]
     for hidden in (right >= 0) & (past > right), (left >= 0) & (past < -left):

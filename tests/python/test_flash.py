@@ -103,6 +103,69 @@ def test_sink():
         gqa.flash_attn_func(q, k, v, sink=sink.astype(np.float16))
 
 
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+@pytest.mark.parametrize("shape", [(2,), (1, 2, 16), (3, 1, 16), (3, 2, 16)])
+def test_score_scale(shape, softcap):
+    q, k, v = make_qkv(batch=3, kv_len=20)
+    factors = np.random.default_rng(5).uniform(-2, 2, shape).astype(np.float32)
+    out, lse = gqa.flash_attn_func(
+        q, k, v, causal=True, score_scale=factors, softcap=softcap, return_softmax_lse=True
+    )
+    beside = factors[:, None, None] if factors.ndim == 1 else factors[..., None]
+    expected, expected_lse = attention_float64(q, k, v, True, score_scale=beside, softcap=softcap)
+    check(out, expected)
+    check(lse, expected_lse)
+
+
+def padded_bias(shape, dtype, hidden):
+    """Biases, some -inf, in rows with NaN between them; NaN where `hidden`, which no row sees."""
+    generator = np.random.default_rng(6)
+    storage = np.full((*shape[:-1], shape[-1] + 3), np.nan, dtype)
+    bias = storage[..., : shape[-1]]
+    bias[:] = generator.standard_normal(shape)
+    bias[generator.random(shape) < 0.2] = -np.inf
+    if hidden is not None:
+        bias[np.broadcast_to(hidden, shape)] = np.nan
+    return bias
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("shape", [(2, 2, 16, 20), (1, 2, 16, 20), (2, 1, 16, 20), (2, 2, 1, 20), (1, 1, 1, 20)])
+def test_bias(shape, dtype):
+    q, k, v = make_qkv(batch=2, kv_len=20)
+    causal = shape[2] == 16
+    hidden = np.arange(20)[None, :] > np.arange(16)[:, None] + 4 if causal else None
+    bias = padded_bias(shape, dtype, hidden)
+    out, lse = gqa.flash_attn_func(q, k, v, causal=causal, bias=bias, return_softmax_lse=True)
+    expected, expected_lse = attention_float64(q, k, v, causal, bias=np.nan_to_num(bias, nan=0.0, neginf=-np.inf))
+    check(out, expected)
+    check(lse, expected_lse)
+
+
+def test_a_bias_that_hides_all_keys_of_a_row_gives_0():
+    q, k, v = make_qkv()
+    bias = np.zeros((1, 1, 16, 16), np.float32)
+    bias[0, 0, 3] = -np.inf
+    out, lse = gqa.flash_attn_func(q, k, v, bias=bias, softcap=3.0, return_softmax_lse=True)
+    assert (out[0, 3] == 0).all() and (lse[0, :, 3] == -np.inf).all()
+    check(out, attention_float64(q, k, v, bias=bias, softcap=3.0)[0])
+
+
+@pytest.mark.parametrize(
+    "error,words,arrays",
+    [
+        (gqa.GqaTypeError, "bias is float64, expected float32 or, as q, float16", {"bias": np.zeros((1, 1, 16, 16))}),
+        (gqa.GqaValueError, "bias has 2 dimensions, expected 4", {"bias": np.zeros((16, 16), np.float32)}),
+        (gqa.GqaValueError, "bias has q_len 4, expected 16 or 1", {"bias": np.zeros((1, 1, 4, 16), np.float32)}),
+        (gqa.GqaValueError, "score_scale has q_heads 3, but q has", {"score_scale": np.ones(3, np.float32)}),
+        (gqa.GqaTypeError, "score_scale is float16, expected float32", {"score_scale": np.ones(2, np.float16)}),
+    ],
+)
+def test_what_are_no_arrays_of_scores_is_refused(error, words, arrays):
+    with pytest.raises(error, match=words):
+        gqa.flash_attn_func(*make_qkv(), **arrays)
+
+
 def test_lse():
     q, k, v = make_qkv()
     expected, expected_lse = attention_float64(q, k, v)

@@ -5,7 +5,7 @@ Owns: the order of these steps. Never: checks shapes, but for the rank it needs 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 
 from . import _gqa
 from ._dtypes import float32
@@ -29,9 +29,10 @@ def attend(
     softcap: float = 0.0,
     sink: Any = None,
     late: bool = False,
+    arrays: Optional[Dict[str, Any]] = None,
 ) -> Any:
     """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for; where
-    out is given, at once, as frameworks do."""
+    out is given, at once, as frameworks do. arrays: of scores, by their names in _gqa."""
     if type(q) not in KINDS:
         q = adopt(q, "q")
     if type(k) not in KINDS:
@@ -58,6 +59,7 @@ def attend(
         softcap,
         None if sink is None else exported(sink, kind, stream, "sink"),
         *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
+        **({name: exported(array, kind, stream, name) for name, array in arrays.items()} if arrays else {}),
     )
     if late and out is None:
         result = kind.refuse_later(result, q, k, v)

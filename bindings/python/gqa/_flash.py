@@ -36,6 +36,8 @@ def flash_attn_func(
     v_descale: Any = None,
     attention_chunk: int = 0,
     sink: Any = None,
+    score_scale: Any = None,
+    bias: Any = None,
     out: Any = None,
 ) -> Any:
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
@@ -49,6 +51,11 @@ def flash_attn_func(
 
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
+    score_scale: (q_heads) or (batch or 1, q_heads or 1, q_len) float32 on q's device, or None: a factor of each head's or
+    row's scores, before softcap.
+    bias: (batch or 1, q_heads or 1, q_len or 1, kv_len) of q's dtype or float32 on q's device, or None: added to the
+    capped scores before the mask, as attn_mask is in PyTorch's scaled_dot_product_attention; -inf hides a key. softcap,
+    score_scale and bias: at most two of them.
     out: a tensor to write, or None.
     """
     name = "flash_attn_func"
@@ -60,5 +67,8 @@ def flash_attn_func(
     with_lse = return_softmax_lse or return_attn_probs
     window = window_of(window_size)
     cache = None if window is None else Cache(None, None, window)
-    result = attend(_defaults.core_of, q, k, v, causal, softmax_scale, out, with_lse, cache, softcap, sink)
+    arrays = {name: x for name, x in (("score_scale", score_scale), ("bias", bias)) if x is not None}
+    result = attend(
+        _defaults.core_of, q, k, v, causal, softmax_scale, out, with_lse, cache, softcap, sink, arrays=arrays
+    )
     return (*result, None) if return_attn_probs else result

@@ -37,6 +37,8 @@ class Handle:
         max_seqlen_q: int = 0,
         max_seqlen_k: int = 0,
         append: Optional[Tuple[Any, ...]] = None,
+        score_scale: Any = None,
+        bias: Any = None,
     ) -> None: ...
     def merge_states(self, outs: List[Any], lses: List[Any], out: Any, lse: Any, stream: int) -> None: ...
     def warm(

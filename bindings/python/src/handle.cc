@@ -150,9 +150,11 @@ class AppendTensors {
 void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
                  uintptr_t stream, float softcap, py::object sink, py::object cache_seqlens, py::object page_table,
                  const Window& window, py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q,
-                 int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended) const {
+                 int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, py::object score_scale,
+                 py::object bias) const {
   const std::shared_ptr<HandleOwner> owner = open();
-  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths, sinks;
+  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths, sinks,
+      factors, biases;
   q_tensor.take(q, "q", false);
   const bool writes = appended && !(*appended)[0].is_none();  // into the cache
   k_tensor.take(k, "k", writes);
@@ -165,6 +167,8 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   if (!cu_seqlens_k.is_none()) k_starts.take(cu_seqlens_k, "cu_seqlens_k", false);
   if (!seqused_q.is_none()) q_lengths.take(seqused_q, "seqused_q", false);
   if (!sink.is_none()) sinks.take(sink, "sink", false);
+  if (!score_scale.is_none()) factors.take(score_scale, "score_scale", false);
+  if (!bias.is_none()) biases.take(bias, "bias", false);
   gqa_call call = {};
   call.size = sizeof(call);
   call.scale = scale;
@@ -181,6 +185,8 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   call.max_seqlen_k = max_seqlen_k;
   call.softcap = softcap;
   call.sink = sinks.tensor();
+  call.score_scale = factors.tensor();
+  call.bias = biases.tensor();
   AppendTensors append;
   if (appended) append.take(*appended, &call);
   const auto with = [&](auto function) {
@@ -307,7 +313,7 @@ void Handle::define(py::module_& module) {
            py::arg("sink") = py::none(), py::arg("cache_seqlens") = py::none(), py::arg("page_table") = py::none(),
            py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(), py::arg("cu_seqlens_k") = py::none(),
            py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0,
-           py::arg("append") = py::none())
+           py::arg("append") = py::none(), py::arg("score_scale") = py::none(), py::arg("bias") = py::none())
       .def("merge_states", &Handle::merge_states, py::arg("outs"), py::arg("lses"), py::arg("out"), py::arg("lse"),
            py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),

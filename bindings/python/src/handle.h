@@ -67,7 +67,8 @@ class Handle {
            float scale, bool causal, uintptr_t stream, float softcap, pybind11::object sink,
            pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
            pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
-           int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended) const;
+           int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, pybind11::object score_scale,
+           pybind11::object bias) const;
   void merge_states(const std::vector<pybind11::object>& outs, const std::vector<pybind11::object>& lses,
                     pybind11::object out, pybind11::object lse, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
