@@ -158,6 +158,20 @@ def test_cuda(cuda_handle, q_len, kv_len, causal):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+def test_cuda_bias_is_sdpas_mask(dtype):
+    q, k, v = tensors(device="cuda", batch=2, q_len=33, kv_len=129, head_dim=64, q_heads=4, kv_heads=4)
+    bias = torch.randn(2, 1, 33, 129, device="cuda").to(dtype)
+    bias[torch.rand(bias.shape, device="cuda") < 0.2] = -float("inf")
+    first = (x.transpose(1, 2).float() for x in (q, k, v))
+    right = torch.nn.functional.scaled_dot_product_attention(*first, attn_mask=bias.float()).transpose(1, 2)
+    check(as_numpy(gqa.flash_attn_func(q, k, v, bias=bias)), as_numpy(right))
+    factors = torch.tensor([0.5, -1.0, 2.0, 1.0], device="cuda")
+    out = gqa.flash_attn_func(q, k, v, causal=True, score_scale=factors)
+    check(as_numpy(out), expected_of((q.float() * factors[:, None]).to(q.dtype), k, v, True)[0])
+
+
+@pytest.mark.gpu
 def test_cuda_runs_on_the_current_stream(cuda_handle):
     """The inputs are written late on a side stream; a launch on any other stream would read them too early."""
     q, k, v = tensors(device="cuda", q_len=64, kv_len=64)

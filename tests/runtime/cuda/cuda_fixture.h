@@ -139,6 +139,7 @@ class GpuCopy {
     if (call_.sink != nullptr) call_.sink = reinterpret_cast<const float*>(moved(case_->sink, case_->sink.data()));
     if (call_.page_table != nullptr)
       call_.page_table = reinterpret_cast<std::int32_t*>(moved(case_->page_table, case_->page_table.data()));
+    move_arrays();
   }
   ~GpuCopy() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);
@@ -156,6 +157,13 @@ class GpuCopy {
   }
 
  private:
+  void move_arrays() {
+    const ChainArraysCase& arrays = case_->arrays;
+    const auto place = [&](const auto& host) { return host.empty() ? nullptr : moved(host, host.data()); };
+    char* const scores = arrays.scores16.empty() ? place(arrays.scores32) : place(arrays.scores16);
+    call_.arrays = arrays.at(reinterpret_cast<const float*>(place(arrays.heads)),
+                             reinterpret_cast<const float*>(place(arrays.rows)), scores);
+  }
   // The place on the device of what `start` is in `host`.
   template <typename Element>
   char* moved(const std::vector<Element>& host, const void* start) {
