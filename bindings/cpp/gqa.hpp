@@ -155,7 +155,7 @@ class Handle {
     handle_.reset(made);
   }
 
-  // out = softmax(softcap(q k^T scale) + mask) v; see gqa_run_ex.
+  // out = softmax(softcap(q k^T scale score_scale) + bias + mask) v; see gqa_run_ex.
   //   q (batch, q_len, q_heads, head_dim), packed (total_q, q_heads, head_dim); out likewise, of head_dim_v
   //   k (batch, kv_len, kv_heads, head_dim), packed (total_k, ...), in pages (pages, page, ...); v likewise, of
   //   head_dim_v

@@ -234,11 +234,10 @@ typedef struct gqa_call {
                                   cu_seqlens_q, cu_seqlens_k or k_new. kv_len is page times columns of page_table */
 } gqa_call;
 
-/* out = softmax(softcap(q k^T * scale) + mask) v. On a GPU the work is queued on the stream and the call returns; on
- * the host it is done when the call returns.
- * A call may be captured. Graphs of different captures, branches of one capture and live calls may run at once;
- * executable graphs instantiated from one capture write the same out and share workspace, so their order is the
- * caller's. The handle must outlive them. */
+/* out = softmax(softcap(q k^T * scale * score_scale) + bias + mask) v. On a GPU the work is queued on the stream and
+ * the call returns; on the host it is done when the call returns. A call may be captured. Graphs of different captures,
+ * branches of one capture and live calls may run at once; executable graphs instantiated from one capture write the
+ * same out and share workspace, so their order is the caller's. The handle must outlive them. */
 GQA_API gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                            const DLTensor* out);
 

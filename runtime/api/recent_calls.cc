@@ -32,17 +32,23 @@ struct Reach {
   std::int64_t low = 0, high = 0;
 };
 
-// All of a call but addresses and stream; without padding, so that bytes compare.
+// All of a call but addresses and stream; without padding, so that bytes compare. Most calls have the first tensors
+// alone: those from `tensors_end` on, which a call does not have, are neither made nor compared.
 struct CallKey {
-  std::array<Description, kTensors> tensors{};  // rank 0: no tensor
   std::int32_t scale_bits = 0, causal = 0;
   std::int32_t has_window = 0, window[2] = {}, softcap_bits = 0;
-  std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
+  std::int64_t max_seqlen_q = 0, max_seqlen_k = 0, tensors_end = 0;
+  std::array<Description, kTensors> tensors;  // rank 0: no tensor
+
+  bool same(const CallKey& other) const {
+    const std::size_t bytes = offsetof(CallKey, tensors) + static_cast<std::size_t>(tensors_end) * sizeof(Description);
+    return tensors_end == other.tensors_end && std::memcmp(this, &other, bytes) == 0;
+  }
 };
 static_assert(std::has_unique_object_representations_v<CallKey>);
 
 struct RecentCall {
-  CallKey key;
+  CallKey key{};
   bool used = false;
   std::array<Reach, kTensors> reach{};
   std::array<std::uintptr_t, kTensors> alignment{};  // of the first element, modulo alignment_at()
@@ -79,6 +85,13 @@ std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
   return tensors;
 }
 
+// Where a call's tensors end, of those that it may leave out.
+std::size_t end_of(const std::array<const DLTensor*, kTensors>& tensors) {
+  std::size_t end = kTensors;
+  while (end > kLseAt && tensors[end - 1] == nullptr) --end;
+  return end;
+}
+
 int element_bytes_at(std::size_t at, const DLTensor& tensor) {
   if (at == kBiasAt) return tensor.dtype.bits / 8;
   return at >= kLseAt ? 4 : 2;
@@ -108,10 +121,12 @@ bool describe(const DLTensor* tensor, int rank, Description* described) {
   return true;
 }
 
-bool describe(const GivenCall& given, CallKey* key) {
+bool describe(const GivenCall& given, const std::array<const DLTensor*, kTensors>& tensors, CallKey* key) {
   if (!known_options(given)) return false;
-  const auto tensors = tensors_of(given);
-  for (std::size_t at = 0; at < kTensors; ++at) {
+  const std::size_t end = end_of(tensors);
+  key->tensors_end = static_cast<std::int64_t>(end);
+  for (std::size_t at = 0; at < end; ++at) {
+    key->tensors[at] = {};
     if (at >= kLseAt && tensors[at] == nullptr) continue;
     if (!describe(tensors[at], rank_at(at, tensors), &key->tensors[at])) return false;
   }
@@ -133,10 +148,11 @@ struct Span {
 };
 
 // Where the tensors of a call lie now. False where an address is not as good as the remembered call's.
-bool locate(const GivenCall& given, const RecentCall& recent, std::array<std::uintptr_t, kTensors>* data) {
-  const auto tensors = tensors_of(given);
+bool locate(const std::array<const DLTensor*, kTensors>& tensors, const RecentCall& recent,
+            std::array<std::uintptr_t, kTensors>* data) {
   std::array<Span, kTensors> spans;
-  for (std::size_t at = 0; at < kTensors; ++at) {
+  const auto end = static_cast<std::size_t>(recent.key.tensors_end);
+  for (std::size_t at = 0; at < end; ++at) {
     if (tensors[at] == nullptr) continue;
     std::uintptr_t& start = (*data)[at];
     if (tensors[at]->data == nullptr ||
@@ -148,7 +164,7 @@ bool locate(const GivenCall& given, const RecentCall& recent, std::array<std::ui
   }
   const Span& out = spans[kOutAt];
   const Span& lse = spans[kLseAt];  // empty, and touches nothing, where there is none, as the lists
-  for (std::size_t at = 0; at < kTensors; ++at)
+  for (std::size_t at = 0; at < end; ++at)
     if (at != kOutAt && at != kLseAt && (out.touches(spans[at]) || lse.touches(spans[at]))) return false;
   return !out.touches(lse);
 }
@@ -157,13 +173,14 @@ bool locate(const GivenCall& given, const RecentCall& recent, std::array<std::ui
 
 bool find_recent_call(const Device& device, const GivenCall& given, Call* call) {
   CallKey wanted;
-  if (!describe(given, &wanted)) return false;
-  for (const DLTensor* tensor : tensors_of(given))
+  const auto tensors = tensors_of(given);
+  if (!describe(given, tensors, &wanted)) return false;
+  for (const DLTensor* tensor : tensors)
     if (tensor != nullptr && !owned(device, tensor->device)) return false;
   for (const RecentCall& recent : recent_calls().calls) {
-    if (!recent.used || std::memcmp(&recent.key, &wanted, sizeof wanted) != 0) continue;
+    if (!recent.used || !recent.key.same(wanted)) continue;
     std::array<std::uintptr_t, kTensors> data{};
-    if (!locate(given, recent, &data)) return false;
+    if (!locate(tensors, recent, &data)) return false;
     *call = recent.call;
     call->q = reinterpret_cast<const void*>(data[0]);
     call->k = reinterpret_cast<const void*>(data[1]);
@@ -189,8 +206,8 @@ void remember_call(const GivenCall& given, const Call& call) {
   RecentCalls& recent = recent_calls();
   RecentCall& slot = recent.calls[recent.next];
   RecentCall made;
-  if (!describe(given, &made.key)) return;
   const auto tensors = tensors_of(given);
+  if (!describe(given, tensors, &made.key)) return;
   for (std::size_t at = 0; at < kTensors; ++at) {
     if (tensors[at] == nullptr) continue;
     View view;

@@ -105,8 +105,11 @@ std::uint32_t operand_number(const ChainStep& step) {
   return (static_cast<std::uint32_t>(step.operand) - 1) << 4 | step.slot;
 }
 
+constexpr std::int32_t kNoSteps = 0x00ff00ff;  // what steps_number() makes of two that are none
+
 // Two steps of a chain as one number.
 std::int32_t steps_number(const ScoreChain& chain, std::size_t at) {
+  if (!chain.any()) return kNoSteps;
   std::uint32_t number = 0;
   for (std::size_t i = at; i < at + 2; ++i)
     number = number << 16 | static_cast<std::uint32_t>(chain.steps[i].op) << 8 | operand_number(chain.steps[i]);
