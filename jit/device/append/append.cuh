@@ -222,7 +222,7 @@ __device__ inline void append_table(const AppendParams& p) {
 
 }  // namespace gqa
 
-extern "C" __global__ void __launch_bounds__(gqa::kAppendThreads, 8)
+extern "C" __global__ void __launch_bounds__(gqa::kAppendThreads, 7)
     gqa_append(const __grid_constant__ gqa::AppendParams p) {
   using namespace gqa;
   let_next_grid_begin();
