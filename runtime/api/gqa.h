@@ -165,14 +165,14 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * With score_scale, a score is multiplied by its head's or row's number before softcap. With bias, a row's number for a
  * key is added to the capped score before the mask; -inf hides the key, whose value must be finite. lse is that of such
  * scores. A row all of whose keys are hidden is one that sees no key. Of sequences with lengths of their own, column j
- * is key j; what a row does not see may be NaN. At most two of softcap, score_scale and bias go together. With sink,
- * the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of scores, and adds
- * no value; lse includes it. A row that sees no key then gives 0 and lse s. With page_table, k is (pages, page,
- * kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size from 1; key j of sequence b is
- * k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns. Sequences may share pages, in any
- * order. Keys from len(b) on, pages that no length reaches and entries of page_table past a length are never used: they
- * may hold anything, NaN and numbers out of range included. With k_new, the call first writes sequence b's new keys and
- * values into slots cache_seqlens[b], cache_seqlens[b] + 1,
+ * is key j; what a row does not see may be NaN. At most two of softcap, score_scale and bias go together.
+ * With sink, the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of
+ * scores, and adds no value; lse includes it. A row that sees no key then gives 0 and lse s.
+ * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
+ * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
+ * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
+ * past a length are never used: they may hold anything, NaN and numbers out of range included.
+ * With k_new, the call first writes sequence b's new keys and values into slots cache_seqlens[b], cache_seqlens[b] + 1,
  * ... of k and v, in pages where there are some, and then attends: len(b) is cache_seqlens[b] and as many more as the
  * new ones are. Those past the last slot are not written. With rotary_cos and rotary_sin each new key, at position t,
  * is written as rotated: a pair (x, y) of its first rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row
@@ -235,9 +235,10 @@ typedef struct gqa_call {
 } gqa_call;
 
 /* out = softmax(softcap(q k^T * scale * score_scale) + bias + mask) v. On a GPU the work is queued on the stream and
- * the call returns; on the host it is done when the call returns. A call may be captured. Graphs of different captures,
- * branches of one capture and live calls may run at once; executable graphs instantiated from one capture write the
- * same out and share workspace, so their order is the caller's. The handle must outlive them. */
+ * the call returns; on the host it is done when the call returns.
+ * A call may be captured. Graphs of different captures, branches of one capture and live calls may run at once;
+ * executable graphs instantiated from one capture write the same out and share workspace, so their order is the
+ * caller's. The handle must outlive them. */
 GQA_API gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                            const DLTensor* out);
 
