@@ -53,4 +53,19 @@ __device__ inline void barrier_wait(u32 barrier, u32 parity) {
       : "memory");
 }
 
+// 9.7.13.15.16, mbarrier.test_wait: whether the phase of this parity is over.
+__device__ inline bool barrier_passed(u32 barrier, u32 parity) {
+  int passed;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.s32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(passed)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return passed != 0;
+}
+
 }  // namespace gqa

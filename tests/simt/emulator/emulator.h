@@ -49,6 +49,9 @@ struct Copy {
   char* to;
   const char* from;
   std::size_t bytes, zeros;
+  std::uint64_t address;  // of `to`, in the window
+
+  Range range() const { return {address, address + bytes + zeros}; }
 };
 
 struct Thread {

@@ -69,6 +69,14 @@ void try_wait(Emulator& emulator, const Call& call) {
   call.write(0, 1);
 }
 
+// Whether that phase is over; nobody waits.
+void test_wait(Emulator& emulator, const Call& call) {
+  ByteBarrier& barrier = own_byte_barrier(emulator, call);
+  const bool over = (barrier.phase & 1) != call.read(2);
+  if (over) emulator.learn(barrier.gate);
+  call.write(0, over ? 1 : 0);
+}
+
 // ---- numbered barriers
 
 bool meet_at(Emulator& emulator, std::uint64_t number, std::uint64_t threads, bool vote, bool stay) {
@@ -129,8 +137,14 @@ void set_registers(Emulator& emulator, const Call& call) {
     emulator.fail("setmaxnreg to " + std::to_string(registers) + ": a multiple of 8 from 24 to 256 expected");
 }
 
+// Of what this thread has stored: a cp.async that it has not waited for stores later.
 void fence_async(Emulator& emulator, const Call&) {
-  emulator.hopper().plain[static_cast<std::size_t>(emulator.thread().number)].clear();
+  const Thread& thread = emulator.thread();
+  auto& unfenced = emulator.hopper().plain[static_cast<std::size_t>(thread.number)];
+  unfenced.clear();
+  for (const Copy& copy : thread.open) unfenced.push_back(copy.range());
+  for (const auto& group : thread.groups)
+    for (const Copy& copy : group) unfenced.push_back(copy.range());
 }
 
 }  // namespace
@@ -173,6 +187,7 @@ const std::vector<Known>& barrier_instructions() {
       {"mbarrier.arrive.shared::cta.b64", arrive},
       {"mbarrier.arrive.expect_tx.shared::cta.b64", arrive_expect},
       {"mbarrier.try_wait.parity.shared::cta.b64", try_wait},
+      {"mbarrier.test_wait.parity.shared::cta.b64", test_wait},
       {"barrier.sync", sync},
       {"barrier.arrive", arrive_at},
       {"barrier.red.and.pred", sync_all},

@@ -16,6 +16,7 @@ void land(Emulator& emulator, const std::vector<Copy>& group) {
   for (const Copy& copy : group) {
     if (emulator.schedule().copies == Copies::kLate) perform(copy);
     emulator.check_race(Emulator::Access::kLandCopy, copy.to, copy.bytes + copy.zeros);
+    emulator.hopper().plain_store(emulator, copy.range());
   }
 }
 
@@ -29,8 +30,9 @@ void issue(Emulator& emulator, const Call& call) {
   const auto* from = reinterpret_cast<const char*>(call.read(1));
   if (given > 0 && reinterpret_cast<std::uintptr_t>(from) % size != 0)
     emulator.fail("cp.async from an address that is not aligned to " + std::to_string(size));
-  const Copy copy{emulator.shared(call.read(0), size, "cp.async"), from, given, size - given};
+  const Copy copy{emulator.shared(call.read(0), size, "cp.async"), from, given, size - given, call.read(0)};
   emulator.check_race(Emulator::Access::kIssueCopy, copy.to, size);
+  emulator.hopper().plain_store(emulator, copy.range());
   if (emulator.schedule().copies == Copies::kEarly) perform(copy);
   emulator.thread().open.push_back(copy);
 }

@@ -81,6 +81,21 @@ TEST_F(HopperInstructions, MbarriersCountArrivalsThroughTheirPhases) {
   }
 }
 
+// What a test finds out orders as a wait does; one that finds nothing out does not.
+TEST_F(HopperInstructions, MbarriersAreTestedWithoutWaiting) {
+  const std::string begin =
+      "const u32 bar = shared_address(bars);\nif (t == 0) barrier_init(bars[0], 1);\n__syncthreads();\n"
+      "int* words = reinterpret_cast<int*>(memory);\nif (barrier_passed(bar, 0)) __trap();\n"
+      "__syncthreads();\nif (t == 0) { words[0] = 7; barrier_arrive(bar); }\n";
+  for (const Schedule& schedule : schedules()) {
+    EXPECT_EQ("", failure(begin + "if (t == 32) { while (!barrier_passed(bar, 0)) barrier_wait(bar, 0);\n"
+                                  "out[0] = words[0]; if (barrier_passed(bar, 1)) __trap(); }",
+                          64, schedule));
+    EXPECT_TRUE(
+        has(failure(begin + "if (t == 32) { barrier_passed(bar, 1); out[0] = words[0]; }", 64, schedule), "race"));
+  }
+}
+
 TEST_F(HopperInstructions, NamedBarriersMeetVoteAndLetOthersPass) {
   const auto kernel = kernel_of("int* out", R"(
     named_sync(3, 128);
@@ -373,6 +388,15 @@ TEST_F(HopperInstructions, MisusedProductsAreSeen) {
                 "0); wgmma_wait<0>();"),
           "still reads"));
   EXPECT_TRUE(has(fails("stmatrix(shared + t * 16, 0, 0, 0, 0); __syncthreads();" + all), "fence.proxy.async"));
+
+  // Copies of cp.async are stored when they are waited for, by the generic proxy.
+  const std::string copy = "cp_async_16(shared + t * 16, out, true); cp_async_commit(); ",
+                    wait = "cp_async_wait<0>(); ", fence = "fence_async(); ", meet = "__syncthreads();";
+  EXPECT_EQ("", fails(copy + wait + fence + meet + all));
+  for (const std::string& wrong : {copy + wait, copy + fence + wait, copy + fence, copy})
+    EXPECT_TRUE(has(fails(wrong + meet + all), "fence.proxy.async")) << wrong;
+  EXPECT_TRUE(has(fails("wgmma_fence(); P::multiply(d, a, b, false); wgmma_commit(); " + copy + "wgmma_wait<0>();"),
+                  "still reads"));
 }
 
 }  // namespace
