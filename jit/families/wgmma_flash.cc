@@ -43,6 +43,7 @@ std::string features_of(const WgmmaFlash& c) {
   if (c.queries != 1) out << "  static constexpr int kQueries = " << c.queries << ";  // Q buffers\n";
   if (c.cluster != 1)
     out << "  static constexpr int kCluster = " << c.cluster << ";  // CTAs that share keys and values\n";
+  if (c.copies_pages()) out << "  static constexpr bool kCopiesPages = true;  // by cp.async\n";
   return out.str();
 }
 

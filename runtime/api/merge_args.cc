@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kOutDims[] = {"(batch, q_len, q_heads, head_dim_v)", "(total_q, q_heads, head_dim_v)"};
 constexpr const char* kLseDims[] = {"(batch, q_heads, q_len)", "(q_heads, total_q)"};
 constexpr const char* kSizes[] = {"batch", "q_len", "q_heads", "head_dim_v"};
-constexpr DLDataType kFloat32 = {kDLFloat, 32, 1};
 
 // A state's tensors in a batch, as they are read.
 struct StateViews {

@@ -16,7 +16,6 @@ constexpr Role kSink = {"sink", 1, "(q_heads)"};
 constexpr Role kHeadScale = {"score_scale", 1, "(q_heads)"};
 constexpr Role kRowScale = {"score_scale", 3, "(batch or 1, q_heads or 1, q_len)"};
 constexpr Role kBias = {"bias", 4, "(batch or 1, q_heads or 1, q_len or 1, kv_len)"};
-constexpr DLDataType kFloat32 = {kDLFloat, 32, 1};
 constexpr int kFloat32Bytes = 4;
 
 bool of_heads(const DLTensor& scale) { return scale.ndim == 1; }

@@ -33,7 +33,7 @@ std::int64_t head_swizzle(const Problem& problem, const CandidateShape& shape);
 // Boxes of the tensor maps that a kernel with TMA takes as its second argument.
 struct TensorBoxes {
   std::int32_t query_rows = 0;  // 0: there are no maps
-  std::int32_t keys = 0;
+  std::int32_t keys = 0;        // 0: k and v have no maps
   std::int32_t out_rows = 0;
   std::int32_t pack = 1;  // heads in a box of query rows or of out
 

@@ -118,7 +118,8 @@ TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
   expect_fast(*nvrtc, slow);
 }
 
-// Sequences with lengths, pages or rows of their own. A producer that holds a block's pages may spill a few words.
+// Sequences with lengths, pages or rows of their own. A producer that holds a block's pages may spill a few words, and
+// so may warps that copy them.
 TEST(WarpgroupLists, CompileWell) {
   std::shared_ptr<const Nvrtc> nvrtc;
   if (!Nvrtc::load("", {}, &nvrtc).ok()) GTEST_SKIP() << "no NVRTC on this machine";
@@ -130,7 +131,12 @@ TEST(WarpgroupLists, CompileWell) {
                  {"d=64,packk", "m=64 n=128 warps=8 stages=4 pack=1 dynamic=0 out=1"},
                  {"d=128,causal,page=16,lens", "m=128 n=160 warps=8 stages=2 pack=1 dynamic=1 out=1"},
                  {"d=128,causal,packq,page=16,lens", "m=128 n=128 warps=8 stages=2 pack=1 dynamic=1 out=1"},
-                 {"d=256,page=64,lens", "m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2"}};
+                 {"d=256,page=64,lens", "m=128 n=64 warps=8 stages=2 pack=1 dynamic=0 out=2"},
+                 {"d=128,causal,page=1,lens", "m=128 n=128 warps=8 stages=2 pack=4 dynamic=1 out=1 cp_async=1"},
+                 {"d=128,causal,packq,page=7,lens", "m=128 n=160 warps=8 stages=2 pack=1 dynamic=1 out=1 cp_async=1"},
+                 {"d=64,causal,page=16,lens", "m=192 n=128 warps=12 stages=3 pack=1 dynamic=1 out=1 cp_async=1"},
+                 {"d=64,page=1,lens", "m=64 n=128 warps=4 stages=2 pack=1 dynamic=1 out=0 cp_async=1"},
+                 {"d=256,causal,page=3", "m=128 n=80 warps=8 stages=2 pack=1 dynamic=0 out=0 cp_async=1"}};
   for (const auto& [problem, candidate] : kernels) {
     Piece piece = {problem_of("b=4,hq=8,hk=2,sq=512,sk=4096," + std::string(problem)), {}};
     ASSERT_TRUE(parse("warpgroup " + std::string(candidate), &piece.candidate).ok()) << candidate;

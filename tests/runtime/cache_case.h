@@ -124,8 +124,8 @@ class CacheCase {
     for (std::size_t at = 0; at < table.size(); ++at)
       table[at] = at % 2 == 0 ? std::numeric_limits<std::int32_t>::max() : -1 - static_cast<std::int32_t>(at);
     pages = p.batch * width + kSparePages;
-    std::vector<std::int32_t> free(static_cast<std::size_t>(pages));
-    std::iota(free.begin(), free.end(), 0);
+    std::vector<std::int32_t> free(static_cast<std::size_t>(pages - 1));
+    std::iota(free.begin(), free.end(), 1);  // page 0, which kernels fall back to, is nobody's
     std::shuffle(free.begin(), free.end(), random_);
     for (int b = 0; b < p.batch; ++b) {
       for (int i = 0; i * p.page < length(b); ++i, free.pop_back())

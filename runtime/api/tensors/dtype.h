@@ -14,6 +14,8 @@
 
 namespace gqa {
 
+inline constexpr DLDataType kFloat32 = {kDLFloat, 32, 1};
+
 std::string dtype_text(DLDataType type);  // "float16", "bfloat16", "int8x4", ...
 bool same(DLDataType a, DLDataType b);
 

@@ -164,12 +164,16 @@ Status tensor_maps(const Driver& driver, const Call& call, const TensorBoxes& bo
   const MapKey q = key_of(call.q, call.q_strides, rows_of(call, boxes.pack, p.head_dim, boxes.query_rows), call.k);
   if (const CUresult r = find_or_encode(driver, q, mine, &maps->q); r != CUDA_SUCCESS)
     return refused(driver, "q", call, r);
-  const MapKey k = key_of(call.k, call.k_strides, keys_of(call, boxes.keys), call.q);
-  if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
-    return refused(driver, "k", call, r);
-  const MapKey v = key_of(call.v, call.v_strides, values_of(call, boxes.keys), call.q);
-  if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
-    return refused(driver, "v", call, r);
+  if (boxes.keys > 0) {
+    const MapKey k = key_of(call.k, call.k_strides, keys_of(call, boxes.keys), call.q);
+    if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
+      return refused(driver, "k", call, r);
+    const MapKey v = key_of(call.v, call.v_strides, values_of(call, boxes.keys), call.q);
+    if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
+      return refused(driver, "v", call, r);
+  } else {
+    maps->k = maps->v = {};
+  }
   const MapKey out =
       key_of(call.out, call.out_strides, rows_of(call, boxes.pack, p.head_dim_v, boxes.out_rows), call.k);
   if (const CUresult r = find_or_encode(driver, out, mine, &maps->out); r != CUDA_SUCCESS)

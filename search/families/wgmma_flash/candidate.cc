@@ -22,6 +22,7 @@ struct At {
     kQueries,
     kQRegs,
     kCluster,
+    kCpAsync,
     kMoreSchedulers,
     kSplits = kMoreSchedulers + TileScheduler::kNumbers - 1,
     kHeadSwizzle
@@ -44,6 +45,7 @@ constexpr std::array<TextField, WgmmaFlash::kNumbers> all_fields() {
   all[At::kQueries] = {"queries", 1, FieldUse::kMechanism};
   all[At::kQRegs] = {"q_regs", 0, FieldUse::kMechanism};
   all[At::kCluster] = {"cluster", 1, FieldUse::kMechanism};
+  all[At::kCpAsync] = {"cp_async", 0, FieldUse::kMechanism};
   for (std::size_t kind = 0; kind < TileScheduler::kNumbers; ++kind) all[at_scheduler(kind)] = kSchedulerFields[kind];
   all[At::kSplits] = {"splits", 1, FieldUse::kLaunch};
   all[At::kHeadSwizzle] = {"head_swizzle", 0, FieldUse::kLaunch};
@@ -56,8 +58,8 @@ struct Range {
   std::size_t at;
   int least, most;
 };
-constexpr Range kRanges[] = {{At::kStages, 1, 4},  {At::kOut, 0, 4},    {At::kOnesColumn, 0, 1},
-                             {At::kQueries, 1, 2}, {At::kQRegs, 0, 16}, {At::kCluster, 1, 2}};
+constexpr Range kRanges[] = {{At::kStages, 1, 4}, {At::kOut, 0, 4},     {At::kOnesColumn, 0, 1}, {At::kQueries, 1, 2},
+                             {At::kQRegs, 0, 16}, {At::kCluster, 1, 2}, {At::kCpAsync, 0, 1}};
 
 std::string outside(const Range& range, const WgmmaFlash::Numbers& numbers) {
   const std::int32_t given = numbers[range.at];
@@ -129,6 +131,7 @@ WgmmaFlash::Numbers numbers_of(const WgmmaFlash& c) {
   numbers[At::kQueries] = c.queries;
   numbers[At::kQRegs] = c.q_regs;
   numbers[At::kCluster] = c.cluster;
+  numbers[At::kCpAsync] = c.copies_pages() ? 1 : 0;
   const TileScheduler::Numbers scheduler = c.scheduler.numbers();
   for (std::size_t kind = 0; kind < scheduler.size(); ++kind) numbers[at_scheduler(kind)] = scheduler[kind];
   numbers[At::kSplits] = 1;
@@ -151,6 +154,7 @@ std::string read(const WgmmaFlash::Numbers& numbers, WgmmaFlash* c) {
   c->queries = numbers[At::kQueries];
   c->q_regs = numbers[At::kQRegs];
   c->cluster = numbers[At::kCluster];
+  c->key_copy = numbers[At::kCpAsync] != 0 ? WgmmaFlash::KeyCopy::kCpAsync : WgmmaFlash::KeyCopy::kTma;
   c->head_swizzle = numbers[At::kHeadSwizzle];
   return wrong_together(*c);
 }

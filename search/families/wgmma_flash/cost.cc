@@ -19,6 +19,7 @@ constexpr double kStep = 184, kStepAWarpgroup = 19.5;
 constexpr double kClocksAKeyByte = 0.0048;   // of keys and values, from L2: power more than time
 constexpr double kShared = 1.022;            // of it, between two CTAs: they save power, which is not short then
 constexpr double kThirdStage = 0.981;        // of a step, where there is one
+constexpr double kCopied = 1.05;             // of a step whose keys warps copy: a guess, nothing was timed
 constexpr double kOnesColumn = 0.948;        // of a step whose row sums PV makes
 constexpr double kQRegsGain = 0.0216;        // of a step whose Q is all in registers
 constexpr double kTileOverhead = 986;        // from tile to tile: first scores, last values, out
@@ -96,7 +97,7 @@ double step_clocks(const Model& m) {
   const double step = busy + kStep + kStepAWarpgroup * warpgroups + moved;
   const double q_regs = 1 - kQRegsGain * m.c.q_regs * 16 / m.p.head_dim;
   const double weights = m.c.has_ones() ? kOnesColumn : 1;
-  return step * q_regs * weights * (m.c.stages > 2 ? kThirdStage : 1);
+  return step * q_regs * weights * (m.c.stages > 2 ? kThirdStage : 1) * (m.c.copies_pages() ? kCopied : 1);
 }
 
 // Epilogue and prologue: from a tile's last step to the first of the next.

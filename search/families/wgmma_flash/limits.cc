@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 constexpr int kWgmmaOperands = 30;               // registers beside a wgmma's accumulators
-constexpr int kSwizzledRows = 8;                 // of a pattern in shared memory
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
 constexpr Served kServed = {{Mask::kNone, Mask::kCausal},
@@ -25,9 +24,10 @@ constexpr Served kServed = {{Mask::kNone, Mask::kCausal},
 std::string wrong_for_keys(const Problem& p, const WgmmaFlash& c) {
   if (p.keys_transposed() && c.tile_n % kPanelColumns != 0)
     return "step of " + grouped(c.tile_n) + " keys: transposed keys come in panels of " + grouped(kPanelColumns);
-  if (p.paged() && box_keys(p, c) % kSwizzledRows != 0)
+  if (c.copies_pages() && !p.paged()) return "cp_async=1 for keys that lie in no pages: TMA brings them";
+  if (p.paged() && !c.copies_pages() && !boxes_fit(p, c.tile_n))
     return "pages of " + grouped(p.page) + " keys for steps of " + grouped(c.tile_n) + ": TMA brings " +
-           grouped(kSwizzledRows) + " rows of a page, or a multiple, at once";
+           grouped(kSwizzledRows) + " rows of a page, or a multiple, at once; cp_async=1 copies any";
   return not_served(p, kServed, WgmmaFlash::kText.name);
 }
 

@@ -21,8 +21,8 @@ std::int64_t out_bytes(const Problem& p, const WgmmaFlash& c) {
 }
 
 // warpgroup_smem.cuh, WarpgroupSmem: panels of 64 columns for queries, out and the KV buffers, then the rings' and the
-// handover's barriers, two tickets of 40 bytes and four tile numbers of 12; swizzled panels start at multiples of 1024
-// bytes.
+// handover's barriers, two tickets of 40 bytes and four tile numbers of 12, and what the producer's warps tell each
+// other; swizzled panels start at multiples of 1024 bytes.
 std::int64_t shared_memory(const Problem& p, const WgmmaFlash& c) {
   constexpr int kAlign = 1024;
   const int query = padded_columns(p.head_dim), value = padded_columns(p.head_dim_v);
@@ -31,8 +31,9 @@ std::int64_t shared_memory(const Problem& p, const WgmmaFlash& c) {
   const std::int64_t keys =
       p.keys_transposed() ? std::int64_t{p.head_dim} * padded_columns(c.tile_n) : std::int64_t{c.tile_n} * query;
   const std::int64_t stage = 2LL * (keys + std::int64_t{c.tile_n} * value);
-  const int tails = p.lengths_differ() || p.paged() ? 24 : 0;  // value_tails.cuh
-  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48 + tails;
+  const bool listed = p.lengths_differ() || p.paged();
+  const int told = c.copies_pages() ? 16 : listed ? 24 : 0;  // tile_ends.cuh, value_tails.cuh
+  const std::int64_t barriers = 16LL * (c.queries + 2 * c.stages + 3) + 80 + 48 + told;
   return round_up(rows + c.stages * stage + barriers, kAlign);
 }
 
@@ -78,10 +79,10 @@ int registers(const Problem& p, const WgmmaFlash& c) {
 }
 
 // The producer gives most of its registers to the consumers; three share what two have. With fewer than 32 a producer
-// that does more than static rounds, or reads lists, spills.
+// that does more than static rounds, or reads lists, spills; warps that copy would do with 40.
 RoleRegisters role_registers(const KernelTraits& p, const WgmmaFlash& c) {
   const int consumers = c.warpgroups();
-  if (consumers == 1) return {32, 224};
+  if (consumers == 1) return c.copies_pages() ? RoleRegisters{40, 216} : RoleRegisters{32, 224};
   if (consumers == 3) return {32, 160};
   return c.scheduler.has_small_producer() && !p.has_lists() ? RoleRegisters{24, 240} : RoleRegisters{40, 232};
 }
@@ -96,8 +97,11 @@ int q_regs_that_fit(const Problem& problem, const WgmmaFlash& candidate) {
 }
 
 std::int32_t box_keys(const Problem& p, const WgmmaFlash& c) {
+  if (c.copies_pages()) return 0;
   return p.paged() ? std::gcd(p.page, c.tile_n) : c.tile_n;
 }
+
+bool boxes_fit(const Problem& p, std::int32_t tile_n) { return std::gcd(p.page, tile_n) % kSwizzledRows == 0; }
 
 int rows_before(const Problem& problem, const WgmmaFlash& c) {
   const std::int64_t places = row_tiles(problem, shape_of(c)) * c.tile_m * c.cluster;

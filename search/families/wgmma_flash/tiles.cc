@@ -48,6 +48,7 @@ constexpr Tile kTiles[] = {
 
 constexpr int kMostHeadSwizzle = 1 << 20;  // head groups walked together
 constexpr int kLeastQRegsHeadDim = 128;    // of Q in registers
+constexpr int kMostCopiedPage = 32;        // keys, of pages that TMA's boxes fit
 
 // Of out, so that a buffer for one of them fits beside the keys; 1 where none does.
 int fewest_parts(const Problem& p, WgmmaFlash c, const DeviceSpec& device) {
@@ -58,7 +59,8 @@ int fewest_parts(const Problem& p, WgmmaFlash c, const DeviceSpec& device) {
   return 1;
 }
 
-WgmmaFlash candidate_of(const Problem& p, const Tile& tile, int pack, const TileWalk& walk, const DeviceSpec& device) {
+WgmmaFlash candidate_of(const Problem& p, const Tile& tile, WgmmaFlash::KeyCopy key_copy, int pack,
+                        const TileWalk& walk, const DeviceSpec& device) {
   WgmmaFlash c;
   c.tile_m = tile.m;
   c.tile_n = tile.n;
@@ -70,9 +72,20 @@ WgmmaFlash candidate_of(const Problem& p, const Tile& tile, int pack, const Tile
   c.softmax = tile.softmax;
   c.queries = tile.queries;
   c.cluster = walk.cluster;
+  c.key_copy = key_copy;
   if (p.head_dim >= kLeastQRegsHeadDim && tile.m > kWarpgroupRows) c.q_regs = q_regs_that_fit(p, c);
   if (tile.out_buffer && tile.m > kWarpgroupRows) c.out_parts = fewest_parts(p, c, device);
   return c;
+}
+
+// Ways to bring the problem's keys: of pages as TMA's boxes fit them; where these are many, warps that copy may be
+// faster.
+std::vector<WgmmaFlash::KeyCopy> key_copies(const Problem& p, std::int32_t tile_n) {
+  using enum WgmmaFlash::KeyCopy;
+  if (!p.paged()) return {kTma};
+  if (!boxes_fit(p, tile_n)) return {kCpAsync};
+  if (p.page > kMostCopiedPage) return {kTma};
+  return {kTma, kCpAsync};
 }
 
 // What the keys and values of heads walked together fill; more than L2 too, since fewer groups leave less imbalance.
@@ -108,11 +121,12 @@ bool pays(const Problem& p, const WgmmaFlash& c, const std::vector<int>& swizzle
 
 // Packed heads share a tile's keys, and a tile of fewer positions sees fewer keys that the mask hides. A warpgroup's
 // rows of out leave in whole positions.
-void add_tile(const Problem& p, const Tile& tile, const DeviceSpec& device, std::vector<WgmmaFlash>* found) {
+void add_tile(const Problem& p, const Tile& tile, WgmmaFlash::KeyCopy key_copy, const DeviceSpec& device,
+              std::vector<WgmmaFlash>* found) {
   for (const int pack : divisors(p.group())) {
     if (kWarpgroupRows % pack != 0) continue;
     for (const TileWalk& walk : tile_walks(device)) {
-      WgmmaFlash c = candidate_of(p, tile, pack, walk, device);
+      WgmmaFlash c = candidate_of(p, tile, key_copy, pack, walk, device);
       const std::vector<int> swizzles = swizzles_of(p, c, device);
       if (!pays(p, c, swizzles)) continue;
       for (const int heads : swizzles) {
@@ -127,7 +141,8 @@ void add_tile(const Problem& p, const Tile& tile, const DeviceSpec& device, std:
 
 void enumerate(const Problem& problem, const DeviceSpec& device, std::vector<WgmmaFlash>* found) {
   if (device.kind == DeviceKind::kHost || device.wgmma_flops <= 0) return;
-  for (const Tile& tile : kTiles) add_tile(problem, tile, device, found);
+  for (const Tile& tile : kTiles)
+    for (const WgmmaFlash::KeyCopy copy : key_copies(problem, tile.n)) add_tile(problem, tile, copy, device, found);
 }
 
 }  // namespace gqa

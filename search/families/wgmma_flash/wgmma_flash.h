@@ -25,6 +25,8 @@ struct WgmmaFlash {
   // beside the MMAs of the other, and a column of ones beside the values makes PV sum the rounded weights; so there is
   // no exact log-sum-exp.
   enum class Softmax : std::uint8_t { kOnline, kOnesColumn };
+  // Who brings keys and values: TMA, of pages a box each; or warps by cp.async, a row at a time, of pages of any size.
+  enum class KeyCopy : std::uint8_t { kTma, kCpAsync };
 
   std::int32_t tile_m = 64;     // query rows a CTA owns (packed heads count): 64 a consumer warpgroup
   std::int32_t tile_n = 64;     // keys a step
@@ -35,16 +37,18 @@ struct WgmmaFlash {
   std::int32_t out_parts = 0;  // 0: rows of out are stored straight from registers; 1: by TMA, through a buffer; more:
                                // through a buffer for that part of them, panel by panel
   Softmax softmax = Softmax::kOnline;
-  std::int32_t queries = 1;       // 2: the next tile's Q has a buffer of its own
-  std::int32_t q_regs = 0;        // times 16 columns of Q are kept as fragments in registers
-  std::int32_t cluster = 1;       // 2: pairs of CTAs on neighbouring rows; TMA multicasts each key and value to both
+  std::int32_t queries = 1;  // 2: the next tile's Q has a buffer of its own
+  std::int32_t q_regs = 0;   // times 16 columns of Q are kept as fragments in registers
+  std::int32_t cluster = 1;  // 2: pairs of CTAs on neighbouring rows; TMA multicasts each key and value to both
+  KeyCopy key_copy = KeyCopy::kTma;
   std::int32_t head_swizzle = 0;  // head groups walked together; more than 1: as many as have their keys in L2
 
   int warps() const { return tile_m / 16 * key_shares; }  // of consumers
   int warpgroups() const { return warps() / 4; }
   bool has_ones() const { return softmax == Softmax::kOnesColumn; }
+  bool copies_pages() const { return key_copy == KeyCopy::kCpAsync; }
 
-  static constexpr std::size_t kNumbers = 12 + TileScheduler::kNumbers;
+  static constexpr std::size_t kNumbers = 13 + TileScheduler::kNumbers;
   using Numbers = std::array<std::int32_t, kNumbers>;
   static const FamilyText kText;
 };
@@ -71,8 +75,11 @@ double moved_bytes(const Problem& problem, const WgmmaFlash& candidate, const De
 // Numbers of a candidate that go together in no problem.
 std::string wrong_fields(const WgmmaFlash& candidate);
 
-// Keys of a TMA box: of a step's, or of pages those that lie in one page whatever the step.
+// Keys of a TMA box: of a step's, or of pages those that lie in one page whatever the step; 0 where TMA brings none.
 std::int32_t box_keys(const Problem& problem, const WgmmaFlash& candidate);
+
+// Of a problem with pages: whether TMA's boxes fit them, in steps of so many keys.
+bool boxes_fit(const Problem& problem, std::int32_t tile_n);
 
 // Rows of the first tile that do not exist, whole warpgroups', where the last is not full.
 int rows_before(const Problem& problem, const WgmmaFlash& candidate);
@@ -94,5 +101,6 @@ inline constexpr int kPanelColumns = 64;
 constexpr int padded_columns(int columns) { return (columns + kPanelColumns - 1) / kPanelColumns * kPanelColumns; }
 
 inline constexpr int kWarpgroupRows = 64;  // of a wgmma
+inline constexpr int kSwizzledRows = 8;    // of a pattern in shared memory
 
 }  // namespace gqa

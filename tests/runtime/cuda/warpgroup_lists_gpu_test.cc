@@ -48,6 +48,17 @@ TEST_F(WarpgroupListsGpu, PagesOf256) { expect_right("b=5,hq=8,hk=2,sq=300,sk=90
 TEST_F(WarpgroupListsGpu, PackedQueriesOnPages) {
   expect_right("b=7,hq=8,hk=2,sq=300,sk=900,d=128,causal,packq,lens,page=16");
 }
+TEST_F(WarpgroupListsGpu, CopiedPagesOf1) { expect_right("b=5,hq=8,hk=2,sq=300,sk=900,d=128,causal,page=1,lens"); }
+TEST_F(WarpgroupListsGpu, CopiedPagesOf1WithOnes) {
+  expect_right("b=5,hq=4,hk=2,sq=300,sk=900,d=64,causal,page=1,lens,lse=0");
+}
+TEST_F(WarpgroupListsGpu, CopiedPagesOf2) { expect_right("b=3,hq=4,hk=2,sq=300,sk=900,d=128,page=2,lens"); }
+TEST_F(WarpgroupListsGpu, CopiedPagesOf3) { expect_right("b=3,hq=4,hk=4,sq=200,sk=500,d=256,causal,page=3,lens"); }
+TEST_F(WarpgroupListsGpu, CopiedPagesOf7) {
+  expect_right("b=7,hq=8,hk=2,sq=300,sk=900,d=128,dtype=f16,causal,packq,lens,page=7");
+}
+TEST_F(WarpgroupListsGpu, CopiedPagesOf12) { expect_right("b=3,hq=4,hk=2,sq=300,sk=900,d=192,dv=128,causal,page=12"); }
+TEST_F(WarpgroupListsGpu, CopiedPagesOf150) { expect_right("b=3,hq=4,hk=2,sq=300,sk=900,d=96,page=150,lens"); }
 TEST_F(WarpgroupListsGpu, HundredsOfShortSequences) {
   expect_right("b=700,hq=4,hk=1,sq=40,sk=64,d=64,causal,packq,packk");
 }

@@ -79,7 +79,7 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
             "unknown key 'dynamic': expected m, n, warps, stages, pack, splits, head_swizzle");
   EXPECT_EQ(error_of("warpgroup k=1"),
             "unknown key 'k': expected m, n, warps, stages, pack, dynamic, out, ones_column, queries, "
-            "q_regs, cluster, stream_k, "
+            "q_regs, cluster, cp_async, stream_k, "
             "splits, head_swizzle");
   EXPECT_EQ(error_of("warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=1"),
             "key 'out' is missing: expected all that shape the code, as in "

@@ -47,6 +47,8 @@ inline constexpr const char* kShapes[] = {
     "hq=1,sq=1,sk=1,d=32,align=2",
     "b=70000,hq=5,sq=1,sk=16,d=256",
     "b=2,hq=6,hk=1,sq=1048576,sk=1048576,d=112,causal",
+    "b=4,hq=32,hk=8,sq=512,sk=8192,d=128,causal,lens,page=16",
+    "b=4,hq=8,sq=300,sk=900,d=64,lens,page=1",
 };
 
 inline std::vector<DeviceSpec> devices() {

@@ -47,10 +47,8 @@ TEST(Space, ACacheHasFlashForManyQueriesAndSplitForFew) {
       for (const char* many : {"b=4,hq=32,hk=8,sq=100,sk=8192,d=128", "b=4,hq=32,hk=8,sq=4096,sk=8192,d=128"}) {
         const Space space = enumerate(problem_of(many + std::string(cache)), device);
         ASSERT_FALSE(space.ranked.empty()) << many << cache << " on " << arch;
-        // Windows, and pages that TMA does not bring, are none of warpgroup's.
-        const bool others = std::string(cache).find("left=") != std::string::npos ||
-                            std::string(cache).find("page=1,") != std::string::npos;
-        const bool wgmma = std::string(arch) == "sm_90a" && !others;
+        // Windows are none of warpgroup's.
+        const bool wgmma = std::string(arch) == "sm_90a" && std::string(cache).find("left=") == std::string::npos;
         EXPECT_EQ(family_of(space.ranked.front()), wgmma ? "warpgroup" : "flash") << many << cache << " on " << arch;
       }
       for (const char* few : {"b=16,hq=32,hk=8,sq=1,sk=8192,d=128", "b=16,hq=32,hk=8,sq=16,sk=8192,d=128"}) {

@@ -66,16 +66,16 @@ TEST_F(CacheMutants, NothingPlanted) {
 }
 
 TEST_F(CacheMutants, APagePastItsEnd) {
-  EXPECT_FALSE(passes(kCache, kEven, kSource, "table + key / kPage", "table + key / kPage + 1"));
-  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "table + key / kPage", "table + (key + 1) / kPage"));
-  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "table + key / kPage", "table + key / kPage + 1"));
-  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "table + key / kPage", "table + (key + 1) / kPage"));
+  EXPECT_FALSE(passes(kCache, kEven, kSource, "key / kPage", "key / kPage + 1"));
+  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key / kPage", "(key + 1) / kPage"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "key / kPage", "key / kPage + 1"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key / kPage", "(key + 1) / kPage"));
 }
 
 TEST_F(CacheMutants, ANeighboursSlot) {
-  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key % kPage * s.row", "(key + 1) % kPage * s.row"));
+  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key % kPage, s)", "(key + 1) % kPage, s)"));
   EXPECT_FALSE(passes(kCache, kEven, kSource, "(key % kPage - key) * s.row", "(key % kPage - key + 1) * s.row"));
-  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key % kPage * s.row", "(key + 1) % kPage * s.row"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key % kPage, s)", "(key + 1) % kPage, s)"));
   EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "(key % kPage - key) * s.row", "(key % kPage - key + 1) * s.row"));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/common/keys.cuh"
+#include "attention/common/page_table.cuh"
 #include "attention/common/rows.cuh"
 
 namespace gqa {
@@ -70,17 +71,16 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
   static constexpr bool kDown = kOrder == BlockOrder::kDown;
 
   const AttentionParams& p;
-  const CacheParams* cache;
-  const int* table;  // the sequence's
+  PageTable<Config> table;
   int kv_head;
   int blocks;  // of a walk up
   int page[kLookUps], next_page[kLookUps];
 
   __device__ KeySource(const AttentionParams& params, const CacheParams* cache_params)
-      : p(params), cache(cache_params) {}
+      : p(params), table{cache_params} {}
 
   __device__ void open(const Place& place) {
-    table = cache->pages + place.batch * cache->table_stride;
+    table.open(place.batch);
     kv_head = place.kv_head;
   }
 
@@ -89,9 +89,6 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
   static constexpr bool by_chunks() {
     return kChunk > 1 && (kThreads == 32 || kChunk * (kColumns / kPiece<Bits>) >= kThreads);
   }
-
-  // An entry that names no page is the caller's mistake; no other memory is read for it.
-  __device__ int existing(int entry) const { return max(0, min(entry, cache->page_count - 1)); }
 
   // Of the group that begins with the block. A walk down goes past block 0, one up past its end.
   template <typename FirstKey, typename Brought>
@@ -102,7 +99,7 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
       const int block = first_block + at / kChunks, key = first_key(block) + at % kChunks * kChunk;
       const bool walked = kDown ? block >= 0 : block < blocks;
       const bool seen = at < kGroup * kChunks && walked && brought().any(key, key + kChunk);
-      pages[i] = seen ? existing(__ldg(table + key / kPage)) : 0;
+      pages[i] = seen ? table.existing(table.entry(key / kPage)) : 0;
     }
   }
 
@@ -146,7 +143,7 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
       copy_tile<Bits, kTileN, kColumns, kThreads, Config::kAlign, kKeyEviction<Config>>(
           tile, thread, [&](int r, auto piece) {
             const int key = first + r;
-            piece(head + page_of(block, r / kChunk) * s.batch + key % kPage * s.row, valid(key));
+            piece(table.row(head, page_of(block, r / kChunk), key % kPage, s), valid(key));
           });
     }
   }

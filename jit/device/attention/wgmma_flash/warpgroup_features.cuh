@@ -11,6 +11,7 @@ namespace gqa {
 GQA_FEATURE(bool, ones_column, kOnesColumn, false)
 GQA_FEATURE(int, q_regs, kQRegs, 0)
 GQA_FEATURE(int, query_buffers, kQueries, 1)
+GQA_FEATURE(bool, copies_pages, kCopiesPages, false)
 
 // Warpgroups that share the keys of the same 64 rows; key_shares() of search/families/resources.cc.
 template <typename Config>

@@ -5,6 +5,7 @@
 // consumers first, then a producer warpgroup of which one thread works; roles meet at the rings' barriers.
 #pragma once
 
+#include "attention/wgmma_flash/page_copies.cuh"
 #include "attention/wgmma_flash/warpgroup_halves.cuh"
 #include "attention/wgmma_flash/warpgroup_producer.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -38,6 +39,9 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
   static_assert(Config::kProducerRegisters + kConsumers * Config::kConsumerRegisters <=
                     (kConsumers + 1) * kLaunchedRegisters,
                 "the roles share what was launched");
+  // Of a block: TMA, by bytes, or each warp that copies. Of tickets beside the consumers.
+  static constexpr int kProducers = Smem::kCopiesPages ? Smem::kCopyWarps : 1;
+  static constexpr int kTicketReaders = Smem::kCopiesPages ? Smem::kCopyWarps * 32 : Smem::kValuesApart ? 1 : 0;
   static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
 
   using Arguments = WarpgroupArguments<Config>;
@@ -71,16 +75,19 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
   // The working producer's: it need not wait for anyone to use them.
   __device__ void init_rings() {
     prefetch(maps.q);
-    prefetch(maps.k);
-    prefetch(maps.v);
+    if constexpr (!Smem::kCopiesPages) {
+      prefetch(maps.k);
+      prefetch(maps.v);
+    }
     prefetch(maps.out);
     smem.q_ring.init(kConsumers * 4);
-    smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
-    smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4);
-    smem.tickets.ring.init(kConsumers * kWarpgroup + (Smem::kValuesApart ? 1 : 0));
+    smem.k_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4, kProducers);
+    smem.v_ring.init(Smem::kCluster * kConsumers / Smem::kShare * 4, kProducers);
+    smem.tickets.ring.init(kConsumers * kWarpgroup + kTicketReaders);
     if constexpr (TileScheduler::kBroadcastsTiles && Smem::kCluster > 1) smem.tile_broadcast.init();
     if constexpr (Smem::kShare > 1) smem.handover.init(kWarpgroup, kWarpgroup);
     if constexpr (Smem::kCutsValues) smem.tails.ring.init(1);
+    if constexpr (Smem::kCopiesPages) smem.tile_ends.ring.init(1);
     fence_barrier_init();
   }
 
@@ -101,7 +108,7 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
   }
 
   __device__ void produce() {
-    WarpgroupProducer<Config> producer{{}, {}, p, maps, smem};
+    WarpgroupProducer<Config> producer{{}, {}, {}, p, maps, smem};
     if constexpr (has_lists<Config>()) {
       wait_for_grids_before();  // they may still write the lists
       producer.cache = &this->cache;
@@ -112,15 +119,22 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     if constexpr (TileScheduler::kHasParts) producer.load_parts(walk);
     walk.announce({Place{}, 0});
     if constexpr (Smem::kCutsValues && !Smem::kValuesApart) producer.end_tails(smem.tails);
-    let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
+    if constexpr (!Smem::kCopiesPages)  // else who copies says so
+      let_next_grid_begin();  // not before: its CTAs would take the places of this one's as they end, out of balance
   }
 
   __device__ void produce_values() {
     wait_for_grids_before();
-    WarpgroupProducer<Config> producer{{}, {}, p, maps, smem};
+    WarpgroupProducer<Config> producer{{}, {}, {}, p, maps, smem};
     producer.cache = &this->cache;
     producer.load_values_apart();
     producer.end_tails(smem.tails);
+  }
+
+  // Of pages that are copied: the warps beside the producer's.
+  __device__ static bool copies() { return Smem::kCopiesPages && !in_warp(kProducing); }
+  __device__ void copy_pages() {
+    PageCopier<Config>(p, this->cache, smem, threadIdx.x / 32 - kConsumers * 4 - 1).run();
   }
 
   // A warp's beside the producer.
@@ -164,7 +178,7 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     if (group == kConsumers) {
       const bool works = is_producer(), loads = Smem::kValuesApart && loads_values();
       if (works) init_rings();
-      if (zeroes_tails() || (Smem::kValuesApart && in_warp(kLoadingValues)))
+      if (zeroes_tails() || (Smem::kValuesApart && in_warp(kLoadingValues)) || copies())
         named_sync(kRingsAreThere, kThreads);
       else
         named_arrive(kRingsAreThere, kThreads);
@@ -175,6 +189,8 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
         if (loads) produce_values();
       if constexpr (Smem::kCutsValues)
         if (zeroes_tails()) zero_value_tails();
+      if constexpr (Smem::kCopiesPages)
+        if (copies()) copy_pages();
     } else {
       if constexpr (Smem::kOnesColumn) write_ones();
       named_sync(kRingsAreThere, kThreads);

@@ -14,7 +14,9 @@
 namespace gqa {
 
 template <typename Config>
-struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<WarpgroupSmem<Config>::kCutsValues> {
+struct WarpgroupProducer : ProducerSequence<Config>,
+                           TailProducer<WarpgroupSmem<Config>::kCutsValues>,
+                           TileEndsReader<WarpgroupSmem<Config>::kCopiesPages> {
   using Smem = WarpgroupSmem<Config>;
   static constexpr int kCluster = Smem::kCluster;
   static constexpr int kQueryRows = kCluster == 1 ? Config::kTileM : 64;  // of a box; runtime/cuda/launch/tensor_map.cc
@@ -121,6 +123,14 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<WarpgroupSmem<
     }
   }
 
+  // Of a tile whose keys and values others copy: they follow its ticket.
+  __device__ void lead(ProducerWalk<Config>& walk, const Ticket& ticket) {
+    walk.announce(ticket);
+    load_queries(ticket.place);
+    this->wait_for_end(smem.tile_ends);
+    walk.reserve();
+  }
+
   // The values of all tiles, whose tickets another producer writes.
   __device__ void load_values_apart() {
     TicketReader tickets(smem.tickets);
@@ -138,7 +148,9 @@ struct WarpgroupProducer : ProducerSequence<Config>, TailProducer<WarpgroupSmem<
     const int blocks = block_count(place);
     place.first_row += cluster_rank<Config>() * 64;
     // Apart, since the assembler numbers registers anew where it must see that there are no words.
-    if constexpr (has_lists<Config>())
+    if constexpr (Smem::kCopiesPages)
+      lead(walk, {place, blocks, 0, this->words()});
+    else if constexpr (has_lists<Config>())
       load(walk, {place, blocks, 0, this->words()});
     else
       load(walk, {place, blocks});

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "attention/wgmma_flash/schedule.cuh"
+#include "attention/wgmma_flash/tile_ends.cuh"
 #include "attention/wgmma_flash/value_tails.cuh"
 #include "attention/wgmma_flash/warpgroup_features.cuh"
 #include "ptx/wgmma.cuh"
@@ -47,9 +48,12 @@ struct WarpgroupSmem {
   static_assert(!kKeysTransposed || Config::kTileN % kPanelColumns == 0, "transposed keys come in whole panels");
 
   static constexpr int kQueries = query_buffers<Config>();
-  static constexpr bool kCutsValues =  // value_tails.cuh
-      lengths_differ<Config>() || Config::kKeys == KeyLayout::kPaged;
-  static constexpr bool kValuesApart = Config::kKeys == KeyLayout::kPaged;  // another thread asks for them
+  static constexpr bool kPaged = Config::kKeys == KeyLayout::kPaged;
+  static constexpr bool kCopiesPages = copies_pages<Config>();                                // page_copies.cuh
+  static constexpr bool kCutsValues = !kCopiesPages && (lengths_differ<Config>() || kPaged);  // value_tails.cuh
+  static constexpr bool kValuesApart = !kCopiesPages && kPaged;  // another thread asks for them
+  static constexpr int kCopyWarps = 3;                           // the producer's has one of four
+  static_assert(!kCopiesPages || kPaged, "keys of one address are TMA's");
 
   alignas(1024) char q[kQueries][kQueryBytes];
   alignas(1024) char k[Config::kStages][kKeyBytes];
@@ -62,6 +66,7 @@ struct WarpgroupSmem {
   TileBroadcast tile_broadcast;
   Ring<1> handover;  // warpgroup_share.cuh
   ValueTails<kCutsValues> tails;
+  TileEnds<kCopiesPages> tile_ends;
 
   // Of kOnesColumn.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }

@@ -152,6 +152,17 @@ TEST_F(TensorMapTest, SwizzlePromotionFillAndType) {
   }
 }
 
+// Keys that the kernel's warps copy.
+TEST_F(TensorMapTest, NoBoxesOfKeysNeedNoMaps) {
+  const Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64,page=1");
+  std::memset(&maps_, 1, sizeof maps_);
+  ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 0, 4), &maps_).ok());
+  ASSERT_EQ(encoded.size(), 2U);
+  EXPECT_EQ(encoded[0].data, c.q);
+  EXPECT_EQ(encoded[1].data, c.out);
+  EXPECT_EQ(maps_.k.opaque[0] | maps_.v.opaque[15], 0U);
+}
+
 // Nothing is stepped along it, so any stride may come with it; not all are ones that the driver takes.
 TEST_F(TensorMapTest, ADimensionOfOneGetsALegalStride) {
   Call c = call_of("hq=4,hk=1,sq=1,sk=1,d=64");

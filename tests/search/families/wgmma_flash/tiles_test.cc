@@ -85,6 +85,36 @@ TEST(Space, KernelsWithAOnesColumnHaveStreamK) {
   }));
 }
 
+// Pages that TMA's boxes do not fit are copied; of small ones that they do fit, either may be faster.
+TEST(Space, PagesAreCopiedWhereBoxesDoNotFitOrAreMany) {
+  const auto copies = [](const char* page) {
+    std::set<int> found;
+    for (const WgmmaFlash& c : ranked_candidates("b=4,hq=32,hk=8,sq=512,sk=8192,d=128,causal,lens" + std::string(page)))
+      found.insert(c.copies_pages() ? 1 : 0);
+    return found;
+  };
+  for (const char* page : {",page=1", ",page=2", ",page=3", ",page=4", ",page=7", ",page=12", ",page=100"})
+    EXPECT_EQ(copies(page), std::set<int>({1})) << page;
+  for (const char* page : {",page=8", ",page=16", ",page=32"}) EXPECT_EQ(copies(page), std::set<int>({0, 1})) << page;
+  for (const char* page : {"", ",page=64", ",page=128", ",page=256"})
+    EXPECT_EQ(copies(page), std::set<int>({0})) << page;
+}
+
+// No maps of keys; what the producer's warps tell each other is less than values' tails take.
+TEST(Resources, CopiedPagesHaveNoBoxes) {
+  const Problem p = problem_of("b=4,hq=32,hk=8,sq=512,sk=8192,d=128,lens,page=16");
+  const std::string tile = "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=0";
+  const auto of = [](const std::string& text) { return std::get<WgmmaFlash>(candidate_of(text).of); };
+  const WgmmaFlash copying = of(tile + " cp_async=1");
+  const LaunchPlan boxes = plan(p, of(tile)), copies = plan(p, copying);
+  EXPECT_EQ(boxes.maps.keys, 16);
+  EXPECT_EQ(copies.maps.keys, 0);
+  EXPECT_TRUE(copies.maps.used());
+  EXPECT_EQ(boxes.maps.query_rows, copies.maps.query_rows);
+  EXPECT_LE(copies.shared_memory, boxes.shared_memory);
+  EXPECT_EQ(role_registers(p, copying).producer, 40);  // as many as keep its loop from spilling
+}
+
 // Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
 // columns.
 TEST(Space, OutHasTheFewestPartsThatFit) {

@@ -2,16 +2,10 @@
 // must see each of them.
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "jit/codegen.h"
-#include "tests/simt/kernels/cache_launch.h"
-#include "tests/simt/kernels/planted.h"
+#include "tests/simt/kernels/warpgroup/lists_case.h"
 
 namespace gqa::simt {
 namespace {
-
-using Lengths = std::vector<std::int32_t>;
 
 constexpr const char* kList = "attention/wgmma_flash/tile_list.cuh";
 constexpr const char* kSequence = "attention/wgmma_flash/tile_sequence.cuh";
@@ -21,59 +15,32 @@ constexpr const char* kConsumer = "attention/wgmma_flash/warpgroup_consumer.cuh"
 constexpr const char* kProducer = "attention/wgmma_flash/warpgroup_producer.cuh";
 constexpr const char* kKernel = "attention/wgmma_flash/warpgroup_flash.cuh";
 
-// A kernel and its sequences, with so many rows of nobody after each.
-struct Subject {
-  const char *problem, *candidate;
-  Lengths queries, keys;
-  int gap = 0;
-};
-
-const Subject kPacked = {"b=4,hq=2,hk=1,sq=150,sk=150,d=32,causal,packq,packk,lse",
-                         "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1 head_swizzle=1",
-                         {150, 0, 1, 64},
-                         {150, 7, 33, 70},
-                         2};
-const Subject kSmallPages = {"b=4,hq=4,hk=2,sq=5,sk=200,d=32,causal,page=16,lens,lse",
-                             "warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=1 out=1",
-                             {},
-                             {200, 0, 65, 48}};
-const Subject kLargePages = {"b=3,hq=1,hk=1,sq=5,sk=200,d=32,page=128,lens,lse",
-                             "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1",
-                             {},
-                             {200, 100, 128}};
-
-struct Fault {
-  const char* header = "";
-  std::string from = "", to = "";
-};
-
-::testing::AssertionResult passes(const Subject& subject, const Fault& fault = {}) {
-  Problem problem;
-  Candidate candidate;
-  EXPECT_TRUE(parse(subject.problem, &problem).ok() && parse(subject.candidate, &candidate).ok());
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why,
-                                      planted(fault.header, fault.from, fault.to));
-  EXPECT_NE(nullptr, kernel) << why;
-  if (kernel == nullptr) return ::testing::AssertionSuccess();
-  test::CacheCase t(subject.problem, subject.keys, false, {subject.queries, subject.gap});
-  const Status status = run_cache(*kernel, candidate, &t);
-  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-  return t.right();
-}
+const ListsCase kPacked = {"b=4,hq=2,hk=1,sq=150,sk=150,d=32,causal,packq,packk,lse",
+                           "warpgroup m=128 n=64 warps=8 stages=2 pack=1 dynamic=1 out=1 head_swizzle=1",
+                           {150, 0, 1, 64},
+                           {150, 7, 33, 70},
+                           2};
+const ListsCase kSmallPages = {"b=4,hq=4,hk=2,sq=5,sk=200,d=32,causal,page=16,lens,lse",
+                               "warpgroup m=64 n=64 warps=4 stages=2 pack=2 dynamic=1 out=1",
+                               {},
+                               {200, 0, 65, 48}};
+const ListsCase kLargePages = {"b=3,hq=1,hk=1,sq=5,sk=200,d=32,page=128,lens,lse",
+                               "warpgroup m=64 n=64 warps=4 stages=2 pack=1 dynamic=0 out=1",
+                               {},
+                               {200, 100, 128}};
 
 class WarpgroupListsMutants : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
   }
-  static void expect_seen(const Subject& subject, const Fault& fault) {
+  static void expect_seen(const ListsCase& subject, const Fault& fault) {
     EXPECT_FALSE(passes(subject, fault)) << fault.from << "\n" << fault.to;
   }
 };
 
 TEST_F(WarpgroupListsMutants, NothingPlanted) {
-  for (const Subject& subject : {kPacked, kSmallPages, kLargePages}) EXPECT_TRUE(passes(subject)) << subject.problem;
+  for (const ListsCase& subject : {kPacked, kSmallPages, kLargePages}) EXPECT_TRUE(passes(subject)) << subject.problem;
 }
 
 TEST_F(WarpgroupListsMutants, ATileInAnothersPlace) {

@@ -1,0 +1,52 @@
+// lists_case.h: a warpgroup kernel's answer on packed sequences or on a cache, under every schedule.
+// Owns: the cases' form, faults planted in a kernel, the judgement by the naive loop.
+// Never: chooses cases. Threads: one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "jit/codegen.h"
+#include "tests/simt/kernels/cache_launch.h"
+#include "tests/simt/kernels/planted.h"
+
+namespace gqa::simt {
+
+// A kernel and its sequences, with so many rows of nobody after each packed one.
+struct ListsCase {
+  const char *problem, *candidate;
+  std::vector<std::int32_t> queries = {}, keys = {};
+  int gap = 0;
+  int sms = 1;
+  bool heads_first = false;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const ListsCase& c) {
+  return out << c.problem << " | " << c.candidate;
+}
+
+struct Fault {
+  const char* header = "";
+  std::string from = "", to = "";
+};
+
+// Of a kernel with a fault in it.
+inline ::testing::AssertionResult passes(const ListsCase& c, const Fault& fault = {}) {
+  Problem problem;
+  Candidate candidate;
+  for (const Status& s : {parse(c.problem, &problem), parse(c.candidate, &candidate)})
+    if (!s.ok()) return ::testing::AssertionFailure() << s.message();
+  std::string why;
+  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why,
+                                      planted(fault.header, fault.from, fault.to));
+  EXPECT_NE(nullptr, kernel) << why;
+  if (kernel == nullptr) return ::testing::AssertionSuccess();
+  test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, c.gap});
+  const Status status = run_cache(*kernel, candidate, &t, c.sms);
+  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
+  return t.right();
+}
+
+}  // namespace gqa::simt
