@@ -73,9 +73,9 @@ TEST_F(CacheMutants, APagePastItsEnd) {
 }
 
 TEST_F(CacheMutants, ANeighboursSlot) {
-  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key % kPage, s)", "(key + 1) % kPage, s)"));
+  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key % kPage * s.row", "(key + 1) % kPage * s.row"));
   EXPECT_FALSE(passes(kCache, kEven, kSource, "(key % kPage - key) * s.row", "(key % kPage - key + 1) * s.row"));
-  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key % kPage, s)", "(key + 1) % kPage, s)"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key % kPage * s.row", "(key + 1) % kPage * s.row"));
   EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "(key % kPage - key) * s.row", "(key % kPage - key + 1) * s.row"));
 }
 

@@ -143,7 +143,7 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
       copy_tile<Bits, kTileN, kColumns, kThreads, Config::kAlign, kKeyEviction<Config>>(
           tile, thread, [&](int r, auto piece) {
             const int key = first + r;
-            piece(table.row(head, page_of(block, r / kChunk), key % kPage, s), valid(key));
+            piece(head + page_of(block, r / kChunk) * s.batch + key % kPage * s.row, valid(key));
           });
     }
   }

@@ -24,7 +24,8 @@ struct PageTable {
   // An entry that names no page is the caller's mistake; no other memory is read for it.
   __device__ int existing(int entry) const { return max(0, min(entry, cache->page_count - 1)); }
 
-  // The row of a page's slot; `head`: the first page's first.
+  // The row of a page's slot; `head`: the first page's first. key_source.cuh writes the sum out, since its kernels
+  // would be other machine code.
   template <typename Bits>
   static __device__ const Bits* row(const Bits* head, int page, int slot, const TensorStrides& s) {
     return head + page * s.batch + slot * s.row;
