@@ -13,20 +13,18 @@ namespace gqa {
 namespace {
 
 // A transposed key's elements do not lie side by side, as its loops read them.
-constexpr Served kServed = {kIntervalMasks,
-                            kCopiedKeys.without(KeyLayout::kTransposed),
-                            {Lengths::kOne, Lengths::kPacked},
-                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
-                            true,
-                            true,
-                            true};
+constexpr Served served_by_host() {
+  Served served = kServedByParts;
+  served.keys = served.keys.without(KeyLayout::kTransposed);
+  return served;
+}
 
 }  // namespace
 
 std::string wrong_for_host(const Problem& p, int warps, int stages) {
   if (warps != 1) return grouped(warps) + " warps: the host has 1";
   if (stages != 1) return grouped(stages) + " stages: the host has 1";
-  return not_served(p, kServed, "the host");
+  return not_served(p, served_by_host(), "the host");
 }
 
 std::string over_host_cache(const Problem& p, const CandidateShape& s, const DeviceSpec& device) {

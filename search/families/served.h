@@ -20,6 +20,15 @@ struct Served {
   bool chain_arrays = false;  // steps that read arrays of heads, rows or scores
 };
 
+// What a kernel serves whose loops ask a walk for keys, a key source for their addresses, and the chain for scores.
+inline constexpr Served kServedByParts = {kIntervalMasks,
+                                          kCopiedKeys,
+                                          {Lengths::kOne, Lengths::kPacked},
+                                          {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
+                                          true,
+                                          true,
+                                          true};
+
 // "flash serves no paged keys"; "" where the problem is served.
 std::string not_served(const Problem& problem, const Served& served, std::string_view family);
 

@@ -9,13 +9,6 @@
 
 namespace gqa {
 
-struct F32 {
-  static constexpr int kBytes = 4;
-  using Bits = u32;
-  static __device__ float to_float(u32 bits) { return bits_to_float(bits); }
-  static __device__ u32 from_float(float value) { return __float_as_uint(value); }
-};
-
 template <typename Element>
 struct Half {
   static constexpr int kBytes = 2;

@@ -12,11 +12,6 @@
 
 namespace gqa {
 
-struct F32 {
-  using Bits = u32;
-  static __device__ float to_float(u32 bits) { return bits_to_float(bits); }
-};
-
 // One of MergeParams::rows.
 struct MergeRow {
   int batch, position, head;

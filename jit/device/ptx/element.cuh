@@ -1,5 +1,5 @@
-// element.cuh: the two 16-bit element types, as bits, and functions of their float32 values that are one instruction.
-// Owns: F16 and BF16 with the conversions the kernels need, from raw PTX: no toolkit header is included anywhere.
+// element.cuh: element types, as bits, and functions of their float32 values that are one instruction.
+// Owns: F16, BF16 and F32 with the conversions the kernels need, from raw PTX: no toolkit header is included anywhere.
 // Never: computes in 16 bits; arithmetic is float32.
 // Threads: per-lane values.
 #pragma once
@@ -37,6 +37,14 @@ struct BF16 {
     return packed;
   }
   static __device__ float to_float(u16 bits) { return bits_to_float(static_cast<u32>(bits) << 16); }
+};
+
+// Of graphs' tiles, states that are merged, and biases.
+struct F32 {
+  static constexpr int kBytes = 4;
+  using Bits = u32;
+  static __device__ float to_float(u32 bits) { return bits_to_float(bits); }
+  static __device__ u32 from_float(float value) { return __float_as_uint(value); }
 };
 
 template <typename A, typename B>

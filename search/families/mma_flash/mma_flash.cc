@@ -14,14 +14,6 @@ namespace {
 
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
 
-constexpr Served kServed = {kIntervalMasks,
-                            kCopiedKeys,
-                            {Lengths::kOne, Lengths::kPacked},
-                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
-                            true,
-                            true,
-                            true};
-
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
 std::int64_t shared_memory(const Problem& p, const MmaFlash& c) {
   const int row = std::max(row_pitch(p.q_type, p.head_dim), row_pitch(p.out_type, p.head_dim_v));
@@ -33,7 +25,7 @@ std::string wrong_for_gpu(const Problem& p, const MmaFlash& c) {
   if (c.tile_m % c.warps != 0 || (warp_rows != 16 && warp_rows != 32))
     return grouped(c.tile_m) + " rows over " + grouped(c.warps) + " warps: flash gives a warp 16 or 32";
   if (c.stages < 1 || c.stages > 3) return grouped(c.stages) + " stages: flash has 1 to 3";
-  return not_served(p, kServed, MmaFlash::kText.name);
+  return not_served(p, kServedByParts, MmaFlash::kText.name);
 }
 
 std::string unfit(const Problem& p, const CandidateShape& shape, bool host) {

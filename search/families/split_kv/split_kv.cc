@@ -26,19 +26,11 @@ std::int64_t shared_memory(const Problem& p, const SplitKv& c) {
   return round_up(query + round_up(std::max(stages, merge), 16) + 8LL * c.tile_m + 4, 16);
 }
 
-constexpr Served kServed = {kIntervalMasks,
-                            kCopiedKeys,
-                            {Lengths::kOne, Lengths::kPacked},
-                            {Lengths::kOne, Lengths::kEach, Lengths::kPacked},
-                            true,
-                            true,
-                            true};
-
 std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);
   if (c.stages < 2 || c.stages > 6) return grouped(c.stages) + " stages: split has 2 to 6";
   if (c.warps > 8) return grouped(c.warps) + " warps: split has at most 8";
-  return not_served(p, kServed, SplitKv::kText.name);
+  return not_served(p, kServedByParts, SplitKv::kText.name);
 }
 
 // Of a head group's tiles, with one for each tile beside its keys: jit/device/attention/split_kv/even_splits.cuh.

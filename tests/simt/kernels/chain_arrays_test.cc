@@ -6,6 +6,7 @@
 #include <string>
 
 #include "jit/codegen.h"
+#include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
 
@@ -21,25 +22,11 @@ struct Case {
   const char *problem, *candidate;
 };
 
-::testing::AssertionResult agrees(const std::string& problem_text, const char* candidate_text,
-                                  const std::vector<EmbeddedHeader>& headers = embedded_headers()) {
-  const Problem problem = test::problem_of(problem_text);
-  Candidate candidate;
-  if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
-  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  test::AttentionCase attention(problem);
-  if (Status s = run_attention(*kernel, candidate, &attention); !s.ok())
-    return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(attention);
-}
-
 class ChainArraysKernel : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ChainArraysKernel, AgreesWithFloat64UnderEverySchedule) {
   if (const char* why = unavailable()) GTEST_SKIP() << why;
-  EXPECT_TRUE(agrees(GetParam().problem, GetParam().candidate));
+  EXPECT_TRUE(agrees_with_float64(GetParam().problem, GetParam().candidate));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -111,10 +98,10 @@ TEST(ChainArraysMutants, AreSeen) {
   };
   for (const char* candidate : {kFlash, kParts}) {
     for (const char* steps : {"mulhead", "mulrow", "addtensor"})
-      EXPECT_TRUE(agrees("b=2,hq=4,hk=2,sq=21,sk=90,d=64,scores=" + std::string(steps), candidate));
+      EXPECT_TRUE(agrees_with_float64("b=2,hq=4,hk=2,sq=21,sk=90,d=64,scores=" + std::string(steps), candidate));
     for (const Fault& fault : faults)
-      EXPECT_FALSE(agrees("b=2,hq=4,hk=2,sq=21,sk=90,d=64,scores=" + std::string(fault.steps), candidate,
-                          planted(kChainArrays, fault.from, fault.to)))
+      EXPECT_FALSE(agrees_with_float64("b=2,hq=4,hk=2,sq=21,sk=90,d=64,scores=" + std::string(fault.steps), candidate,
+                                       planted(kChainArrays, fault.from, fault.to)))
           << candidate << ": " << fault.to;
   }
 }

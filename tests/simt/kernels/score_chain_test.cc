@@ -5,6 +5,7 @@
 #include <string>
 
 #include "jit/codegen.h"
+#include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
 #include "tests/simt/kernels/warpgroup/case.h"
@@ -29,23 +30,8 @@ class ScoreChainKernel : public ::testing::TestWithParam<Case> {
   }
 };
 
-::testing::AssertionResult agrees(const char* problem_text, const char* candidate_text,
-                                  const std::vector<EmbeddedHeader>& headers, const ScoreSlots* slots = nullptr) {
-  const Problem problem = test::problem_of(problem_text);
-  Candidate candidate;
-  if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
-  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  test::AttentionCase attention(problem);
-  if (slots != nullptr) attention.call.slots = *slots;
-  if (Status s = run_attention(*kernel, candidate, &attention); !s.ok())
-    return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(attention);
-}
-
 TEST_P(ScoreChainKernel, AgreesWithFloat64UnderEverySchedule) {
-  EXPECT_TRUE(agrees(GetParam().problem, GetParam().candidate, embedded_headers()));
+  EXPECT_TRUE(agrees_with_float64(GetParam().problem, GetParam().candidate, embedded_headers()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -101,7 +87,7 @@ TEST(ScoreChainNumbers, OneKernelServesEveryCap) {
   const char* problem = "b=1,hq=2,hk=1,sq=20,sk=60,d=64,causal,softcap";
   for (const float cap : {0.3F, 2.F, 50.F}) {
     const ScoreSlots slots = {cap};
-    EXPECT_TRUE(agrees(problem, kFlash, embedded_headers(), &slots)) << cap;
+    EXPECT_TRUE(agrees_with_float64(problem, kFlash, embedded_headers(), &slots)) << cap;
   }
 }
 
@@ -124,9 +110,9 @@ TEST(ScoreChainMutants, AreSeen) {
   };
   for (const char* candidate : {kFlash, kParts}) {
     const char* problem = "b=1,hq=2,hk=1,sq=20,sk=100,d=64,causal,softcap";
-    EXPECT_TRUE(agrees(problem, candidate, embedded_headers()));
+    EXPECT_TRUE(agrees_with_float64(problem, candidate, embedded_headers()));
     for (const auto& fault : faults)
-      EXPECT_FALSE(agrees(problem, candidate, planted(fault.header, fault.from, fault.to)))
+      EXPECT_FALSE(agrees_with_float64(problem, candidate, planted(fault.header, fault.from, fault.to)))
           << candidate << ": " << fault.from;
   }
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "jit/codegen.h"
+#include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
 
@@ -19,20 +20,6 @@ constexpr const char* kFlashKernel = "attention/mma_flash/flash.cuh";
 constexpr const char* kSplitKernel = "attention/split_kv/split.cuh";
 constexpr const char* kSinkHeader = "attention/common/sink.cuh";
 
-::testing::AssertionResult agrees(const char* problem_text, const char* candidate_text,
-                                  const std::vector<EmbeddedHeader>& headers = embedded_headers()) {
-  const Problem problem = test::problem_of(problem_text);
-  Candidate candidate;
-  if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
-  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  test::AttentionCase attention(problem);
-  if (Status s = run_attention(*kernel, candidate, &attention); !s.ok())
-    return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(attention);
-}
-
 class Sink : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -41,22 +28,23 @@ class Sink : public ::testing::Test {
 };
 
 TEST_F(Sink, OfFlash) {
-  EXPECT_TRUE(agrees("b=2,hq=4,hk=2,sq=37,sk=70,d=64,causal,sink", kFlash));
-  EXPECT_TRUE(
-      agrees("b=1,hq=3,hk=1,sq=40,sk=61,d=80,align=2,dtype=f16,sink", "flash m=32 n=16 warps=1 stages=1 pack=3"));
-  EXPECT_TRUE(agrees("b=1,hq=4,hk=2,sq=40,sk=90,d=64,dtype=f16,left=20,causal,softcap,sink", kFlash));
+  EXPECT_TRUE(agrees_with_float64("b=2,hq=4,hk=2,sq=37,sk=70,d=64,causal,sink", kFlash));
+  EXPECT_TRUE(agrees_with_float64("b=1,hq=3,hk=1,sq=40,sk=61,d=80,align=2,dtype=f16,sink",
+                                  "flash m=32 n=16 warps=1 stages=1 pack=3"));
+  EXPECT_TRUE(agrees_with_float64("b=1,hq=4,hk=2,sq=40,sk=90,d=64,dtype=f16,left=20,causal,softcap,sink", kFlash));
 }
 
 TEST_F(Sink, OfSplit) {
   for (const char* candidate : {kParts, kWhole}) {
-    EXPECT_TRUE(agrees("b=2,hq=4,hk=2,sq=1,sk=300,d=64,sink", candidate)) << candidate;
-    EXPECT_TRUE(agrees("b=1,hq=4,hk=2,sq=7,sk=100,d=128,dtype=f16,causal,softcap,sink", candidate)) << candidate;
+    EXPECT_TRUE(agrees_with_float64("b=2,hq=4,hk=2,sq=1,sk=300,d=64,sink", candidate)) << candidate;
+    EXPECT_TRUE(agrees_with_float64("b=1,hq=4,hk=2,sq=7,sk=100,d=128,dtype=f16,causal,softcap,sink", candidate))
+        << candidate;
   }
 }
 
 TEST_F(Sink, OfRowsWithoutKeys) {
   for (const char* candidate : {kFlash, kParts, kWhole})
-    EXPECT_TRUE(agrees("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", candidate)) << candidate;
+    EXPECT_TRUE(agrees_with_float64("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", candidate)) << candidate;
 }
 
 TEST_F(Sink, OfACache) {
@@ -116,12 +104,12 @@ TEST_F(Sink, FaultsAreSeen) {
        "p.scale_log2);"},
   };
   for (const auto& fault : faults)
-    EXPECT_FALSE(agrees("b=1,hq=4,hk=2,sq=20,sk=100,d=64,causal,sink", fault.candidate,
-                        planted(fault.header, fault.from, fault.to)))
+    EXPECT_FALSE(agrees_with_float64("b=1,hq=4,hk=2,sq=20,sk=100,d=64,causal,sink", fault.candidate,
+                                     planted(fault.header, fault.from, fault.to)))
         << fault.candidate << ": " << fault.from;
   // the row's maximum alone, of rows that see no key
-  EXPECT_FALSE(agrees("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", kFlash,
-                      planted(kSinkHeader, "fmaxf(highest, sink)", "highest")));
+  EXPECT_FALSE(agrees_with_float64("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", kFlash,
+                                   planted(kSinkHeader, "fmaxf(highest, sink)", "highest")));
 }
 
 }  // namespace

@@ -6,18 +6,13 @@
 #pragma once
 
 #include "attention/common/rows.cuh"
+#include "ptx/element.cuh"
 
 namespace gqa {
 
 // What the arrays have for one score.
 struct OfScore {
   float head, row, score;
-};
-
-// A float32 element as it lies in memory, beside F16 and BF16.
-struct F32 {
-  using Bits = float;
-  __device__ static float to_float(float bits) { return bits; }
 };
 
 template <typename Config, int kFragments, bool kArrays = chain_arrays<Config>()>
