@@ -22,7 +22,7 @@ std::string enumerator(std::string_view kind) {
 
 std::string element(DType type) { return type == DType::kF16 ? "gqa::F16" : "gqa::BF16"; }
 
-void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family) {
+void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family, const LaunchPlan& launch) {
   out << "struct Config {\n"
       << "  using Q = " << element(problem.q_type) << ";\n"
       << "  using Kv = " << element(problem.kv_type) << ";\n"
@@ -38,6 +38,7 @@ void write_config(std::ostream& out, const Problem& problem, const FamilyCode& f
   if (problem.lengths_differ()) out << "  static constexpr bool kLengthsDiffer = true;  // each sequence has its own\n";
   if (problem.q_packed()) out << "  static constexpr bool kQueriesPacked = true;  // sequences follow each other\n";
   if (problem.k_packed()) out << "  static constexpr bool kKeysPacked = true;\n";
+  if (launch.new_tokens) out << "  static constexpr bool kAppends = true;  // the tokens that a launch brings\n";
   out << family.features;
   if (problem.sink) out << "  static constexpr bool kSink = true;  // in the denominator\n";
   if (problem.chain.any()) out << "  using Chain = ::ScoreChain;\n";
@@ -50,19 +51,21 @@ std::string cluster_bounds(const LaunchPlan& launch) {
   return launch.cluster == 1 ? "" : "__cluster_dims__(" + std::to_string(launch.cluster) + ", 1, 1) ";
 }
 
-// Where there are tensor maps, or more to say of the keys, they are the kernel's second argument. Numbers for scores
-// are the last.
+// After the first argument come, each where there is any: tensor maps, more of the keys, new tokens, numbers for
+// scores.
 void write_entry_point(std::ostream& out, const FamilyCode& family, const LaunchPlan& launch) {
-  const bool maps = launch.maps.used(), cache = launch.cache_params, scores = launch.score_params;
+  const bool maps = launch.maps.used(), cache = launch.cache_params, tokens = launch.new_tokens,
+             scores = launch.score_params;
   out << "extern \"C\" __global__ void " << cluster_bounds(launch) << "__launch_bounds__(" << launch.threads << ", "
       << launch.resident << ")\n"
       << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params"
       << (maps ? ", const __grid_constant__ gqa::TensorMaps maps" : "")
       << (cache ? ", const __grid_constant__ gqa::CacheParams cache" : "")
+      << (tokens ? ", const __grid_constant__ gqa::NewTokens tokens" : "")
       << (scores ? ", const __grid_constant__ gqa::ScoreParams scores" : "") << ") {\n"
       << "  extern __shared__ __align__(1024) char memory[];\n"
       << "  " << family.type << "<Config>{params, " << (maps ? "maps, " : "") << (cache ? "cache, " : "")
-      << "*reinterpret_cast<Smem*>(memory)}.run(" << (scores ? "&scores" : "") << ");\n"
+      << (tokens ? "tokens, " : "") << "*reinterpret_cast<Smem*>(memory)}.run(" << (scores ? "&scores" : "") << ");\n"
       << "}\n";
 }
 
@@ -88,7 +91,7 @@ std::string attention_source(const Problem& problem, const Candidate& candidate)
   for (const std::string& header : family.headers) out << "#include \"" << header << "\"\n";
   out << "\n" << family.products;
   if (problem.chain.any()) out << score_chain("ScoreChain", problem.chain, element(problem.q_type)) << "\n";
-  write_config(out, problem, family);
+  write_config(out, problem, family, launch);
   out << "\nusing Smem = " << family.smem << "<Config>;\n"
       << "static_assert(sizeof(Smem) == " << launch.shared_memory
       << ", \"the host's plan and the device's layout differ\");\n\n";

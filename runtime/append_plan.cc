@@ -8,8 +8,9 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 256;  // what pieces of the memory between are aligned to
-constexpr int kManyRows = 4096;            // a warp each fills the largest GPUs
+constexpr std::int64_t kPieceBytes = 256;      // what pieces of the memory between are aligned to
+constexpr int kVectorBytes = 16, kVector = 8;  // elements
+constexpr int kManyRows = 4096;                // a warp each fills the largest GPUs
 
 std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes; }
 
@@ -33,26 +34,28 @@ TensorStrides cache_strides(const Strides& s, std::int64_t batch) { return {batc
 // As tensors of the caller's: written through Call's addresses, which kernels of attention only read.
 void* cache(const void* tensor) { return const_cast<void*>(tensor); }
 
-void set_rotation(const Call& call, char* copy, AppendParams* p) {
-  const Append& a = *call.append;
+void set_queries(const Call& call, char* copy, AppendParams* p) {
   const Problem& problem = call.problem;
   p->q = call.q;
   p->q_out = copy;
   p->q_strides = tensor_strides(call.q_strides);
   const std::int64_t row = std::int64_t{problem.q_heads} * problem.head_dim;
   p->q_out_strides = {problem.q_packed() ? 0 : problem.q_len * row, row, problem.head_dim};
-  p->cos = a.cos;
-  p->sin = a.sin;
-  p->cos_stride = a.cos_stride;
-  p->sin_stride = a.sin_stride;
-  p->rotary_dim = a.rotary_dim;
-  p->rotary_len = a.rotary_len;
-  p->interleaved = a.interleaved;
-  p->rotary_starts = a.rotary_starts;
-  p->advances = a.advances;
 }
 
 }  // namespace
+
+bool is_plain_append(const Call& call) {
+  const Append& a = *call.append;
+  const Problem& problem = call.problem;
+  if (a.anywhere() || a.starts != nullptr || problem.q_packed()) return false;
+  if (a.count <= 0 || a.count > problem.q_len) return false;
+  const auto whole = [](const void* rows, const Strides& s) {
+    return reinterpret_cast<std::uintptr_t>(rows) % kVectorBytes == 0 && (s.batch | s.row | s.head) % kVector == 0;
+  };
+  return whole(a.k, a.k_strides) && whole(a.v, a.v_strides) && whole(a.cos, {0, a.cos_stride, 0}) &&
+         whole(a.sin, {0, a.sin_stride, 0});
+}
 
 std::int64_t append_bytes(const Call& call) {
   const std::int64_t queries =
@@ -60,17 +63,31 @@ std::int64_t append_bytes(const Call& call) {
   return 2 * list_bytes(call) + table_bytes(call) + queries * element_bytes(call.problem.q_type);
 }
 
+NewTokens new_tokens(const Append& a) {
+  return {a.k,
+          a.v,
+          a.cos,
+          a.sin,
+          tensor_strides(a.k_strides),
+          tensor_strides(a.v_strides),
+          a.cos_stride,
+          a.sin_stride,
+          a.rotary_starts,
+          a.count,
+          a.rotary_dim,
+          a.rotary_len,
+          a.interleaved,
+          a.advances};
+}
+
 AppendParams append_params(const Call& call, char* between) {
   const Append& a = *call.append;
   const Problem& problem = call.problem;
   AppendParams p{};
-  if (a.rotary_dim > 0) set_rotation(call, between + 2 * list_bytes(call) + table_bytes(call), &p);
-  p.k_new = a.k;
-  p.v_new = a.v;
+  if (a.rotary_dim > 0) set_queries(call, between + 2 * list_bytes(call) + table_bytes(call), &p);
+  p.tokens = new_tokens(a);
   p.k = cache(call.k);
   p.v = cache(call.v);
-  p.k_new_strides = tensor_strides(a.k_strides);
-  p.v_new_strides = tensor_strides(a.v_strides);
   p.k_strides = cache_strides(call.k_strides, a.k_batch_stride);
   p.v_strides = cache_strides(call.v_strides, a.v_batch_stride);
   p.lengths = call.kv_lengths;
@@ -91,7 +108,6 @@ AppendParams append_params(const Call& call, char* between) {
   p.q_len = problem.q_len;
   p.q_heads = problem.q_heads;
   p.new_rows = a.rows;
-  p.new_len = a.count;
   p.kv_heads = problem.kv_heads;
   p.head_dim = problem.head_dim;
   p.head_dim_v = problem.head_dim_v;

@@ -1,8 +1,7 @@
-// append_plan.h: how a call that appends becomes two steps.
-// Owns: the memory between them (the lists of lengths and starts, the rotated queries), what the first is handed, and
-// the call that the second is.
-// Never: runs either; host_appender.h and cuda_appender.h do.
-// Threads: pure functions; nothing is allocated.
+// append_plan.h: how a call that appends becomes one launch, where attention's kernel does both, or else two steps.
+// Owns: which calls one launch can serve; the memory between two (the lists of lengths and starts, the rotated
+// queries), what the first is handed, and the call that the second is. Never: runs either; host_appender.h and
+// cuda_appender.h do. Threads: pure functions; nothing is allocated.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +12,11 @@
 
 namespace gqa {
 
+// Whether attention's own kernel can append what the call brings, where it appends at all: as many tokens for each
+// sequence, no more than it has queries, in rows of whole vectors, in a cache whose rows are the sequences'.
+bool is_plain_append(const Call& call);
+// The tokens as a kernel is handed them.
+NewTokens new_tokens(const Append& append);
 // Of the memory between the steps. Its beginning is aligned to 256 bytes.
 std::int64_t append_bytes(const Call& call);
 // `between`: so much memory, on the call's device.

@@ -93,6 +93,11 @@ class LoadedProgram {
   virtual ~LoadedProgram() = default;
   virtual Status run(const ProgramCall& call) const = 0;
   Status run(const Call& call) const { return run(ProgramCall{nullptr, nullptr, call.stream, &call}); }
+  // Whether run() does what the call's `append` says, too. If not, it is run once an Appender has done that.
+  virtual bool appends(const Call& call) const {
+    (void)call;
+    return false;
+  }
   // Device memory between the parts of an attention's call of these sizes, beyond its tensors.
   virtual std::int64_t workspace_bytes(const Problem& problem) const {
     (void)problem;

@@ -26,8 +26,8 @@ struct FamilyVersion {
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 2},
-    {"split", 3},
+    {"flash", 3},
+    {"split", 4},
     {"warpgroup", 4},
     {kBlockFamily, 1},
 };

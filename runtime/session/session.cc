@@ -15,6 +15,10 @@ namespace {
 constexpr std::size_t kFirstSlots = 64;
 constexpr const char *kMerging = "merging states", *kAppending = "appending to a cache";
 
+bool needs_appender(const Call& call, const LoadedProgram& program) {
+  return call.append != nullptr && !program.appends(call);
+}
+
 double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
@@ -100,8 +104,8 @@ Status Session::run(const Call& call) {
 Status Session::run_ready(const Call& call) {
   const Signature wanted(call.problem);
   const LoadedProgram* program = loaded(wanted);
-  const bool appends = call.append != nullptr;
-  if (program != nullptr && (!appends || appending_.ready() != nullptr)) return launch(call, *program);
+  if (program != nullptr && (!needs_appender(call, *program) || appending_.ready() != nullptr))
+    return launch(call, *program);
   if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
   return not_loaded(wanted);
 }
@@ -117,7 +121,7 @@ Status Session::make(FirstUse<Thing>& thing, std::optional<void*> stream, const 
 
 // A call that appends does so once its program is there: a call that fails has changed no cache.
 Status Session::launch(const Call& call, const LoadedProgram& program) {
-  if (call.append == nullptr) return program.run(call);
+  if (!needs_appender(call, program)) return program.run(call);
   Status status = make(appending_, call.stream, kAppending);
   return status.ok() ? appending_.ready()->run(call, program) : status;
 }
@@ -125,8 +129,10 @@ Status Session::launch(const Call& call, const LoadedProgram& program) {
 Status Session::workspace_bytes(const Call& call, std::int64_t* bytes) const {
   const Signature wanted(call.problem);
   const LoadedProgram* program = loaded(wanted);
-  const Appender* appender = call.append == nullptr ? nullptr : appending_.ready();
-  if (program == nullptr || (call.append != nullptr && appender == nullptr)) return not_loaded(wanted);
+  if (program == nullptr) return not_loaded(wanted);
+  const bool two_steps = needs_appender(call, *program);
+  const Appender* appender = two_steps ? appending_.ready() : nullptr;
+  if (two_steps && appender == nullptr) return not_loaded(wanted);
   *bytes = program->workspace_bytes(call.problem) + (appender == nullptr ? 0 : appender->workspace_bytes(call));
   return {};
 }

@@ -27,7 +27,7 @@ std::string launch_text(const Problem& problem, const Candidate& candidate) {
          " cluster=" + std::to_string(launch.cluster) + " m=" + std::to_string(shape.rows) +
          " n=" + std::to_string(shape.keys) + " pack=" + std::to_string(shape.pack) +
          " maps=" + std::to_string(launch.maps.used()) + (launch.cache_params ? " cache=1" : "") +
-         (launch.score_params ? " scores=1" : "");
+         (launch.new_tokens ? " tokens=1" : "") + (launch.score_params ? " scores=1" : "");
 }
 
 std::string launch_text(const TileLaunch& launch) {

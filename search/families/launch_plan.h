@@ -54,6 +54,7 @@ struct LaunchPlan {
   std::int32_t rows_before = 0;     // of the first tile that do not exist, where it is that one that is not full
   TensorBoxes maps;
   bool cache_params = false;  // the kernel's second argument says more of the keys: cache_params.h
+  bool new_tokens = false;    // the next one brings tokens for the cache: jit/device/append/new_tokens.h
   bool score_params = false;  // the last one brings numbers for the scores: score_params.h
 
   bool needs_workspace() const { return partial_floats > 0 || counters > 0; }

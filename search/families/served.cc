@@ -2,6 +2,16 @@
 #include "search/families/served.h"
 
 namespace gqa {
+namespace {
+
+constexpr int kVectorBytes = 16;
+
+}  // namespace
+
+bool can_append(const KernelTraits& t) {
+  return t.kv_lengths == Lengths::kEach && t.q_lengths == Lengths::kOne && t.align == kVectorBytes &&
+         t.q_type == t.kv_type;
+}
 
 std::string not_served(const Problem& p, const Served& served, std::string_view family) {
   const std::string by = std::string(family) + " serves no ";

@@ -29,6 +29,10 @@ inline constexpr Served kServedByParts = {kIntervalMasks,
                                           true,
                                           true};
 
+// Whether a kernel that copies its keys can append what a launch brings (jit/device/attention/common/new_keys.cuh):
+// each sequence has a place for it behind its own keys.
+bool can_append(const KernelTraits& traits);
+
 // "flash serves no paged keys"; "" where the problem is served.
 std::string not_served(const Problem& problem, const Served& served, std::string_view family);
 

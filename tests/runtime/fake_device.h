@@ -49,6 +49,7 @@ struct FakeWorld {
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
   Source merge_kernel, append_kernel;  // none
   std::atomic<int> appended = 0;
+  bool programs_append = false;  // in their own launch
   std::function<Status(const Binary&)> load_merger = [](const Binary&) { return Status(); };
   double noise = 0;                         // relative standard deviation of a timing
   std::atomic<double> compile_seconds = 0;  // really slept
@@ -78,6 +79,7 @@ struct FakeProgram : LoadedProgram {
     return {};
   }
   using LoadedProgram::run;
+  bool appends(const Call&) const override { return world->programs_append; }
   std::int64_t workspace_bytes(const Problem& problem) const override { return world->workspace_bytes(problem); }
 
   FakeWorld* world;

@@ -1,18 +1,12 @@
 // append_params.h: the argument of the kernel that appends, laid out the same by the host compiler and by NVRTC, and
 // where its rows come from and go to.
 // Owns: AppendParams, and the rules that the device's kernel and the host's loop share: how many keys a sequence has,
-// which row of the cache a new key takes, and by which position it is rotated.
+// and which row of the cache a new key takes.
 // Never: copies a row. Leaves the cache, whatever the lists hold: a wrong number costs an answer, not a fault.
 // Threads: plain data and pure functions.
 #pragma once
 
-#include "attention/common/params.h"
-
-#ifdef __CUDACC__
-#define GQA_BOTH __device__ inline
-#else
-#define GQA_BOTH inline
-#endif
+#include "append/new_tokens.h"
 
 namespace gqa {
 
@@ -24,28 +18,25 @@ constexpr int kFewHeads = 4, kManyHeads = 32;
 struct AppendParams {
   const void* q;  // rotated into q_out; null: q is left alone
   void* q_out;
-  const void *k_new, *v_new;  // null: no new keys
-  void *k, *v;                // the cache
-  const void *cos, *sin;      // (rotary_len, rotary_dim / 2), rows a stride apart
-  TensorStrides q_strides, q_out_strides, k_new_strides, v_new_strides, k_strides, v_strides;
-  long long cos_stride, sin_stride, table_stride;
+  void *k, *v;  // the cache
+  NewTokens tokens;
+  TensorStrides q_strides, q_out_strides, k_strides, v_strides;
+  long long table_stride;
   // Of each sequence; null where there is none: keys in the cache, row of the cache, keys before the first, where new
-  // keys begin, where rotation begins, pages; where queries begin, and how many are used.
-  const int *lengths, *batch_idx, *leftpad, *new_starts, *rotary_starts, *table, *q_starts, *q_lengths;
+  // keys begin, pages; where queries begin, and how many are used.
+  const int *lengths, *batch_idx, *leftpad, *new_starts, *table, *q_starts, *q_lengths;
   // Written: keys of each sequence, the new ones with them; its first row, or null; its pages, or null.
   int *out_lengths, *out_starts, *out_table;
-  int batch, q_rows, q_len, q_heads, new_rows, new_len, kv_heads, head_dim, head_dim_v;
+  int batch, q_rows, q_len, q_heads, new_rows, kv_heads, head_dim, head_dim_v;
   int kv_len, page, page_count;
   int cache_batch, cache_batch_rows;  // rows of the cache, or of the table; of a dense one, from a row's first slot to
                                       // the next's
   int out_page, out_columns;          // of out_table: `page`, or 1 where sequences are padded
-  int rotary_dim, rotary_len, interleaved;
-  int advances;  // query i is rotated by a position i further than the first; else all by the first's
   int bf16;
   int warp_heads;  // kFewHeads or kManyHeads
 };
 
-static_assert(sizeof(AppendParams) == 8 * 8 + 6 * 24 + 3 * 8 + 8 * 8 + 3 * 8 + 22 * 4,
+static_assert(sizeof(AppendParams) == 4 * 8 + sizeof(NewTokens) + 4 * 24 + 11 * 8 + 17 * 4 + 4,
               "host and device must agree on AppendParams");
 
 // Groups of heads that warps take of a row, and the heads of one.
@@ -54,8 +45,6 @@ GQA_BOTH int heads_of_group(const AppendParams& p, int heads, int group) {
   const int left = heads - group * p.warp_heads;
   return left < p.warp_heads ? left : p.warp_heads;
 }
-
-GQA_BOTH int within(int value, int most) { return value < 0 ? 0 : value < most ? value : most; }
 
 // One sequence of the call, in its cache.
 struct AppendSequence {
@@ -66,8 +55,8 @@ struct AppendSequence {
 };
 
 GQA_BOTH int new_keys_of(const AppendParams& p, int sequence) {
-  if (p.k_new == nullptr) return 0;
-  if (p.new_starts == nullptr) return p.new_len;
+  if (p.tokens.k == nullptr) return 0;
+  if (p.new_starts == nullptr) return p.tokens.count;
   return within(p.new_starts[sequence + 1] - p.new_starts[sequence], p.new_rows);
 }
 
@@ -135,11 +124,5 @@ GQA_BOTH long long row_offset(const TensorStrides& s, const int* starts, const A
   const long long in_tensor = starts == nullptr ? place.sequence * s.batch + place.at * s.row : row * s.row;
   return in_tensor + head * s.head;
 }
-
-// By which row of cos and sin the sequence's first query and its first new key are rotated.
-GQA_BOTH int rotary_start(const AppendParams& p, int sequence, const AppendSequence& s) {
-  return p.rotary_starts == nullptr ? s.cached : p.rotary_starts[sequence];
-}
-GQA_BOTH int rotary_row(const AppendParams& p, int position) { return within(position, p.rotary_len - 1); }
 
 }  // namespace gqa

@@ -87,8 +87,9 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   params.counters = workspace.counters;
   TensorMaps maps;
   CacheParams cache;
+  NewTokens tokens;
   ScoreParams scores;
-  void* arguments[4] = {&params};
+  void* arguments[5] = {&params};
   int count = 1;
   if (numbers.plan.maps.used()) {
     if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;
@@ -97,6 +98,10 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
   if (numbers.plan.cache_params) {
     cache = cache_params_of(call);
     arguments[count++] = &cache;
+  }
+  if (numbers.plan.new_tokens) {
+    tokens = new_tokens_of(call);
+    arguments[count++] = &tokens;
   }
   if (numbers.plan.score_params) {
     scores = score_params_of(call);

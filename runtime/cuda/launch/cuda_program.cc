@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/append_plan.h"
 #include "runtime/cuda/driver/capture.h"
 
 namespace gqa {
@@ -92,6 +93,11 @@ Status CudaProgram::run(const ProgramCall& call) const {
   if (const CudaKernel* kernel = attention()) return kernel->launch(*call.attention);
   const Current current(shared_->context);
   return launch(call, shared_->intermediates.get(), shared_->workspaces.get());
+}
+
+bool CudaProgram::appends(const Call& call) const {
+  const CudaKernel* kernel = attention();
+  return kernel != nullptr && kernel->plan_of(call.problem).new_tokens && is_plain_append(call);
 }
 
 std::int64_t CudaProgram::workspace_bytes(const Problem& problem) const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "runtime/append_plan.h"
 #include "runtime/tensor_strides.h"
 
 namespace gqa {
@@ -95,9 +96,20 @@ void set_tensors(const Call& call, AttentionParams* p) {
 CacheParams cache_params_of(const Call& call) {
   const Problem& p = call.problem;
   const auto side = [&](std::int32_t keys) { return keys >= p.kv_len ? -1 : keys; };
-  return {call.kv_lengths,      call.page_table, call.page_table_stride, call.pages,    side(p.window_left),
-          side(p.window_right), call.q_starts,   call.k_starts,          call.q_lengths};
+  return {call.kv_lengths,
+          call.page_table,
+          call.page_table_stride,
+          call.pages,
+          side(p.window_left),
+          side(p.window_right),
+          call.q_starts,
+          call.k_starts,
+          call.q_lengths,
+          call.append == nullptr ? 0 : call.append->count,
+          call.append != nullptr && call.append->rotary_dim > 0};
 }
+
+NewTokens new_tokens_of(const Call& call) { return call.append == nullptr ? NewTokens{} : new_tokens(*call.append); }
 
 ScoreParams score_params_of(const Call& call) {
   ScoreParams params{};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "jit/device/append/new_tokens.h"
 #include "jit/device/attention/common/cache_params.h"
 #include "jit/device/attention/common/params.h"
 #include "jit/device/attention/common/score_params.h"
@@ -29,6 +30,9 @@ void set_tensors(const Call& call, AttentionParams* params);
 
 // The argument after them, where the plan has cache_params.
 CacheParams cache_params_of(const Call& call);
+
+// The next one, where it has new_tokens: none, where the call appends nothing.
+NewTokens new_tokens_of(const Call& call);
 
 // The last argument, where it has score_params.
 ScoreParams score_params_of(const Call& call);

@@ -17,18 +17,19 @@ constexpr std::int64_t kTaskItems = 16;  // enough to be worth a thread's while
 // Pair i of a row's first rotary_dim elements is (2 i, 2 i + 1), or (i, i + rotary_dim / 2).
 void write_rotated(const AppendParams& p, const std::uint16_t* from, std::uint16_t* to, int position) {
   const DType type = p.bf16 != 0 ? DType::kBF16 : DType::kF16;
-  const int pairs = p.rotary_dim / 2;
-  const std::int64_t row = rotary_row(p, position);
-  const std::uint16_t* cos = static_cast<const std::uint16_t*>(p.cos) + row * p.cos_stride;
-  const std::uint16_t* sin = static_cast<const std::uint16_t*>(p.sin) + row * p.sin_stride;
+  const NewTokens& t = p.tokens;
+  const int pairs = t.rotary_dim / 2;
+  const std::int64_t row = rotary_row(t, position);
+  const std::uint16_t* cos = static_cast<const std::uint16_t*>(t.cos) + row * t.cos_stride;
+  const std::uint16_t* sin = static_cast<const std::uint16_t*>(t.sin) + row * t.sin_stride;
   for (int i = 0; i < pairs; ++i) {
-    const int first = p.interleaved != 0 ? 2 * i : i, second = p.interleaved != 0 ? 2 * i + 1 : i + pairs;
+    const int first = t.interleaved != 0 ? 2 * i : i, second = t.interleaved != 0 ? 2 * i + 1 : i + pairs;
     const float x = load(type, from[first]), y = load(type, from[second]);
     const float c = load(type, cos[i]), s = load(type, sin[i]);
     to[first] = store(type, x * c - y * s);
     to[second] = store(type, x * s + y * c);
   }
-  std::copy(from + p.rotary_dim, from + p.head_dim, to + p.rotary_dim);
+  std::copy(from + t.rotary_dim, from + p.head_dim, to + t.rotary_dim);
 }
 
 void append_query(const AppendParams& p, int row, int head) {
@@ -37,12 +38,12 @@ void append_query(const AppendParams& p, int row, int head) {
   const std::uint16_t* from =
       static_cast<const std::uint16_t*>(p.q) + row_offset(p.q_strides, p.q_starts, place, row, head);
   std::uint16_t* to = static_cast<std::uint16_t*>(p.q_out) + row_offset(p.q_out_strides, p.q_starts, place, row, head);
-  const int start = rotary_start(p, place.sequence, append_sequence(p, place.sequence));
-  write_rotated(p, from, to, start + (p.advances != 0 ? place.at : 0));
+  const int start = rotary_start(p.tokens, place.sequence, append_sequence(p, place.sequence).cached);
+  write_rotated(p, from, to, start + (p.tokens.advances != 0 ? place.at : 0));
 }
 
 void append_key(const AppendParams& p, int row, int head) {
-  const AppendPlace place = place_of_row(p.new_starts, p.batch, row, p.new_len);
+  const AppendPlace place = place_of_row(p.new_starts, p.batch, row, p.tokens.count);
   if (place.sequence < 0) return;
   const AppendSequence s = append_sequence(p, place.sequence);
   if (place.at >= s.added) return;
@@ -53,9 +54,9 @@ void append_key(const AppendParams& p, int row, int head) {
     return static_cast<std::uint16_t*>(tensor) + slot_offset(p, strides, s.row, s.cached + place.at) +
            head * strides.head;
   };
-  write_rotated(p, source(p.k_new, p.k_new_strides), slot(p.k, p.k_strides),
-                rotary_start(p, place.sequence, s) + place.at);
-  const std::uint16_t* values = source(p.v_new, p.v_new_strides);
+  write_rotated(p, source(p.tokens.k, p.tokens.k_strides), slot(p.k, p.k_strides),
+                rotary_start(p.tokens, place.sequence, s.cached) + place.at);
+  const std::uint16_t* values = source(p.tokens.v, p.tokens.v_strides);
   std::copy(values, values + p.head_dim_v, slot(p.v, p.v_strides));
 }
 

@@ -12,6 +12,8 @@
 namespace gqa {
 namespace {
 
+// Each tile of a sequence's rows writes the new keys that it reads: a decode's are one tile.
+constexpr int kMostAppendRows = 16;
 constexpr int kLeastRows = 16, kLeastHostRows = 32, kLeastKeys = 32;  // of tiles worth listing
 
 // Query rows (finished rows take their place), then the KV buffers: FlashSmem of flash.cuh.
@@ -63,6 +65,7 @@ LaunchPlan plan(const Problem& problem, const MmaFlash& c) {
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
   launch.cache_params = needs_cache_params(problem);
+  launch.new_tokens = c.tile_m <= kMostAppendRows && can_append(problem);
   launch.score_params = needs_score_params(problem);
   return launch;
 }

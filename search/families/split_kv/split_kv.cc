@@ -104,6 +104,7 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
   launch.cache_params = needs_cache_params(problem);
+  launch.new_tokens = can_append(problem);
   launch.score_params = needs_score_params(problem);
   if (c.scheduler == SplitScheduler::kEven) {
     // A CTA leaves parts of two tiles at most, and counts for the one that it begins.

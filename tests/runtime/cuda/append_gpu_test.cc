@@ -1,42 +1,29 @@
 // append_gpu_test.cc: appending on a GPU: every slot, query and list of each kind of call, by the kernel that the
-// device compiles.
+// device compiles; and by attention's own kernels, where these append.
 #include <string>
 
 #include "runtime/cuda/cuda_device.h"
 #include "tests/runtime/append_case.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
+#include "tests/runtime/new_tokens_case.h"
 
 namespace gqa {
 namespace {
 
 using test::AppendCase;
 using test::AppendKind;
+using test::NewTokensCase;
+using test::NewTokensRun;
 
-// A case's buffers on the device. Needs the context to be current.
-class AppendCopy {
+// Vectors on the device. Needs the context to be current.
+class DeviceVectors {
  public:
-  AppendCopy(const Driver& driver, AppendCase* t) : driver_(driver), case_(t) {
-    Call& call = t->call;
-    Append& a = t->append_;
-    call.q = moved(t->q);
-    call.k = moved(t->k);
-    call.v = moved(t->v);
-    call.kv_lengths = moved(t->lengths);
-    if (t->kind.page > 0) call.page_table = moved(t->table);
-    if (t->kind.packed) call.q_starts = a.starts = moved(t->starts);
-    if (t->kind.adds) a.k = moved(t->k_new);
-    a.v = moved(t->v_new);
-    a.cos = moved(t->cos);
-    a.sin = moved(t->sin);
-    if (t->kind.own_rotary) a.rotary_starts = moved(t->rotary_starts);
-    if (t->kind.batch_idx) a.batch_idx = moved(t->rows);
-    if (t->kind.leftpad) a.leftpad = moved(t->leftpad);
-  }
-  ~AppendCopy() {
+  explicit DeviceVectors(const Driver& driver) : driver_(driver) {}
+  ~DeviceVectors() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);
   }
-  AppendCopy(const AppendCopy&) = delete;
-  AppendCopy& operator=(const AppendCopy&) = delete;
+  DeviceVectors(const DeviceVectors&) = delete;
+  DeviceVectors& operator=(const DeviceVectors&) = delete;
 
   template <typename Number>
   std::vector<Number> fetched(const void* from, std::size_t count) const {
@@ -47,31 +34,58 @@ class AppendCopy {
     return host;
   }
 
-  // What is wrong once the call attends.
-  std::string wrong(const Call& attended) const {
-    const AppendCase& t = *case_;
-    const auto table =
-        t.kind.table() ? fetched<int>(attended.page_table, t.kBatch * t.out_columns()) : std::vector<int>();
-    const auto starts = t.kind.starts() ? fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
-    return t.wrong(fetched<std::uint16_t>(attended.k, t.k.size()), fetched<std::uint16_t>(attended.v, t.v.size()),
-                   fetched<std::uint16_t>(attended.q, t.rotated_size()).data(),
-                   fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), table.data());
-  }
-
- private:
   template <typename Number>
   Number* moved(const std::vector<Number>& host) {
     CUdeviceptr address = 0;
-    EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemAlloc(&address, host.size() * sizeof(Number)));
+    EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemAlloc(&address, std::max<std::size_t>(1, host.size() * sizeof(Number))));
     memory_.push_back(address);
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemcpyHtoDAsync(address, host.data(), host.size() * sizeof(Number), nullptr));
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
     return reinterpret_cast<Number*>(address);
   }
 
+ private:
   const Driver& driver_;
-  AppendCase* case_;
   std::vector<CUdeviceptr> memory_;
+};
+
+// A case's buffers on the device.
+class AppendCopy {
+ public:
+  AppendCopy(const Driver& driver, AppendCase* t) : memory_(driver), case_(t) {
+    Call& call = t->call;
+    Append& a = t->append_;
+    call.q = memory_.moved(t->q);
+    call.k = memory_.moved(t->k);
+    call.v = memory_.moved(t->v);
+    call.kv_lengths = memory_.moved(t->lengths);
+    if (t->kind.page > 0) call.page_table = memory_.moved(t->table);
+    if (t->kind.packed) call.q_starts = a.starts = memory_.moved(t->starts);
+    if (t->kind.adds) a.k = memory_.moved(t->k_new);
+    a.v = memory_.moved(t->v_new);
+    a.cos = memory_.moved(t->cos);
+    a.sin = memory_.moved(t->sin);
+    if (t->kind.own_rotary) a.rotary_starts = memory_.moved(t->rotary_starts);
+    if (t->kind.batch_idx) a.batch_idx = memory_.moved(t->rows);
+    if (t->kind.leftpad) a.leftpad = memory_.moved(t->leftpad);
+  }
+
+  // What is wrong once the call attends.
+  std::string wrong(const Call& attended) const {
+    const AppendCase& t = *case_;
+    const auto table =
+        t.kind.table() ? memory_.fetched<int>(attended.page_table, t.kBatch * t.out_columns()) : std::vector<int>();
+    const auto starts =
+        t.kind.starts() ? memory_.fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
+    return t.wrong(memory_.fetched<std::uint16_t>(attended.k, t.k.size()),
+                   memory_.fetched<std::uint16_t>(attended.v, t.v.size()),
+                   memory_.fetched<std::uint16_t>(attended.q, t.rotated_size()).data(),
+                   memory_.fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), table.data());
+  }
+
+ private:
+  DeviceVectors memory_;
+  AppendCase* case_;
 };
 
 // Stands where attention does, and looks.
@@ -100,6 +114,43 @@ TEST_F(AppendGpu, PutsEveryRowWhereItBelongs) {
     const AppendLooker program(copy);
     ASSERT_TRUE(appender->run(t.call, program).ok()) << at;
     EXPECT_EQ(program.wrong, "") << "kind " << at++;
+  }
+}
+
+TEST_F(AppendGpu, AttentionsOwnKernelsAppend) {
+  for (const NewTokensRun& run : test::new_tokens_runs()) {
+    NewTokensCase t(run);
+    test::CacheCase& attended = t.attended;
+    Call call = attended.call;
+    Candidate candidate;
+    ASSERT_TRUE(parse(run.candidate, &candidate).ok()) << run.candidate;
+    DeviceVectors memory(*driver_);
+    std::uint16_t* const k = memory.moved(t.k);
+    std::uint16_t* const v = memory.moved(t.v);
+    std::uint16_t* const out = memory.moved(attended.out);
+    float* const lse = memory.moved(attended.lse);
+    call.q = memory.moved(t.q);
+    call.k = k;
+    call.v = v;
+    call.out = out;
+    call.lse = lse;
+    call.kv_lengths = memory.moved(t.cached);
+    if (call.page_table != nullptr) call.page_table = memory.moved(attended.table);
+    t.append.k = memory.moved(t.k_new);
+    t.append.v = memory.moved(t.v_new);
+    t.append.cos = memory.moved(t.cos);
+    t.append.sin = memory.moved(t.sin);
+    if (run.kind.own_rotary) t.append.rotary_starts = memory.moved(t.rotary_starts);
+    call.append = &t.append;
+    const auto kernel = kernel_for(call.problem, call.problem, candidate, candidate);
+    ASSERT_TRUE(kernel->appends(call)) << run.problem;
+    const Status status = kernel->run(call);
+    ASSERT_TRUE(status.ok()) << status.message();
+    attended.out = memory.fetched<std::uint16_t>(out, attended.out.size());
+    attended.lse = memory.fetched<float>(lse, attended.lse.size());
+    EXPECT_TRUE(attended.right()) << run.candidate;
+    EXPECT_EQ(memory.fetched<std::uint16_t>(k, t.k.size()), attended.k) << run.candidate;
+    EXPECT_EQ(memory.fetched<std::uint16_t>(v, t.v.size()), attended.v) << run.candidate;
   }
 }
 

@@ -6,7 +6,9 @@
 
 #include <utility>
 
+#include "runtime/append_plan.h"
 #include "tests/runtime/append_case.h"
+#include "tests/runtime/new_tokens_case.h"
 
 namespace gqa::test {
 namespace {
@@ -69,6 +71,37 @@ TEST(AppendPlan, WarpsTakeAllHeadsOfARowWhereRowsAreMany) {
   t.call.problem.q_len = 1000;
   t.append_.rows = t.kBatch * (t.append_.count = 1000);
   EXPECT_EQ(heads_and_items(), std::pair(kManyHeads, std::int64_t{t.kBatch * 2 * 1000}));
+}
+
+// Those that attention's kernel may do in its own launch.
+TEST(AppendPlan, APlainAppendIsOneThatANewKeysKernelUnderstands) {
+  const NewTokensRun run = new_tokens_runs()[1];
+  const auto plain_once = [&](auto change) {
+    NewTokensCase t(run);
+    Call call = t.attended.call;
+    alignas(16) static const std::uint16_t somewhere[16] = {};
+    t.append.k = t.append.v = t.append.cos = t.append.sin = somewhere;
+    call.append = &t.append;
+    change(&call, &t.append, somewhere);
+    return is_plain_append(call);
+  };
+  using Bits = std::uint16_t;
+  EXPECT_TRUE(plain_once([](Call*, Append*, const Bits*) {}));
+  EXPECT_TRUE(plain_once([](Call*, Append* a, const Bits*) { a->count = 1; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->count = 4; }))
+      << "a row tile would not reach them all";
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->count = 0; }));
+  EXPECT_FALSE(plain_once([](Call* c, Append* a, const Bits*) { a->starts = c->kv_lengths; }));
+  EXPECT_FALSE(plain_once([](Call* c, Append* a, const Bits*) { a->batch_idx = c->kv_lengths; }));
+  EXPECT_FALSE(plain_once([](Call* c, Append* a, const Bits*) { a->leftpad = c->kv_lengths; }));
+  EXPECT_FALSE(plain_once([](Call* c, Append*, const Bits*) { c->problem.q_lengths = Lengths::kPacked; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->k = at + 1; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->v = at + 1; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->cos = at + 1; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->sin = at + 1; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->k_strides.batch += 4; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->v_strides.head += 4; }));
+  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->sin_stride += 4; }));
 }
 
 }  // namespace

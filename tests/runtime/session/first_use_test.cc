@@ -134,5 +134,21 @@ TEST_F(AppendingTest, ACaptureIsRefusedUntilItIsThere) {
   EXPECT_TRUE(session->run(call_).ok());
 }
 
+TEST_F(AppendingTest, AProgramThatAppendsItselfNeedsNothingElse) {
+  const auto session = open();
+  world_.programs_append = true;
+  ASSERT_TRUE(session->ready(call_.problem).ok());
+  world_.capturing = [](void*) { return true; };
+  const int compiles = world_.compiles, launches = world_.launches;
+  std::int64_t bytes = -1;
+  EXPECT_TRUE(session->workspace_bytes(call_, &bytes).ok());
+  EXPECT_EQ(bytes, world_.workspace_bytes(call_.problem));
+  EXPECT_TRUE(session->run_ready(call_).ok());
+  EXPECT_TRUE(session->run(call_).ok());
+  EXPECT_EQ(world_.appended, 0);
+  EXPECT_EQ(world_.compiles, compiles);
+  EXPECT_EQ(world_.launches, launches + 2);
+}
+
 }  // namespace
 }  // namespace gqa::test

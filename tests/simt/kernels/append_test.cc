@@ -13,7 +13,8 @@ namespace {
 using test::AppendCase;
 using test::AppendKind;
 
-constexpr const char *kKernel = "append/append.cuh", *kRules = "append/append_params.h";
+constexpr const char *kKernel = "append/append.cuh", *kRows = "append/head_rows.cuh";
+constexpr const char *kRules = "append/append_params.h", *kTokens = "append/new_tokens.h";
 
 std::unique_ptr<Kernel> compile(const std::string& header = "", const std::string& from = "",
                                 const std::string& to = "") {
@@ -139,24 +140,24 @@ TEST_F(AppendKernel, AnotherEntryOfTheTableThatIsMadeIsSeen) {
 }
 
 TEST_F(AppendKernel, AWrongRotationIsSeen) {
-  EXPECT_TRUE(seen(kKernel, "fmaf(y, cosine, x * sine)", "fmaf(y, cosine, -x * sine)"));
-  EXPECT_TRUE(seen(kKernel, "kInterleaved ? 2 * i : i]", "i]"));
-  EXPECT_TRUE(seen(kKernel, "if (p.interleaved)", "if (!p.interleaved)"));
-  EXPECT_TRUE(seen(kKernel, "p.advances ? place.at : 0", "place.at"));
-  EXPECT_TRUE(seen(kKernel, "rotary_start(p, place.sequence, s) + place.at", "rotary_start(p, place.sequence, s)"));
-  EXPECT_TRUE(seen(kKernel, "copy_columns(rows, p.rotary_dim, p.head_dim, lane);", ""));
-  EXPECT_TRUE(seen(kRules, "p.rotary_starts == nullptr ? s.cached", "true ? s.cached"));
-  EXPECT_TRUE(seen(kRules, "within(position, p.rotary_len - 1)", "position"));
+  EXPECT_TRUE(seen(kRows, "fmaf(y, cosine, x * sine)", "fmaf(y, cosine, -x * sine)"));
+  EXPECT_TRUE(seen(kRows, "kInterleaved ? 2 * i : i]", "i]"));
+  EXPECT_TRUE(seen(kKernel, "if (p.tokens.interleaved)", "if (!p.tokens.interleaved)"));
+  EXPECT_TRUE(seen(kKernel, "p.tokens.advances ? place.at : 0", "place.at"));
+  EXPECT_TRUE(seen(kKernel, "place.sequence, s.cached) + place.at}", "place.sequence, s.cached)}"));
+  EXPECT_TRUE(seen(kKernel, "copy_columns(rows, p.tokens.rotary_dim, p.head_dim, lane);", ""));
+  EXPECT_TRUE(seen(kTokens, "t.rotary_starts == nullptr ? cached", "true ? cached"));
+  EXPECT_TRUE(seen(kTokens, "within(position, t.rotary_len - 1)", "position"));
 }
 
 TEST_F(AppendKernel, AWrongPieceIsSeen) {
-  EXPECT_TRUE(seen(kKernel, "words[i / 2] >> (i % 2 * 16)", "words[i / 2]"));
-  EXPECT_TRUE(seen(kKernel, "elements[2 * i + 1]) << 16", "elements[2 * i]) << 16"));
-  EXPECT_TRUE(seen(kKernel, "column = first + piece * kWidth", "column = first + piece"));
-  EXPECT_TRUE(seen(kKernel, "first = piece * kWidth", "first = piece"));
-  EXPECT_TRUE(seen(kKernel, "one + kWidth : first + r.pairs", "one : first + r.pairs"));
-  EXPECT_TRUE(seen(kKernel, "one + kWidth : first + r.pairs", "one + kWidth : first + kWidth"));
-  EXPECT_TRUE(seen(kKernel, "load_elements<kWidth>(r.sin + first, sin)", "load_elements<kWidth>(r.sin, sin)"));
+  EXPECT_TRUE(seen(kRows, "words[i / 2] >> (i % 2 * 16)", "words[i / 2]"));
+  EXPECT_TRUE(seen(kRows, "elements[2 * i + 1]) << 16", "elements[2 * i]) << 16"));
+  EXPECT_TRUE(seen(kRows, "column = first + piece * kWidth", "column = first + piece"));
+  EXPECT_TRUE(seen(kRows, "first = piece * kWidth", "first = piece"));
+  EXPECT_TRUE(seen(kRows, "one + kWidth : first + r.pairs", "one : first + r.pairs"));
+  EXPECT_TRUE(seen(kRows, "one + kWidth : first + r.pairs", "one + kWidth : first + kWidth"));
+  EXPECT_TRUE(seen(kRows, "load_elements<kWidth>(r.sin + first, sin)", "load_elements<kWidth>(r.sin, sin)"));
 }
 
 // Of each that begins anywhere, and of counts that are no pieces.
@@ -164,14 +165,14 @@ TEST_F(AppendKernel, PiecesWhereThereAreNoneAreSeen) {
   for (const char* address :
        {"reinterpret_cast<u64>(from)", "reinterpret_cast<u64>(to)", "reinterpret_cast<u64>(cos)",
         "reinterpret_cast<u64>(sin)", "static_cast<u64>(2 * from_stride)", "static_cast<u64>(2 * to_stride)"})
-    EXPECT_TRUE(seen(kKernel, address, "0")) << address;
-  EXPECT_TRUE(seen(kKernel, "pairs % kPiece == 0", "true"));
-  EXPECT_TRUE(seen(kKernel, "first % kPiece == 0", "true"));
+    EXPECT_TRUE(seen(kRows, address, "0")) << address;
+  EXPECT_TRUE(seen(kRows, "pairs % kVector == 0", "true"));
+  EXPECT_TRUE(seen(kRows, "first % kVector == 0", "true"));
 }
 
 TEST_F(AppendKernel, ElementsThatAreLeftOutAreSeen) {
-  EXPECT_TRUE(seen(kKernel, "copy_heads<1>(rows, first, columns, lane);", ";"));
-  EXPECT_TRUE(seen(kKernel, "rotate_heads<Element, kInterleaved, 1>(r, rows, lane);", ";"));
+  EXPECT_TRUE(seen(kRows, "copy_heads<1>(rows, first, columns, lane);", ";"));
+  EXPECT_TRUE(seen(kRows, "rotate_heads<Element, kInterleaved, 1>(r, rows, lane);", ";"));
 }
 
 TEST_F(AppendKernel, AHeadTooManyOrTooFewIsSeen) {
@@ -182,10 +183,10 @@ TEST_F(AppendKernel, AHeadTooManyOrTooFewIsSeen) {
 }
 
 TEST_F(AppendKernel, WhatALaneLeavesOutIsSeen) {
-  EXPECT_TRUE(seen(kKernel, "heads_apart(32 / pieces_apart)", "heads_apart(33 - pieces_apart)"));
-  EXPECT_TRUE(seen(kKernel, "pieces_apart(min(pieces, 32))", "pieces_apart(min(pieces, 32) + 1)"));
-  EXPECT_TRUE(seen(kKernel, "piece += share.pieces_apart", "piece += pieces"));
-  EXPECT_TRUE(seen(kKernel, "head += share.heads_apart", "head += rows.heads"));
+  EXPECT_TRUE(seen(kRows, "heads_apart(32 / pieces_apart)", "heads_apart(33 - pieces_apart)"));
+  EXPECT_TRUE(seen(kRows, "pieces_apart(min(pieces, 32))", "pieces_apart(min(pieces, 32) + 1)"));
+  EXPECT_TRUE(seen(kRows, "piece += share.pieces_apart", "piece += pieces"));
+  EXPECT_TRUE(seen(kRows, "head += share.heads_apart", "head += rows.heads"));
 }
 
 TEST_F(AppendKernel, ANeighboursQueryIsSeen) {

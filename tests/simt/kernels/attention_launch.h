@@ -71,14 +71,16 @@ inline Status launch_call(const Kernel& kernel, const Candidate& candidate, cons
   params.counters = counters.as<unsigned>();
   TensorMaps maps;
   CacheParams cache = cache_params_of(call);
+  NewTokens tokens = new_tokens_of(call);
   ScoreParams scores = score_params_of(call);
-  void* arguments[4] = {&params};
+  void* arguments[5] = {&params};
   int count = 1;
   if (needed.maps.used()) {
     if (Status s = tensor_maps(emulated_driver(), call, needed.maps, &maps); !s.ok()) return s;
     arguments[count++] = &maps;
   }
   if (needed.cache_params) arguments[count++] = &cache;
+  if (needed.new_tokens) arguments[count++] = &tokens;
   arguments[count] = &scores;
   const unsigned blocks = grid_of(needed, sms);
   const auto threads = static_cast<unsigned>(needed.threads);

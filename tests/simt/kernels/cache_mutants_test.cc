@@ -66,10 +66,10 @@ TEST_F(CacheMutants, NothingPlanted) {
 }
 
 TEST_F(CacheMutants, APagePastItsEnd) {
-  EXPECT_FALSE(passes(kCache, kEven, kSource, "key / kPage", "key / kPage + 1"));
-  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "key / kPage", "(key + 1) / kPage"));
-  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "key / kPage", "key / kPage + 1"));
-  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "key / kPage", "(key + 1) / kPage"));
+  EXPECT_FALSE(passes(kCache, kEven, kSource, "entry(key / kPage)) : 0", "entry(key / kPage + 1)) : 0"));
+  EXPECT_FALSE(passes(kRowPages, kRowEven, kSource, "entry(key / kPage)) : 0", "entry((key + 1) / kPage)) : 0"));
+  EXPECT_FALSE(passes(kPrefill, kFlash, kSource, "entry(key / kPage)) : 0", "entry(key / kPage + 1)) : 0"));
+  EXPECT_FALSE(passes(kRowPrefill, kRowFlash, kSource, "entry(key / kPage)) : 0", "entry((key + 1) / kPage)) : 0"));
 }
 
 TEST_F(CacheMutants, ANeighboursSlot) {

@@ -16,8 +16,11 @@ struct CacheParams {
   const int* q_starts;
   const int* k_starts;
   const int* q_lengths;  // queries of each packed sequence, at most q_len count; null: q_starts says
+  // Keys of each sequence that the launch appends to those of `lengths`, as far as kv_len, and whether these and
+  // queries are rotated: NewTokens has them. Said here, so that who appends nothing reads nothing more.
+  int added, rotates;
 };
 
-static_assert(sizeof(CacheParams) == 64, "host and device must agree on CacheParams");
+static_assert(sizeof(CacheParams) == 72, "host and device must agree on CacheParams");
 
 }  // namespace gqa

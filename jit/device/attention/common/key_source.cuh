@@ -38,6 +38,10 @@ struct KeySource {
     }
   }
 
+  // Of the head: a key's row, and its value's.
+  __device__ const Bits* k_row(int key) const { return k_head + key * p.k_strides.row; }
+  __device__ const Bits* v_row(int key) const { return v_head + key * p.v_strides.row; }
+
   // A walk of blocks below `end`, from 0 up or from end - 1 down. first_key(i): of its block i; brought(): which keys
   // are (tile.cuh). Both are asked anew, since a loop may have no register to keep the answer. Blocks are then copied
   // in turn, the keys of each before its values, and both before the next one's keys.
@@ -83,6 +87,13 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
     table.open(place.batch);
     kv_head = place.kv_head;
   }
+
+  __device__ const Bits* row(const void* tensor, const TensorStrides& s, int key) const {
+    return PageTable<Config>::row(static_cast<const Bits*>(tensor) + kv_head * s.head,
+                                  table.existing(table.entry(key / kPage)), key % kPage, s);
+  }
+  __device__ const Bits* k_row(int key) const { return row(p.k, p.k_strides, key); }
+  __device__ const Bits* v_row(int key) const { return row(p.v, p.v_strides, key); }
 
   // Whether chunks are worth a loop each: those that keep all threads busy; of a warp, those of two rows.
   template <int kColumns>

@@ -15,12 +15,20 @@ __device__ inline int packed_length(const int* starts, const int* lengths, int s
   return lengths != nullptr ? __ldg(lengths + sequence) : __ldg(starts + sequence + 1) - __ldg(starts + sequence);
 }
 
+// Of a sequence of a list, where it is not packed: what its cache holds before the launch.
+template <typename Config>
+__device__ inline int cached_keys(const AttentionParams& p, const CacheParams* cache, int sequence) {
+  return max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
+}
+
 template <typename Config>
 __device__ inline int keys_of(const AttentionParams& p, const CacheParams* cache, int sequence) {
   if constexpr (keys_packed<Config>())
     return max(0, min(packed_length(cache->k_starts, cache->lengths, sequence), p.kv_len));
+  else if constexpr (appends<Config>())
+    return min(cached_keys<Config>(p, cache, sequence) + cache->added, p.kv_len);
   else if constexpr (lengths_differ<Config>())
-    return max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
+    return cached_keys<Config>(p, cache, sequence);
   else
     return p.kv_len;
 }

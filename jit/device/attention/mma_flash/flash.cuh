@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/common/key_source.cuh"
+#include "attention/common/new_keys.cuh"
 #include "attention/common/sink.cuh"
 #include "attention/common/warp_attention.cuh"
 #include "ptx/grid_dependency.cuh"
@@ -34,18 +35,23 @@ struct Flash {
 
   const AttentionParams& p;
   const CacheParams* cache;
+  const NewTokens* tokens;     // null where the Config appends none
   const ScoreParams* numbers;  // of the scores; null where the Config needs none
   Smem& smem;
   KeysOf<Config, kThreads, BlockOrder::kDown> keys;
   int sequence;
   int first_row;  // of the tile, in packed rows
 
-  __device__ Flash(const AttentionParams& params, Smem& memory) : Flash(params, nullptr, memory) {}
+  __device__ Flash(const AttentionParams& params, Smem& memory) : Flash(params, nullptr, nullptr, memory) {}
   __device__ Flash(const AttentionParams& params, const CacheParams& cache_params, Smem& memory)
-      : Flash(params, &cache_params, memory) {}
+      : Flash(params, &cache_params, nullptr, memory) {}
+  __device__ Flash(const AttentionParams& params, const CacheParams& cache_params, const NewTokens& new_tokens,
+                   Smem& memory)
+      : Flash(params, &cache_params, &new_tokens, memory) {}
 
-  __device__ Flash(const AttentionParams& params, const CacheParams* cache_params, Smem& memory)
-      : p(params), cache(cache_params), smem(memory), keys(params, cache_params) {
+  __device__ Flash(const AttentionParams& params, const CacheParams* cache_params, const NewTokens* new_tokens,
+                   Smem& memory)
+      : p(params), cache(cache_params), tokens(new_tokens), smem(memory), keys(params, cache_params) {
     const Place place = here();
     sequence = place.batch;
     first_row = place.first_row;
@@ -68,6 +74,9 @@ struct Flash {
     const Place place = here();
     const QBits<Config>* q = static_cast<const QBits<Config>*>(p.q) + head_offset(p.q_strides, place);
     const int count = queries();
+    if constexpr (appends<Config>())
+      if (cache->rotates)
+        return rotate_queries<Config, kThreads>(p, cache, *tokens, place, q, reinterpret_cast<u16*>(smem.q));
     copy_tile<QBits<Config>, Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(
         smem.q, threadIdx.x, [&](int r, auto piece) {
           const int row = place.first_row + r;
@@ -102,6 +111,15 @@ struct Flash {
   __device__ void mask_if_needed(Core& core, const Visit& visit, int block) const {
     if (visit.walk.template needs_look<kWarpRows>(warp_row(), first_key(block)))
       core.mask(visit.walk, warp_row(), first_key(block));
+  }
+
+  // New keys are the first that the walk reads.
+  __device__ void write_new_keys(const Visit& visit) const {
+    if (cache->added == 0) return;
+    const NewKeys<Config> added(p, cache, *tokens, here(), visit.walk.keys(), visit.first, visit.end - visit.first);
+    if (!added.any()) return;
+    added.write(keys, threadIdx.x / 32, threadIdx.x % 32);
+    __syncthreads();
   }
 
   // One buffer: v arrives under the first product, the next k under the second.
@@ -212,6 +230,7 @@ struct Flash {
     Core core;
     if constexpr (chain_arrays<Config>()) core.open_arrays(p, *numbers, here(), warp_row(), queries());
     load_queries();
+    if constexpr (appends<Config>()) write_new_keys(visit);
     if constexpr (Config::kStages == 1)
       walk_single(core, visit);
     else

@@ -8,6 +8,7 @@
 
 #include "attention/common/arrival.cuh"
 #include "attention/common/key_source.cuh"
+#include "attention/common/new_keys.cuh"
 #include "attention/common/sink.cuh"
 #include "attention/common/warp_attention.cuh"
 #include "attention/split_kv/even_splits.cuh"
@@ -51,6 +52,7 @@ struct Split {
 
   const AttentionParams& p;
   const CacheParams* cache;
+  const NewTokens* tokens;     // null where the Config appends none
   const ScoreParams* numbers;  // of the scores; null where the Config needs none
   Smem& smem;
   Place place;
@@ -61,12 +63,16 @@ struct Split {
   long long own_first_query;                 // and the rows before them
   int warp, lane;
 
-  __device__ Split(const AttentionParams& params, Smem& memory) : Split(params, nullptr, memory) {}
+  __device__ Split(const AttentionParams& params, Smem& memory) : Split(params, nullptr, nullptr, memory) {}
   __device__ Split(const AttentionParams& params, const CacheParams& cache_params, Smem& memory)
-      : Split(params, &cache_params, memory) {}
+      : Split(params, &cache_params, nullptr, memory) {}
+  __device__ Split(const AttentionParams& params, const CacheParams& cache_params, const NewTokens& new_tokens,
+                   Smem& memory)
+      : Split(params, &cache_params, &new_tokens, memory) {}
 
-  __device__ Split(const AttentionParams& params, const CacheParams* cache_params, Smem& memory)
-      : p(params), cache(cache_params), smem(memory), keys(params, cache_params) {
+  __device__ Split(const AttentionParams& params, const CacheParams* cache_params, const NewTokens* new_tokens,
+                   Smem& memory)
+      : p(params), cache(cache_params), tokens(new_tokens), smem(memory), keys(params, cache_params) {
     warp = threadIdx.x / 32;
     lane = threadIdx.x % 32;
     if constexpr (kKnown) take_share();
@@ -101,6 +107,9 @@ struct Split {
 
   __device__ void load_queries() {
     const QBits<Config>* q = static_cast<const QBits<Config>*>(p.q) + head_offset(p.q_strides);
+    if constexpr (appends<Config>())
+      if (cache->rotates)
+        return rotate_queries<Config, kThreads>(p, cache, *tokens, place, q, reinterpret_cast<u16*>(smem.q));
     copy_tile<QBits<Config>, kRows, Config::kHeadDim, kThreads, Config::kAlign>(
         smem.q, threadIdx.x, [&](int r, auto piece) {
           const int row = place.first_row + r;
@@ -122,6 +131,36 @@ struct Split {
   __device__ int first_key(int i) const { return (first_block + i * Config::kWarps + warp) * Config::kTileN; }
   __device__ int warp_blocks() const { return (blocks - warp + Config::kWarps - 1) / Config::kWarps; }
 
+  template <typename Brought>
+  __device__ void load_first_blocks(const Walk<Config>& walk, Brought brought) {
+    if constexpr (appends<Config>())
+      if (cache->added > 0) return load_beside_new_keys(walk, brought);
+#pragma unroll
+    for (int i = 0; i < Config::kStages - 1; ++i) {
+      load_block(i, brought);
+      cp_async_commit();
+    }
+  }
+
+  // The same where keys are new: they are written before the first block that holds some, or after all of these.
+  template <typename Brought>
+  __device__ void load_beside_new_keys(const Walk<Config>& walk, Brought brought) {
+    const NewKeys<Config> added(p, cache, *tokens, place, walk.keys(), first_block, blocks);
+    bool written = !added.any();
+#pragma unroll 1
+    for (int i = 0; i < Config::kStages; ++i) {
+      const bool all = i == Config::kStages - 1;
+      if (!written && (all || added.in_block(first_key(i)))) {
+        added.write(keys, warp, lane);
+        __syncthreads();
+        written = true;
+      }
+      if (all) break;
+      load_block(i, brought);
+      cp_async_commit();
+    }
+  }
+
   __device__ void visit_blocks(Core& core) {
     const Walk<Config> walk(p, cache, place.batch);
     const auto valid = walk.brought(place.first_row);
@@ -130,11 +169,7 @@ struct Split {
         warp_blocks(), [&](int block) { return first_key(block); }, brought);
     load_queries();
     cp_async_commit();
-#pragma unroll
-    for (int i = 0; i < Config::kStages - 1; ++i) {
-      load_block(i, brought);
-      cp_async_commit();
-    }
+    load_first_blocks(walk, brought);
     cp_async_wait<Config::kStages - 1>();
     __syncthreads();
     for (int i = 0; i * Config::kWarps + warp < blocks; ++i) {

@@ -1,0 +1,134 @@
+// Attention's own kernel appends what its call brings, on the CPU: the answer is that of a cache that had the keys
+// already, and the cache holds them then, bit by bit; and faults planted in it, each of which must be seen.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "jit/codegen.h"
+#include "tests/runtime/new_tokens_case.h"
+#include "tests/simt/kernels/cache_launch.h"
+#include "tests/simt/kernels/planted.h"
+
+namespace gqa::simt {
+namespace {
+
+using test::NewTokensCase;
+using test::NewTokensRun;
+
+constexpr const char* kNewKeys = "attention/common/new_keys.cuh";
+constexpr const char *kSplit = "attention/split_kv/split.cuh", *kFlash = "attention/mma_flash/flash.cuh";
+constexpr const char* kSequence = "attention/common/sequence.cuh";
+constexpr const char* kSource = "attention/common/key_source.cuh";
+
+std::unique_ptr<Kernel> compile(const NewTokensRun& c, Candidate* candidate, const std::string& header,
+                                const std::string& from, const std::string& to) {
+  EXPECT_TRUE(parse(c.candidate, candidate).ok()) << c.candidate;
+  Problem problem;
+  EXPECT_TRUE(parse(c.problem, &problem).ok()) << c.problem;
+  std::string why;
+  auto kernel = Kernel::compile(attention_source(problem, *candidate), kEntryPoint, &why, planted(header, from, to));
+  EXPECT_NE(nullptr, kernel) << why;
+  return kernel;
+}
+
+// One launch, each tensor guarded.
+::testing::AssertionResult right(const Kernel& kernel, const Candidate& candidate, const NewTokensRun& c,
+                                 const Schedule& schedule) {
+  NewTokensCase t(c);
+  test::CacheCase& attended = t.attended;
+  const Buffer q("q", t.q), k("k", t.k), v("v", t.v), k_new("k_new", t.k_new), v_new("v_new", t.v_new),
+      cos("cos", t.cos), sin("sin", t.sin), lengths("lengths", t.cached), starts("rotary_starts", t.rotary_starts),
+      out("out", attended.out), lse("lse", attended.lse);
+  Buffer table("page_table", needed_entries(attended) * sizeof(std::int32_t), sizeof(std::int32_t));
+  table.copy_in(attended.table.data(), table.bytes());
+  Call call = attended.call;
+  call.q = q.data();
+  call.k = k.data();
+  call.v = v.data();
+  call.out = out.data();
+  call.lse = lse.as<float>();
+  call.kv_lengths = lengths.as<std::int32_t>();
+  if (call.page_table != nullptr) call.page_table = table.as<std::int32_t>();
+  t.append.k = k_new.data();
+  t.append.v = v_new.data();
+  t.append.cos = cos.data();
+  t.append.sin = sin.data();
+  if (t.kind.own_rotary) t.append.rotary_starts = starts.as<std::int32_t>();
+  call.append = &t.append;
+  if (const Status s = launch_call(kernel, candidate, call, schedule); !s.ok())
+    return ::testing::AssertionFailure() << s.message();
+  attended.out = out.values<std::uint16_t>();
+  attended.lse = lse.values<float>();
+  if (k.values<std::uint16_t>() != attended.k) return ::testing::AssertionFailure() << "keys in the cache";
+  if (v.values<std::uint16_t>() != attended.v) return ::testing::AssertionFailure() << "values in the cache";
+  return attended.right();
+}
+
+class NewKeys : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* why = unavailable()) GTEST_SKIP() << why;
+  }
+  // True where some case shows the fault.
+  static bool seen(const char* header, const std::string& from, const std::string& to) {
+    for (const NewTokensRun& c : test::new_tokens_runs()) {
+      Candidate candidate;
+      const auto kernel = compile(c, &candidate, header, from, to);
+      if (kernel == nullptr) return false;
+      for (const Schedule& schedule : schedules())
+        if (!right(*kernel, candidate, c, schedule)) return true;
+    }
+    return false;
+  }
+};
+
+TEST_F(NewKeys, AttendsToWhatItAppends) {
+  for (const NewTokensRun& c : test::new_tokens_runs()) {
+    Candidate candidate;
+    const auto kernel = compile(c, &candidate, "", "", "");
+    ASSERT_NE(nullptr, kernel);
+    for (const Schedule& schedule : schedules())
+      EXPECT_TRUE(right(*kernel, candidate, c, schedule)) << c.problem << " " << to_text(schedule);
+  }
+}
+
+TEST_F(NewKeys, AKeyPutASlotAsideIsSeen) {
+  EXPECT_TRUE(seen(kNewKeys, "(key - cached) * s.row", "(key - begin) * s.row"));
+  EXPECT_TRUE(seen(kSource, "table.existing(table.entry(key / kPage)), key % kPage, s", "0, key % kPage, s"));
+  EXPECT_TRUE(seen(kSource, "return v_head + key * p.v_strides.row;", "return v_head + key * p.k_strides.row;"));
+  EXPECT_TRUE(seen(kNewKeys, "place.kv_head * s.head;", "place.head * s.head;"));
+}
+
+TEST_F(NewKeys, AKeyThatNobodyWritesIsSeen) {
+  EXPECT_TRUE(seen(kNewKeys, "int item = warp;", "int item = warp + 1;"));
+  EXPECT_TRUE(
+      seen(kNewKeys, "max(cached, first_block * Config::kTileN)", "max(cached, first_block * Config::kTileN + 1)"));
+  EXPECT_TRUE(seen(kNewKeys, "min(keys, (first_block + blocks)", "min(keys - 1, (first_block + blocks)"));
+}
+
+TEST_F(NewKeys, AKeyPastTheLastSlotIsSeen) {
+  EXPECT_TRUE(seen(kSequence, "cache->added, p.kv_len)", "cache->added, p.kv_len + 1)"));
+}
+
+// Keys that are read before they are written, or never.
+TEST_F(NewKeys, AKeyThatIsReadTooSoonIsSeen) {
+  EXPECT_TRUE(seen(kSplit, "(all || added.in_block(first_key(i)))", "all"));
+  EXPECT_TRUE(seen(kSplit, "(all || added.in_block(first_key(i)))", "added.in_block(first_key(i))"));
+  EXPECT_TRUE(seen(kSplit, "lane);\n        __syncthreads();\n        written", "lane);\n        written"));
+  EXPECT_TRUE(seen(kSplit, "bool written = !added.any();", "bool written = true;"));
+  EXPECT_TRUE(seen(kFlash, "threadIdx.x % 32);\n    __syncthreads();", "threadIdx.x % 32);"));
+}
+
+TEST_F(NewKeys, AWrongRotationIsSeen) {
+  EXPECT_TRUE(seen(kNewKeys, "start + key - cached, lane", "start, lane"));
+  EXPECT_TRUE(seen(kNewKeys, "tokens.advances ? row / Config::kPack : 0", "0"));
+  EXPECT_TRUE(seen(kNewKeys, "tokens.advances ? row / Config::kPack : 0", "row / Config::kPack"));
+  EXPECT_TRUE(seen(kNewKeys, "one + kVector : first + rotation.pairs", "one + kVector : first + kVector"));
+  EXPECT_TRUE(
+      seen(kNewKeys, "copy_heads<kVector>(rows, tokens.rotary_dim,", "copy_heads<kVector>(rows, Config::kHeadDim,"));
+  EXPECT_TRUE(seen(kNewKeys, "if (vector >= rotated)", "if (vector > rotated)"));
+  EXPECT_TRUE(seen(kNewKeys, "(vector + rotated) * kVector, elements)", "vector * kVector, elements)"));
+}
+
+}  // namespace
+}  // namespace gqa::simt
