@@ -238,6 +238,31 @@ TrialLists timing_lists(const Problem& p, std::uint64_t seed) {
   return lists;
 }
 
+AppendLists append_lists(const Problem& p, const TrialLists& lists) {
+  AppendLists made;
+  made.table = lists.table;
+  const std::int32_t width = table_width(p);
+  std::vector<int> readers(static_cast<std::size_t>(trial_pages(p)));  // of each page
+  const auto entry = [&](std::int32_t sequence, std::int32_t key) -> std::int32_t& {
+    return made.table[static_cast<std::size_t>(sequence) * static_cast<std::size_t>(width) +
+                      static_cast<std::size_t>(key / p.page)];
+  };
+  if (p.paged())
+    for (std::int32_t b = 0; b < p.batch; ++b)
+      for (std::int32_t key = 0; key < length_of(p, lists, b); key += p.page)
+        ++readers[static_cast<std::size_t>(entry(b, key))];
+  const auto nobodys = std::find(readers.begin(), readers.end(), 0) - readers.begin();
+  for (std::int32_t b = 0; b < p.batch; ++b) {
+    const std::int32_t length = length_of(p, lists, b), last = std::max(0, length - 1);
+    made.cached.push_back(last);
+    if (p.paged() && length == 0) entry(b, 0) = static_cast<std::int32_t>(nobodys);
+    const std::int64_t slab = p.paged() ? entry(b, last) : b;
+    made.rows.push_back(length == 0 ? -1 : slab * keys_together(p) + (p.paged() ? last % p.page : last));
+    made.own.push_back(length > 0 && (!p.paged() || readers[static_cast<std::size_t>(slab)] == 1));
+  }
+  return made;
+}
+
 std::vector<KeyRun> unused_keys(const Problem& p, const TrialLists& lists) {
   const std::int64_t most = p.k_packed() ? std::int64_t{p.batch} * p.kv_len : keys_together(p);
   std::vector<KeyRun> runs;

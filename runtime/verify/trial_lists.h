@@ -45,6 +45,17 @@ TrialLists verification_lists(const Problem& problem, std::uint64_t seed);
 // Pages are out of order; none is shared that need not be.
 TrialLists timing_lists(const Problem& problem, std::uint64_t seed);
 
+// The lists of a call that brings each sequence's last key with it. A sequence without keys is brought one, too.
+struct AppendLists {
+  std::vector<std::int32_t> cached;  // keys of each sequence before the call
+  std::vector<std::int32_t> table;   // as TrialLists has it; a sequence without keys has a page, too, which is nobody's
+  // Rows of k and v as they lie: of each sequence's last key, -1 where it has none; and whether no other sequence reads
+  // it.
+  std::vector<std::int64_t> rows;
+  std::vector<bool> own;
+};
+AppendLists append_lists(const Problem& problem, const TrialLists& lists);
+
 // Keys [first, first + count) of k and v as they lie, sequence after sequence or page after page.
 struct KeyRun {
   std::int64_t first = 0, count = 0;

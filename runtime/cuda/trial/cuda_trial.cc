@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/driver/capture.h"
 #include "runtime/cuda/trial/check_chain.h"
+#include "search/families/served.h"
 
 namespace gqa {
 namespace {
@@ -49,8 +50,13 @@ Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
   if (Status s = copy_lists(timing_lists(problem, kListSeed), &timed_lists_); !s.ok()) return s;
   if (Status s = copy_arrays(); !s.ok()) return s;
   if (Status s = allocate_outputs(); !s.ok()) return s;
-  if (Status s = prepare(problem, /*hard=*/false, &variants_[0]); !s.ok()) return s;
-  return prepare(ragged(problem), /*hard=*/true, &variants_[1]);
+  variants_[1].hard = true;
+  variants_[2].appends = true;
+  if (Status s = prepare(problem, &variants_[0]); !s.ok()) return s;
+  if (Status s = prepare(ragged(problem), &variants_[1]); !s.ok() || !can_append(problem)) return s;
+  if (Status s = new_tokens_.make(driver(), stream_.get(), layout_, verified_, k_.address(), v_.address()); !s.ok())
+    return s;
+  return prepare(problem, &variants_[2]);
 }
 
 // Gives back all that one launch on one set of inputs can do without. The first set's numbers stay what they were.
@@ -82,6 +88,7 @@ CudaTrial::~CudaTrial() {
   result_ = {};
   hard_q_ = {};
   for (Variant& variant : variants_) variant = {};
+  new_tokens_ = {};
   guarded_.clear();
   workspaces_->clear();
 }
@@ -217,11 +224,21 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   return c;
 }
 
-Status CudaTrial::prepare(const Problem& problem, bool hard, Variant* variant) {
+// Rows of sequences without keys: those that append give them one.
+void CudaTrial::leave_out_empty(Variant* variant) const {
+  const Problem& p = variant->problem;
+  std::vector<std::int64_t>& rows = variant->row_numbers;
+  const auto empty = [&](std::int64_t row) {
+    return verified_.lengths[static_cast<std::size_t>(row / (std::int64_t{p.q_heads} * p.q_len))] == 0;
+  };
+  rows.erase(std::remove_if(rows.begin(), rows.end(), empty), rows.end());
+}
+
+Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   variant->problem = problem;
-  variant->hard = hard;
   variant->row_numbers =
       rows_to_check(problem, verified_, std::max<std::int64_t>(256, kReferenceKeys / problem.kv_len));
+  if (variant->appends) leave_out_empty(variant);
   variant->rows = static_cast<int>(variant->row_numbers.size());
   const std::size_t rows = variant->row_numbers.size();
   if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->device_rows); !s.ok()) return s;
@@ -276,13 +293,19 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
 
 Status CudaTrial::check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
                                 std::int64_t* damaged) {
-  const Call c = call(variant.problem, verified_lists_, queries(variant), 0);
+  Call c = call(variant.problem, verified_lists_, queries(variant), 0);
+  if (variant.appends) c = new_tokens_.call(c);
   const LaunchPlan& needed = kernel.plan_of(c.problem);
   Workspace workspace;
   if (Status s = poison(); !s.ok()) return s;
   if (Status s = guarded_.prepare(stream_.get(), needed, &workspace); !s.ok()) return s;
-  if (Status s = kernel.launch(c, workspace); !s.ok()) return s;
-  if (Status s = stream_.wait(); !s.ok()) return s;
+  if (variant.appends)
+    if (Status s = new_tokens_.take_out(k_.address(), v_.address()); !s.ok()) return s;
+  Status ran = kernel.launch(c, workspace);
+  if (ran.ok()) ran = stream_.wait();
+  if (variant.appends)
+    if (Status s = new_tokens_.put_back(k_.address(), v_.address()); !s.ok() && ran.ok()) ran = s;
+  if (!ran.ok()) return ran;
   if (Status s = guarded_.inspect(stream_.get(), damaged); !s.ok()) return s;
   if (Status s = scan_outputs(variant.problem); !s.ok()) return s;
   if (Status s = checker_->compare(stream_.get(), params_of(c, Candidate()), check_params(variant), variant.rows);
@@ -314,7 +337,8 @@ Comparison CudaTrial::comparison(const Variant& variant, const CheckResult& resu
 Verdict CudaTrial::verify(const LoadedProgram& program) {
   const BesideCaptures here(shared_->context);
   const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
-  return gqa::verify(std::size(variants_), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+  const std::size_t runs = kernel.plan_of(layout_.problem).new_tokens ? 3 : 2;
+  return gqa::verify(runs, [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
     const Variant& variant = variants_[run];
     CheckResult result{};
     std::int64_t damaged = 0;

@@ -10,6 +10,7 @@
 #include "runtime/cuda/launch/cuda_program.h"
 #include "runtime/cuda/trial/cuda_trial_base.h"
 #include "runtime/cuda/trial/guarded_workspace.h"
+#include "runtime/cuda/trial/new_tokens_run.h"
 #include "runtime/device.h"
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/trial_arrays.h"
@@ -32,10 +33,10 @@ class CudaTrial : public CudaTrialBase {
 
  private:
   // The problem at its own lengths, on the queries that are timed, and on hard ones a few shorter, so that tile edges
-  // are exercised: same keys and strides.
+  // are exercised: same keys and strides. The third is the first once more, of kernels that append.
   struct Variant {
     Problem problem;
-    bool hard = false;
+    bool hard = false, appends = false;
     int rows = 0;
     std::int64_t with_unit = 0;  // of the rows, those that are not zero
     std::vector<std::int64_t> row_numbers;
@@ -65,7 +66,8 @@ class CudaTrial : public CudaTrialBase {
   Status check_with_memory(const CudaKernel& kernel, const Variant& variant, CheckResult* result,
                            std::int64_t* damaged);
   Status time_once(const CudaKernel& kernel, int samples, std::vector<double>* microseconds);
-  Status prepare(const Problem& problem, bool hard, Variant* variant);
+  Status prepare(const Problem& problem, Variant* variant);
+  void leave_out_empty(Variant* variant) const;
   const DeviceMemory& queries(const Variant& variant) const { return variant.hard ? hard_q_ : q_; }
   Status check_variant(const CudaKernel& kernel, const Variant& variant, CheckResult* result, std::int64_t* damaged);
   static Comparison comparison(const Variant& variant, const CheckResult& result);
@@ -84,7 +86,8 @@ class CudaTrial : public CudaTrialBase {
   const TrialArrays arrays_;
   DeviceArrays device_arrays_;
   DeviceMemory q_, hard_q_, k_, v_, out_, lse_, result_;
-  Variant variants_[2];
+  NewTokensRun new_tokens_;
+  Variant variants_[3];
 };
 
 }  // namespace gqa

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "runtime/cuda/cuda_device.h"
+#include "search/families/resources.h"
 #include "tests/runtime/append_case.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 #include "tests/runtime/new_tokens_case.h"
@@ -151,6 +152,31 @@ TEST_F(AppendGpu, AttentionsOwnKernelsAppend) {
     EXPECT_TRUE(attended.right()) << run.candidate;
     EXPECT_EQ(memory.fetched<std::uint16_t>(k, t.k.size()), attended.k) << run.candidate;
     EXPECT_EQ(memory.fetched<std::uint16_t>(v, t.v.size()), attended.v) << run.candidate;
+  }
+}
+
+// A trial's own verification, of a kernel that reads the cache as it was.
+TEST_F(AppendGpu, VerificationCatchesWhatIsNotAppended) {
+  for (const char* keys : {"", ",page=16"}) {
+    const Problem problem = test::problem_of("b=6,hq=8,hk=2,sq=1,sk=300,d=64,causal,lens" + std::string(keys));
+    for (const Candidate& candidate : best(problem, 1)) {
+      if (!plan(problem, candidate).new_tokens) continue;
+      std::unique_ptr<Trial> trial;
+      ASSERT_TRUE(compile_and_try(*device_, {problem}, Effort(60), &trial).ok());
+      for (const bool appends : {true, false, true}) {
+        Program program = program_of(problem, candidate, DeviceKind::kCuda);
+        std::string& text = program.sources.front().text;
+        const std::string says = "kAppends = true";
+        ASSERT_NE(text.find(says), std::string::npos);
+        if (!appends) text.replace(text.find(says), says.size(), "kAppends = false");
+        Binary binary;
+        ASSERT_TRUE(device_->compile(program.sources.front(), &binary).ok());
+        std::unique_ptr<LoadedProgram> kernel;
+        ASSERT_TRUE(device_->load(program, {binary}, &kernel).ok());
+        const Verdict verdict = trial->verify(*kernel);
+        EXPECT_EQ(verdict.passed, appends) << to_text(candidate) << ": " << verdict.reason;
+      }
+    }
   }
 }
 

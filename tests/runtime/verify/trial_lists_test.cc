@@ -92,6 +92,31 @@ TEST(TrialLists, VerificationHasAnEmptySequenceALongestOneAndSharedPages) {
   EXPECT_EQ(verification_lists(p, 1).table, lists.table);
 }
 
+TEST(TrialLists, ACallThatAppendsBringsEachSequencesLastKey) {
+  for (const char* text : {kListed[0], kListed[1], kListed[3], kListed[4]}) {
+    const Problem p = listed(text);
+    const TrialLists lists = verification_lists(p, 1);
+    const std::set<std::int64_t> used = used_by(p, lists);
+    const AppendLists append = append_lists(p, lists);
+    for (int b = 0; b < p.batch; ++b) {
+      const auto at = static_cast<std::size_t>(b);
+      const std::int32_t length = lists.lengths[at];
+      EXPECT_EQ(append.cached[at], std::max(0, length - 1)) << text;
+      EXPECT_EQ(append.rows[at] < 0, length == 0);
+      EXPECT_TRUE(length == 0 || used.count(append.rows[at]) == 1) << text;
+      EXPECT_FALSE(length == 0 && append.own[at]) << text;
+      if (!p.paged()) {
+        EXPECT_EQ(append.own[at], length > 0);
+        continue;
+      }
+      const std::int64_t first = append.table[static_cast<std::size_t>(b * table_width(p))];
+      ASSERT_LT(first, trial_pages(p)) << "a sequence without keys has a page, too";
+      EXPECT_TRUE(length > 0 || used.count(first * p.page) == 0) << text << ": it is somebody's";
+      EXPECT_TRUE(!append.own[at] || std::count(append.rows.begin(), append.rows.end(), append.rows[at]) == 1) << text;
+    }
+  }
+}
+
 TEST(TrialLists, ASingleSequenceIsShorterThanTheMost) {
   const Problem p = listed("b=1,hq=2,hk=2,sq=1,sk=90,d=64,lens");
   EXPECT_EQ(verification_lists(p, 1).lengths, std::vector<std::int32_t>{60});

@@ -1,0 +1,99 @@
+// new_tokens_run.cc: see new_tokens_run.h.
+#include "runtime/cuda/trial/new_tokens_run.h"
+
+#include <algorithm>
+
+namespace gqa {
+namespace {
+
+constexpr int kRotaryStep = 16;  // rotary_dim is a multiple of it
+constexpr unsigned short kOneBF16 = 0x3f80, kOneF16 = 0x3c00;
+
+template <typename Number>
+Status copied(const Driver& driver, CUstream stream, const std::vector<Number>& list, DeviceMemory* memory) {
+  if (list.empty()) return {};
+  const std::size_t bytes = list.size() * sizeof(Number);
+  if (Status s = DeviceMemory::allocate(driver, bytes, memory); !s.ok()) return s;
+  return driver.error("cuMemcpyHtoDAsync", driver.cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream));
+}
+
+}  // namespace
+
+Status NewTokensRun::make(const Driver& driver, CUstream stream, const TrialLayout& layout, const TrialLists& lists,
+                          CUdeviceptr k, CUdeviceptr v) {
+  const Problem& p = layout.problem;
+  driver_ = &driver;
+  stream_ = stream;
+  lists_ = append_lists(p, lists);
+  k_bytes_ = static_cast<std::size_t>(2 * layout.k_strides.row);
+  v_bytes_ = static_cast<std::size_t>(2 * layout.v_strides.row);
+  const auto batch = static_cast<std::size_t>(p.batch);
+  const int pairs = p.head_dim / kRotaryStep * kRotaryStep / 2;
+  const std::vector<std::uint16_t> ones(static_cast<std::size_t>(pairs), p.q_type == DType::kBF16 ? kOneBF16 : kOneF16),
+      zeros(static_cast<std::size_t>(pairs));
+  Status status = copied(driver, stream, lists_.cached, &cached_);
+  if (status.ok()) status = copied(driver, stream, lists_.table, &table_);
+  if (status.ok()) status = copied(driver, stream, ones, &cos_);
+  if (status.ok()) status = copied(driver, stream, zeros, &sin_);
+  if (status.ok()) status = DeviceMemory::allocate(driver, batch * k_bytes_, &k_);
+  if (status.ok()) status = DeviceMemory::allocate(driver, batch * v_bytes_, &v_);
+  CUresult result = CUDA_SUCCESS;
+  for (std::size_t b = 0; b < batch && status.ok(); ++b) {  // the first sequence has keys
+    const auto row = static_cast<std::size_t>(lists_.rows[lists_.rows[b] < 0 ? 0 : b]);
+    const auto copy = [&](const DeviceMemory& to, CUdeviceptr from, std::size_t bytes) {
+      if (result == CUDA_SUCCESS)
+        result = driver.cuMemcpyDtoDAsync(to.address() + b * bytes, from + row * bytes, bytes, stream);
+    };
+    copy(k_, k, k_bytes_);
+    copy(v_, v, v_bytes_);
+  }
+  if (status.ok()) status = driver.error("cuMemcpyDtoDAsync", result);
+  append_.k = k_.as<void>();
+  append_.v = v_.as<void>();
+  append_.k_strides = {layout.k_strides.row, layout.k_strides.row, layout.k_strides.head};
+  append_.v_strides = {layout.v_strides.row, layout.v_strides.row, layout.v_strides.head};
+  append_.rows = p.batch;
+  append_.count = 1;
+  append_.cos = cos_.as<void>();
+  append_.sin = sin_.as<void>();
+  append_.rotary_dim = 2 * pairs;
+  append_.rotary_len = 1;
+  append_.advances = p.mask != Mask::kNone;
+  return status.ok() ? driver.error("cuStreamSynchronize", driver.cuStreamSynchronize(stream)) : status;
+}
+
+Call NewTokensRun::call(const Call& plain) const {
+  Call c = plain;
+  c.append = &append_;
+  c.kv_lengths = cached_.as<std::int32_t>();
+  if (c.page_table != nullptr) c.page_table = table_.as<std::int32_t>();
+  return c;
+}
+
+// Of sequences whose last key nobody else reads.
+template <typename Step>
+Status NewTokensRun::each_own(Step step) const {
+  CUresult result = CUDA_SUCCESS;
+  for (std::size_t b = 0; b < lists_.own.size() && result == CUDA_SUCCESS; ++b)
+    if (lists_.own[b]) result = step(b, static_cast<std::size_t>(lists_.rows[b]));
+  return driver_->error("the new tokens of a trial", result);
+}
+
+Status NewTokensRun::take_out(CUdeviceptr k, CUdeviceptr v) const {
+  return each_own([&](std::size_t, std::size_t row) {
+    const CUresult keys = driver_->cuMemsetD8Async(k + row * k_bytes_, 0xff, k_bytes_, stream_);
+    return keys != CUDA_SUCCESS ? keys : driver_->cuMemsetD8Async(v + row * v_bytes_, 0xff, v_bytes_, stream_);
+  });
+}
+
+Status NewTokensRun::put_back(CUdeviceptr k, CUdeviceptr v) const {
+  return each_own([&](std::size_t b, std::size_t row) {
+    const CUresult keys =
+        driver_->cuMemcpyDtoDAsync(k + row * k_bytes_, k_.address() + b * k_bytes_, k_bytes_, stream_);
+    return keys != CUDA_SUCCESS
+               ? keys
+               : driver_->cuMemcpyDtoDAsync(v + row * v_bytes_, v_.address() + b * v_bytes_, v_bytes_, stream_);
+  });
+}
+
+}  // namespace gqa
