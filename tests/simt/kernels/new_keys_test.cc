@@ -100,10 +100,13 @@ TEST_F(NewKeys, AKeyPutASlotAsideIsSeen) {
 }
 
 TEST_F(NewKeys, AKeyThatNobodyWritesIsSeen) {
-  EXPECT_TRUE(seen(kNewKeys, "int item = warp;", "int item = warp + 1;"));
+  EXPECT_TRUE(seen(kNewKeys, "int i = threadIdx.x; i < first_value", "int i = threadIdx.x + 1; i < first_value"));
   EXPECT_TRUE(
       seen(kNewKeys, "max(cached, first_block * Config::kTileN)", "max(cached, first_block * Config::kTileN + 1)"));
   EXPECT_TRUE(seen(kNewKeys, "min(keys, (first_block + blocks)", "min(keys - 1, (first_block + blocks)"));
+  EXPECT_TRUE(seen(kNewKeys, "(key_items + 31) / 32 * 32", "key_items / 32 * 32"));
+  EXPECT_TRUE(seen(kNewKeys, "key = begin + value / kValueSteps", "key = begin"));
+  EXPECT_TRUE(seen(kNewKeys, "value % kValueSteps)", "0)"));
 }
 
 TEST_F(NewKeys, AKeyPastTheLastSlotIsSeen) {
@@ -114,20 +117,20 @@ TEST_F(NewKeys, AKeyPastTheLastSlotIsSeen) {
 TEST_F(NewKeys, AKeyThatIsReadTooSoonIsSeen) {
   EXPECT_TRUE(seen(kSplit, "(all || added.in_block(first_key(i)))", "all"));
   EXPECT_TRUE(seen(kSplit, "(all || added.in_block(first_key(i)))", "added.in_block(first_key(i))"));
-  EXPECT_TRUE(seen(kSplit, "lane);\n        __syncthreads();\n        written", "lane);\n        written"));
+  EXPECT_TRUE(seen(kSplit, "write(keys);\n        __syncthreads();\n        written", "write(keys);\n        written"));
   EXPECT_TRUE(seen(kSplit, "bool written = !added.any();", "bool written = true;"));
-  EXPECT_TRUE(seen(kFlash, "threadIdx.x % 32);\n    __syncthreads();", "threadIdx.x % 32);"));
+  EXPECT_TRUE(seen(kFlash, "write(keys);\n    __syncthreads();", "write(keys);"));
 }
 
 TEST_F(NewKeys, AWrongRotationIsSeen) {
-  EXPECT_TRUE(seen(kNewKeys, "start + key - cached, lane", "start, lane"));
+  EXPECT_TRUE(seen(kNewKeys, "start + key - cached,", "start,"));
   EXPECT_TRUE(seen(kNewKeys, "tokens.advances ? row / Config::kPack : 0", "0"));
   EXPECT_TRUE(seen(kNewKeys, "tokens.advances ? row / Config::kPack : 0", "row / Config::kPack"));
   EXPECT_TRUE(seen(kNewKeys, "one + kVector : first + rotation.pairs", "one + kVector : first + kVector"));
-  EXPECT_TRUE(
-      seen(kNewKeys, "copy_heads<kVector>(rows, tokens.rotary_dim,", "copy_heads<kVector>(rows, Config::kHeadDim,"));
-  EXPECT_TRUE(seen(kNewKeys, "if (vector >= rotated)", "if (vector > rotated)"));
-  EXPECT_TRUE(seen(kNewKeys, "(vector + rotated) * kVector, elements)", "vector * kVector, elements)"));
+  EXPECT_TRUE(seen(kNewKeys, "kHeadDim / kVector - pair_steps()", "kHeadDim / kVector - 2 * pair_steps()"));
+  EXPECT_TRUE(seen(kNewKeys, "if (step >= pair_steps())", "if (step > pair_steps())"));
+  EXPECT_TRUE(seen(kNewKeys, "copy_vector(from, to, step + pair_steps());", "copy_vector(from, to, step);"));
+  EXPECT_TRUE(seen(kNewKeys, "else if (tokens.interleaved)", "else if (!tokens.interleaved)"));
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // it writes those into the cache, rotated or not; queries are rotated on their way to shared memory.
 // Owns: which keys of a part are new, who writes them, and the rotation of a tile's queries.
 // Never: meets rows that are not whole vectors of 16 bytes: the launch says whether it brings any
-// (runtime/append_plan.h). Threads: all of a CTA together. CTAs that read the same new keys write the same bytes: each
-// reads what it wrote.
+// (runtime/append_plan.h).
+// Threads: all of a CTA together. CTAs that read the same new keys write the same bytes: each reads what it wrote.
 #pragma once
 
 #include "append/head_rows.cuh"
@@ -11,9 +11,42 @@
 
 namespace gqa {
 
+// A row of q or of new keys on its way, a vector of 16 bytes a step; where it is rotated, two that hold kVector pairs.
+template <typename Config>
+struct RotatedRow {
+  const NewTokens& tokens;
+
+  // Steps of pairs come first, then those of the columns after them.
+  __device__ int pair_steps() const { return tokens.rotary_dim / (2 * kVector); }
+  __device__ int steps() const { return Config::kHeadDim / kVector - pair_steps(); }
+
+  template <bool kInterleaved>
+  __device__ void rotate(const u16* from, u16* to, int position, int step) const {
+    const Rotation rotation(tokens, position);
+    const int first = step * kVector, one = kInterleaved ? 2 * first : first;
+    rotate_pairs<typename Config::Q, kInterleaved, kVector>(Angles<kVector>(rotation, first), from, to, one,
+                                                            kInterleaved ? one + kVector : first + rotation.pairs);
+  }
+
+  __device__ void move(const u16* from, u16* to, int position, int step) const {
+    if (step >= pair_steps())
+      copy_vector(from, to, step + pair_steps());
+    else if (tokens.interleaved)
+      rotate<true>(from, to, position, step);
+    else
+      rotate<false>(from, to, position, step);
+  }
+
+  static __device__ void copy_vector(const u16* from, u16* to, int vector) {
+    u16 elements[kVector];
+    load_elements<kVector>(from + vector * kVector, elements);
+    store_elements<kVector>(elements, to + vector * kVector);
+  }
+};
+
 template <typename Config>
 struct NewKeys {
-  using Element = typename Config::Q;
+  static constexpr int kThreads = Config::kWarps * 32;
 
   const AttentionParams& p;
   const NewTokens& tokens;
@@ -33,70 +66,45 @@ struct NewKeys {
   // Whether a block of the part that begins there holds a new key.
   __device__ bool in_block(int first_key) const { return any() && first_key + Config::kTileN > cached; }
 
-  __device__ void rotate(const HeadRows& rows, int position, int lane) const {
-    const Rotation rotation(tokens, position);
-    if (tokens.interleaved)
-      rotate_heads<Element, true, kVector>(rotation, rows, lane);
-    else
-      rotate_heads<Element, false, kVector>(rotation, rows, lane);
+  __device__ const u16* given(const void* tensor, const TensorStrides& s, int key) const {
+    return static_cast<const u16*>(tensor) + place.batch * s.batch + (key - cached) * s.row + place.kv_head * s.head;
   }
 
-  template <typename Bits>
-  __device__ HeadRows rows_of(const void* given, const TensorStrides& s, const Bits* slot, int key) const {
-    const long long from = place.batch * s.batch + (key - cached) * s.row + place.kv_head * s.head;
-    return {static_cast<const u16*>(given) + from, const_cast<u16*>(slot), 0, 0, 1};
-  }
-
-  // A warp takes a key or its value.
+  // Keys and values are other warps', so that neither waits for the other.
   template <typename Keys>
-  __device__ void write(const Keys& keys, int warp, int lane) const {
-    const int start = rotary_start(tokens, place.batch, cached);
+  __device__ void write(const Keys& keys) const {
+    constexpr int kValueSteps = Config::kHeadDimV / kVector;
+    const RotatedRow<Config> row = {tokens};
+    const int start = rotary_start(tokens, place.batch, cached), steps = row.steps();
+    const int key_items = (end - begin) * steps, first_value = (key_items + 31) / 32 * 32;
 #pragma unroll 1
-    for (int item = warp; item < 2 * (end - begin); item += Config::kWarps) {
-      const int key = begin + item / 2;
-      if (item % 2 == 0) {
-        const HeadRows rows = rows_of(tokens.k, tokens.k_strides, keys.k_row(key), key);
-        if (tokens.rotary_dim > 0) rotate(rows, start + key - cached, lane);
-        copy_heads<kVector>(rows, tokens.rotary_dim, Config::kHeadDim, lane);
-      } else {
-        copy_heads<kVector>(rows_of(tokens.v, tokens.v_strides, keys.v_row(key), key), 0, Config::kHeadDimV, lane);
+    for (int i = threadIdx.x; i < first_value + (end - begin) * kValueSteps; i += kThreads) {
+      if (i >= first_value) {
+        const int value = i - first_value, key = begin + value / kValueSteps;
+        row.copy_vector(given(tokens.v, tokens.v_strides, key), const_cast<u16*>(keys.v_row(key)), value % kValueSteps);
+      } else if (i < key_items) {
+        const int key = begin + i / steps;
+        row.move(given(tokens.k, tokens.k_strides, key), const_cast<u16*>(keys.k_row(key)), start + key - cached,
+                 i % steps);
       }
     }
   }
 };
-
-// One vector of a query's row, or two that hold kVector pairs, on its way to shared memory.
-template <typename Config, bool kInterleaved>
-__device__ inline void rotate_vector(const NewTokens& tokens, const u16* from, u16* to, int position, int vector) {
-  const Rotation rotation(tokens, position);
-  const int first = vector * kVector, one = kInterleaved ? 2 * first : first;
-  rotate_pairs<typename Config::Q, kInterleaved, kVector>(Angles<kVector>(rotation, first), from, to, one,
-                                                          kInterleaved ? one + kVector : first + rotation.pairs);
-}
 
 // All queries of a tile, rotated; q: the place's first. A row that does not exist gets what the tile's first has.
 template <typename Config, int kThreads>
 __device__ inline void rotate_queries(const AttentionParams& p, const CacheParams* cache, const NewTokens& tokens,
                                       const Place& place, const u16* q, u16* tile) {
   constexpr int kPitch = row_pitch<u16>(Config::kHeadDim) / 2;
+  const RotatedRow<Config> query = {tokens};
   const int start = rotary_start(tokens, place.batch, cached_keys<Config>(p, cache, place.batch));
-  const int rotated = tokens.rotary_dim / (2 * kVector), items = (Config::kHeadDim / kVector) - rotated;
+  const int steps = query.steps();
 #pragma unroll 1
-  for (int i = threadIdx.x; i < Config::kTileM * items; i += kThreads) {
-    const int r = i / items, vector = i - r * items;
+  for (int i = threadIdx.x; i < Config::kTileM * steps; i += kThreads) {
+    const int r = i / steps;
     const int row = row_exists<Config>(p, 0, place.first_row + r) ? place.first_row + r : place.first_row;
-    const u16* from = q + row_offset<Config>(p.q_strides, row);
-    u16* to = tile + r * kPitch;
-    const int position = start + (tokens.advances ? row / Config::kPack : 0);
-    if (vector >= rotated) {
-      u16 elements[kVector];
-      load_elements<kVector>(from + (vector + rotated) * kVector, elements);
-      store_elements<kVector>(elements, to + (vector + rotated) * kVector);
-    } else if (tokens.interleaved) {
-      rotate_vector<Config, true>(tokens, from, to, position, vector);
-    } else {
-      rotate_vector<Config, false>(tokens, from, to, position, vector);
-    }
+    query.move(q + row_offset<Config>(p.q_strides, row), tile + r * kPitch,
+               start + (tokens.advances ? row / Config::kPack : 0), i % steps);
   }
 }
 

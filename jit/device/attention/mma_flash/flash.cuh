@@ -118,7 +118,7 @@ struct Flash {
     if (cache->added == 0) return;
     const NewKeys<Config> added(p, cache, *tokens, here(), visit.walk.keys(), visit.first, visit.end - visit.first);
     if (!added.any()) return;
-    added.write(keys, threadIdx.x / 32, threadIdx.x % 32);
+    added.write(keys);
     __syncthreads();
   }
 

@@ -151,7 +151,7 @@ struct Split {
     for (int i = 0; i < Config::kStages; ++i) {
       const bool all = i == Config::kStages - 1;
       if (!written && (all || added.in_block(first_key(i)))) {
-        added.write(keys, warp, lane);
+        added.write(keys);
         __syncthreads();
         written = true;
       }
