@@ -14,7 +14,8 @@ namespace gqa {
 
 class NewTokensRun {
  public:
-  // k, v: as a set of the trial has them. Waits for nothing: the stream's order is enough, but for the lists.
+  // k, v: of the set that is verified, as the lists say; of the other two, the same memory or its like. Done when this
+  // returns; the others are queued.
   Status make(const Driver& driver, CUstream stream, const TrialLayout& layout, const TrialLists& lists, CUdeviceptr k,
               CUdeviceptr v);
   Call call(const Call& plain) const;
