@@ -15,10 +15,14 @@
 
 namespace gqa {
 
+// The host with caches of usual sizes: what is offered and planned is the same on every machine.
 inline DeviceSpec host_spec(int threads = 2) {
   std::unique_ptr<Device> device;
   EXPECT_TRUE(open_host_device(threads, &device).ok());
-  return device->spec();
+  DeviceSpec spec = device->spec();
+  spec.smem_per_block = 2 << 20;  // L2, a core's
+  spec.l2_bytes = 32 << 20;
+  return spec;
 }
 
 inline KernelPlan plan_of(const KernelGraph& graph) {
