@@ -23,7 +23,7 @@ struct NewTokensKind {
   bool own_rotary = false;  // where rotation begins is said of each sequence
 };
 
-struct NewTokensRun {
+struct NewTokensLaunch {
   const char *problem, *candidate;  // of a kernel that appends
   std::vector<std::int32_t> lengths;
   NewTokensKind kind;
@@ -32,8 +32,8 @@ struct NewTokensRun {
 
 // Parts that hold new keys only, new keys across blocks and pages, a block of all warps' first stages and one that is
 // read later; rows that do not exist; a sequence without room.
-inline const std::vector<NewTokensRun>& new_tokens_runs() {
-  static const std::vector<NewTokensRun> all = {
+inline const std::vector<NewTokensLaunch>& new_tokens_launches() {
+  static const std::vector<NewTokensLaunch> all = {
       {"b=4,hq=4,hk=2,sq=1,sk=150,d=64,dv=32,causal,lens,lse",
        "split m=16 n=16 warps=2 stages=3 pack=2 splits=3",
        {150, 33, 20, 97},
@@ -66,7 +66,7 @@ inline const std::vector<NewTokensRun>& new_tokens_runs() {
 class NewTokensCase {
  public:
   // A sequence that fills its cache has one key fewer than it brings: the last that it brings finds no room.
-  explicit NewTokensCase(const NewTokensRun& run)
+  explicit NewTokensCase(const NewTokensLaunch& run)
       : attended(run.problem, run.lengths, run.heads_first),
         kind(run.kind),
         k(attended.k),

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "runtime/cuda/driver/driver.h"
 
@@ -42,6 +43,15 @@ class DeviceMemory {
     fresh.bytes_ = bytes;
     *memory = std::move(fresh);
     return {};
+  }
+
+  // Of a list in the host's memory; none of an empty one. The copy is queued.
+  template <typename Number>
+  static Status copy_of(const Driver& driver, CUstream stream, const std::vector<Number>& list, DeviceMemory* memory) {
+    if (list.empty()) return {};
+    const std::size_t bytes = list.size() * sizeof(Number);
+    if (Status s = allocate(driver, bytes, memory); !s.ok()) return s;
+    return driver.error("cuMemcpyHtoDAsync", driver.cuMemcpyHtoDAsync(memory->address_, list.data(), bytes, stream));
   }
 
   CUdeviceptr address() const { return address_; }

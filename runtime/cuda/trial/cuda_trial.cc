@@ -147,12 +147,7 @@ Status CudaTrial::poison_unused() {
 // The copy is done when this returns.
 template <typename Number>
 Status CudaTrial::copy_list(const std::vector<Number>& list, DeviceMemory* memory) {
-  if (list.empty()) return {};
-  const std::size_t bytes = list.size() * sizeof(Number);
-  if (Status s = DeviceMemory::allocate(driver(), bytes, memory); !s.ok()) return s;
-  if (const CUresult r = driver().cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream_.get());
-      r != CUDA_SUCCESS)
-    return driver().error("cuMemcpyHtoDAsync", r);
+  if (Status s = DeviceMemory::copy_of(driver(), stream_.get(), list, memory); !s.ok() || list.empty()) return s;
   return stream_.wait();
 }
 

@@ -1,21 +1,11 @@
 // new_tokens_run.cc: see new_tokens_run.h.
 #include "runtime/cuda/trial/new_tokens_run.h"
 
-#include <algorithm>
-
 namespace gqa {
 namespace {
 
 constexpr int kRotaryStep = 16;  // rotary_dim is a multiple of it
 constexpr unsigned short kOneBF16 = 0x3f80, kOneF16 = 0x3c00;
-
-template <typename Number>
-Status copied(const Driver& driver, CUstream stream, const std::vector<Number>& list, DeviceMemory* memory) {
-  if (list.empty()) return {};
-  const std::size_t bytes = list.size() * sizeof(Number);
-  if (Status s = DeviceMemory::allocate(driver, bytes, memory); !s.ok()) return s;
-  return driver.error("cuMemcpyHtoDAsync", driver.cuMemcpyHtoDAsync(memory->address(), list.data(), bytes, stream));
-}
 
 }  // namespace
 
@@ -31,10 +21,10 @@ Status NewTokensRun::make(const Driver& driver, CUstream stream, const TrialLayo
   const int pairs = p.head_dim / kRotaryStep * kRotaryStep / 2;
   const std::vector<std::uint16_t> ones(static_cast<std::size_t>(pairs), p.q_type == DType::kBF16 ? kOneBF16 : kOneF16),
       zeros(static_cast<std::size_t>(pairs));
-  Status status = copied(driver, stream, lists_.cached, &cached_);
-  if (status.ok()) status = copied(driver, stream, lists_.table, &table_);
-  if (status.ok()) status = copied(driver, stream, ones, &cos_);
-  if (status.ok()) status = copied(driver, stream, zeros, &sin_);
+  Status status = DeviceMemory::copy_of(driver, stream, lists_.cached, &cached_);
+  if (status.ok()) status = DeviceMemory::copy_of(driver, stream, lists_.table, &table_);
+  if (status.ok()) status = DeviceMemory::copy_of(driver, stream, ones, &cos_);
+  if (status.ok()) status = DeviceMemory::copy_of(driver, stream, zeros, &sin_);
   if (status.ok()) status = DeviceMemory::allocate(driver, batch * k_bytes_, &k_);
   if (status.ok()) status = DeviceMemory::allocate(driver, batch * v_bytes_, &v_);
   CUresult result = CUDA_SUCCESS;

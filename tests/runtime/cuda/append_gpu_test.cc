@@ -14,7 +14,7 @@ namespace {
 using test::AppendCase;
 using test::AppendKind;
 using test::NewTokensCase;
-using test::NewTokensRun;
+using test::NewTokensLaunch;
 
 // Vectors on the device. Needs the context to be current.
 class DeviceVectors {
@@ -119,7 +119,7 @@ TEST_F(AppendGpu, PutsEveryRowWhereItBelongs) {
 }
 
 TEST_F(AppendGpu, AttentionsOwnKernelsAppend) {
-  for (const NewTokensRun& run : test::new_tokens_runs()) {
+  for (const NewTokensLaunch& run : test::new_tokens_launches()) {
     NewTokensCase t(run);
     test::CacheCase& attended = t.attended;
     Call call = attended.call;

@@ -75,7 +75,7 @@ TEST(AppendPlan, WarpsTakeAllHeadsOfARowWhereRowsAreMany) {
 
 // Those that attention's kernel may do in its own launch.
 TEST(AppendPlan, APlainAppendIsOneThatANewKeysKernelUnderstands) {
-  const NewTokensRun run = new_tokens_runs()[1];
+  const NewTokensLaunch run = new_tokens_launches()[1];
   const auto plain_once = [&](auto change) {
     NewTokensCase t(run);
     Call call = t.attended.call;

@@ -13,14 +13,14 @@ namespace gqa::simt {
 namespace {
 
 using test::NewTokensCase;
-using test::NewTokensRun;
+using test::NewTokensLaunch;
 
 constexpr const char* kNewKeys = "attention/common/new_keys.cuh";
 constexpr const char *kSplit = "attention/split_kv/split.cuh", *kFlash = "attention/mma_flash/flash.cuh";
 constexpr const char* kSequence = "attention/common/sequence.cuh";
 constexpr const char* kSource = "attention/common/key_source.cuh";
 
-std::unique_ptr<Kernel> compile(const NewTokensRun& c, Candidate* candidate, const std::string& header,
+std::unique_ptr<Kernel> compile(const NewTokensLaunch& c, Candidate* candidate, const std::string& header,
                                 const std::string& from, const std::string& to) {
   EXPECT_TRUE(parse(c.candidate, candidate).ok()) << c.candidate;
   Problem problem;
@@ -32,7 +32,7 @@ std::unique_ptr<Kernel> compile(const NewTokensRun& c, Candidate* candidate, con
 }
 
 // One launch, each tensor guarded.
-::testing::AssertionResult right(const Kernel& kernel, const Candidate& candidate, const NewTokensRun& c,
+::testing::AssertionResult right(const Kernel& kernel, const Candidate& candidate, const NewTokensLaunch& c,
                                  const Schedule& schedule) {
   NewTokensCase t(c);
   test::CacheCase& attended = t.attended;
@@ -71,7 +71,7 @@ class NewKeys : public ::testing::Test {
   }
   // True where some case shows the fault.
   static bool seen(const char* header, const std::string& from, const std::string& to) {
-    for (const NewTokensRun& c : test::new_tokens_runs()) {
+    for (const NewTokensLaunch& c : test::new_tokens_launches()) {
       Candidate candidate;
       const auto kernel = compile(c, &candidate, header, from, to);
       if (kernel == nullptr) return false;
@@ -83,7 +83,7 @@ class NewKeys : public ::testing::Test {
 };
 
 TEST_F(NewKeys, AttendsToWhatItAppends) {
-  for (const NewTokensRun& c : test::new_tokens_runs()) {
+  for (const NewTokensLaunch& c : test::new_tokens_launches()) {
     Candidate candidate;
     const auto kernel = compile(c, &candidate, "", "", "");
     ASSERT_NE(nullptr, kernel);
