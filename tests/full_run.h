@@ -1,6 +1,6 @@
 // full_run.h: what a run of the tests covers.
 // Owns: the two answers: a full run (tools/test --full, which sets GQA_FULL_RUN) plants every fault and compiles every
-// head dim; any other plants one fault a mechanism and compiles three head dims.
+// head dim; any other plants one fault a mechanism and compiles three head dims, one kernel a tile.
 // Never: decides when a run is full: tools/test does.
 // Threads: any.
 #pragma once

@@ -1,4 +1,5 @@
-// Every warpgroup tile of the space compiled for sm_90a, with no GPU: none spills, none takes long.
+// Every warpgroup tile of the space compiled for sm_90a, with no GPU: none spills, none takes long. A full run compiles
+// every kernel of a tile, other runs one.
 // Skipped by name where no NVRTC is installed. Slow: some dozens of compilations.
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <ctime>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -19,8 +21,10 @@
 namespace gqa {
 namespace {
 
-constexpr double kMostSeconds = 3;  // of one core
-constexpr int kTries = 6;           // a machine may run at half its clock for a while
+constexpr double kMostSeconds = 3;  // of one core that nothing shares
+// On a slower core, or beside work on its other hyperthread, all compilations take longer by the same: one may then
+// take so many medians, and the median so many seconds.
+constexpr double kMostMedians = 3, kMostMedianSeconds = 6;
 
 double core_seconds() {
   timespec now{};
@@ -33,10 +37,21 @@ struct Piece {
   Candidate candidate;
 };
 
+// What tells kernels apart: their source; in runs that are not full what a consumer keeps in registers.
+std::string kernel_of(const Problem& problem, const Candidate& candidate) {
+  if (test::full_run()) return attention_source(problem, candidate);
+  const auto& of = std::get<WgmmaFlash>(candidate.of);
+  std::ostringstream kept;
+  for (const int field : {problem.causal() ? 1 : 0, of.tile_m, of.tile_n, of.key_shares, of.q_regs, of.out_parts})
+    kept << field << ' ';
+  kept << name(problem.q_type) << (of.has_ones() ? " ones" : "");
+  return kept.str();
+}
+
 // One of each kernel that the space has for these head dims: under a mask where keys do not fit L2, for clusters under
 // the dynamic scheduler; of float16 those with a ones column.
 std::vector<Piece> pieces(int head_dim) {
-  std::map<std::string, Piece> found;  // by source, which is what a kernel is
+  std::map<std::string, Piece> found;
   for (const char* rest : {",hq=2,hk=2,sq=4096", ",hq=64,hk=16,sq=16384,causal", ",hq=2,hk=2,sq=512,dtype=f16",
                            ",hq=32,sq=16384,dtype=f16", ",hq=64,hk=16,sq=16384,causal,dtype=f16"}) {
     Problem problem;
@@ -44,7 +59,7 @@ std::vector<Piece> pieces(int head_dim) {
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
       const auto* candidate = std::get_if<WgmmaFlash>(&ranked.candidate.of);
       if (candidate == nullptr || (problem.q_type == DType::kF16 && !candidate->has_ones())) continue;
-      found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
+      found.insert({kernel_of(problem, ranked.candidate), {problem, ranked.candidate}});
     }
   }
   // Transposed keys: the most promising.
@@ -52,9 +67,9 @@ std::vector<Piece> pieces(int head_dim) {
   EXPECT_TRUE(parse("hq=8,hk=2,sq=4096,causal,ktrans,d=" + std::to_string(head_dim), &transposed).ok());
   const Candidate best = enumerate(transposed, *DeviceSpec::for_arch("sm_90a")).ranked.at(0).candidate;
   EXPECT_EQ(name(best), "warpgroup");
-  found.insert({attention_source(transposed, best), {transposed, best}});
+  found.insert({"transposed", {transposed, best}});
   std::vector<Piece> all;
-  for (const auto& [source, piece] : found) all.push_back(piece);
+  for (const auto& [kernel, piece] : found) all.push_back(piece);
   return all;
 }
 
@@ -81,15 +96,12 @@ void expect_well_compiled(const Compiled& compiled, const std::string& what, int
   EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << what << "\n" << compiled.log;
 }
 
-// Those that took long beside other threads, again without: the least of a few.
-void expect_fast(const Nvrtc& nvrtc, const std::vector<Piece>& slow) {
+// `median`: of all pieces, in the same minute. What took long beside other threads is compiled again without.
+void expect_fast(const Nvrtc& nvrtc, const std::vector<Piece>& slow, double median) {
+  EXPECT_LT(median, kMostMedianSeconds);
   for (const Piece& piece : slow) {
-    double seconds = 2 * kMostSeconds;
-    for (int i = 0; i < kTries && seconds >= kMostSeconds; ++i) {
-      Compiled compiled;
-      seconds = std::min(seconds, compile(nvrtc, piece, &compiled));
-    }
-    EXPECT_LT(seconds, kMostSeconds) << name_of(piece);
+    Compiled compiled;
+    EXPECT_LT(compile(nvrtc, piece, &compiled), std::max(kMostSeconds, kMostMedians * median)) << name_of(piece);
   }
 }
 
@@ -104,19 +116,23 @@ TEST_P(WarpgroupCompilation, DoesNotSpillAndTakesLittleTime) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;  // of:
   std::vector<Piece> slow;
+  std::vector<double> all_seconds;
   const auto work = [&] {
     for (std::size_t at = next++; at < all.size(); at = next++) {
       Compiled compiled;
       const double seconds = compile(*nvrtc, all[at], &compiled);
       const std::lock_guard lock(mutex);
       expect_well_compiled(compiled, name_of(all[at]));
+      all_seconds.push_back(seconds);
       if (seconds >= kMostSeconds) slow.push_back(all[at]);
     }
   };
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
   for (std::thread& thread : threads) thread.join();
-  expect_fast(*nvrtc, slow);
+  const auto middle = all_seconds.begin() + static_cast<std::ptrdiff_t>(all_seconds.size() / 2);
+  std::nth_element(all_seconds.begin(), middle, all_seconds.end());
+  expect_fast(*nvrtc, slow, *middle);
 }
 
 // Sequences with lengths, pages or rows of their own. A producer that holds a block's pages may spill a few words, and

@@ -32,6 +32,8 @@ struct PlantedTrial {
       for (int h = 0; h < p.q_heads; ++h)
         for (int i = 0; i < p.q_len; ++i) places.push_back({b, h, i});
     reference = reference_rows(call, places, {});
+    k_rows = rows(call.k, call.k_strides, problem.head_dim);
+    v_rows = rows(call.v, call.v_strides, problem.head_dim_v);
   }
 
   void make(const TrialRows& rows, std::int64_t count, std::uint64_t seed, std::vector<std::uint16_t>* data) const {
@@ -41,12 +43,33 @@ struct PlantedTrial {
     }
   }
 
+  std::vector<float> row(const void* base, const Strides& s, int batch, int position, int head, int dim) const {
+    const std::uint16_t* at =
+        static_cast<const std::uint16_t*>(base) + batch * s.batch + position * s.row + head * s.head;
+    std::vector<float> made;
+    for (int d = 0; d < dim; ++d) made.push_back(load(problem.q_type, at[d]));
+    return made;
+  }
+
+  // Of keys or values, in the order of row_at().
+  std::vector<std::vector<float>> rows(const void* base, const Strides& strides, int dim) const {
+    std::vector<std::vector<float>> made;
+    for (int b = 0; b < problem.batch; ++b)
+      for (int h = 0; h < problem.kv_heads; ++h)
+        for (int j = 0; j < problem.kv_len; ++j) made.push_back(row(base, strides, b, j, h, dim));
+    return made;
+  }
+  std::size_t row_at(int batch, int kv_head, int position) const {
+    return static_cast<std::size_t>((batch * problem.kv_heads + kv_head) * problem.kv_len + position);
+  }
+
   Problem problem;
   TrialLayout layout;
   std::vector<std::uint16_t> q, k, v, out;
   Call call;
   std::vector<RowPlace> places;
   ReferenceRows reference;
+  std::vector<std::vector<float>> k_rows, v_rows;
 };
 
 // How a kernel computes, or is wrong. block: of keys, whose maxima come one after the other.
@@ -55,14 +78,6 @@ struct Planted {
   bool eighth = false, sum = false, lost = false, zeroed = false;
 };
 
-inline std::vector<float> loaded(const PlantedTrial& t, const void* base, const Strides& s, int batch, int row,
-                                 int head, int dim) {
-  const std::uint16_t* at = static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
-  std::vector<float> made;
-  for (int d = 0; d < dim; ++d) made.push_back(load(t.problem.q_type, at[d]));
-  return made;
-}
-
 // One row's online softmax.
 class PlantedRow {
  public:
@@ -70,12 +85,12 @@ class PlantedRow {
       : t_(trial), p_(trial.problem), at_(at), planted_(planted), out_(static_cast<std::size_t>(p_.head_dim_v)) {}
 
   std::vector<float> run() {
-    const std::vector<float> q =
-        loaded(t_, t_.call.q, t_.call.q_strides, at_.batch, at_.position, at_.head, p_.head_dim);
+    const std::vector<float> row = t_.row(t_.call.q, t_.call.q_strides, at_.batch, at_.position, at_.head, p_.head_dim);
+    const float* q = row.data();
     for (int j = 0; j < p_.kv_len; ++j) {
-      const std::vector<float> k = loaded(t_, t_.call.k, t_.call.k_strides, at_.batch, j, head(), p_.head_dim);
+      const float* k = t_.k_rows[t_.row_at(at_.batch, head(), j)].data();
       float product = 0;
-      for (std::size_t d = 0; d < q.size(); ++d) product += q[d] * k[d];
+      for (int d = 0; d < p_.head_dim; ++d) product += q[d] * k[d];
       products_.push_back(product);
     }
     const int lost = p_.kv_len / planted_.block / 2 * planted_.block;
@@ -103,8 +118,9 @@ class PlantedRow {
       if (planted_.eighth && j % 8 == 3) weight *= 1.01F;
       sum_ += weight;
       weight = rounded(weight);
-      const std::vector<float> v = loaded(t_, t_.call.v, t_.call.v_strides, at_.batch, j, head(), p_.head_dim_v);
-      for (std::size_t d = 0; d < out_.size(); ++d) out_[d] += weight * v[d];
+      const float* v = t_.v_rows[t_.row_at(at_.batch, head(), j)].data();
+      float* out = out_.data();
+      for (int d = 0; d < p_.head_dim_v; ++d) out[d] += weight * v[d];
     }
   }
 

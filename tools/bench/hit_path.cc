@@ -1,8 +1,8 @@
 // hit_path.cc: what gqa_run costs above the bare launch.
 // Owns: the hit path (argument checks, signature, look-up, launch) measured on a device whose launch does nothing,
 // against that launch alone; and, for each family of kernels (hit_launches.h), against cuLaunchKernelEx with arguments
-// that are ready, on a GPU, or where there is none on a driver that does nothing. With --check it measures quietly.
-// Exits 1 if a median is over its bound or a hit allocates.
+// that are ready, on a GPU, or where there is none on a driver that does nothing. With --check it measures no more than
+// is judged. Exits 1 if a median is over its bound or a hit allocates.
 // Never: tunes anything that is timed; the shape is made ready first.
 // Threads: one, and --benchmark_filter=threads for several on one session.
 #include <benchmark/benchmark.h>
@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include "runtime/api/args.h"
@@ -37,7 +36,10 @@ namespace {
 
 constexpr double kMostNanoseconds = 1000;
 constexpr double kMostAboveLaunch = 600;
-constexpr int kMostTimings = 6;  // of a test; figures are of one
+// The same bound for a machine without a GPU, in launches by the driver that does nothing: 600 ns where such a launch
+// takes 2.1 ns, on a core of 3.2 GHz that nothing shares. On a slower core, or beside work on its other hyperthread,
+// launch and hit take as much longer.
+constexpr double kMostEmptyLaunches = 285;
 
 // A kernel whose launch does nothing that the compiler could leave out.
 class EmptyProgram : public LoadedProgram {
@@ -206,9 +208,8 @@ std::unique_ptr<Device> gpu() {
   return device;
 }
 
-// True if the family is within the bound, or not for this GPU. A machine may run at half its clock for a while: what
-// was too slow then is timed again, up to so many times.
-bool compare_family(const bench::MeasuredFamily& family, const Device* compiler, int most_timings) {
+// True if the family is within the bound, or not for this GPU.
+bool compare_family(const bench::MeasuredFamily& family, const Device* compiler) {
   Candidate candidate;
   if (!parse(family.candidate, &candidate).ok()) return false;
   if (compiler != nullptr && name(candidate) == "warpgroup" && compiler->spec().arch != "sm_90a") {
@@ -226,29 +227,23 @@ bool compare_family(const bench::MeasuredFamily& family, const Device* compiler,
   for (std::size_t set = 0; set < bench::kSets; ++set) good = launches.run(set).ok() && good;
   const std::size_t allocated = allocations - before;
   good = time_calls(&launches, &times) && good;
-  int timings = 1;
-  for (; timings < most_timings && times.hit - times.ready > kMostAboveLaunch; ++timings) {
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    good = time_calls(&launches, &times) && good;
-  }
-  std::printf(
-      "%-10s launch %7.1f ns, hit %7.1f ns: %6.1f ns above it (at most %.0f), %zu allocations (none), timing %d%s\n",
-      family.name, times.ready, times.hit, times.hit - times.ready, kMostAboveLaunch, allocated, timings,
-      good ? "" : ", and something failed");
-  return good && allocated == 0 && times.hit - times.ready <= kMostAboveLaunch;
+  const double above = times.hit - times.ready;
+  const double most = compiler != nullptr ? kMostAboveLaunch : kMostEmptyLaunches * times.ready;
+  std::printf("%-10s launch %7.1f ns, hit %7.1f ns: %6.1f ns above it (at most %.0f), %zu allocations (none)%s\n",
+              family.name, times.ready, times.hit, above, most, allocated, good ? "" : ", and something failed");
+  return good && allocated == 0 && above <= most;
 }
 
-int compare_families(int most_timings) {
+int compare_families() {
   const std::unique_ptr<Device> compiler = gpu();
   std::printf("over %zu sets of tensors, medians:\n", bench::kSets);
   bool good = true;
-  for (const bench::MeasuredFamily& family : bench::kFamilies)
-    good = compare_family(family, compiler.get(), most_timings) && good;
+  for (const bench::MeasuredFamily& family : bench::kFamilies) good = compare_family(family, compiler.get()) && good;
   return good ? 0 : 1;
 }
 
-int compare_all(int most_timings) {
-  const int host = compare(), families = compare_families(most_timings);
+int compare_all() {
+  const int host = compare(), families = compare_families();
   return host != 0 ? host : families;
 }
 
@@ -256,9 +251,9 @@ int compare_all(int most_timings) {
 }  // namespace gqa
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare_all(gqa::kMostTimings);
+  if (argc == 2 && std::strcmp(argv[1], "--check") == 0) return gqa::compare_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
-  return gqa::compare_all(1);
+  return gqa::compare_all();
 }
