@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "runtime/api/c_api.h"
 #include "runtime/api/handle.h"
 #include "runtime/session/warming.h"

@@ -4,10 +4,10 @@
 // Threads: as gqa.h promises.
 #include <vector>
 
+#include "runtime/api/args/merge_args.h"
 #include "runtime/api/c_api.h"
 #include "runtime/api/gqa.h"
 #include "runtime/api/handle.h"
-#include "runtime/api/merge_args.h"
 
 extern "C" gqa_status gqa_merge_states(gqa_handle handle, int32_t count, const DLTensor* const* outs,
                                        const DLTensor* const* lses, const DLTensor* out, const DLTensor* lse,

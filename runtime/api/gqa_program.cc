@@ -8,14 +8,14 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
+#include "runtime/api/args/program_args.h"
 #include "runtime/api/c_api.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/gqa_graph.h"
 #include "runtime/api/gqa_graph_internal.h"
 #include "runtime/api/graph_explain.h"
 #include "runtime/api/handle.h"
-#include "runtime/api/program_args.h"
 #include "runtime/session/graph_answer.h"
 #include "search/graph/ir/graph_dot.h"
 #include "search/graph/ir/graph_text.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "jit/device/attention/wgmma_flash/tensor_maps.h"
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "runtime/cuda/launch/cuda_program.h"
 #include "runtime/session/session.h"
 #include "runtime/workload/programs.h"

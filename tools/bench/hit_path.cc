@@ -16,7 +16,7 @@
 #include <new>
 #include <vector>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "runtime/session/session.h"
 #include "tools/bench/hit_launches.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "search/problem/serving_range.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/tensors.h"

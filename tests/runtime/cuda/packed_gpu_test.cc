@@ -3,7 +3,7 @@
 #include <numeric>
 #include <string>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "runtime/cuda/cached_lists.h"
 #include "runtime/session/session.h"
 #include "tests/runtime/cache_case.h"

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "search/families/resources.h"
 #include "search/problem/signature.h"
 #include "tests/full_run.h"

@@ -1,11 +1,11 @@
 // recent_calls_test.cc: a call that is like one before in all but its addresses is taken without a second look, and
 // what depends on addresses is looked at all the same.
-#include "runtime/api/recent_calls.h"
+#include "runtime/api/args/recent_calls.h"
 
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "tests/runtime/fake_device.h"
 
 namespace gqa::test {

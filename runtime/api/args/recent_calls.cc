@@ -1,5 +1,5 @@
 // recent_calls.cc: see recent_calls.h.
-#include "runtime/api/recent_calls.h"
+#include "runtime/api/args/recent_calls.h"
 
 #include <array>
 #include <cstddef>
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "runtime/api/append_args.h"
-#include "runtime/api/args.h"
+#include "runtime/api/args/append_args.h"
+#include "runtime/api/args/args.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"
 

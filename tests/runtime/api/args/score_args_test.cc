@@ -1,6 +1,6 @@
 // score_args_test.cc: a soft cap, factors, a bias and a sink of a call and of a shape: what becomes of them, what is
 // refused and how it is said, calls that repeat.
-#include "runtime/api/score_args.h"
+#include "runtime/api/args/score_args.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
-#include "runtime/api/args.h"
-#include "runtime/api/recent_calls.h"
+#include "runtime/api/args/args.h"
+#include "runtime/api/args/recent_calls.h"
 #include "search/problem/signature.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/tensors.h"

@@ -2,7 +2,7 @@
 // score_args.cc those of a soft cap, append_args.cc those of appending, struct_args.cc the C structs alone. Checks run
 // from what a tensor is (there, rank, dtype, device, sizes) to how tensors agree (shapes, heads) to where they lie
 // (strides, alignment, overlap); the first that fails answers.
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/api/append_args.h"
+#include "runtime/api/args/append_args.h"
+#include "runtime/api/args/cache_args.h"
+#include "runtime/api/args/recent_calls.h"
+#include "runtime/api/args/score_args.h"
 #include "runtime/api/c_struct.h"
-#include "runtime/api/cache_args.h"
-#include "runtime/api/recent_calls.h"
-#include "runtime/api/score_args.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"

@@ -1,6 +1,6 @@
 // args_test.cc: each kind of bad input has its status and a message that names what was given and what was expected;
 // what is good is accepted as it lies in memory.
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // cache_args.cc: see cache_args.h.
-#include "runtime/api/cache_args.h"
+#include "runtime/api/args/cache_args.h"
 
 #include <algorithm>
 #include <limits>

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/tensors.h"
 

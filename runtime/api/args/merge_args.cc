@@ -1,11 +1,11 @@
 // merge_args.cc: see merge_args.h. The merged state is looked at first, then each part against it.
-#include "runtime/api/merge_args.h"
+#include "runtime/api/args/merge_args.h"
 
 #include <limits>
 #include <string>
 
-#include "runtime/api/args.h"
-#include "runtime/api/cache_args.h"
+#include "runtime/api/args/args.h"
+#include "runtime/api/args/cache_args.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"

@@ -1,10 +1,10 @@
 // score_args.cc: see score_args.h.
-#include "runtime/api/score_args.h"
+#include "runtime/api/args/score_args.h"
 
 #include <cmath>
 #include <string>
 
-#include "runtime/api/append_args.h"
+#include "runtime/api/args/append_args.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "search/graph/ir/op.h"

@@ -1,9 +1,9 @@
 // program_args.cc: see program_args.h. The first rule that is broken answers.
-#include "runtime/api/program_args.h"
+#include "runtime/api/args/program_args.h"
 
 #include <string>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/verify/program_reference.h"

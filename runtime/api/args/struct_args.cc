@@ -6,10 +6,10 @@
 #include <limits>
 #include <string>
 
-#include "runtime/api/args.h"
+#include "runtime/api/args/args.h"
+#include "runtime/api/args/cache_args.h"
+#include "runtime/api/args/score_args.h"
 #include "runtime/api/c_struct.h"
-#include "runtime/api/cache_args.h"
-#include "runtime/api/score_args.h"
 #include "runtime/api/tensors/dtype.h"
 #include "search/problem/mask.h"
 

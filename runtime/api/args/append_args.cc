@@ -1,10 +1,10 @@
 // append_args.cc: see append_args.h.
-#include "runtime/api/append_args.h"
+#include "runtime/api/args/append_args.h"
 
 #include <limits>
 #include <string>
 
-#include "runtime/api/cache_args.h"
+#include "runtime/api/args/cache_args.h"
 #include "runtime/api/tensors/tensor_rules.h"
 
 namespace gqa {

@@ -1,6 +1,6 @@
 // cache_args_test.cc: lengths, pages and windows of a call: what is refused and how it is said, what becomes of the
 // rest, structs of headers before them, and calls that repeat.
-#include "runtime/api/cache_args.h"
+#include "runtime/api/args/cache_args.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/args.h"
-#include "runtime/api/recent_calls.h"
+#include "runtime/api/args/args.h"
+#include "runtime/api/args/recent_calls.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/tensors.h"
 
