@@ -282,6 +282,9 @@ TEST(Store, StatsCount) {
 }
 
 TEST(Store, AWarmOpenIsQuick) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "needs a build without sanitizers";
+#endif
   const TempFolder folder;
   { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
   std::vector<double> milliseconds;
