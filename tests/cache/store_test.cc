@@ -8,6 +8,7 @@
 #include "cache/rows.h"
 #include "cache/schema.h"
 #include "support.h"
+#include "tests/sanitized.h"
 
 namespace gqa::cache {
 namespace {
@@ -282,9 +283,7 @@ TEST(Store, StatsCount) {
 }
 
 TEST(Store, AWarmOpenIsQuick) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "needs a build without sanitizers";
-#endif
+  if (test::kSanitized) GTEST_SKIP() << test::kNeedsNoSanitizer;
   const TempFolder folder;
   { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
   std::vector<double> milliseconds;

@@ -6,6 +6,7 @@
 #include "runtime/session/graph_answer.h"
 #include "runtime/session/session.h"
 #include "tests/runtime/attention_case.h"
+#include "tests/sanitized.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {
@@ -25,9 +26,7 @@ std::unique_ptr<Session> session_with_budget() {
 }
 
 TEST(HostBudget, OfAnAttentionOnManyKeys) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "needs a build without sanitizers";
-#endif
+  if (test::kSanitized) GTEST_SKIP() << test::kNeedsNoSanitizer;
   const auto session = session_with_budget();
   Readied readied;
   const Effort effort(kBudget);
@@ -38,9 +37,7 @@ TEST(HostBudget, OfAnAttentionOnManyKeys) {
 }
 
 TEST(HostBudget, OfAGraph) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "needs a build without sanitizers";
-#endif
+  if (test::kSanitized) GTEST_SKIP() << test::kNeedsNoSanitizer;
   const auto session = session_with_budget();
   GraphRequest request;
   request.graph = graph_of(R"(graph 1

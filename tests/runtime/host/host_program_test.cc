@@ -10,13 +10,11 @@
 #include "runtime/host/program/host_program_trial.h"
 #include "search/graph/attention/attention_program.h"
 #include "tests/runtime/program_case.h"
+#include "tests/sanitized.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/small_graphs.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // these have a heap, and threads, of their own
-#else
-constexpr bool kSanitized = false;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have a heap, and threads, of their own
 // Every allocation of this program is counted: a warm launch must make none.
 static std::atomic<std::int64_t> allocations = 0;
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
@@ -365,7 +363,7 @@ TEST(HostProgram, LaunchesFromSeveralThreadsAtOnce) {
 }
 
 TEST(HostProgram, AllocatesNothingOnceWarm) {
-  if (kSanitized) GTEST_SKIP() << "counts allocations, which the sanitizers replace";
+  if (test::kSanitized) GTEST_SKIP() << "counts allocations, which the sanitizers replace";
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const KernelGraph graph = graph_of(programs::kSmall[1]);
   const auto inputs = typed_inputs(graph, 2);

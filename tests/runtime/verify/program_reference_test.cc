@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/sanitized.h"
 #include "tests/search/graph/graphs.h"
 
 namespace gqa {
@@ -352,9 +353,7 @@ TEST(SampledReference, EndsWhenCancelled) {
 
 // Verification must not be what a user waits for, however large the graph: layers and attentions of real models.
 TEST(SampledReference, TakesAShareOfTheBudget) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-  GTEST_SKIP() << "needs an optimised build";
-#endif
+  if (!test::kOptimised) GTEST_SKIP() << test::kNeedsOptimisation;
   for (const char* text :
        {"graph 1\nx = input bf16[512,4096]\nw1 = input bf16[4096,11008]\nw3 = input bf16[4096,11008]\n"
         "a = matmul(x, w1)\ng = silu(a)\nb = matmul(x, w3)\ny = mul(g, b)\n",

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "search/graph/ir/canonical.h"
+#include "tests/sanitized.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/small_graphs.h"
 
@@ -252,9 +253,7 @@ TEST(Superoptimize, TellsOfItsSteps) {
 }
 
 TEST(Superoptimize, TheIssuesGraphTakesUnderTwoSeconds) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-  GTEST_SKIP() << "needs an optimised build";
-#endif
+  if (!test::kOptimised) GTEST_SKIP() << test::kNeedsOptimisation;
   const std::clock_t start = std::clock();  // of the processor: what others do on the machine does not count
   const SearchResult result = search(graph_of(programs::kNaive), "attention");
   const double spent = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
