@@ -9,33 +9,20 @@
 #include <optional>
 
 #include "search/problem/signature.h"
-#include "tests/runtime/fake_device.h"
-#include "tests/runtime/tensors.h"
+#include "tests/runtime/api/args/fake_call.h"
 
 namespace gqa::test {
 namespace {
 
-constexpr std::uintptr_t kPlace = 1u << 30;  // tensors lie that far apart
-
 // A good call: batch 2, 8 queries of 4 heads, 16 keys of 2 heads, head dims 64.
-struct Args {
-  TestTensor q{1 * kPlace, {2, 8, 4, 64}};
-  TestTensor k{2 * kPlace, {2, 16, 2, 64}};
-  TestTensor v{3 * kPlace, {2, 16, 2, 64}};
-  TestTensor out{4 * kPlace, {2, 8, 4, 64}};
-  TestTensor lse{5 * kPlace, {2, 4, 8}, kF32};
-  bool with_lse = false;
-  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
-  Call call;
-
-  Status make() {
-    FakeWorld world;
-    const FakeDevice device(&world);
-    options.lse = with_lse ? lse.get() : options.lse;
-    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
+struct Args : FakeCall {
+  Args() : FakeCall({2, 8, 4, 64}, {2, 16, 2, 64}) {}
+  void describe() override {
+    if (with_lse) options.lse = lse.get();
   }
+
+  TestTensor lse{5 * kApart, {2, 4, 8}, kF32};
+  bool with_lse = false;
 };
 
 struct Bad {
@@ -200,9 +187,9 @@ TEST(Args, AGoodCallIsReadAsItLies) {
   ASSERT_TRUE(status.ok()) << status.message();
   const Call& call = args.call;
   EXPECT_EQ(to_text(call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,causal,lse");
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.q), kPlace + 32);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.out), 4 * kPlace);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.lse), 5 * kPlace);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.q), kApart + 32);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.out), 4 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.lse), 5 * kApart);
   EXPECT_EQ(call.k_strides.batch, 2048);
   EXPECT_EQ(call.k_strides.row, 128);
   EXPECT_EQ(call.k_strides.head, 64);
@@ -234,7 +221,7 @@ TEST(Args, LogSumExpIsAskedForExactlyWhereATensorIsGiven) {
 TEST(Args, AnAppendIsMadeForCallsThatAppendOnly) {
   constexpr DLDataType kI32 = {kDLInt, 32, 1};
   Args args;
-  TestTensor fresh(6 * kPlace, {2, 3, 2, 64}), lengths(7 * kPlace, {2}, kI32);
+  TestTensor fresh(6 * kApart, {2, 3, 2, 64}), lengths(7 * kApart, {2}, kI32);
   args.options.cache_seqlens = lengths.get();
   FakeWorld world;
   const FakeDevice device(&world);
@@ -272,7 +259,7 @@ TEST(Args, HeadsFirstIsJustOtherStrides) {
 TEST(Args, SlicesOfOneFusedBufferAreApart) {
   Args args;  // (batch, length, q heads + k heads + v heads, dim), lengths equal
   args.q.shape[1] = args.out.shape[1] = 16;
-  args.out = TestTensor(4 * kPlace, {2, 16, 4, 64});
+  args.out = TestTensor(4 * kApart, {2, 16, 4, 64});
   for (TestTensor* tensor : {&args.q, &args.k, &args.v}) tensor->strides = {16 * 8 * 64, 8 * 64, 64, 1};
   args.k.data = args.q.data + 2 * 4 * 64;
   args.v.data = args.q.data + 2 * 6 * 64;
@@ -298,10 +285,10 @@ TEST(Args, NeighboursThatOnlyTouchAreApart) {
 
 TEST(Args, AStrideOfADimensionOfOneMeansNothing) {
   Args args;
-  args.q = TestTensor(kPlace, {1, 8, 4, 64});
-  args.k = TestTensor(2 * kPlace, {1, 16, 2, 64});
-  args.v = TestTensor(3 * kPlace, {1, 16, 2, 64});
-  args.out = TestTensor(4 * kPlace, {1, 8, 4, 64});
+  args.q = TestTensor(kApart, {1, 8, 4, 64});
+  args.k = TestTensor(2 * kApart, {1, 16, 2, 64});
+  args.v = TestTensor(3 * kApart, {1, 16, 2, 64});
+  args.out = TestTensor(4 * kApart, {1, 8, 4, 64});
   args.q.strides[0] = 3;
   args.out.strides[0] = 0;
   args.k.strides[0] = kHuge;
@@ -422,12 +409,7 @@ TEST(Shape, SaysWhetherCallsAskForLogSumExp) {
 }
 
 TEST(Shape, BadOnesAreRefused) {
-  const auto refused = [](void (*spoil)(gqa_shape&)) {
-    gqa_shape shape = good_shape();
-    spoil(shape);
-    Problem problem;
-    return make_problem(&shape, &problem).code();
-  };
+  const auto refused = [](void (*spoil)(gqa_shape&)) { return make_spoilt(good_shape(), spoil).code(); };
   EXPECT_EQ(refused([](gqa_shape& s) { s.size = 8; }), Code::kStructSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = kF32; }), Code::kDtype);
   EXPECT_EQ(refused([](gqa_shape& s) { s.causal = -1; }), Code::kOption);

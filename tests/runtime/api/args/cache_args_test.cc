@@ -10,52 +10,28 @@
 #include <string>
 #include <vector>
 
-#include "runtime/api/args/args.h"
-#include "runtime/api/args/recent_calls.h"
-#include "tests/runtime/fake_device.h"
-#include "tests/runtime/tensors.h"
+#include "tests/runtime/api/args/fake_call.h"
 
 namespace gqa::test {
 namespace {
 
-constexpr std::uintptr_t kApart = 1u << 30;  // tensors lie that far apart
 constexpr DLDataType kInt32 = {kDLInt, 32, 1}, kInt64 = {kDLInt, 64, 1};
 
 // A good call on pages: batch 2, 8 queries of 4 heads; 10 pages of 16 keys of 2 heads, 3 pages a sequence.
-struct CacheCall {
-  TestTensor q{1 * kApart, {2, 8, 4, 64}};
-  TestTensor k{2 * kApart, {10, 16, 2, 64}};
-  TestTensor v{3 * kApart, {10, 16, 2, 64}};
-  TestTensor out{4 * kApart, {2, 8, 4, 64}};
-  TestTensor lse{5 * kApart, {2, 4, 8}, kF32};
-  TestTensor lengths{6 * kApart, {2}, kInt32};
-  TestTensor table{7 * kApart, {2, 3}, kInt32};
-  bool paged = true, with_lse = false;
-  std::array<std::int32_t, 2> window = {-1, -1};
-  gqa_call options = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
-  Call call;
-
-  void describe() {
+struct CacheCall : FakeCall {
+  CacheCall() : FakeCall({2, 8, 4, 64}, {10, 16, 2, 64}) {}
+  void describe() override {
     options.lse = with_lse ? lse.get() : nullptr;
     options.cache_seqlens = lengths.get();
     options.page_table = paged ? table.get() : nullptr;
     options.window_size = window.data();
   }
-  Status make() {
-    FakeWorld world;
-    const FakeDevice device(&world);
-    describe();
-    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
-  }
-  // Whether the call is one that was checked a moment ago, but for its addresses.
-  bool recent() {
-    FakeWorld world;
-    const FakeDevice device(&world);
-    describe();
-    return find_recent_call(device, {q.get(), k.get(), v.get(), out.get(), &options}, &call);
-  }
+
+  TestTensor lse{5 * kApart, {2, 4, 8}, kF32};
+  TestTensor lengths{6 * kApart, {2}, kInt32};
+  TestTensor table{7 * kApart, {2, 3}, kInt32};
+  bool paged = true, with_lse = false;
+  std::array<std::int32_t, 2> window = {-1, -1};
 };
 
 struct BadCacheCall {
@@ -275,12 +251,7 @@ TEST(CacheArgs, AShapeSaysPagesWindowAndLengths) {
 }
 
 TEST(CacheArgs, BadShapesAreRefused) {
-  const auto refused = [](void (*spoil)(gqa_shape&)) {
-    gqa_shape shape = cache_shape();
-    spoil(shape);
-    Problem problem;
-    return make_problem(&shape, &problem);
-  };
+  const auto refused = [](void (*spoil)(gqa_shape&)) { return make_spoilt(cache_shape(), spoil); };
   EXPECT_EQ(refused([](gqa_shape& s) { s.page = -1; }).code(), Code::kSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.page = std::int64_t{1} << 31; }).code(), Code::kSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.cache_seqlens = 2; }).code(), Code::kOption);
@@ -308,30 +279,24 @@ TEST(CacheArgs, OptionsSayWhetherCallsAreChecked) {
 // ---- packed sequences
 
 // Three sequences: 20 queries of 4 heads, 50 keys of 2 heads.
-struct PackedCall {
-  TestTensor q{1 * kApart, {20, 4, 64}};
-  TestTensor k{2 * kApart, {50, 2, 64}};
-  TestTensor v{3 * kApart, {50, 2, 64}};
-  TestTensor out{4 * kApart, {20, 4, 64}};
-  TestTensor lse{5 * kApart, {4, 20}, kF32};
-  TestTensor q_starts{6 * kApart, {4}, kInt32};
-  TestTensor k_starts{7 * kApart, {4}, kInt32};
-  TestTensor used{8 * kApart, {3}, kInt32};
-  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, 9,       30,      0,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
-  bool q_packed = true, k_packed = true, with_used = false;
-  Call call;
-
-  Status make() {
-    FakeWorld world;
-    const FakeDevice device(&world);
+struct PackedCall : FakeCall {
+  PackedCall() : FakeCall({20, 4, 64}, {50, 2, 64}) {
+    options.causal = 1;
+    options.max_seqlen_q = 9;
+    options.max_seqlen_k = 30;
+  }
+  void describe() override {
     options.lse = lse.get();
     options.cu_seqlens_q = q_packed ? q_starts.get() : nullptr;
     options.cu_seqlens_k = k_packed ? k_starts.get() : nullptr;
     options.seqused_q = with_used ? used.get() : nullptr;
-    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
   }
+
+  TestTensor lse{5 * kApart, {4, 20}, kF32};
+  TestTensor q_starts{6 * kApart, {4}, kInt32};
+  TestTensor k_starts{7 * kApart, {4}, kInt32};
+  TestTensor used{8 * kApart, {3}, kInt32};
+  bool q_packed = true, k_packed = true, with_used = false;
 };
 
 TEST(PackedArgs, ACallIsItsSequences) {

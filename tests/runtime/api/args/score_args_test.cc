@@ -8,49 +8,25 @@
 #include <limits>
 #include <string>
 
-#include "runtime/api/args/args.h"
-#include "runtime/api/args/recent_calls.h"
 #include "search/problem/signature.h"
-#include "tests/runtime/fake_device.h"
-#include "tests/runtime/tensors.h"
+#include "tests/runtime/api/args/fake_call.h"
 
 namespace gqa::test {
 namespace {
 
-constexpr std::uintptr_t kScoresApart = 1u << 30;  // tensors lie that far apart
-
 // A good call: batch 2, 8 queries of 4 heads, 48 keys of 2 heads.
-struct ScoredCall {
-  TestTensor q{1 * kScoresApart, {2, 8, 4, 64}};
-  TestTensor k{2 * kScoresApart, {2, 48, 2, 64}};
-  TestTensor v{3 * kScoresApart, {2, 48, 2, 64}};
-  TestTensor out{4 * kScoresApart, {2, 8, 4, 64}};
-  TestTensor sink{8 * kScoresApart, {4}, kF32};
-  TestTensor scale{10 * kScoresApart, {4}, kF32};
-  TestTensor bias{12 * kScoresApart, {2, 4, 8, 48}};
-  bool with_sink = false, with_scale = false, with_bias = false;
-  gqa_call options = {};
-  Call call;
-
-  void describe() {
-    options.size = sizeof(options);
+struct ScoredCall : FakeCall {
+  ScoredCall() : FakeCall({2, 8, 4, 64}, {2, 48, 2, 64}) {}
+  void describe() override {
     options.sink = with_sink ? sink.get() : nullptr;
     options.score_scale = with_scale ? scale.get() : nullptr;
     options.bias = with_bias ? bias.get() : nullptr;
   }
-  Status make() {
-    FakeWorld world;
-    const FakeDevice device(&world);
-    describe();
-    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
-  }
-  // Whether the call is one that was checked a moment ago, but for its addresses.
-  bool recent() {
-    FakeWorld world;
-    const FakeDevice device(&world);
-    describe();
-    return find_recent_call(device, {q.get(), k.get(), v.get(), out.get(), &options}, &call);
-  }
+
+  TestTensor sink{8 * kApart, {4}, kF32};
+  TestTensor scale{10 * kApart, {4}, kF32};
+  TestTensor bias{12 * kApart, {2, 4, 8, 48}};
+  bool with_sink = false, with_scale = false, with_bias = false;
 };
 
 TEST(ScoreArgs, ASoftcapIsAPartOfTheProblemItsNumberOfTheCall) {
@@ -82,10 +58,10 @@ TEST(ScoreArgs, ASinkIsWhereItIsNow) {
   c.with_sink = true;
   ASSERT_TRUE(c.make().ok()) << c.make().message();
   EXPECT_TRUE(c.call.problem.sink);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.sink), 8 * kScoresApart);
-  c.sink.data = 9 * kScoresApart;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.sink), 8 * kApart);
+  c.sink.data = 9 * kApart;
   EXPECT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.sink), 9 * kScoresApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.sink), 9 * kApart);
   c.with_sink = false;
   ASSERT_TRUE(c.make().ok());
   EXPECT_FALSE(c.call.problem.sink);
@@ -103,8 +79,7 @@ TEST(ScoreArgs, WhatIsNoSinkIsRefused) {
   EXPECT_EQ(refusal([](ScoredCall& c) { c.sink.dtype = kBf16; }).find("sink is bfloat16, expected float32"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.sink.rank = 2; }).find("sink has 2 dimensions, expected 1"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.sink.device = {kDLCPU, 0}; }).find("sink is on the CPU"), 0U);
-  EXPECT_NE(refusal([](ScoredCall& c) { c.sink.data = 4 * kScoresApart; }).find("out touches bytes"),
-            std::string::npos);
+  EXPECT_NE(refusal([](ScoredCall& c) { c.sink.data = 4 * kApart; }).find("out touches bytes"), std::string::npos);
   EXPECT_NE(refusal([](ScoredCall& c) { c.sink.data = 0; }).find("sink"), std::string::npos);
 }
 
@@ -119,7 +94,7 @@ TEST(ScoreArgs, FactorsAndABiasAreSteps) {
   EXPECT_EQ(steps_of(c), ",scores=mulhead");
   c.options.softcap = 30;
   EXPECT_EQ(steps_of(c), ",scores=div0+mulhead+tanh+mul0");
-  c.scale = TestTensor{10 * kScoresApart, {1, 4, 8}, kF32};
+  c.scale = TestTensor{10 * kApart, {1, 4, 8}, kF32};
   EXPECT_EQ(steps_of(c), ",scores=div0+mulrow+tanh+mul0");
   c.with_scale = false;
   c.with_bias = true;
@@ -135,23 +110,23 @@ TEST(ScoreArgs, FactorsAndABiasAreSteps) {
 TEST(ScoreArgs, ArraysAreBroadcastAndAreWhereTheyAreNow) {
   ScoredCall c;
   c.with_scale = c.with_bias = true;
-  c.scale = TestTensor{10 * kScoresApart, {1, 4, 8}, kF32};
-  c.bias = TestTensor{12 * kScoresApart, {2, 1, 1, 48}};
+  c.scale = TestTensor{10 * kApart, {1, 4, 8}, kF32};
+  c.bias = TestTensor{12 * kApart, {2, 1, 1, 48}};
   ASSERT_TRUE(c.make().ok()) << c.make().message();
   const ChainArrays& arrays = c.call.arrays;
   EXPECT_EQ(arrays.heads, nullptr);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 10 * kScoresApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 12 * kScoresApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 10 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 12 * kApart);
   const auto same = [](const Strides& s, std::int64_t batch, std::int64_t row, std::int64_t head) {
     return s.batch == batch && s.row == row && s.head == head;
   };
   EXPECT_TRUE(same(arrays.row_strides, 0, 1, 8));
   EXPECT_TRUE(same(arrays.score_strides, 48, 0, 0));
-  c.scale.data = 14 * kScoresApart;
-  c.bias.data = 16 * kScoresApart;
+  c.scale.data = 14 * kApart;
+  c.bias.data = 16 * kApart;
   EXPECT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 14 * kScoresApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 16 * kScoresApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 14 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 16 * kApart);
   c.bias.strides[0] = 96;
   EXPECT_FALSE(c.recent()) << "the call of another bias";
   ASSERT_TRUE(c.make().ok());
@@ -166,9 +141,9 @@ TEST(ScoreArgs, OfHeadsIsWhereItIsNow) {
   ScoredCall c;
   c.with_scale = true;
   ASSERT_TRUE(c.make().ok());
-  c.scale.data = 14 * kScoresApart;
+  c.scale.data = 14 * kApart;
   EXPECT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.arrays.heads), 14 * kScoresApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.arrays.heads), 14 * kApart);
   EXPECT_EQ(c.call.arrays.rows, nullptr);
 }
 
@@ -184,15 +159,15 @@ TEST(ScoreArgs, WhatAreNoArraysOfScoresIsRefused) {
             0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.scale.device = {kDLCPU, 0}; }).find("score_scale is on the CPU"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) {
-              c.scale = TestTensor{10 * kScoresApart, {3, 4, 8}, kF32};
+              c.scale = TestTensor{10 * kApart, {3, 4, 8}, kF32};
             }).find("score_scale has batch 3, expected 2 or 1"),
             0U);
   EXPECT_EQ(refusal([](ScoredCall& c) {
-              c.scale = TestTensor{10 * kScoresApart, {2, 4, 7}, kF32};
+              c.scale = TestTensor{10 * kApart, {2, 4, 7}, kF32};
             }).find("score_scale has q_len 7, but q has q_len 8"),
             0U);
   EXPECT_EQ(refusal([](ScoredCall& c) {
-              c.scale = TestTensor{10 * kScoresApart, {4, 8}, kF32};
+              c.scale = TestTensor{10 * kApart, {4, 8}, kF32};
             }).find("score_scale has 2 dimensions, expected 3"),
             0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.dtype = kF16; }).find("bias is float16, expected float32 or, as q, bf"),
@@ -202,21 +177,20 @@ TEST(ScoreArgs, WhatAreNoArraysOfScoresIsRefused) {
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[3] = 47; }).find("bias has kv_len 47, but k has kv_len 48"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[3] = 1; }).find("bias has kv_len 1, but k has kv_len 48"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.strides[3] = 2; }).find("bias's last stride is 2, expected 1"), 0U);
-  EXPECT_NE(refusal([](ScoredCall& c) { c.bias.data = 4 * kScoresApart; }).find("out touches bytes"),
-            std::string::npos);
+  EXPECT_NE(refusal([](ScoredCall& c) { c.bias.data = 4 * kApart; }).find("out touches bytes"), std::string::npos);
   EXPECT_NE(refusal([](ScoredCall& c) { c.options.softcap = 1; }).find("at most two of them"), std::string::npos);
 }
 
 TEST(ScoreArgs, PackedSequencesHaveFactorsOfHeadsAlone) {
   ScoredCall c;
-  TestTensor starts{18 * kScoresApart, {3}, {kDLInt, 32, 1}};
-  c.q = TestTensor{1 * kScoresApart, {16, 4, 64}};
-  c.out = TestTensor{4 * kScoresApart, {16, 4, 64}};
+  TestTensor starts{18 * kApart, {3}, {kDLInt, 32, 1}};
+  c.q = TestTensor{1 * kApart, {16, 4, 64}};
+  c.out = TestTensor{4 * kApart, {16, 4, 64}};
   c.options.cu_seqlens_q = starts.get();
   c.options.max_seqlen_q = 8;
   c.with_scale = true;
   EXPECT_EQ(steps_of(c), ",scores=mulhead");
-  c.scale = TestTensor{10 * kScoresApart, {2, 4, 8}, kF32};
+  c.scale = TestTensor{10 * kApart, {2, 4, 8}, kF32};
   EXPECT_EQ(steps_of(c), "score_scale of each row with packed sequences, expected (q_heads)");
   c.with_scale = false;
   c.with_bias = true;
