@@ -103,13 +103,14 @@ TEST_F(MergeStates, ALostPartIsSeen) {
 }
 
 TEST_F(MergeStates, AMaximumNotTakenIsSeen) {
-  EXPECT_TRUE(seen("maximum = fmaxf(maximum, *row.lse(p.parts[i]))", "maximum = *row.lse(p.parts[0])"));
+  EXPECT_TRUE(seen("maximum = fmaxf(maximum, row.lse(p.parts[i]))", "maximum = row.lse(p.parts[0])"));
   EXPECT_TRUE(seen("maximum + logf(sum)", "logf(sum)"));
 }
 
 TEST_F(MergeStates, AnEmptyPartThatIsReadIsSeen) {
   EXPECT_TRUE(seen("if (lse == negative_infinity()) continue;", ""));
   EXPECT_TRUE(seen("lse == negative_infinity() ? 0.f : ", ""));
+  EXPECT_TRUE(seen("lse == -negative_infinity() ? negative_infinity() : lse", "lse"));
   EXPECT_TRUE(seen("weights.sum == 0 ? 0.f : 1 / weights.sum", "1 / weights.sum"));
 }
 
@@ -130,7 +131,7 @@ TEST_F(MergeStates, ARowThatDoesNotExistIsSeen) {
 // Where the merged state is a part: its lse is read by all lanes before one writes it.
 TEST_F(MergeStates, ALseWrittenTooEarlyIsSeen) {
   EXPECT_TRUE(seen("  if (exists && p.bytes == 4) merge",
-                   "  if (exists && lane == 0) *row.lse(p.merged) = weights.lse();\n  __syncwarp();\n"
+                   "  if (exists && lane == 0) *row.lse_at(p.merged) = weights.lse();\n  __syncwarp();\n"
                    "  if (exists && p.bytes == 4) merge"));
 }
 
