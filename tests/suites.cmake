@@ -5,11 +5,15 @@
 #   LABEL  a label for all suites, e.g. gpu
 #   COST   what takes long starts first
 # Tests are compiled with little optimisation and a common precompiled header: what they test keeps its own flags.
-# Each suite leaves its counts in results/ below the build's folder, where tests/tally.py finds them.
+# Each suite leaves its counts in results/ below the build's folder, where tests/harness/tally.py finds them.
 find_package(GTest REQUIRED)
 
-add_library(gqa_testing STATIC ${PROJECT_SOURCE_DIR}/tests/testing.cc)
-target_link_libraries(gqa_testing PUBLIC GTest::gtest_main)
+add_library(gqa_testing STATIC
+  ${PROJECT_SOURCE_DIR}/tests/harness/testing.cc ${PROJECT_SOURCE_DIR}/tests/harness/verdicts.cc)
+target_link_libraries(gqa_testing PUBLIC GTest::gtest_main PRIVATE PkgConfig::XXHASH)
+target_include_directories(gqa_testing PRIVATE ${PROJECT_SOURCE_DIR})
+set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/harness/verdicts.cc PROPERTIES
+  SKIP_PRECOMPILE_HEADERS ON COMPILE_DEFINITIONS GQA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_compile_options(gqa_testing PUBLIC ${GQA_TEST_OPTIMISATION})
 target_precompile_headers(gqa_testing PRIVATE <gtest/gtest.h> <algorithm> <cmath> <cstdint> <cstring> <functional> <map>
   <memory> <random> <set> <sstream> <string> <thread> <vector>)
