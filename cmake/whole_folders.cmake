@@ -28,7 +28,7 @@ if(GQA_SANITIZE)
 endif()
 if(GQA_WHOLE_FOLDERS)
   foreach(target ${layers} gqa gqa_cache_tool cache_tests runtime_tests host_tests runtime_gpu_tests c_api_tests
-      search_tests graph_tests graph_slow_tests jit_tests tools_tests gqa_cpp_tests timed_tests)
+      search_tests graph_tests graph_slow_tests jit_tests tools_tests gqa_cpp_tests timed_tests thread_tests)
     if(TARGET ${target})
       gqa_compile_whole_folders(${target})
     endif()
