@@ -138,7 +138,7 @@ class TheRecords(unittest.TestCase):
             "cache/page.md": {},
             "LICENSE": {},
             "cache/a.cc": {"release": ["cache", "runtime", "tools"], "asan": ["cache", "runtime", "tools"],
-                           "tsan": ["cache", "runtime"], "python": ["python"], "readme": ["examples"]},
+                           "tsan": ["threads"], "python": ["python"], "readme": ["examples"]},
             "tests/search/a.cc": {"release": ["search", "runtime", "simt"], "asan": ["search", "runtime"]},
             "tests/simt/a.cc": {"release": ["simt"]},
             "tests/python/a.cc": {"python": ["python"], "doors": ["doors"]},
@@ -165,7 +165,7 @@ class TheRecords(unittest.TestCase):
             self.tree(here)
             path = here / "tests" / "records" / "tsan"
             path.write_text(path.read_text() + ">>>>>>> theirs\n")
-            said = silently(lambda: self.assertEqual(self.changed(), {"tsan": ["cache", "runtime"]}))
+            said = silently(lambda: self.assertEqual(self.changed(), {"tsan": ["threads"]}))
             self.assertIn("tests/records/tsan is not believed", said)
 
     def test_count_nothing_of_a_unit_that_stands_twice(self):
@@ -173,7 +173,7 @@ class TheRecords(unittest.TestCase):
             self.tree(here)
             path = here / "tests" / "records" / "tsan"
             path.write_text(path.read_text() + f"cache {A}\n")
-            self.assertEqual(self.changed(), {"tsan": ["cache", "runtime"]})
+            self.assertEqual(self.changed(), {"tsan": ["threads"]})
 
 
 class TheSlowest(unittest.TestCase):

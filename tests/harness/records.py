@@ -52,10 +52,7 @@ STAGES = {
         "runtime": [*BASE, *LIBRARY, "tests/runtime", "tests/search", "tests/cache"],
         "tools": [*BASE, *PACKAGE, "tests/tools"],
     },
-    "tsan": {
-        "cache": [*BASE, "cache", "tests/cache"],
-        "runtime": [*BASE, *LIBRARY, "tests/runtime", "tests/cache"],
-    },
+    "tsan": {"threads": [*BASE, *LIBRARY, "tests/runtime", "tests/cache"]},
     "python": {"python": [*BASE, *PACKAGE, "tests/python", "pyproject.toml"]},
     "doors": {"doors": ["build", "bindings", "runtime/api", "tests/python", "pyproject.toml"]},
     "readme": {"examples": [*PACKAGE, "build", "pyproject.toml", "README.md", "docs", "tests/readme.py"]},

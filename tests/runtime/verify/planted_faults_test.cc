@@ -8,7 +8,6 @@
 
 #include "tests/harness/verdicts.h"
 #include "tests/runtime/planted_attention.h"
-#include "tests/sanitized.h"
 #include "tests/search/from_text.h"
 
 namespace gqa {
@@ -33,7 +32,7 @@ Comparison compared(const PlantedTrial& t, const Planted& planted) {
   return comparison;
 }
 
-constexpr int kSeeds = test::kSanitized ? 3 : 100;  // to a sanitizer the rest would be more of the same
+constexpr int kSeeds = 100;
 
 // Both trials of a problem, for all seeds.
 void judge_trials(const Planted& planted, bool passes) {
