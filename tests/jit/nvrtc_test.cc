@@ -5,13 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "jit/closure.h"
 #include "jit/codegen.h"
 #include "search/device_spec.h"
 #include "search/families/resources.h"
+#include "tests/harness/verdicts.h"
 #include "tests/jit/nvrtc_support.h"
 #include "tests/runtime/cuda/accuracy_kernels.h"
 
