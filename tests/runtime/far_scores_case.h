@@ -73,8 +73,10 @@ inline void set_far_biases(AttentionCase* t) {
 }
 
 // Of four rows, one has scores near zero, one products of `size` squared times 8 million, one their negative, one only
-// zeros. Products shrink key by key, in exact steps. near_keys: some keys' products are 0 to all but the first.
-inline void set_far_products(float size, bool near_keys, AttentionCase* t) {
+// zeros, or all rows are of one such kind. Products shrink key by key, in exact steps. near_keys: some keys' products
+// are 0 to all but the first.
+constexpr int kEveryKind = -1;
+inline void set_far_products(float size, bool near_keys, AttentionCase* t, int only = kEveryKind) {
   const Problem& p = t->call.problem;
   const float level = 20992 * size, step = (p.q_type == DType::kBF16 ? 128.F : 16.F) * size;
   for (int b = 0; b < p.batch; ++b) {
@@ -83,7 +85,7 @@ inline void set_far_products(float size, bool near_keys, AttentionCase* t) {
         for (int d = 0; d < p.head_dim; ++d) {
           std::uint16_t& element = t->q[static_cast<std::size_t>(
               b * t->call.q_strides.batch + h * t->call.q_strides.head + i * t->call.q_strides.row + d)];
-          const int kind = (i + h) % 4;
+          const int kind = only == kEveryKind ? (i + h) % 4 : only;
           if (d < 32) element = store(p.q_type, kind == 1 ? level : kind == 2 ? -level : 0.F);
           if (d >= 32 && kind != 0) element = 0;
         }

@@ -2,9 +2,8 @@
 // lengths and in pages of others: flash_cache_test.cc, cache_mutants_test.cc and warpgroup/cache_test.cc.)
 #include <gtest/gtest.h>
 
-#include "jit/codegen.h"
 #include "tests/runtime/hidden_keys_case.h"
-#include "tests/simt/kernels/attention_launch.h"
+#include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/planted.h"
 
 namespace gqa::simt {
@@ -20,12 +19,8 @@ constexpr const char* kWhole = "split m=16 n=16 warps=2 stages=2 pack=2 splits=1
   if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
   test::AttentionCase attention(test::problem_of(problem));
   test::poison_hidden_keys(&attention);
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(attention.call.problem, candidate), kEntryPoint, &why, headers);
-  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  if (Status s = run_attention(*kernel, candidate, &attention); !s.ok())
-    return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(attention);
+  return judged({attention_source(attention.call.problem, candidate), headers},
+                [&](const Kernel& kernel) { return attention_agrees(kernel, candidate, &attention); });
 }
 
 TEST(HiddenKeys, NeverShow) {
