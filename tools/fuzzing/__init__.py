@@ -10,5 +10,8 @@ A kind of program is a module with these functions:
   attempt(case) -> Failure or None      runs it, and judges it
   simpler(case) -> cases                smaller ones, the boldest first
   test(case, failure, name) -> str      it as a test function that fails as it did
-  setup(device, budget)                 once in a process
+  differing(case) -> dict               what it says beyond the simplest case
+  group(case) -> str                    what a tally counts by
+  load()                                imports, which take seconds
+  setup(device, budget)                 handles, once in a process that runs cases
 """

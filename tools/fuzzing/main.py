@@ -172,7 +172,8 @@ def crash(options, number, signal_number, total):
     total.failed += 1
     total.counts[f"{kind.group(case)}: crash"] += 1
     if options.device == "cpu" and signal_number != signal.SIGKILL:
-        case, failure = shrink(case, failure, kind.simpler, lambda smaller: apart(kind, smaller, options), 60)
+        kind.load()
+        case, failure = shrink(case, failure, kind.simpler, lambda smaller: apart(kind, smaller, options), 100, 60.0)
     again = Worker(kind, options.seed, options.device).again
     print(told(kind, options.seed, number, case, failure, again), flush=True)
 

@@ -5,6 +5,8 @@ runs and judges it by reference.py, shrinks.py makes it smaller, merge.py is mer
 defects that are open.
 """
 
+import functools
+import importlib.util
 from dataclasses import replace
 
 import gqa
@@ -38,12 +40,9 @@ def bias_of(case):
     return {} if isinstance(case, Merge) else {"bias_type": "float32"}
 
 
+@functools.lru_cache
 def has(module):
-    try:
-        __import__(module)
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec(module) is not None
 
 
 def attempt(case):
@@ -66,6 +65,11 @@ def group(case):
     return case.function
 
 
+def load():
+    """What takes seconds and makes no handle: once, before processes that run a case each."""
+    check.MODULES.update((module, importlib.import_module(module)) for module in ("torch", "ml_dtypes") if has(module))
+
+
 def setup(device, budget):
     """Handles that tune for little: those of functions that take none are the shared ones, which are replaced."""
     name = "cuda" if device == "cuda" else "host"
@@ -74,6 +78,7 @@ def setup(device, budget):
     gqa._defaults._handles[place], gqa._defaults._cores[place] = shared, shared._core
     check.HANDLES["checked"] = gqa.Handle(name, tuning_budget=budget, checked=True)
     check.DEVICE["name"] = device
+    load()
 
 
-__all__ = ["ABOUT", "NAME", "attempt", "differing", "draw", "group", "setup", "simpler", "test"]
+__all__ = ["ABOUT", "NAME", "attempt", "differing", "draw", "group", "load", "setup", "simpler", "test"]

@@ -85,7 +85,7 @@ class Lists:
         c, b = case, case.batch
         self.case = case
         self.queries = np.array(c.queries if c.queries is not None else [c.q_len] * b, int)
-        self.max_q = max([0, *self.queries])
+        self.max_q = int(max([0, *self.queries]))
         self.q_starts = np.concatenate([[0], np.cumsum(self.queries)]).astype(int)
         self.used = self.queries if c.used is None else np.minimum(c.used, self.queries)
         self.cache_rows = b if c.rows is None else b + 2
@@ -97,7 +97,7 @@ class Lists:
             self.kv_len = self.columns * c.page
         elif c.keys is not None:
             self.room = np.array(c.keys, int)
-            self.kv_len = max([0, *self.room])
+            self.kv_len = int(max([0, *self.room]))
         else:
             self.room = np.full(b, c.kv_len)
             self.kv_len = c.kv_len
@@ -136,7 +136,7 @@ class Lists:
     @property
     def new_tokens(self):
         c = self.case
-        return (int(self.new_starts[-1]) + c.tail,) if c.new_packed else (c.batch, max([0, *self.new]))
+        return (int(self.new_starts[-1]) + c.tail,) if c.new_packed else (c.batch, int(max([0, *self.new])))
 
     def seen(self, b):
         """A sequence's slots."""
@@ -170,6 +170,8 @@ def fits(case):
     c = case
     if c.rows is not None and c.new is not None and len(set(r % (c.batch + 2) for r in c.rows)) < c.batch:
         return False  # two sequences would write one row
-    if "both" in c.layouts[1] and (c.page is None and c.keys is None and c.kv_len == 0):
-        return False
+    if c.checked:  # such a handle refuses lengths and new tokens that have no room
+        lists = Lists(c)
+        if (lists.given < 0).any() or (lists.given + lists.new > lists.room).any():
+            return False
     return sum((c.softcap != 0, c.score_scale is not None, c.bias is not None)) < 3

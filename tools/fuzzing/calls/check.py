@@ -20,15 +20,11 @@ from .source import PRELUDE, ill, write
 
 HANDLES = {}  # "checked", as a test's lines call it
 DEVICE = {"name": "cpu"}
+MODULES = {}  # torch and ml_dtypes, where they are installed: imported once, which takes seconds
 
 
 def namespace():
-    names = {"np": np, "gqa": gqa, **HANDLES}
-    for module in ("torch", "ml_dtypes"):
-        try:
-            names[module] = __import__(module)
-        except ImportError:
-            pass
+    names = {"np": np, "gqa": gqa, **MODULES, **HANDLES}
     exec(PRELUDE, names)
     return names
 
