@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from gqa._errors import Status, error_for  # noqa: E402
 
 from fuzzing import calls, judgement, types  # noqa: E402
-from fuzzing.calls import check, reference, source  # noqa: E402
+from fuzzing.calls import reference, source  # noqa: E402
 from fuzzing.calls.case import Case, Lists  # noqa: E402
 from fuzzing.shrinking import shrink  # noqa: E402
 from fuzzing.worker import Worker, guarded  # noqa: E402
@@ -71,12 +71,25 @@ def lost_window(out, kwargs, q, k, v):
     window = kwargs.get("window_size", (-1, -1))
     if (window[0] or -1) >= 0 and isinstance(out, np.ndarray):
         rest = {name: value for name, value in kwargs.items() if name != "window_size"}
-        out[...] = np.asarray(lost_window.right(q, k, v, window_size=(-1, window[1]), **{**rest, "return_softmax_lse": False, "return_attn_probs": False}))
+        out[...] = np.asarray(
+            lost_window.right(
+                q,
+                k,
+                v,
+                window_size=(-1, window[1]),
+                **{**rest, "return_softmax_lse": False, "return_attn_probs": False},
+            )
+        )
 
 
 def hidden_read(out, kwargs, q, k, v):
     """What lies behind the last key of sequence 0 is read."""
-    if out.size and out.ndim == 4 and kwargs.get("page_table") is None and isinstance(kwargs.get("cache_seqlens"), np.ndarray):
+    if (
+        out.size
+        and out.ndim == 4
+        and kwargs.get("page_table") is None
+        and isinstance(kwargs.get("cache_seqlens"), np.ndarray)
+    ):
         out[0, 0] += 0 * k[0, -1, 0, 0]
 
 
@@ -198,11 +211,15 @@ def test_all_that_it_says_it_covers_is_drawn():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True, "softcap": 3.0}, {"window": (3, 1)}, {"sink": np.array([0.5, -1.0])}])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True, "softcap": 3.0}, {"window": (3, 1)}, {"sink": np.array([0.5, -1.0])}]
+)
 def test_the_reference_is_the_tests_own(options):
     q, k, v = make_qkv(q_len=9, kv_len=13, q_heads=2, kv_heads=1)
     expected, lse = attention_float64(q, k, v, **options)
-    s = reference.Sequence(*(x[0].astype(np.float64) for x in (q, k, v)), 2, 32**-0.5, types.TYPES["float16"], **options)
+    s = reference.Sequence(
+        *(x[0].astype(np.float64) for x in (q, k, v)), 2, 32**-0.5, types.TYPES["float16"], **options
+    )
     rows, got, naive, doubt = reference.attend(s)
     np.testing.assert_allclose(rows.want, expected[0], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(got, lse[0], rtol=1e-12)
@@ -230,7 +247,9 @@ def test_slots_of_a_paged_case_are_where_its_table_says():
 
 def tool(*arguments, code=0):
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([ROOT / "tools" / "fuzz", *arguments], capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(
+        [ROOT / "tools" / "fuzz", *arguments], capture_output=True, text=True, env=environment, timeout=300
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 

@@ -1,4 +1,4 @@
-"""When a result's rows are right: each is judged by itself, in units of what the naive 16-bit computation is off by there.
+"""When a result's rows are right: each is judged by itself, in units of what the naive 16-bit computation is off by.
 
 Owns: the bounds, what a failure is, the assertion that shows it in a test. Never: computes what is expected.
 
@@ -22,7 +22,8 @@ LSE_RELATIVE, LSE_ABSOLUTE = 2e-6, 2e-5  # as the library's own judge has them
 
 @dataclass(frozen=True)
 class Failure:
-    kind: str  # "not finite", "wrong", "inexact", "outside", "log-sum-exp", "overwritten", "append", "refused", "raised", "crash"
+    # "not finite", "wrong", "inexact", "outside", "log-sum-exp", "overwritten", "append", "refused", "raised", "crash"
+    kind: str
     words: str
     assertion: str = ""  # a line of a test, "" where the call itself fails
     known: Optional[str] = None  # the open defect that this is an instance of
@@ -39,8 +40,8 @@ def norm(x):
 
 @dataclass(frozen=True)
 class Rows:
-    """What rows (.., elements) should be. doubt: what float32's scores may be off by, as a share of a weight; size: of the
-    terms that make a row; low, high: between which weighted means of its values lie, or None."""
+    """What rows (.., elements) should be. doubt: what float32's scores may be off by, as a share of a weight; size: of
+    the terms that make a row; low, high: between which weighted means of its values lie, or None."""
 
     want: np.ndarray
     naive: np.ndarray
@@ -83,9 +84,8 @@ def judge_rows(got, rows, kind, name="out", places=lambda at: at, factor=1.0) ->
     if (off > INEXACT).any():
         row = worst(off)
         at = (*row, int(apart[row].argmax()))
-        words = f"{name}{name_of(places(at))} is {got[at]:.6g}, expected {rows.want[at]:.6g}: its row is off by {off[row]:.3g} units"
-        if (off > INEXACT).sum() > 1:
-            words += f", as {int((off > INEXACT).sum()) - 1} other rows of {off.size} are by over {INEXACT:g}"
+        words = f"{name}{name_of(places(at))} is {got[at]:.6g}, expected {rows.want[at]:.6g}: its row is off by "
+        words += f"{off[row]:.3g} units, and {int((off > INEXACT).sum())} of {off.size} rows by over {INEXACT:g}"
         line = equal_line(name, places(at), rows.want[at], 0.9 * INEXACT * unit[row] / math.sqrt(count))
         return Failure("wrong" if off[row] > WRONG else "inexact", words, line)
     if rows.low is not None:
@@ -93,14 +93,17 @@ def judge_rows(got, rows, kind, name="out", places=lambda at: at, factor=1.0) ->
         out = usable[..., None] & ((got < rows.low - slack) | (got > rows.high + slack))
         if out.any():
             at = tuple(np.argwhere(out)[0])
-            words = f"{name}{name_of(places(at))} is {got[at]:.6g}; all its values lie in {rows.low[at]:.6g} to {rows.high[at]:.6g}"
-            line = f"assert {rows.low[at] - slack[at]:.6g} <= float({name}{name_of(places(at))}) <= {rows.high[at] + slack[at]:.6g}"
+            place, low, high = f"{name}{name_of(places(at))}", rows.low[at], rows.high[at]
+            words = f"{place} is {got[at]:.6g}; all values that it is a mean of lie in {low:.6g} to {high:.6g}"
+            line = f"assert {low - slack[at]:.6g} <= float({place}) <= {high + slack[at]:.6g}"
             return Failure("outside", words, line)
     together = math.sqrt(float((off[usable] ** 2).mean()))
     if usable.sum() > ENOUGH and together > TOGETHER:
         row = worst(off)
         at = (*row, int(apart[row].argmax()))
-        words = f"all {int(usable.sum())} rows are off by {together:.2f} units, root mean square, and none by over {INEXACT:g}"
+        words = (
+            f"all {int(usable.sum())} rows are off by {together:.2f} units, root mean square, none by over {INEXACT:g}"
+        )
         line = equal_line(name, places(at), rows.want[at], apart[at] / 1.4) + "  # of all rows that are off, the worst"
         return Failure("inexact", words, line)
     return None
@@ -116,7 +119,15 @@ def judge_lse(got, want, naive, doubt, name="lse", places=lambda at: at) -> Opti
     if not bad.any():
         return None
     at = tuple(np.argwhere(bad)[0])
-    words = f"{name}{name_of(places(at))} is {got[at]:.8g}, expected {want[at]:.8g}; {int(bad.sum())} of {bad.size} are off"
+    words = (
+        f"{name}{name_of(places(at))} is {got[at]:.8g}, expected {want[at]:.8g}; {int(bad.sum())} of {bad.size} are off"
+    )
     if not np.isfinite(want[at]):
-        return Failure("log-sum-exp", words, f"assert float({name}{name_of(places(at))}) == -np.inf".replace("-np.inf", "-np.inf" if want[at] < 0 else "np.inf"))
+        return Failure(
+            "log-sum-exp",
+            words,
+            f"assert float({name}{name_of(places(at))}) == -np.inf".replace(
+                "-np.inf", "-np.inf" if want[at] < 0 else "np.inf"
+            ),
+        )
     return Failure("log-sum-exp", words, equal_line(name, places(at), want[at], float(allowed[at])))

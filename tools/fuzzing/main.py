@@ -28,7 +28,7 @@ Random programs, each held against a reference in float64. A program that fails 
 function that fails as it did. A seed's case is always the same one, whatever ran before. A line of progress comes every
 15 seconds. The exit status is 1 where something failed that is not known to be open, else 0.
 
-  calls    attention, flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache and merge_states: shapes, layouts,
+  calls    attention, flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache, merge_states: shapes, layouts,
            lists, masks and options that are drawn, with numbers that are hard. NaN lies where nobody may look
 
   --seconds N   how long (60)
@@ -194,7 +194,10 @@ def apart(kind, case, options):
 def summary(options, total, seconds):
     known = sum(n for name, n in total.counts.items() if ": known: " in name)
     rate = total.cases / max(seconds, 1e-9)
-    print(f"{options.kind}, seed {options.seed}, {options.device}: {total.cases} cases in {seconds:.0f} s, {rate:.1f} a second; "
-          f"{total.failed} failed, {known} of known defects")
+    print(
+        f"{options.kind}, seed {options.seed}, {options.device}: {total.cases} cases in {seconds:.0f} s, "
+        f"{rate:.1f} a second; "
+        f"{total.failed} failed, {known} of known defects"
+    )
     for name, count in sorted(total.counts.items()):
         print(f"  {count:7}  {name}")

@@ -46,7 +46,7 @@ def guarded(kind, case) -> Optional[Failure]:
 def lost(failure):
     """Whether the device answers no more, so that all later calls would fail, too."""
     words = failure.words.lower()
-    return "illegal" in words or "misaligned" in words or "launch failure" in words or "cuda error" in words
+    return any(sign in words for sign in ("illegal", "misaligned", "launch failure", "launch_failed"))
 
 
 def told(kind, seed, number, case, failure, again):
@@ -119,4 +119,8 @@ class Worker:
 
     def progress(self, seconds, number):
         done, failed = self.tally.cases, self.tally.failed
-        print(f"  {seconds:.0f} s: {done} cases, {done / seconds:.1f} a second, {failed} failed", file=sys.stderr, flush=True)
+        print(
+            f"  {seconds:.0f} s: {done} cases, {done / seconds:.1f} a second, {failed} failed",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,7 +1,7 @@
 """What a random call is: its fields, all at their simplest unless said, and the numbers that follow from them.
 
-Owns: which fields go together: Lists makes any case a call that means something, so that a shrinker may change any field
-by itself. Never: draws, or makes a tensor.
+Owns: which fields go together: Lists makes any case a call that means something, so that a shrinker may change any
+field by itself. Never: draws, or makes a tensor.
 """
 
 import math
@@ -117,7 +117,9 @@ class Lists:
             # Sequences share pages, but where one of them writes.
             random, held = np.random.default_rng([c.seed, 8]), self.cache_rows * self.columns
             self.pages = held + 3
-            numbers = random.permutation(self.pages)[:held] if c.new is not None else random.integers(0, self.pages, held)
+            numbers = (
+                random.permutation(self.pages)[:held] if c.new is not None else random.integers(0, self.pages, held)
+            )
             self.table = numbers.reshape(self.cache_rows, self.columns)
 
     @property

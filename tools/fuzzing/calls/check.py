@@ -11,10 +11,9 @@ import numpy as np
 import gqa
 
 from .. import arrays
-from ..judgement import Failure, judge_lse, judge_rows, name_of
+from ..judgement import Failure, equal_line, judge_lse, judge_rows, name_of
 from ..types import TYPES
 from . import known
-from .case import Lists
 from .reference import Sequence, attend, rotated
 from .source import PRELUDE, ill, write
 
@@ -49,9 +48,9 @@ def attempt_call(case):
     try:
         before = run_text(text, names)
     except (gqa.GqaError, NotImplementedError) as error:
-        return known.labelled(case, lists, Failure("refused", f"{type(error).__name__}: {error}"))
+        return known.labelled(case, lists, Failure("refused", f"{type(error).__name__}: {error}"), DEVICE["name"])
     found = Result(case, lists, text, names, before).judged()
-    return found and known.labelled(case, lists, found)
+    return found and known.labelled(case, lists, found, DEVICE["name"])
 
 
 class Result:
@@ -72,7 +71,9 @@ class Result:
         if c.new is None:
             return None
         for name in "kv":
-            fresh = arrays.decoded(self.before[f"{name}_new"], self.kind).reshape(-1, c.kv_heads, c.dim if name == "k" else c.dim_v)
+            fresh = arrays.decoded(self.before[f"{name}_new"], self.kind).reshape(
+                -1, c.kv_heads, c.dim if name == "k" else c.dim_v
+            )
             raw = self.before[f"{name}_new"].reshape(fresh.shape)
             have = self.after[name]
             for b, t, at in self.written_slots():
@@ -115,9 +116,9 @@ class Result:
         where = tuple(np.argwhere(off)[0])
         full = (*at, *where)
         got = arrays.decoded(self.after[name], self.kind)[full]
-        words = f"{name}{name_of(full)}, of sequence {which[0]}'s new token {which[1]}, is {got:.6g}; expected {want[where]:.6g}"
-        line = f"np.testing.assert_allclose(float({name}{name_of(full)}), {float(want[where])!r}, rtol=0, atol={allowed[where]:.3g})"
-        return Failure("append", words, line)
+        words = f"{name}{name_of(full)} is {got:.6g}, expected {want[where]:.6g}: new token "
+        words += f"{which[1]} of sequence {which[0]}"
+        return Failure("append", words, equal_line(name, full, want[where], float(allowed[where])))
 
     # Whatever else was written.
 
@@ -138,7 +139,10 @@ class Result:
         return self.out_overwritten() or self.memory_overwritten()
 
     def overwritten_failure(self, name, at):
-        before, after = (arrays.decoded(x[name], self.kind)[at] if x[name].itemsize == 2 else x[name][at] for x in (self.before, self.after))
+        before, after = (
+            arrays.decoded(x[name], self.kind)[at] if x[name].itemsize == 2 else x[name][at]
+            for x in (self.before, self.after)
+        )
         words = f"{name}{name_of(at)} was {before:.6g} and is {after:.6g}; the call has no business there"
         place = f"float({name}{name_of(at)})"
         return Failure("overwritten", words, f"np.testing.assert_equal({place}, {literal(before)})")
@@ -178,7 +182,10 @@ class Result:
                 continue
             found = self.sequence_judged(b, out, lse)
             if found:
-                return replace(found, words=f"{found.words}; sequence {b} has {int(lists.used[b])} queries and {len(lists.seen(b))} keys")
+                return replace(
+                    found,
+                    words=f"{found.words}; sequence {b} has {int(lists.used[b])} queries and {len(lists.seen(b))} keys",
+                )
         return None
 
     def sequence_judged(self, b, out, lse):
@@ -248,11 +255,10 @@ def as_test(text, failure, name, checked=False):
     if failure.assertion:
         body.append(failure.assertion)
     lines = "\n".join(f"    {line}" if line else "" for line in body)
-    return f"import gqa\nimport numpy as np\nimport pytest\n\n\n{'@pytest.mark.gpu' + chr(10) if text.device == 'cuda' else ''}def {name}():\n{lines}\n"
+    mark = "@pytest.mark.gpu\n" if text.device == "cuda" else ""
+    return f"import gqa\nimport numpy as np\nimport pytest\n\n\n{mark}def {name}():\n{lines}\n"
 
 
 def docstring(words):
     words = " ".join(words.split()).replace("\\", "/").replace('"', "'")
     return words if len(words) < 300 else words[:297] + "..."
-
-

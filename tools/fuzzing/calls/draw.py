@@ -51,7 +51,9 @@ def drawn_shape(dice, function, device):
     d = dice.of(*DIMS) if dice.some(0.5) else 64
     c.update(dim=d, dim_v=dice.of(*DIMS) if dice.some(0.2) else d)
     c.update(batch=dice.number(1, 5), q_len=dice.of(1, 1, dice.number(0, 41)), kv_heads=dice.number(1, 4))
-    c.update(kv_len=dice.of(*KEYS) if dice.some(0.6) else dice.number(0, 201), group=dice.of(1, 1, 2, dice.number(1, 9)))
+    c.update(
+        kv_len=dice.of(*KEYS) if dice.some(0.6) else dice.number(0, 201), group=dice.of(1, 1, 2, dice.number(1, 9))
+    )
     if dice.some(0.05):
         c.update(batch=0)
     c.update(causal=dice.some(0.5), scale=dice.of(None, None, None, 0.125, 1.0, 1e-4, 3.0), lse=dice.some(0.5))
@@ -66,7 +68,14 @@ def drawn_shape(dice, function, device):
                 c["dim_v"] = d
     if function == "attention":
         return c
-    sides = None, None, (dice.number(0, 50), 0), dice.numbers(2, 0, 200), (-1, dice.number(0, 50)), (dice.number(0, 50), None)
+    sides = (
+        None,
+        None,
+        (dice.number(0, 50), 0),
+        dice.numbers(2, 0, 200),
+        (-1, dice.number(0, 50)),
+        (dice.number(0, 50), None),
+    )
     c.update(window=dice.of(*sides), softcap=dice.of(0.0, 0.0, 20.0, 0.5), slack=dice.of(0, 0, 3, 100))
     c["sink"] = dice.of("plain", "plain", "far", "huge") if dice.some(0.3) else None
     if function == "flash_attn_func":

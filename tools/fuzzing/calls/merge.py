@@ -113,7 +113,9 @@ def parts_of(case, kind, before):
     if case.stacked:
         return arrays.decoded(before["outs"], kind), arrays.decoded(before["lses"], TYPES["float32"])
     outs = [arrays.decoded(before[f"out{part}"], kind) for part in range(case.parts)]
-    return np.stack(outs), np.stack([arrays.decoded(before[f"lse{part}"], TYPES["float32"]) for part in range(case.parts)])
+    return np.stack(outs), np.stack(
+        [arrays.decoded(before[f"lse{part}"], TYPES["float32"]) for part in range(case.parts)]
+    )
 
 
 def merged(outs, lses, kind):
@@ -152,7 +154,9 @@ def untouched(case, text, kind, names, before):
             at = tuple(int(i) for i in np.argwhere(after != before[name])[0])
             was = arrays.decoded(before[name], TYPES["float32"] if name.startswith("lse") else kind)[at]
             words = f"{name}{list(at)}, a part, was {was:.6g} and was written"
-            return Failure("overwritten", words, f"np.testing.assert_equal(float({name}{list(at)}), {check.literal(was)})")
+            return Failure(
+                "overwritten", words, f"np.testing.assert_equal(float({name}{list(at)}), {check.literal(was)})"
+            )
     return None
 
 
@@ -162,7 +166,19 @@ def merge_test(case, failure, name):
 
 def simpler_merge(case):
     simplest = Merge()
-    for name in ("infinite", "empty", "big", "in_place", "stacked", "layout", "lse_layout", "size", "hidden", "frame", "type"):
+    for name in (
+        "infinite",
+        "empty",
+        "big",
+        "in_place",
+        "stacked",
+        "layout",
+        "lse_layout",
+        "size",
+        "hidden",
+        "frame",
+        "type",
+    ):
         if getattr(case, name) != getattr(simplest, name):
             yield replace(case, **{name: getattr(simplest, name)})
     if len(case.shape) > 3:
@@ -176,5 +192,3 @@ def simpler_merge(case):
                 yield replace(case, shape=(*case.shape[:at], smaller, *case.shape[at + 1 :]))
     if case.seed > 9:
         yield from (replace(case, seed=seed) for seed in range(3))
-
-

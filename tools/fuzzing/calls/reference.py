@@ -108,7 +108,9 @@ def attend(s):
         divide = np.where(w.sums == 0, 1, w.sums)[..., None]
         want = w.p @ v / divide
         size = norm(w.p @ np.abs(v) / divide)
-        matters = exact.x + 2 * exact.error >= (w.top - NEGLIGIBLE)[..., None] - 2 * exact.error.max(-1, initial=0)[..., None]
+        matters = (
+            exact.x + 2 * exact.error >= (w.top - NEGLIGIBLE)[..., None] - 2 * exact.error.max(-1, initial=0)[..., None]
+        )
         doubt = np.where(matters, exact.error, 0).max(-1, initial=0)
         naive_scores = scores_of(s, np.float32, hide)
         naive = softmax(naive_scores.x, s.sink)
@@ -118,7 +120,10 @@ def attend(s):
         # Where q . k itself leaves float32's range there is nothing to hold a row against.
         over = (~np.isfinite(naive_scores.x) & np.isfinite(exact.x)).any(-1) | np.isnan(naive_scores.x).any(-1)
         # Nor where the weighted sum does, before it is divided: a sink need not be in the maximum.
-        own = np.exp(exact.x - np.where(np.isneginf(exact.x.max(-1, initial=-np.inf)), 0, exact.x.max(-1, initial=-np.inf))[..., None])
+        own = np.exp(
+            exact.x
+            - np.where(np.isneginf(exact.x.max(-1, initial=-np.inf)), 0, exact.x.max(-1, initial=-np.inf))[..., None]
+        )
         over |= (own @ np.abs(v)).max(-1) > LARGEST_SUM
     doubt = np.where(over, np.inf, doubt)
     low, high = bounds(v, s, w)

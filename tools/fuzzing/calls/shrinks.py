@@ -9,8 +9,8 @@ from .case import DIMS, SEQUENCES, SIMPLEST
 
 # Fields that become simple at once, those first that most of a test's lines come of.
 FEATURES = (
-    "new rotary positions new_packed page rows pads lengths used queries keys one_length tail slack checked out probs lse "
-    "softcap window sink score_scale bias mask scale causal layouts bias_type hidden frame type interleaved"
+    "new rotary positions new_packed page rows pads lengths used queries keys one_length tail slack checked out probs "
+    "lse softcap window sink score_scale bias mask scale causal layouts bias_type hidden frame type interleaved"
 ).split()
 
 
@@ -76,7 +76,11 @@ def smaller(case):
     for name in ("batch", "group", "kv_heads", "q_len", "kv_len", "page"):
         size = getattr(case, name)
         for less in (1, 2, (size or 0) // 2, (size or 0) - 1):
-            if size and 0 < less < size and (name != "batch" or not any(getattr(case, x) is not None for x in SEQUENCES)):
+            if (
+                size
+                and 0 < less < size
+                and (name != "batch" or not any(getattr(case, x) is not None for x in SEQUENCES))
+            ):
                 yield replace(case, **{name: less})
     for name in ("dim", "dim_v"):
         for less in DIMS[: DIMS.index(getattr(case, name))]:

@@ -1,6 +1,6 @@
-"""A random call as Python text: its tensors, its lists, the call. The fuzz runs the very lines that a test prints.
+"""A random call as Python text: its tensors, its lists, the call. The fuzz runs the very lines that a test has.
 
-Owns: how numbers, layouts and options are written down, in NumPy and in torch. Never: runs them, or knows what is right.
+Owns: how numbers, layouts and options are written down, in NumPy and in torch. Never: runs them, knows what is right.
 """
 
 from dataclasses import dataclass, field
@@ -120,7 +120,9 @@ def write_numbers(text, c, lists):
     s, tokens, heads = c.seed, lists.k_tokens, c.kv_heads
     q, k, v = (*lists.q_tokens, c.q_heads, c.dim), (*tokens, heads, c.dim), (*tokens, heads, c.dim_v)
     for at, (name, shape) in enumerate((("q", q), ("k", k), ("v", v))):
-        text.add(f"{name} = {simple_array(c, name) or f'normal([{s}, {at}], {listed(shape)})'}".replace("SHAPE", repr(shape)))
+        text.add(
+            f"{name} = {simple_array(c, name) or f'normal([{s}, {at}], {listed(shape)})'}".replace("SHAPE", repr(shape))
+        )
     names = ["q", "k", "v"]
     if written(c):
         fresh = lists.new_tokens
@@ -129,7 +131,9 @@ def write_numbers(text, c, lists):
             simple = simple_array(c, name[0])
             text.add(f"{name} = {simple or f'normal([{s}, {at + 3}], {listed(shape)})'}".replace("SHAPE", repr(shape)))
         names += ["k_new", "v_new"]
-    add_kind(text, c, names, {name: shape[:-2] for name, shape in zip(names, (q, k, v, *[(*lists.new_tokens, 0, 0)] * 2))})
+    add_kind(
+        text, c, names, {name: shape[:-2] for name, shape in zip(names, (q, k, v, *[(*lists.new_tokens, 0, 0)] * 2))}
+    )
 
 
 def listed(shape):
@@ -175,12 +179,13 @@ def add_kind(text, c, names, tokens):
             text.add(f"{n}[..., 1:] = 0", f"{n} = ({n} * 2.0**{power}).clip({-most!r}, {most!r})")
     elif c.numbers in ("big", "most"):
         for n in values:
-            text.add(f"{n} = ({n} * {kind.most / 6 if c.numbers == 'big' else math_inf(kind)!r}).clip({-kind.most!r}, {kind.most!r})")
+            factor = kind.most / 6 if c.numbers == "big" else beyond(kind)
+            text.add(f"{n} = ({n} * {factor!r}).clip({-kind.most!r}, {kind.most!r})")
     elif c.numbers == "tiny":
         text.add(*(f"{n} *= {kind.small!r}" for n in names))
 
 
-def math_inf(kind):
+def beyond(kind):
     """A factor that takes all normal numbers to the ends of a type."""
     return kind.most * 1e30 if kind.name != "float16" else kind.most * 1e9
 
@@ -220,7 +225,9 @@ def write_hidden(text, c, lists):
             text.add(f"at = np.arange({first}, {end})")
             slots = f"table[0, at // {c.page}], at % {c.page}"
         else:
-            slots = f"{lists.k_starts[0] + first}:{lists.k_starts[0] + end}" if c.keys is not None else f"0, {first}:{end}"
+            slots = (
+                f"{lists.k_starts[0] + first}:{lists.k_starts[0] + end}" if c.keys is not None else f"0, {first}:{end}"
+            )
         text.add(f"k[{slots}] = v[{slots}] = np.nan")
 
 
@@ -236,7 +243,9 @@ def options_of(text, c, lists):
     """(name, text) of the call's arguments but for the scale and causal; adds the lines of those that are tensors."""
     options, function = [], c.function
     if c.lse:
-        name = {"attention": "return_lse", "flash_attn_varlen_func": "return_attn_probs"}.get(function, "return_softmax_lse")
+        name = {"attention": "return_lse", "flash_attn_varlen_func": "return_attn_probs"}.get(
+            function, "return_softmax_lse"
+        )
         options.append(("return_attn_probs" if c.probs else name, "True"))
     if function == "attention":
         return options
@@ -318,7 +327,9 @@ def add_score_options(text, c, lists, options):
         options.append(("score_scale", "score_scale"))
     if c.bias is not None:
         shape = [n if has else 1 for has, n in zip(c.bias, (c.batch, c.q_heads, c.q_len))] + [lists.kv_len]
-        text.add(f"bias = {f'np.zeros({tuple(shape)!r})' if c.bias_plain else f'2 * normal([{s}, 13], {listed(shape)})'}")
+        text.add(
+            f"bias = {f'np.zeros({tuple(shape)!r})' if c.bias_plain else f'2 * normal([{s}, 13], {listed(shape)})'}"
+        )
         add_mask(text, c, shape)
         text.tensor("bias", c.bias_type, ("plain", "gaps", "odd")[s % 3], 4)
         options.append(("bias", "bias"))
