@@ -35,12 +35,17 @@ def huge_sink(case, lists, failure, device):
     return case.sink == "huge"
 
 
+def length_beyond(case, lists, failure, device):
+    return case.keys is not None and bool((lists.given > lists.room).any())
+
+
 # (what, the kinds of failure, whether a case with this failure is one)
 NUMBERS = ("not finite", "wrong", "inexact", "outside", "log-sum-exp")
 OPEN = (
     ("a finite number that hides keys", NUMBERS, finite_fill),
     ("finite scores beyond 1e9", NUMBERS, huge_scores),
     ("a sink above 2.3e38", NUMBERS, huge_sink),
+    ("seqused_k above the rows that a packed sequence has", NUMBERS, length_beyond),
     (
         "refused: cache_batch_idx or cache_leftpad beside keys and values of unlike strides",
         ("refused",),
