@@ -1,5 +1,5 @@
 // key.cc: how kernels and winners are named, and where the file lies when nobody says.
-// Owns: kernel_key, WinnerKey's text and digest, WinnerRow::id, Store::default_path.
+// Owns: kernel_key, WinnerKey's text and digest, WinnerRow::id, Store::default_path and Store::expanded.
 // Never: touches the file.
 // Threads: pure, apart from reading the environment.
 #include <unistd.h>
@@ -41,11 +41,17 @@ std::string kernel_key(std::string_view closure, std::string_view arch, std::str
 }
 
 std::string Store::default_path() {
-  if (const std::string path = environment("GQA_CACHE"); !path.empty()) return path;
+  if (const std::string path = environment("GQA_CACHE"); !path.empty()) return expanded(path);
   // The XDG rule: a relative path there is invalid and ignored.
   if (const std::string base = environment("XDG_CACHE_HOME"); base.starts_with('/')) return base + "/gqa/cache.db";
   if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/gqa/cache.db";
   return "/tmp/gqa-" + std::to_string(geteuid()) + "/cache.db";
+}
+
+std::string Store::expanded(const std::string& path) {
+  const std::string home = environment("HOME");
+  if (home.empty() || (path != "~" && !path.starts_with("~/"))) return path;
+  return home + path.substr(1);
 }
 
 }  // namespace gqa::cache

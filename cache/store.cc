@@ -54,7 +54,7 @@ void compact(Database& db) {
 class FileStore : public Store {
  public:
   explicit FileStore(const Options& options)
-      : file_(std::make_shared<File>(options.path.empty() ? default_path() : options.path, options.mode)),
+      : file_(std::make_shared<File>(options.path.empty() ? default_path() : expanded(options.path), options.mode)),
         lease_seconds_(options.lease_seconds) {}
 
   Mode mode() const override { return file_->mode(); }

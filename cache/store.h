@@ -100,7 +100,7 @@ struct Pruned {
 class Store {
  public:
   struct Options {
-    std::string path;  // "": default_path()
+    std::string path;  // "": default_path(); else expanded()
     Mode mode = Mode::kReadWrite;
     double lease_seconds = 10;  // a lease not renewed for this long belongs to a dead process
   };
@@ -110,6 +110,8 @@ class Store {
   static std::unique_ptr<Store> open(const Options& options);
   // $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
   static std::string default_path();
+  // The path with $HOME for a ~ before its first slash: in variables and options no shell has put it there.
+  static std::string expanded(const std::string& path);
 
   virtual ~Store() = default;
   virtual Mode mode() const = 0;  // what it is now, not what was asked for

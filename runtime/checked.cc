@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace gqa {
 namespace {
@@ -19,13 +21,19 @@ struct PackedRows {
   std::int32_t maximum;  // of a sequence
 };
 
+Status check_first(const PackedRows& p) {
+  if (p.starts[0] == 0) return {};
+  return {Code::kOption, item(p.starts_name, 0, p.starts[0]) +
+                             ", expected 0: the list says where each sequence begins and where the last one ends, so "
+                             "lengths are to be summed up, from 0 on"};
+}
+
 Status check_start(const PackedRows& p, std::int32_t at) {
-  const std::int32_t least = at == 0 ? 0 : p.starts[at - 1];
+  const std::int32_t least = p.starts[at - 1];
   if (p.starts[at] >= least && p.starts[at] <= p.rows) return {};
   return {Code::kOption, item(p.starts_name, at, p.starts[at]) + ", expected " + std::to_string(least) + " to " +
-                             std::to_string(p.rows) + ": " +
-                             (at == 0 ? "" : "sequence " + std::to_string(at - 1) + " begins there, and ") + p.tensor +
-                             " has " + std::to_string(p.rows) + " rows"};
+                             std::to_string(p.rows) + ": sequence " + std::to_string(at - 1) + " begins there, and " +
+                             p.tensor + " has " + std::to_string(p.rows) + " rows"};
 }
 
 // Once the sequence's starts are known to be right.
@@ -45,7 +53,7 @@ Status check_length(const PackedRows& p, std::int32_t sequence) {
 
 Status check_packed(const PackedRows& p, std::int32_t sequences) {
   if (p.starts == nullptr) return {};
-  if (Status status = check_start(p, 0); !status.ok()) return status;
+  if (Status status = check_first(p); !status.ok()) return status;
   for (std::int32_t sequence = 0; sequence < sequences; ++sequence) {
     if (Status status = check_start(p, sequence + 1); !status.ok()) return status;
     if (Status status = check_length(p, sequence); !status.ok()) return status;
@@ -53,9 +61,17 @@ Status check_packed(const PackedRows& p, std::int32_t sequences) {
   return {};
 }
 
-Status wrong_length(const Problem& p, std::int32_t sequence, std::int32_t length) {
-  return {Code::kOption, item("cache_seqlens", sequence, length) + ", expected 0 to " + std::to_string(p.kv_len) +
-                             (p.paged() ? ": the keys that a row of page_table stands for" : ": the keys there are")};
+// Starts that check_packed() let pass, but that leave rows to nobody.
+void look_at_end(const PackedRows& p, std::int32_t sequences, std::string* odd) {
+  if (p.starts == nullptr || p.starts[sequences] == p.rows || !odd->empty()) return;
+  *odd = std::string(p.starts_name) + " ends at " + std::to_string(p.starts[sequences]) + ", and " + p.tensor +
+         " has " + std::to_string(p.rows) + " rows: those from there on belong to no sequence";
+}
+
+Status wrong_length(const Call& call, std::int32_t sequence, std::int32_t length) {
+  return {Code::kOption,
+          item("cache_seqlens", sequence, length) + ", expected 0 to " + std::to_string(call.problem.kv_len) +
+              (call.page_table != nullptr ? ": the keys that a row of page_table stands for" : ": the keys there are")};
 }
 
 // A sequence's row of the page table.
@@ -72,10 +88,10 @@ TableRow table_of(const Call& call, std::int32_t sequence) {
           a != nullptr ? a->pages : call.pages};
 }
 
-// Those that so many keys reach.
-Status check_pages_of(const TableRow& table, std::int32_t sequence, std::int32_t keys) {
-  const std::int64_t reached = (std::int64_t{keys} + table.page - 1) / table.page;
-  for (std::int32_t at = 0; at < reached; ++at) {
+// Those that so many keys reach, from the first that is no padding on.
+Status check_pages_of(const TableRow& table, std::int32_t sequence, std::int32_t padding, std::int32_t keys) {
+  const std::int64_t reached = padding == keys ? 0 : (std::int64_t{keys} + table.page - 1) / table.page;
+  for (std::int32_t at = padding / table.page; at < reached; ++at) {
     const std::int32_t page = table.entries[at];
     if (page >= 0 && page < table.pages) continue;
     return {Code::kOption, "page_table[" + std::to_string(table.row) + "]" + item("", at, page) + ", expected 0 to " +
@@ -89,6 +105,25 @@ std::int32_t new_keys_of(const Call& call, std::int32_t sequence) {
   if (call.append == nullptr || call.append->k == nullptr) return 0;
   const std::int32_t* starts = call.append->starts;
   return starts == nullptr ? call.append->count : starts[sequence + 1] - starts[sequence];
+}
+
+std::int32_t queries_of(const Call& call, std::int32_t sequence) {
+  if (call.q_starts == nullptr) return call.out == nullptr ? 0 : call.problem.q_len;
+  return call.q_lengths != nullptr ? call.q_lengths[sequence] : call.q_starts[sequence + 1] - call.q_starts[sequence];
+}
+
+// Positions of the new keys and of the queries; `length`: before the new ones.
+Status check_rotation_of(const Call& call, std::int32_t sequence, std::int32_t length) {
+  const Append& a = *call.append;
+  const std::int32_t first = a.rotary_starts != nullptr ? a.rotary_starts[sequence] : length;
+  const std::int32_t queries = queries_of(call, sequence);
+  const std::int32_t positions = std::max(new_keys_of(call, sequence), a.advances ? queries : std::min(queries, 1));
+  if (positions == 0 || (first >= 0 && std::int64_t{first} + positions <= a.rotary_len)) return {};
+  return {Code::kOption, item(a.rotary_starts != nullptr ? "rotary_seqlens" : "cache_seqlens", sequence, first) +
+                             ", and its tokens are rotated by position " + std::to_string(first) + " to " +
+                             std::to_string(std::int64_t{first} + positions - 1) + ", expected 0 to " +
+                             std::to_string(a.rotary_len - 1) + ": rotary_cos has " + std::to_string(a.rotary_len) +
+                             " positions"};
 }
 
 // Beyond the length, which is right.
@@ -105,44 +140,81 @@ Status check_append_of(const Call& call, std::int32_t sequence, std::int32_t len
   if (a.leftpad != nullptr && (a.leftpad[sequence] < 0 || a.leftpad[sequence] > length))
     return {Code::kOption, item("cache_leftpad", sequence, a.leftpad[sequence]) + ", expected 0 to " +
                                std::to_string(length) + ": the slots that it has in use"};
-  if (a.rotary_starts != nullptr && (a.rotary_starts[sequence] < 0 || a.rotary_starts[sequence] > a.rotary_len - added))
-    return {Code::kOption, item("rotary_seqlens", sequence, a.rotary_starts[sequence]) + ", expected 0 to " +
-                               std::to_string(a.rotary_len - added) + ": rotary_cos has " +
-                               std::to_string(a.rotary_len) + " positions"};
-  return {};
+  return a.rotary_dim > 0 ? check_rotation_of(call, sequence, length) : Status();
 }
 
 // Of new keys that are packed.
-Status check_new_keys(const Call& call) {
-  const Append& a = *call.append;
-  const PackedRows keys = {"cu_seqlens_k_new", "", "k_new", "the cache", "new keys", a.starts, nullptr, a.rows, a.rows};
-  return check_packed(keys, call.problem.batch);
+PackedRows new_keys(const Append& a) {
+  return {"cu_seqlens_k_new", "", "k_new", "the cache", "new keys", a.starts, nullptr, a.rows, a.rows};
+}
+
+// Where a new key is written: counted from the cache's first slot on.
+struct Written {
+  std::int64_t slot;
+  std::int32_t sequence;
+  bool operator<(const Written& other) const {
+    return std::pair(slot, sequence) < std::pair(other.slot, other.sequence);
+  }
+};
+
+// Of lists that are right: no slot is written twice, for which of the two would stay is left to chance.
+Status check_slots_written(const Call& call) {
+  std::vector<Written> all;
+  for (std::int32_t sequence = 0; sequence < call.problem.batch; ++sequence) {
+    const TableRow row = table_of(call, sequence);
+    for (std::int32_t at = 0; at < new_keys_of(call, sequence); ++at) {
+      const std::int32_t slot = call.kv_lengths[sequence] + at;
+      const bool paged = call.page_table != nullptr;
+      all.push_back({paged ? std::int64_t{row.entries[slot / row.page]} * row.page + slot % row.page
+                           : row.row * call.problem.kv_len + slot,
+                     sequence});
+    }
+  }
+  std::sort(all.begin(), all.end());
+  const auto twice =
+      std::adjacent_find(all.begin(), all.end(), [](const Written& a, const Written& b) { return a.slot == b.slot; });
+  if (twice == all.end()) return {};
+  return {Code::kOption, "sequences " + std::to_string(twice->sequence) + " and " +
+                             std::to_string((twice + 1)->sequence) +
+                             " are both given a new key in one slot, expected a slot for each: copy a shared page or "
+                             "row before two sequences append to it"};
 }
 
 Status check_keys_of(const Call& call, std::int32_t sequence) {
   const Problem& p = call.problem;
   const std::int32_t cached = call.kv_lengths != nullptr ? call.kv_lengths[sequence] : p.kv_len;
-  if (cached < 0 || cached > p.kv_len) return wrong_length(p, sequence, cached);
+  if (cached < 0 || cached > p.kv_len) return wrong_length(call, sequence, cached);
   if (call.append != nullptr)
     if (Status status = check_append_of(call, sequence, cached); !status.ok()) return status;
   const std::int32_t length = cached + new_keys_of(call, sequence);
-  return call.page_table == nullptr ? Status() : check_pages_of(table_of(call, sequence), sequence, length);
+  if (call.page_table == nullptr) return {};
+  const bool padded = call.append != nullptr && call.append->leftpad != nullptr;
+  return check_pages_of(table_of(call, sequence), sequence, padded ? call.append->leftpad[sequence] : 0, length);
 }
 
 }  // namespace
 
-Status check_lists(const Call& call) {
+Status check_lists(const Call& call, std::string* odd) {
   const Problem& p = call.problem;
   const PackedRows queries = {"cu_seqlens_q", "seqused_q",    "q",         "max_seqlen_q", "queries",
                               call.q_starts,  call.q_lengths, call.q_rows, p.q_len};
   const PackedRows keys = {"cu_seqlens_k", "cache_seqlens", "k",         "max_seqlen_k", "keys",
                            call.k_starts,  call.kv_lengths, call.k_rows, p.kv_len};
   if (Status status = check_packed(queries, p.batch); !status.ok()) return status;
+  const bool k_packed = p.k_packed() && call.append == nullptr;
   if (call.append != nullptr)
-    if (Status status = check_new_keys(call); !status.ok()) return status;
-  if (p.k_packed() && call.append == nullptr) return check_packed(keys, p.batch);
-  for (std::int32_t sequence = 0; sequence < p.batch; ++sequence)
+    if (Status status = check_packed(new_keys(*call.append), p.batch); !status.ok()) return status;
+  if (k_packed)
+    if (Status status = check_packed(keys, p.batch); !status.ok()) return status;
+  for (std::int32_t sequence = 0; !k_packed && sequence < p.batch; ++sequence)
     if (Status status = check_keys_of(call, sequence); !status.ok()) return status;
+  if (call.append != nullptr)
+    if (Status status = check_slots_written(call); !status.ok()) return status;
+  if (odd == nullptr) return {};
+  odd->clear();
+  look_at_end(queries, p.batch, odd);
+  if (k_packed) look_at_end(keys, p.batch, odd);
+  if (call.append != nullptr) look_at_end(new_keys(*call.append), p.batch, odd);
   return {};
 }
 

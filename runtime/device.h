@@ -169,8 +169,8 @@ class Device {
   }
   // What a checked handle asks before each call: check_lists() of checked.h on the call's lists, read back from the
   // device once the stream's work is done.
-  virtual Status check_lists(const Call& call) const {
-    (void)call;
+  virtual Status check_lists(const Call& call, std::string* odd) const {
+    (void)call, (void)odd;
     return {};
   }
   // Asked before a miss. *captured: nothing may be queued on the stream just now but what a capture should hold, or

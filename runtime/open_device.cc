@@ -24,7 +24,7 @@ Status open_device(const DeviceRequest& request, std::unique_ptr<Device>* device
     const Status status = open_cuda_device(0, request.nvrtc_path, device);
     return status.code() == Code::kNoDevice ? open_host_device(request.threads, device) : status;
   }
-  if (name == "host") return open_host_device(request.threads, device);
+  if (name == "host" || name == "cpu") return open_host_device(request.threads, device);
   if (const int ordinal = cuda_ordinal(name); ordinal >= 0)
     return open_cuda_device(ordinal, request.nvrtc_path, device);
   return {Code::kOption, "unknown device '" + name + "'; expected auto, cuda, cuda:N or host"};

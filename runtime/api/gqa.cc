@@ -136,7 +136,7 @@ gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, co
     gqa::Call made;
     if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made, &append); !status.ok())
       return status;
-    return made.out != nullptr ? step(made) : Status();
+    return made.out != nullptr || made.append != nullptr ? step(made) : Status();
   });
 }
 
@@ -179,7 +179,7 @@ gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k
 gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                        const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
-    Status status = handle->session.ready(made.problem);
+    Status status = made.out != nullptr ? handle->session.ready(made.problem) : Status();
     return status.ok() && made.append != nullptr ? handle->session.ready_to_append() : status;
   });
 }

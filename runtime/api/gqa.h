@@ -109,8 +109,9 @@ typedef void (*gqa_log_fn)(void* user, gqa_log_level level, const char* message)
 /* Zero-initialise, set size, then what should differ from the default. */
 typedef struct gqa_options {
   size_t size;            /* sizeof(gqa_options) */
-  const char* device;     /* "auto" (NULL: a GPU if there is one, else the host), "cuda", "cuda:N", "host" */
+  const char* device;     /* "auto" (NULL: a GPU if there is one, else the host), "cuda", "cuda:N", "host" or "cpu" */
   const char* cache_path; /* NULL: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+                             A ~ before the first slash is $HOME, here and in $GQA_CACHE.
                              A file there that is not a gqa cache is left untouched, one that cannot be written is only
                              read, one that others could write is refused: a warning to log says so, what is learnt
                              stays in memory, and calls succeed. An empty file of this user's is as good as none. */
@@ -123,11 +124,12 @@ typedef struct gqa_options {
   gqa_log_fn log;         /* NULL: silent */
   void* log_user;         /* handed to log */
   int checked;            /* 1: each call reads its lists first and refuses, with GQA_ERROR_OPTION, a
-                             length outside 0 to kv_len, an entry that a length reaches outside 0 to pages - 1, and
-                             packed sequences that do not ascend, leave their tensor or have more than the maximum,
-                             naming sequence and page. It waits for the stream: for finding a bug, not
-                             for serving. 0: so if $GQA_CHECKED is 1 when the handle is made.
-                             A gqa_options that ends before this field is taken too. */
+                             length outside 0 to kv_len, an entry that a length reaches outside 0 to pages - 1, packed
+                             sequences that do not ascend from 0 on, leave their tensor or have more than the maximum,
+                             two new keys for one slot, and positions past the last row of rotary_cos, naming sequence
+                             and page. Starts that end before their tensor does are told to log, once. It waits for
+                             the stream: for finding a bug, not for serving. 0: so if $GQA_CHECKED is 1 when the handle
+                             is made. A gqa_options that ends before this field is taken too. */
 } gqa_options;
 
 /* Creates a handle; options may be NULL. On failure *handle is NULL. */
@@ -158,8 +160,8 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in the same way. A sequence
  * may have no query, no key, or more queries than keys; rows that no sequence has are not written. total_q and total_k
  * may be larger than the last number of the list. Where no sequence has a key, total_k and max_seqlen_k may be 0.
- * A call without a query (batch, q_len or total_q of 0) that appends nothing has nothing to do: it succeeds, and of its
- * tensors only q and out are looked at.
+ * A call without a query (batch, q_len or total_q of 0, or cu_seqlens_q of a single number) that appends nothing has
+ * nothing to do: it succeeds, and of its tensors only q and out are looked at. One that brings new keys writes those.
  * With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the softmax; lse is that
  * of such scores. Calls that differ in the cap only are one problem.
  * With score_scale, a score is multiplied by its head's or row's number before softcap. With bias, a row's number for a
@@ -182,15 +184,16 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * is written as rotated: a pair (x, y) of its first rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row
  * t, which is rotary_seqlens[b], or cache_seqlens[b], for the first of them. Queries are rotated the same way where
  * they are read, q stays as it is: query i by row t + i with causal or window_size, all by row t without. Positions
- * past the last row take the last. With cache_leftpad a sequence's keys begin at slot cache_leftpad[b]; cache_seqlens
- * counts slots from 0, so len(b) is smaller by cache_leftpad[b]. On a GPU all of this is a kernel before attention's on
- * the same stream, compiled at the first such call; where that fails, nothing has been written. All lists are read on
- * the device when the work runs, never by the host (but see gqa_options.checked), so a captured call reads what they
- * hold at each replay. An entry that a length reaches must be 0 to pages - 1. Calls that differ in these numbers only
- * are one problem: a growing cache compiles and tunes nothing. */
+ * past the last row take the last (a checked handle refuses them). k_new without a row brings nothing. With
+ * cache_leftpad a sequence's keys begin at slot cache_leftpad[b]; cache_seqlens counts slots from 0, so len(b) is
+ * smaller by cache_leftpad[b]. On a GPU all of this is a kernel before attention's on the same stream, compiled at the
+ * first such call; where that fails, nothing has been written. All lists are read on the device when the work runs,
+ * never by the host (but see gqa_options.checked), so a captured call reads what they hold at each replay. An entry
+ * that a length reaches must be 0 to pages - 1. Calls that differ in these numbers only are one problem: a growing
+ * cache compiles and tunes nothing. */
 typedef struct gqa_call {
   size_t size;         /* sizeof(gqa_call) */
-  float scale;         /* scores are scaled by this, finite and positive; 0: 1/sqrt(head_dim) */
+  float scale;         /* scores are scaled by this, finite, positive and not subnormal; 0: 1/sqrt(head_dim) */
   int causal;          /* 1: query i sees keys j <= i + kv_len - q_len (aligned bottom-right); a row that sees no key
                           gives 0 and lse -inf */
   const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores);
@@ -213,7 +216,7 @@ typedef struct gqa_call {
   int64_t max_seqlen_q; /* with cu_seqlens_q: no sequence has more queries; those that are past it are not read */
   int64_t max_seqlen_k; /* with cu_seqlens_k: no sequence has more keys */
   /* A gqa_call that ends here is taken too. */
-  float softcap;        /* 0: none; or the bound of all scores, finite and positive */
+  float softcap;        /* 0: none; or the bound of all scores, finite, positive and not subnormal */
   const DLTensor* sink; /* NULL: none; or (q_heads) float32, contiguous, on the handle's device, read when the work
                            runs: finite, -inf for a head without one, or +inf, which makes a head's rows 0 */
   /* A gqa_call that ends here is taken too. */
@@ -227,9 +230,11 @@ typedef struct gqa_call {
       rotary_seqlens;     /* NULL: cache_seqlens; or (batch) int32: the position of a sequence's first new key */
   int rotary_interleaved; /* 1: pairs are elements 2 i and 2 i + 1, 0: i and i + rotary_dim / 2 */
   const DLTensor* cache_batch_idx; /* NULL: i; or (batch) int32: sequence i lies in k[cache_batch_idx[i]], v likewise;
-                                      k's and v's batch may be another than q's. Not with page_table */
+                                      k's and v's batch may be another than q's. With page_table: its row */
   const DLTensor* cache_leftpad;   /* NULL: 0; or (batch) int32: the first slot of a sequence. With page_table, pages
-                                       follow each other without a gap: each slot is then a page to the kernel */
+                                       follow each other without a gap: each slot is then a page to the kernel.
+                                       Without, from row to row k and v are the same whole number of slots apart,
+                                       unless they have one slot a row */
   /* A gqa_call that ends here is taken too. */
   const DLTensor* score_scale; /* NULL: none; or float32 on the handle's device, read when the work runs: (q_heads),
                                   contiguous, or, of sequences that are not packed, (batch or 1, q_heads or 1, q_len) */

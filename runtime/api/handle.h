@@ -4,6 +4,9 @@
 // Threads: as Session.
 #pragma once
 
+#include <atomic>
+#include <string>
+
 #include "runtime/api/gqa.h"
 #include "runtime/session/session.h"
 
@@ -11,10 +14,15 @@ struct gqa_handle_s {
   gqa::Session session;
   bool checked = false;  // each call's lists are looked at first
 
+  std::atomic<bool> told = false;  // of a list that is odd, which is said once
+
   // What a checked handle asks before a call runs.
   gqa::Status look(const gqa::Call& call) {
     if (!checked) return {};
-    return session.device().check_lists(call);
+    std::string odd;
+    gqa::Status status = session.device().check_lists(call, &odd);
+    if (status.ok() && !odd.empty() && !told.exchange(true)) session.warn(odd);
+    return status;
   }
 };
 

@@ -36,7 +36,7 @@ struct ReadList {
 
 }  // namespace
 
-Status check_cached_lists(const Context& context, const Call& call) {
+Status check_cached_lists(const Context& context, const Call& call, std::string* odd) {
   const Problem& p = call.problem;
   const bool given = call.append != nullptr && p.paged();  // the table as it was given, before one is made of it
   const std::int64_t rows = given ? call.append->cache_batch : p.batch, page = given ? call.append->page : p.page;
@@ -59,7 +59,7 @@ Status check_cached_lists(const Context& context, const Call& call) {
     if (Status s = read_back(context.driver(), *list, stream, &copy); !s.ok()) return s;
     *list = copy.data();
   }
-  return check_lists(on_host);
+  return check_lists(on_host, odd);
 }
 
 }  // namespace gqa

@@ -10,6 +10,7 @@
 namespace gqa {
 
 // Waits for the stream. Refuses a stream that is being captured: nothing can be read back into a graph.
-Status check_cached_lists(const Context& context, const Call& call);
+// `odd`: check_lists()'s.
+Status check_cached_lists(const Context& context, const Call& call, std::string* odd);
 
 }  // namespace gqa

@@ -70,7 +70,9 @@ class CudaDevice final : public CudaCompiler {
   bool owns(int dl_device_type, int dl_device_id) const override;
   Status capturing(std::optional<void*> stream, bool* captured) const override;
   Status copy(void* to, const void* from, std::size_t bytes, void* stream) const override;
-  Status check_lists(const Call& call) const override { return check_cached_lists(shared_->context, call); }
+  Status check_lists(const Call& call, std::string* odd) const override {
+    return check_cached_lists(shared_->context, call, odd);
+  }
 
  private:
   Status load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker);

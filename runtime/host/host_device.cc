@@ -121,7 +121,7 @@ class HostDevice final : public Device {
     std::memcpy(to, from, bytes);
     return {};
   }
-  Status check_lists(const Call& call) const override { return gqa::check_lists(call); }
+  Status check_lists(const Call& call, std::string* odd) const override { return gqa::check_lists(call, odd); }
 
  private:
   // Launch parameters come from the step, as on a GPU: one µGraph serves several.

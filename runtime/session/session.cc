@@ -19,6 +19,12 @@ bool needs_appender(const Call& call, const LoadedProgram& program) {
   return call.append != nullptr && !program.appends(call);
 }
 
+// The program of a call that appends and has no query.
+struct NoAttention : LoadedProgram {
+  Status run(const ProgramCall&) const override { return {}; }
+};
+const NoAttention kNoAttention;
+
 double total(const PhaseTimes& times) {
   return times.search + times.compile + times.verify + times.time + times.persist;
 }
@@ -91,19 +97,19 @@ Session::~Session() {
 
 // ---- a hit
 
-const LoadedProgram* Session::loaded(const Signature& wanted) const {
-  return table_.load(std::memory_order_acquire)->find(wanted);
+const LoadedProgram* Session::loaded(const Call& call, const Signature& wanted) const {
+  return call.out != nullptr ? table_.load(std::memory_order_acquire)->find(wanted) : &kNoAttention;
 }
 
 Status Session::run(const Call& call) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = loaded(wanted)) return launch(call, *program);
+  if (const LoadedProgram* program = loaded(call, wanted)) return launch(call, *program);
   return run_miss(wanted, call);
 }
 
 Status Session::run_ready(const Call& call) {
   const Signature wanted(call.problem);
-  const LoadedProgram* program = loaded(wanted);
+  const LoadedProgram* program = loaded(call, wanted);
   if (program != nullptr && (!needs_appender(call, *program) || appending_.ready() != nullptr))
     return launch(call, *program);
   if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
@@ -128,7 +134,7 @@ Status Session::launch(const Call& call, const LoadedProgram& program) {
 
 Status Session::workspace_bytes(const Call& call, std::int64_t* bytes) const {
   const Signature wanted(call.problem);
-  const LoadedProgram* program = loaded(wanted);
+  const LoadedProgram* program = loaded(call, wanted);
   if (program == nullptr) return not_loaded(wanted);
   const bool two_steps = needs_appender(call, *program);
   const Appender* appender = two_steps ? appending_.ready() : nullptr;

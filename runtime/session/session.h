@@ -67,7 +67,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The hot path: finds the signature's program and launches it; a miss is readied first.
+  // The hot path: finds the signature's program and launches it; a miss is readied first. A call without `out` attends
+  // to nothing: it appends alone, here and in the next two.
   Status run(const Call& call);
   // The same, but a miss fails at once, with kNotCached: ready() makes the signature ready.
   Status run_ready(const Call& call);
@@ -84,6 +85,9 @@ class Session {
   Status ready_to_merge();
   // The same of what appends to caches.
   Status ready_to_append();
+
+  // Says something to the caller's log.
+  void warn(const std::string& message) const { log(true, message); }
 
   // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
   void cancel();
@@ -113,7 +117,7 @@ class Session {
     Effort effort;
     TunePolicy policy;
   };
-  const LoadedProgram* loaded(const Signature& signature) const;
+  const LoadedProgram* loaded(const Call& call, const Signature& signature) const;
   template <typename Thing>
   Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
   Status launch(const Call& call, const LoadedProgram& program);

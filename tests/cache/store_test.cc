@@ -285,11 +285,14 @@ TEST(DefaultPath, FollowsTheEnvironment) {
   const pid_t child = spawn([] {
     setenv("GQA_CACHE", "/a/b.db", 1);
     if (Store::default_path() != "/a/b.db") return 1;
+    setenv("HOME", "/home/me", 1);
+    setenv("GQA_CACHE", "~/b.db", 1);
+    if (Store::default_path() != "/home/me/b.db") return 5;
+    if (Store::expanded("~") != "/home/me" || Store::expanded("~you/b.db") != "~you/b.db") return 6;
     unsetenv("GQA_CACHE");
     setenv("XDG_CACHE_HOME", "/x", 1);
     if (Store::default_path() != "/x/gqa/cache.db") return 2;
     setenv("XDG_CACHE_HOME", "relative", 1);
-    setenv("HOME", "/home/me", 1);
     if (Store::default_path() != "/home/me/.cache/gqa/cache.db") return 3;
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");

@@ -69,9 +69,9 @@ struct AppendLists : Lists {
     append.rows = 5;
     append.cache_batch = 7;
     append.rotary_len = 20;
+    call.out = this;
   }
-  std::string said() const {
-    Call call;
+  std::string said() {
     call.problem = problem;
     call.kv_lengths = lengths.data();
     call.page_table = table.data();
@@ -80,6 +80,7 @@ struct AppendLists : Lists {
     call.append = &append;
     return check_lists(call).message();
   }
+  Call call;
 };
 
 TEST(CheckLists, NewKeysHaveRoomAndPages) {
@@ -105,16 +106,66 @@ TEST(CheckLists, RowsPaddingAndRotationsExist) {
   lists.append.batch_idx = lists.batch_idx.data();
   lists.append.leftpad = lists.leftpad.data();
   lists.append.rotary_starts = lists.rotary_starts.data();
+  lists.append.rotary_dim = 32;
   lists.table.resize(28, 77);
   for (const int row : {6, 0, 3})
     for (int column = 0; column < 3; ++column) lists.table[static_cast<std::size_t>(4 * row + column)] = row;
   EXPECT_EQ(lists.said(), "");
   lists.rotary_starts[1] = 19;
-  EXPECT_EQ(lists.said(), "rotary_seqlens[1] is 19, expected 0 to 18: rotary_cos has 20 positions");
+  EXPECT_EQ(
+      lists.said(),
+      "rotary_seqlens[1] is 19, and its tokens are rotated by position 19 to 20, expected 0 to 19: rotary_cos has "
+      "20 positions");
   lists.leftpad[1] = 1;
   EXPECT_EQ(lists.said(), "cache_leftpad[1] is 1, expected 0 to 0: the slots that it has in use");
   lists.batch_idx[0] = 7;
   EXPECT_EQ(lists.said(), "cache_batch_idx[0] is 7, expected 0 to 6: the rows that the cache has");
+}
+
+TEST(CheckLists, RotationsOfKeysAndQueriesHaveARowEach) {
+  AppendLists lists;
+  lists.lengths = {18, 0, 3};
+  lists.append.rotary_dim = 32;
+  EXPECT_EQ(lists.said(), "");
+  lists.append.rotary_len = 19;
+  EXPECT_EQ(
+      lists.said().find("cache_seqlens[0] is 18, and its tokens are rotated by position 18 to 19, expected 0 to 18"),
+      0U)
+      << lists.said();
+  lists.lengths[0] = 17;
+  EXPECT_EQ(lists.said(), "");
+  lists.problem.q_len = 4;  // of which those past the new keys are rotated, too
+  EXPECT_EQ(lists.said(), "");
+  lists.append.advances = true;
+  EXPECT_NE(lists.said().find("by position 17 to 20"), std::string::npos) << lists.said();
+  lists.call.out = nullptr;  // there is no query
+  EXPECT_EQ(lists.said(), "");
+}
+
+TEST(CheckLists, NoSlotIsWrittenTwice) {
+  AppendLists lists;
+  lists.lengths = {40, 0, 30};
+  EXPECT_EQ(lists.said(), "");
+  lists.batch_idx = {3, 0, 3};
+  lists.append.batch_idx = lists.batch_idx.data();
+  lists.table.resize(16, 7);
+  EXPECT_EQ(lists.said(), "");  // of one row, but other slots
+  lists.lengths[0] = 31;
+  EXPECT_EQ(lists.said().find("sequences 0 and 2 are both given a new key in one slot"), 0U) << lists.said();
+  lists.append.k = nullptr;
+  EXPECT_EQ(lists.said(), "");
+}
+
+TEST(CheckLists, PagesOfPaddingAreNotLookedAt) {
+  AppendLists lists;
+  lists.leftpad = {32, 0, 0};
+  lists.append.leftpad = lists.leftpad.data();
+  lists.lengths[0] = 40;
+  EXPECT_EQ(lists.said(), "");
+  lists.table[0] = lists.table[1] = 77;
+  EXPECT_EQ(lists.said(), "");
+  lists.leftpad[0] = 31;
+  EXPECT_EQ(lists.said().find("page_table[0][1] is 77"), 0U) << lists.said();
 }
 
 TEST(CheckLists, WithoutLengthsAllKeysAreReached) {
@@ -134,7 +185,8 @@ TEST(CheckLists, DenseKeysHaveLengthsOnly) {
 
 // Three sequences, of at most 4 queries and 20 keys, in tensors of 9 and of 40 rows.
 struct PackedLists {
-  std::vector<std::int32_t> q_starts = {0, 4, 4, 8}, k_starts = {2, 22, 22, 40}, q_lengths, kv_lengths;
+  std::vector<std::int32_t> q_starts = {0, 4, 4, 8}, k_starts = {0, 20, 20, 40}, q_lengths, kv_lengths;
+  mutable std::string odd;
 
   std::string said() const {
     Call call;
@@ -145,22 +197,45 @@ struct PackedLists {
     call.kv_lengths = kv_lengths.empty() ? nullptr : kv_lengths.data();
     call.q_rows = 9;
     call.k_rows = 40;
-    const Status status = check_lists(call);
+    const Status status = check_lists(call, &odd);
     EXPECT_EQ(status.code(), status.ok() ? Code::kOk : Code::kOption);
     return status.message();
   }
 };
 
+TEST(CheckLists, PackedSequencesBeginWithTheTensor) {
+  PackedLists lists;
+  lists.k_starts[0] = 2;
+  EXPECT_EQ(lists.said().find("cu_seqlens_k[0] is 2, expected 0"), 0U) << lists.said();
+  lists.k_starts[0] = 0;
+  lists.q_starts = {4, 4, 4, 4};  // lengths
+  EXPECT_EQ(lists.said().find("cu_seqlens_q[0] is 4, expected 0"), 0U) << lists.said();
+}
+
+TEST(CheckLists, RowsOfNoSequenceAreOdd) {
+  PackedLists lists;
+  EXPECT_EQ(lists.said(), "");
+  EXPECT_EQ(lists.odd, "cu_seqlens_q ends at 8, and q has 9 rows: those from there on belong to no sequence");
+  lists.q_starts[3] = 9;
+  lists.q_lengths = {4, 0, 4};
+  lists.k_starts[3] = 39;
+  EXPECT_EQ(lists.said(), "");
+  EXPECT_EQ(lists.odd, "cu_seqlens_k ends at 39, and k has 40 rows: those from there on belong to no sequence");
+  lists.k_starts[3] = 40;
+  EXPECT_EQ(lists.said(), "");
+  EXPECT_EQ(lists.odd, "");
+}
+
 TEST(CheckLists, PackedSequencesAscendWithinTheirTensors) {
   PackedLists lists;
   EXPECT_EQ(lists.said(), "");
   lists.q_starts[0] = -1;
-  EXPECT_EQ(lists.said(), "cu_seqlens_q[0] is -1, expected 0 to 9: q has 9 rows");
+  EXPECT_EQ(lists.said().find("cu_seqlens_q[0] is -1, expected 0"), 0U) << lists.said();
   lists.q_starts = {0, 4, 3, 8};
   EXPECT_EQ(lists.said(), "cu_seqlens_q[2] is 3, expected 4 to 9: sequence 1 begins there, and q has 9 rows");
   lists.q_starts = {0, 4, 4, 8};
   lists.k_starts[3] = 41;
-  EXPECT_EQ(lists.said(), "cu_seqlens_k[3] is 41, expected 22 to 40: sequence 2 begins there, and k has 40 rows");
+  EXPECT_EQ(lists.said(), "cu_seqlens_k[3] is 41, expected 20 to 40: sequence 2 begins there, and k has 40 rows");
 }
 
 TEST(CheckLists, PackedSequencesAreNoLongerThanTheLongest) {
@@ -168,7 +243,7 @@ TEST(CheckLists, PackedSequencesAreNoLongerThanTheLongest) {
   lists.q_starts = {0, 4, 9, 9};
   EXPECT_EQ(lists.said(), "sequence 1 of cu_seqlens_q has 5 queries, expected at most 4, which is max_seqlen_q");
   lists.q_starts = {0, 4, 4, 8};
-  lists.k_starts[0] = 1;
+  lists.k_starts[1] = lists.k_starts[2] = 21;
   EXPECT_EQ(lists.said(), "sequence 0 of cu_seqlens_k has 21 keys, expected at most 20, which is max_seqlen_k");
 }
 
@@ -177,7 +252,7 @@ TEST(CheckLists, UsedLengthsAreWithinTheirSequences) {
   lists.q_lengths = {4, 0, 3};
   lists.kv_lengths = {20, 0, 18};
   EXPECT_EQ(lists.said(), "");
-  lists.k_starts[0] = 0;  // more rows than are used
+  lists.k_starts[1] = lists.k_starts[2] = 22;  // more rows than are used
   EXPECT_EQ(lists.said(), "");
   lists.q_lengths[1] = 1;
   EXPECT_EQ(lists.said(), "seqused_q[1] is 1, expected 0 to 0: the queries there are");

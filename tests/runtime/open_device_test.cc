@@ -16,13 +16,15 @@ Status open(const std::string& name, std::unique_ptr<Device>* device) {
 }
 
 TEST(OpenDevice, HostWithTheThreadsAskedFor) {
-  std::unique_ptr<Device> device;
-  ASSERT_TRUE(open("host", &device).ok());
-  EXPECT_EQ(DeviceKind::kHost, device->spec().kind);
-  EXPECT_EQ(3, device->spec().sms);
-  EXPECT_FALSE(device->spec().arch.empty());
-  EXPECT_TRUE(device->owns(kDLCPU, 0));
-  EXPECT_FALSE(device->owns(kDLCUDA, 0));
+  for (const char* name : {"host", "cpu"}) {
+    std::unique_ptr<Device> device;
+    ASSERT_TRUE(open(name, &device).ok());
+    EXPECT_EQ(DeviceKind::kHost, device->spec().kind);
+    EXPECT_EQ(3, device->spec().sms);
+    EXPECT_FALSE(device->spec().arch.empty());
+    EXPECT_TRUE(device->owns(kDLCPU, 0));
+    EXPECT_FALSE(device->owns(kDLCUDA, 0));
+  }
 }
 
 TEST(OpenDevice, AutoIsTheGpuIfThereIsOne) {

@@ -123,7 +123,7 @@ def warm(
     cache_seqlens: for calls that give lengths. cu_seqlens_q, cu_seqlens_k: for packed ones; batch is then the number of
     sequences, q_len their max_seqlen_q and kv_len their max_seqlen_k. softcap: for calls with a soft cap,
     whatever its number. sink: for calls with a sink.
-    device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N" or "host".
+    device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N", "host" or "cpu".
     """
     _defaults.of(device).warm(
         batch=batch,

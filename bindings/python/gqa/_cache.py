@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import array
 from numbers import Integral
-from typing import Any, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _defaults
 from ._call import attend, exported
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Kind
 from ._handle import Handle
+from ._kinds import CALL, MOST_INT32, shown
 
 _NAME = "flash_attn_with_kvcache"
-_MOST = 2**31 - 1  # of a window's side, as of everything that is counted
+_NAMES = {  # its arguments by the library's names
+    "k": "k_cache",
+    "v": "v_cache",
+    "k_new": "k",
+    "v_new": "v",
+    "scale": "softmax_scale",
+    "return_lse": "return_softmax_lse",
+}
 
 
 class Cache(NamedTuple):
@@ -39,7 +47,8 @@ class Cache(NamedTuple):
         seqlens = self.seqlens
         if type(seqlens) not in KINDS and isinstance(seqlens, Integral):
             batch = q.shape[0] if self.cu_seqlens_q is None else self.cu_seqlens_q.shape[0] - 1
-            seqlens = kind.int32s(q, batch, self._checked_length(int(seqlens), k_shape))
+            length = self._checked_length(CALL["cache_seqlens"]("cache_seqlens", seqlens), q.shape, k_shape)
+            seqlens = kind.int32s(q, batch, length)
         return (
             None if seqlens is None else _exported_list(seqlens, kind, stream, "cache_seqlens"),
             None if self.page_table is None else exported(self.page_table, kind, stream, "page_table"),
@@ -52,13 +61,15 @@ class Cache(NamedTuple):
             None if self.append is None else self.append.exported(kind, stream),
         )
 
-    def _checked_length(self, length: int, k_shape: Tuple[int, ...]) -> int:
+    def _checked_length(self, length: int, q_shape: Sequence[int], k_shape: Sequence[int]) -> int:
         """The library would find room for it too; but one number is there to be seen."""
         pages = (1,) if self.page_table is None else getattr(self.page_table, "shape", ())
         if len(k_shape) != 4 or not pages:
             return 0  # the library says what is wrong with them
         most = k_shape[1] * pages[-1]
         if 0 <= length <= most:
+            if self.append is not None:
+                self.append.check_rotation(length, most - length, q_shape)
             return length
         raise error_for(
             Status.ERROR_OPTION,
@@ -69,8 +80,8 @@ class Cache(NamedTuple):
 class Append(NamedTuple):
     """What a call does to its cache before it attends, by the names of flash_attn_with_kvcache."""
 
-    k: Any
-    v: Any
+    k_new: Any
+    v_new: Any
     cu_seqlens_k_new: Any
     rotary_cos: Any
     rotary_sin: Any
@@ -78,11 +89,27 @@ class Append(NamedTuple):
     rotary_interleaved: bool
     cache_batch_idx: Any
     cache_leftpad: Any
+    advances: bool  # a query is rotated by its own position, not by its sequence's first
+
+    def check_rotation(self, length: int, room: int, q_shape: Sequence[int]) -> None:
+        """Of sequences that all have `length` keys, which is a number on the host: cos has a row for each position.
+        room: new keys that are written."""
+        rows, new = (tuple(getattr(x, "shape", ())) for x in (self.rotary_cos, self.k_new))
+        if len(rows) != 2 or len(new) < 3 or self.rotary_seqlens is not None:
+            return  # there is none, or the library says what is wrong
+        queries = q_shape[1] if len(q_shape) == 4 else 1  # packed ones are counted on the device
+        positions = max(min(new[1], room) if len(new) == 4 else 0, queries if self.advances else min(queries, 1))
+        if length + positions > rows[0]:
+            raise error_for(
+                Status.ERROR_OPTION,
+                f"cache_seqlens is {length}, and tokens are rotated by position {length} to {length + positions - 1}; "
+                f"expected 0 to {rows[0] - 1}: rotary_cos has {rows[0]} positions",
+            )
 
     def exported(self, kind: Kind, stream: int) -> Tuple[Any, ...]:
         return tuple(
             value if value is None or isinstance(value, bool) else exported(value, kind, stream, name)
-            for name, value in zip(self._fields, self)
+            for name, value in zip(self._fields[:-1], self)
         )
 
 
@@ -112,9 +139,9 @@ def flash_attn_with_kvcache(
     v_descale: Any = None,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Tuple[Optional[int], Optional[int]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
     attention_chunk: int = 0,
-    softcap: float = 0.0,
+    softcap: Optional[float] = 0.0,
     rotary_interleaved: bool = True,
     scheduler_metadata: Any = None,
     num_splits: int = 0,
@@ -142,7 +169,7 @@ def flash_attn_with_kvcache(
     causal: query i stands at key length - q_len + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
-        0.0: none. Calls that differ in its number only compile and tune nothing.
+        0.0 or None: none. Calls that differ in its number only compile and tune nothing.
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
     out: a tensor to write, or None.
@@ -160,7 +187,8 @@ def flash_attn_with_kvcache(
     rotary_cos, rotary_sin: (positions, rotary_dim / 2), of q's dtype, rotary_dim a multiple of 16: new keys are written
         as rotated by their slot (or from rotary_seqlens[b] on), and queries are rotated: by that of the first new key and
         those after it with causal or a window, whatever it hides, else all by that of the first. rotary_interleaved:
-        pairs are neighbours; False: element i and i + rotary_dim / 2.
+        pairs are neighbours; False: element i and i + rotary_dim / 2. A position past the last row takes the last,
+        and is refused where cache_seqlens is one number, and by a handle made with checked=True.
     cache_batch_idx: (batch) int32: sequence b lies in k_cache[cache_batch_idx[b]], or in that row of page_table, which
         may have more or fewer rows than there are sequences. cache_leftpad: (batch) int32: the first slot of each
         sequence, whose cache_seqlens counts from slot 0; pages then follow each other without a gap.
@@ -173,11 +201,11 @@ def flash_attn_with_kvcache(
         lengths = torch.tensor([40, 33], dtype=torch.int32)
         out = gqa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, causal=True)
     """
-    if not (qv is q_descale is k_descale is v_descale is None) or attention_chunk != 0:
+    if not (qv is q_descale is k_descale is v_descale is None) or type(attention_chunk) is not int or attention_chunk:
         refuse_given(
             _NAME, attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale
         )
-    append = None
+    append, window = None, window_of(window_size)
     unset = k is v is rotary_cos is rotary_sin is cache_batch_idx is cache_leftpad is cu_seqlens_k_new is None
     if not unset:
         append = Append(
@@ -187,29 +215,32 @@ def flash_attn_with_kvcache(
             rotary_cos,
             rotary_sin,
             None if rotary_cos is None else rotary_seqlens,
-            bool(rotary_interleaved),
+            CALL["rotary_interleaved"]("rotary_interleaved", rotary_interleaved),
             cache_batch_idx,
             cache_leftpad,
+            bool(causal) or window is not None,
         )
     cache = Cache(
         cache_seqlens,
         page_table,
-        window_of(window_size),
+        window,
         cu_seqlens_q=cu_seqlens_q,
         max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
         append=append,
     )
-    core_of = _defaults.core_of if handle is None else handle._core_of
+    core_of = _defaults.served_by(handle)
     lse = return_softmax_lse
-    return attend(core_of, q, k_cache, v_cache, causal, softmax_scale, out, lse, cache, softcap, sink, late=True)
+    return attend(
+        core_of, q, k_cache, v_cache, causal, softmax_scale, out, lse, cache, softcap, sink, late=True, names=_NAMES
+    )
 
 
-def window_of(window_size: Tuple[Optional[int], Optional[int]]) -> Optional[Tuple[int, int]]:
-    left, right = window_size
-    if left == right == -1:  # the usual one
-        return None
-    left, right = (-1 if side is None else min(side, _MOST) for side in window_size)
-    return None if left == right == -1 else (left, right)
+def window_of(window_size: Any) -> Optional[Tuple[int, int]]:
+    if type(window_size) is tuple and len(window_size) == 2:  # the usual one
+        left, right = window_size
+        if type(left) is type(right) is int and -1 <= left <= MOST_INT32 and -1 <= right <= MOST_INT32:
+            return None if left == right == -1 else (left, right)
+    return CALL["window_size"]("window_size", window_size)
 
 
 def maximum(name: str, most: Optional[int], starts: Any) -> int:
@@ -218,17 +249,17 @@ def maximum(name: str, most: Optional[int], starts: Any) -> int:
         return 0
     if most is None:
         raise error_for(Status.ERROR_OPTION, f"{name} is None beside cu_seqlens{name[-2:]}; expected a number")
-    return int(most)
+    return most if type(most) is int and 0 <= most <= MOST_INT32 else CALL[name](name, most)
 
 
 def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:
     """Of FlashAttention-3's arguments, those that gqa takes at their defaults only."""
     for name, value in tensors.items():
         if value is not None:
-            refuse(function, name, type(value).__name__, "None")
-    if attention_chunk != 0:
+            refuse(function, name, value, "None")
+    if CALL["attention_chunk"]("attention_chunk", attention_chunk) != 0:
         refuse(function, "attention_chunk", attention_chunk, "0")
 
 
 def refuse(function: str, name: str, value: Any, default: str) -> None:
-    raise NotImplementedError(f"{function} was given {name}={value}; gqa computes {name}={default} only")
+    raise NotImplementedError(f"{function} was given {name}={shown(value)}; gqa computes {name}={default} only")

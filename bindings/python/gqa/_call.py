@@ -1,6 +1,7 @@
 """One call: recognise the tensors, make what is missing, hand everything to the library.
 
-Owns: the order of these steps. Never: checks shapes, but for the rank it needs to allocate. Threads: any.
+Owns: the order of these steps, and what a refusal calls the arguments. Never: checks shapes, but for the rank it needs
+to allocate. Threads: any.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 
 from . import _gqa
 from ._dtypes import float32
-from ._errors import Status, error_for
-from ._frameworks import KINDS, Kind, adopt, not_exported
+from ._errors import GqaError, Status, error_for, renamed
+from ._frameworks import KINDS, Kind, adopt, not_exported, refused_oddity
+from ._kinds import CALL
 
 if TYPE_CHECKING:
     from ._cache import Cache
@@ -26,44 +28,57 @@ def attend(
     out: Any,
     return_lse: bool,
     cache: "Optional[Cache]" = None,
-    softcap: float = 0.0,
+    softcap: Optional[float] = 0.0,
     sink: Any = None,
     late: bool = False,
     arrays: Optional[Dict[str, Any]] = None,
+    names: Dict[str, str] = {},  # never written
 ) -> Any:
     """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for; where
-    out is given, at once, as frameworks do. arrays: of scores, by their names in _gqa."""
-    if type(q) not in KINDS:
-        q = adopt(q, "q")
-    if type(k) not in KINDS:
-        k = adopt(k, "k")
-    if type(v) not in KINDS:
-        v = adopt(v, "v")
-    kind = KINDS[type(q)]
-    if not late or out is not None:
-        kind.refuse(q, k, v)
-    q_shape, v_shape = q.shape, v.shape
-    _check_ranks(q_shape, v_shape, cache)
-    result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
-    lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
-    stream = kind.stream(q)
-    core_of(kind.device(q)).run(
-        exported(q, kind, stream, "q"),
-        exported(k, kind, stream, "k"),
-        exported(v, kind, stream, "v"),
-        exported(result, kind, stream, "out"),
-        None if lse is None else exported(lse, kind, stream, "lse"),
-        _scale(scale),
-        bool(causal),
-        stream,
-        softcap,
-        None if sink is None else exported(sink, kind, stream, "sink"),
-        *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
-        **({name: exported(array, kind, stream, name) for name, array in arrays.items()} if arrays else {}),
-    )
-    if late and out is None:
-        result = kind.refuse_later(result, q, k, v)
-    return (result, lse) if return_lse else result
+    out is given, at once, as frameworks do. arrays: of scores, by their names in _gqa. names: what the function that was
+    called has other names for than the library."""
+    if type(causal) is not bool:
+        causal = CALL["causal"]("causal", causal)
+    if type(return_lse) is not bool:
+        return_lse = CALL["return_lse"](names.get("return_lse", "return_lse"), return_lse)
+    if scale is not None and not (type(scale) is float and 1e-30 < scale < 1e30):
+        scale = CALL["scale"](names.get("scale", "scale"), scale)
+    if type(softcap) is not float or (softcap != 0.0 and not 1e-30 < softcap < 1e30):
+        softcap = CALL["softcap"]("softcap", softcap)
+    try:
+        if type(q) not in KINDS:
+            q = adopt(q, "q")
+        if type(k) not in KINDS:
+            k = adopt(k, "k")
+        if type(v) not in KINDS:
+            v = adopt(v, "v")
+        kind = KINDS[type(q)]
+        if not late or out is not None:
+            kind.refuse(q, k, v)
+        q_shape, v_shape = q.shape, v.shape
+        _check_ranks(q_shape, v_shape, cache)
+        result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
+        lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
+        stream = kind.stream(q)
+        core_of(kind.device(q)).run(
+            exported(q, kind, stream, "q"),
+            exported(k, kind, stream, "k"),
+            exported(v, kind, stream, "v"),
+            exported(result, kind, stream, "out"),
+            None if lse is None else exported(lse, kind, stream, "lse"),
+            scale or 0.0,  # the library's word for 1/sqrt(head_dim)
+            causal,
+            stream,
+            softcap,
+            None if sink is None else exported(sink, kind, stream, "sink"),
+            *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
+            **({name: exported(array, kind, stream, name) for name, array in arrays.items()} if arrays else {}),
+        )
+        if late and out is None:
+            result = kind.refuse_later(result, q, k, v)
+        return (result, lse) if return_lse else result
+    except Exception as error:
+        raise refined(error, {"q": q, "k": k, "v": v, "out": out}, names) from error.__cause__
 
 
 def _check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: "Optional[Cache]") -> None:
@@ -82,14 +97,13 @@ def _wrong_rank(name: str, shape: Sequence[int], packed: bool) -> BaseException:
     )
 
 
-def _scale(scale: Optional[float]) -> float:
-    if scale is None:
-        return 0.0  # the library's word for 1/sqrt(head_dim)
-    if scale == 0:
-        raise error_for(
-            Status.ERROR_OPTION, "scale is 0, which would weigh all keys alike; pass None for 1/sqrt(head_dim)"
-        )
-    return scale
+def refined(error: Exception, tensors: Dict[str, Any], names: Dict[str, str] = {}) -> Exception:
+    """What to raise for it: where a tensor is odd, that; of a refusal, what it says in `names`. tensors: by the library's
+    names."""
+    found = refused_oddity(tensors) or error
+    if isinstance(found, GqaError) and found.status < Status.ERROR_NO_DEVICE:
+        return renamed(found, names)
+    return found
 
 
 def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import Dict
+from typing import Any, Callable, Dict
 
-from . import _gqa
+from . import _gqa, _kinds
 from ._errors import GqaError, Status
 from ._handle import Handle
 
@@ -25,6 +25,15 @@ def core_of(device: str) -> _gqa.Handle:
     return core if core is not None else _handle_of(device)._core
 
 
+def served_by(handle: Any) -> Callable[[str], _gqa.Handle]:
+    """core_of() of a function's argument `handle`."""
+    if handle is None:
+        return core_of
+    if isinstance(handle, Handle):
+        return handle._core_of
+    raise _kinds.refuse("handle", handle, "a gqa.Handle, or None for the device's shared one")
+
+
 def best() -> Handle:
     """The first GPU's handle, else the host's."""
     try:
@@ -36,7 +45,8 @@ def best() -> Handle:
 
 
 def of(device: str) -> Handle:
-    """The shared handle of a device as a user names it: "auto", "cuda", "cuda:N" or "host"."""
+    """The shared handle of a device as a user names it: "auto", "cuda", "cuda:N", "host" or "cpu"."""
+    device = _kinds.device("device", device)
     return best() if device == "auto" else _handle_of("cuda:0" if device == "cuda" else device)
 
 

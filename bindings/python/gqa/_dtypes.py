@@ -37,18 +37,27 @@ _BY_NAME: Dict[str, DType] = {
 _BY_CODE: Dict[Tuple[int, int], DType] = {(dtype.code, dtype.bits): dtype for dtype in (float16, bfloat16, float32)}
 
 
+def name_of(given: Any) -> str:
+    """Of a dtype, or what stands for one: "float16" of torch.float16, numpy.float16, numpy.dtype("float16"), "float16";
+    "": it has none."""
+    name = given if isinstance(given, str) else getattr(given, "name", None) or getattr(given, "__name__", None)
+    if not isinstance(name, str):
+        name = str(given) if type(given).__module__ == "torch" and type(given).__name__ == "dtype" else ""
+    return name.replace("torch.", "")[:60]
+
+
 def dtype_of(given: Any) -> DType:
     """gqa.float16, torch.float16, numpy.float16, numpy.dtype("float16"), "float16", ..."""
     if isinstance(given, DType):
         return given
-    name = given if isinstance(given, str) else getattr(given, "name", None) or getattr(given, "__name__", None)
-    known = _BY_NAME.get(str(name or given).replace("torch.", ""))
-    if known is None:
-        raise error_for(
-            Status.ERROR_DTYPE,
-            f"dtype is {given!r}; expected gqa.float16, gqa.bfloat16 or gqa.float32, or a name of one",
-        )
-    return known
+    name = name_of(given)
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    raise error_for(
+        Status.ERROR_DTYPE,
+        f"dtype is {name or 'a ' + type(given).__name__}; expected gqa.float16, gqa.bfloat16 or gqa.float32, or a name "
+        "of one",
+    )
 
 
 def from_code(code: int, bits: int) -> DType:

@@ -1,10 +1,12 @@
 """Exceptions: one class a family of gqa_status, each with .status and the library's message.
 
-Owns: which Python class a status becomes. Never: words a message; the library does.
+Owns: which Python class a status becomes, and what the names of C in the library's messages are here. Never: words a
+message; the library does.
 """
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import Dict, Optional, Type
 
@@ -71,10 +73,40 @@ _CLASSES: Dict[Status, Type[GqaError]] = {
 }
 
 
+# The library's functions as this package has them, and a field of its structs, which is an argument here.
+_NAMES: Dict[str, str] = {
+    "gqa_cancel": "cancel()",
+    "gqa_create": "gqa.Handle",
+    "gqa_graph_create": "gqa.new_kernel_graph",
+    "gqa_graph_input": "new_input",
+    "gqa_graph_superoptimize": "superoptimize",
+    "gqa_graph_text": "to_text()",
+    "gqa_page_pool_create": "gqa.PagePool",
+    "gqa_prepare": "the call",
+    "gqa_warm": "gqa.warm",
+}
+_FIELD = re.compile(r"\bgqa_(?:call|options|search_options|serving|shape)\.(?=\w)")
+_NAME = re.compile(r"\bgqa_\w+")
+
+
+def in_python(message: str) -> str:
+    """A message of the library's without a name of C."""
+    message = _FIELD.sub("", message).replace("gqa_call has ", "the call has ")
+    return _NAME.sub(lambda found: _NAMES.get(found[0], found[0]), message)
+
+
+def renamed(error: GqaError, names: Dict[str, str]) -> GqaError:
+    """The same, with arguments called as the function that was called has them."""
+    if not names:
+        return error
+    words = re.compile(r"\b(?:" + "|".join(names) + r")\b")
+    return type(error)(words.sub(lambda found: names[found[0]], str(error)), error.status)
+
+
 def error_for(status: int, message: str, cause: Optional[BaseException] = None) -> GqaError:
     """The exception of a status: argument errors (below 20) are ValueErrors, but for a dtype, a TypeError."""
     known = Status(status)
     fallback = GqaValueError if known < Status.ERROR_NO_DEVICE else GqaError
-    error = _CLASSES.get(known, fallback)(message, known)
+    error = _CLASSES.get(known, fallback)(in_python(message), known)
     error.__cause__ = cause
     return error

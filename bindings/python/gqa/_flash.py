@@ -11,6 +11,9 @@ from typing import Any, Optional, Tuple
 from . import _defaults
 from ._cache import Cache, refuse, refuse_given, window_of
 from ._call import attend
+from ._kinds import CALL
+
+_NAMES = {"scale": "softmax_scale", "return_lse": "return_softmax_lse"}  # its arguments by the library's names
 
 
 def flash_attn_func(
@@ -20,8 +23,8 @@ def flash_attn_func(
     dropout_p: float = 0.0,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Tuple[Optional[int], Optional[int]] = (-1, -1),
-    softcap: float = 0.0,
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    softcap: Optional[float] = 0.0,
     alibi_slopes: Any = None,
     deterministic: bool = False,
     return_attn_probs: bool = False,
@@ -46,7 +49,7 @@ def flash_attn_func(
     FlashAttention does without dropout. deterministic concerns the backward pass; num_splits, pack_gqa and sm_margin
     are the tuner's to choose. window_size: (left, right): query i stands at key kv_len - q_len + i and sees that many
     keys before and after it; -1 or None: all; causal makes right 0. softcap: scores s become softcap * tanh(s / softcap)
-    before the mask; 0.0: none. dropout_p, alibi_slopes, and FlashAttention-3's qv, descales and attention_chunk raise
+    before the mask; 0.0 or None: none. dropout_p, alibi_slopes, and FlashAttention-3's qv, descales and attention_chunk raise
     NotImplementedError where they ask for more.
 
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
@@ -61,16 +64,28 @@ def flash_attn_func(
     out: a tensor to write, or None.
     """
     name = "flash_attn_func"
-    if dropout_p != 0.0:
+    if CALL["dropout_p"]("dropout_p", dropout_p) != 0.0:
         refuse(name, "dropout_p", dropout_p, "0.0")
     if alibi_slopes is not None:
-        refuse(name, "alibi_slopes", repr(alibi_slopes), "None")
+        refuse(name, "alibi_slopes", alibi_slopes, "None")
     refuse_given(name, attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    with_lse = return_softmax_lse or return_attn_probs
+    with_lse = return_softmax_lse or CALL["return_attn_probs"]("return_attn_probs", return_attn_probs)
     window = window_of(window_size)
     cache = None if window is None else Cache(None, None, window)
     arrays = {name: x for name, x in (("score_scale", score_scale), ("bias", bias)) if x is not None}
     result = attend(
-        _defaults.core_of, q, k, v, causal, softmax_scale, out, with_lse, cache, softcap, sink, arrays=arrays
+        _defaults.core_of,
+        q,
+        k,
+        v,
+        causal,
+        softmax_scale,
+        out,
+        with_lse,
+        cache,
+        softcap,
+        sink,
+        arrays=arrays,
+        names=_NAMES,
     )
     return (*result, None) if return_attn_probs else result

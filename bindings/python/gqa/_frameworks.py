@@ -11,11 +11,11 @@ import array
 import functools
 import importlib
 import sys
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from . import _gqa
 from ._dtypes import DType
-from ._errors import Status, error_for
+from ._errors import GqaError, Status, error_for
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
 _INT = 0  # DLDataTypeCode
@@ -74,6 +74,10 @@ class Kind:
     def host_int32s(self, shape: Sequence[int]) -> Any:
         """In host memory, whatever is in it."""
         return _gqa.empty(list(shape), _INT, 32)
+
+    def oddity(self, tensor: Any) -> str:
+        """Of a tensor whose elements the library could not find: what it is, and what to do. "": it is none."""
+        return ""
 
     def refuse(self, *tensors: Any) -> None:
         """Raises where the framework would expect more of the result than the library gives."""
@@ -177,7 +181,7 @@ class TorchKind(Kind):
             return _CUDA_NAMES[tensor.get_device()]
         raise error_for(
             Status.ERROR_NO_DEVICE,
-            f"q is a torch tensor on '{tensor.device}'; expected 'cpu' or 'cuda'. Move it to one of these first.",
+            f"a torch tensor is on '{tensor.device}'; expected 'cpu' or 'cuda'. Move it to one of these first.",
         )
 
     def export(self, tensor: Any) -> Any:
@@ -198,6 +202,19 @@ class TorchKind(Kind):
 
     def host_int32s(self, shape: Sequence[int]) -> Any:
         return self._empty(shape, dtype=self._int32)
+
+    def oddity(self, tensor: Any) -> str:
+        torch = sys.modules["torch"]
+        if type(tensor).__name__ == "FakeTensor":
+            return "a fake tensor, which has no memory; gqa is no operator of torch.compile and torch.export yet"
+        inside = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
+        if inside is not None and inside(tensor):
+            return "a tensor inside torch.func (vmap, grad, ...), which gqa is no operator of yet; call outside of it"
+        if getattr(tensor, "is_nested", False):
+            return "a nested tensor; expected a dense one, or packed sequences (flash_attn_varlen_func)"
+        if tensor.layout is not torch.strided:
+            return f"a sparse tensor ({tensor.layout}); expected a dense one, as to_dense() gives"
+        return ""
 
     def _asks_for_gradients(self, tensors: Sequence[Any]) -> bool:
         return self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors)
@@ -281,8 +298,10 @@ def adopt(tensor: Any, name: str) -> Any:
         module = sys.modules.get(module_name)
         known = getattr(module, class_name, None)
         if known is not None and isinstance(tensor, known):
-            kind = KINDS.get(known) or make(module)
-            KINDS[known] = KINDS[type(tensor)] = kind
+            kind = KINDS[known] = KINDS.get(known) or make(module)
+            if odd := kind.oddity(tensor):
+                raise error_for(Status.ERROR_DTYPE, f"{name} is {odd}")
+            KINDS[type(tensor)] = kind
             return tensor
     if not hasattr(tensor, "__dlpack__"):
         raise error_for(
@@ -297,12 +316,25 @@ def adopt(tensor: Any, name: str) -> Any:
 
 
 def not_exported(tensor: Any, name: str, cause: BaseException) -> BaseException:
+    """What the framework said, in a line: the rest is its own stack."""
+    if odd := refused_oddity({name: tensor}):
+        return odd
+    said = str(cause).strip().partition("\n")[0][:160]
     return error_for(
         Status.ERROR_DTYPE,
         f"{name} (a {type(tensor).__name__} of dtype {getattr(tensor, 'dtype', 'unknown')}) could not be exported "
-        f"through DLPack: {cause}",
+        f"through DLPack: {said}",
         cause,
     )
+
+
+def refused_oddity(tensors: Dict[str, Any]) -> Optional[GqaError]:
+    """The refusal of the first tensor that is odd, if one is: asked once something has failed."""
+    for name, tensor in tensors.items():
+        kind = next((KINDS[base] for base in type(tensor).__mro__ if base in KINDS), None)
+        if kind is not None and (odd := kind.oddity(tensor)):
+            return error_for(Status.ERROR_DTYPE, f"{name} is {odd}")
+    return None
 
 
 def synchronize(device: str) -> None:

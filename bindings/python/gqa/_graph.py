@@ -16,7 +16,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
-from . import _drawing, _gqa, _numbers
+from . import _drawing, _gqa, _kinds
 from ._dtypes import DType, dtype_of, from_code
 from ._errors import Status, error_for
 from ._handle import Handle
@@ -103,9 +103,10 @@ class KernelGraph:
     ) -> Value:
         """An input of these sizes. strides: in elements; None for row-major without gaps. name: for texts and
         drawings only."""
-        kind = dtype_of(dtype)
-        steps = None if strides is None else _numbers.whole_numbers("strides", strides)
-        return self._value(self._core.input(_numbers.whole_numbers("dims", dims), steps, kind.code, kind.bits, name))
+        kind, called = dtype_of(dtype), _kinds.optional(_kinds.text, None)("name", name)
+        steps = None if strides is None else _kinds.whole_numbers("strides", strides)
+        sizes = _kinds.whole_numbers("dims", dims)
+        return self._value(self._core.input(sizes, steps, kind.code, kind.bits, called))
 
     def mark_output(self, *values: Value) -> None:
         """Makes these the outputs, in this order. Without it, every result that no operator reads is one."""
@@ -114,13 +115,14 @@ class KernelGraph:
 
     def find(self, name: str) -> Value:
         """The tensor of that name."""
-        return self._value(self._core.find(name))
+        return self._value(self._core.find(_kinds.text("name", name)))
 
     # ---- products, sums of two
 
     def matmul(self, a: Value, b: Value, transpose_a: bool = False, transpose_b: bool = False) -> Value:
         """(.., m, k) x (.., k, n) -> (.., m, n); transpose_a, transpose_b: an operand's last two are given swapped."""
-        return self._value(self._core.matmul(_core_of("a", a), _core_of("b", b), bool(transpose_a), bool(transpose_b)))
+        flags = _kinds.flag("transpose_a", transpose_a), _kinds.flag("transpose_b", transpose_b)
+        return self._value(self._core.matmul(_core_of("a", a), _core_of("b", b), *flags))
 
     def add(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
@@ -130,7 +132,7 @@ class KernelGraph:
     def sub(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
             return self.add_constant(self.scale(b, -1.0), a)
-        return self.add_constant(a, -_numbers.real(b)) if _is_number(b) else self._binary(self._core.sub, a, b)
+        return self.add_constant(a, -_kinds.number("b", b)) if _is_number(b) else self._binary(self._core.sub, a, b)
 
     def mul(self, a: Operand, b: Operand) -> Value:
         if _is_number(a):
@@ -145,7 +147,7 @@ class KernelGraph:
             return self._binary(self._core.div, a, b)
         if b == 0:
             raise error_for(Status.ERROR_OPTION, "a value is divided by 0; expected a number that is not 0")
-        return self.scale(a, 1.0 / _numbers.real(b))
+        return self.scale(a, 1.0 / _kinds.number("b", b))
 
     # ---- each element alone
 
@@ -177,25 +179,25 @@ class KernelGraph:
 
     def clamp(self, x: Value, low: Optional[float] = None, high: Optional[float] = None) -> Value:
         """x, at least low and at most high; None: no bound."""
-        least = float("-inf") if low is None else _numbers.real(low)
-        most = float("inf") if high is None else _numbers.real(high)
+        least = float("-inf") if low is None else _kinds.number("low", low)
+        most = float("inf") if high is None else _kinds.number("high", high)
         return self._value(self._core.clamp(_core_of("x", x), least, most))
 
     def scale(self, x: Operand, factor: Operand) -> Value:
         """x * factor, a number."""
-        return self._value(self._core.scale(_core_of("x", x), _numbers.real(factor)))
+        return self._value(self._core.scale(_core_of("x", x), _kinds.number("factor", factor)))
 
     def add_constant(self, x: Operand, constant: Operand) -> Value:
         """x + constant, a number."""
-        return self._value(self._core.add_constant(_core_of("x", x), _numbers.real(constant)))
+        return self._value(self._core.add_constant(_core_of("x", x), _kinds.number("constant", constant)))
 
     # ---- along a dimension, which stays with size 1
 
     def reduction(self, x: Value, dim: int, op: str = "sum") -> Value:
         """op: "sum", "max" or "mean"."""
-        if op not in _REDUCTIONS:
-            raise error_for(Status.ERROR_OPTION, f"op is {op!r}; expected one of {', '.join(map(repr, _REDUCTIONS))}")
-        return self._value(getattr(self._core, op)(_core_of("x", x), _numbers.dim(dim)))
+        if not isinstance(op, str) or op not in _REDUCTIONS:
+            raise _kinds.refuse("op", op, f"one of {', '.join(map(repr, _REDUCTIONS))}", Status.ERROR_OPTION)
+        return self._value(getattr(self._core, op)(_core_of("x", x), _kinds.dim("dim", dim)))
 
     def sum(self, x: Value, dim: int) -> Value:
         return self.reduction(x, dim, "sum")
@@ -208,18 +210,18 @@ class KernelGraph:
 
     def softmax(self, x: Value, dim: int = -1) -> Value:
         """exp(x - max) / sum along dim, whose size stays; 0 where a row is all -inf."""
-        return self._value(self._core.softmax(_core_of("x", x), _numbers.dim(dim)))
+        return self._value(self._core.softmax(_core_of("x", x), _kinds.dim("dim", dim)))
 
     def rms_norm(self, x: Value, weight: Optional[Value] = None, epsilon: float = 1e-6) -> Value:
         """x / sqrt(mean(x^2) + epsilon) along the last dimension, times weight."""
         given = None if weight is None else _core_of("weight", weight)
-        return self._value(self._core.rms_norm(_core_of("x", x), given, _numbers.real(epsilon)))
+        return self._value(self._core.rms_norm(_core_of("x", x), given, _kinds.number("epsilon", epsilon)))
 
     # ---- masks, of the last two dimensions (queries, keys)
 
     def mask(self, x: Value, left: Optional[int] = None, right: Optional[int] = None) -> Value:
         """-inf unless -left <= key - (query + keys - queries) <= right; None or below 0: no bound."""
-        bounds = [-1 if bound is None else _numbers.whole_number("a bound", bound) for bound in (left, right)]
+        bounds = [-1 if bound is None else _kinds.whole_number("a bound", bound) for bound in (left, right)]
         return self._value(self._core.mask(_core_of("x", x), *bounds))
 
     def causal_mask(self, x: Value) -> Value:
@@ -234,13 +236,13 @@ class KernelGraph:
 
     def broadcast(self, x: Value, dims: Sequence[int]) -> Value:
         """x stretched to dims: from the last one on, each is x's own or x has size 1 there."""
-        return self._value(self._core.broadcast(_core_of("x", x), _numbers.whole_numbers("dims", dims)))
+        return self._value(self._core.broadcast(_core_of("x", x), _kinds.whole_numbers("dims", dims)))
 
     def transpose(self, x: Value, order: Optional[Sequence[int]] = None) -> Value:
         """Dimension i of the result is dimension order[i] of x; None: the last two swap."""
         core = _core_of("x", x)
         rank = len(x.dims)
-        given = [*range(rank - 2), rank - 1, rank - 2][-rank:] if order is None else [_numbers.dim(entry) for entry in order]
+        given = [*range(rank - 2), rank - 1, rank - 2][-rank:] if order is None else [_kinds.dim("dim", entry) for entry in order]
         return self._value(self._core.transpose(core, given))
 
     # ---- the search
@@ -258,7 +260,7 @@ class KernelGraph:
         config: None, for any graph, or "attention", for softmax(q k) v and its kin. budget: seconds to spend on
         compiling and timing; None: the handle's. verbose: True prints progress to stderr; a callable is given a
         SearchProgress now and then. device: "auto" (the first GPU if there is one, else the host; tensors of another
-        device get a program of their own at their first call), "cuda", "cuda:N", "host", or a Handle. seed: of the
+        device get a program of their own at their first call), "cuda", "cuda:N", "host" or "cpu", or a Handle. seed: of the
         proofs. What is put into the graph later does not change the program.
         """
         return search(self.to_text(), config, budget, verbose, device, seed)
@@ -315,7 +317,7 @@ def new_kernel_graph() -> KernelGraph:
 def graph_from_text(text: str) -> KernelGraph:
     """The graph whose to_text() or to_json() this is."""
     graph = KernelGraph.__new__(KernelGraph)
-    graph._core = _gqa.Graph.parse(text)
+    graph._core = _gqa.Graph.parse(_kinds.text("text", text))
     return graph
 
 

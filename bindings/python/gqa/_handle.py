@@ -9,8 +9,9 @@ import os
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
-from . import _gqa
+from . import _gqa, _kinds
 from ._call import attend
+from ._dtypes import name_of
 from ._errors import Status, error_for
 from ._frameworks import synchronize
 from ._progress import ServingProgress, check_verbose, listener
@@ -25,8 +26,8 @@ LogFn = Callable[[str, str], None]
 class Handle:
     """A handle of its own: options that gqa.attention's shared handles do not have.
 
-    device: "auto" (None: a GPU if there is one, else the host), "cuda", "cuda:N" or "host".
-    cache_path: the cache file; None: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+    device: "auto" (None: a GPU if there is one, else the host), "cuda", "cuda:N", "host" or "cpu", which is the host.
+    cache_path: the cache file, ~ being the home; None: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
     cache_mode: "read-write", "read-only" or "off".
     tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the
         cost model's best guess) or "cached-only" (fail).
@@ -54,18 +55,22 @@ class Handle:
     ) -> None:
         if log is not None and not callable(log):
             raise TypeError(f"log is a {type(log).__name__}; expected a callable log(level, message) or None")
-        self._core = _gqa.Handle(
+        given = _kinds.read(
+            _kinds.HANDLE,
             device=device,
-            cache_path=None if cache_path is None else os.fspath(cache_path),
-            cache_mode=_one_of("cache_mode", cache_mode, CACHE_MODES),
-            tuning=_one_of("tuning", tuning, TUNINGS),
-            tuning_budget=0.0 if tuning_budget is None else tuning_budget,
-            threads=0 if threads is None else threads,
-            nvrtc_path=None if nvrtc_path is None else os.fspath(nvrtc_path),
-            log=log,
+            cache_path=cache_path,
+            tuning_budget=tuning_budget,
+            threads=threads,
+            nvrtc_path=nvrtc_path,
             checked=checked,
         )
-        self._device = device or "auto"
+        self._core = _gqa.Handle(
+            cache_mode=_one_of("cache_mode", cache_mode, CACHE_MODES),
+            tuning=_one_of("tuning", tuning, TUNINGS),
+            log=log,
+            **given,
+        )
+        self._device: str = given["device"] or "auto"
 
     def _core_of(self, device: str) -> _gqa.Handle:
         return self._core  # whatever device the tensors are on: the library says if it is another
@@ -106,24 +111,27 @@ class Handle:
         sink: bool = False,
     ) -> None:
         """Does what the first call of such a shape would do, and computes nothing; see gqa.warm."""
-        self._core.warm(
+        given = _kinds.read(
+            _kinds.SHAPE,
             batch=batch,
             q_len=q_len,
             kv_len=kv_len,
             q_heads=q_heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
-            head_dim_v=head_dim_v or 0,
-            bfloat16=_is_bfloat16(dtype),
+            head_dim_v=head_dim_v,
             causal=causal,
-            lse=return_lse,
-            page=page or 0,
-            window=window_size,
+            return_lse=return_lse,
+            page=page,
+            window_size=window_size,
             cache_seqlens=cache_seqlens,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_k=cu_seqlens_k,
             softcap=softcap,
             sink=sink,
+        )
+        self._core.warm(
+            bfloat16=_is_bfloat16(dtype), lse=given.pop("return_lse"), window=given.pop("window_size"), **given
         )
 
     def warm_serving(
@@ -142,6 +150,18 @@ class Handle:
     ) -> ServingProgress:
         """Does what the first calls of every shape of a range would do, and computes nothing; see gqa.warm_serving."""
         check_verbose(verbose)
+        given = _kinds.read(
+            _kinds.SERVING,
+            range=range,
+            q_heads=q_heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            head_dim_v=head_dim_v,
+            window_size=window_size,
+            softcap=softcap,
+            sink=sink,
+            plan_only=plan_only,
+        )
         last: List[ServingProgress] = []
         with listener(verbose) as told:
 
@@ -150,18 +170,7 @@ class Handle:
                 if told is not None:
                     told(last[0])
 
-            self._core.warm_serving(
-                range=range,
-                q_heads=q_heads,
-                kv_heads=kv_heads,
-                head_dim=head_dim,
-                head_dim_v=head_dim_v or 0,
-                window=window_size,
-                softcap=softcap,
-                sink=sink,
-                plan_only=plan_only,
-                progress=tell,
-            )
+            self._core.warm_serving(window=given.pop("window_size"), progress=tell, **given)
         return last[0]
 
     def cancel(self) -> None:
@@ -172,7 +181,7 @@ class Handle:
 
     @property
     def device(self) -> str:
-        """The device asked for."""
+        """The device asked for; "host" where that was "cpu"."""
         return self._device
 
     @property
@@ -198,16 +207,15 @@ class Handle:
 
 
 def _one_of(name: str, value: str, known: "dict[str, int]") -> int:
-    if value in known:
+    if isinstance(value, str) and value in known:
         return known[value]
     choices = ", ".join(repr(choice) for choice in known)
-    raise error_for(Status.ERROR_OPTION, f"{name} is {value!r}; expected one of {choices}")
+    raise _kinds.refuse(name, value, f"one of {choices}", Status.ERROR_OPTION)
 
 
 def _is_bfloat16(dtype: Any) -> bool:
     """ "bfloat16", torch.bfloat16, numpy.dtype("float16"), numpy.float16, ..."""
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    name = name.replace("torch.", "")
+    name = name_of(dtype)
     if name in _DTYPES:
         return _DTYPES[name]
-    raise error_for(Status.ERROR_DTYPE, f"dtype is {dtype!r}; expected float16 or bfloat16")
+    raise error_for(Status.ERROR_DTYPE, f"dtype is {name or _kinds.shown(dtype)}; expected float16 or bfloat16")

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Iterable, Optional, Tuple
 
 from . import _defaults
-from ._call import exported
+from ._call import exported, refined
 from ._dtypes import float32
 from ._errors import Status, error_for
 from ._frameworks import KINDS, adopt
 from ._handle import Handle
+from ._kinds import several
 
 
 def merge_states(
@@ -51,26 +52,31 @@ def merge_states(
             Status.ERROR_SHAPE,
             f"there are {len(parts)} outs and {len(sums)} lses; expected as many of each, and at least one",
         )
-    first = parts[0]
-    kind = KINDS[type(first)]
-    kind.refuse(*parts)
-    if out is None:
-        out = kind.empty(first, tuple(first.shape))
-    if lse is None:
-        lse = kind.empty_of(first, tuple(sums[0].shape), float32)
-    stream = kind.stream(first)
-    core = (_defaults.core_of if handle is None else handle._core_of)(kind.device(first))
-    core.merge_states(
-        [exported(part, kind, stream, f"outs[{at}]") for at, part in enumerate(parts)],
-        [exported(part, kind, stream, f"lses[{at}]") for at, part in enumerate(sums)],
-        exported(out, kind, stream, "out"),
-        exported(lse, kind, stream, "lse"),
-        stream,
-    )
-    return out, lse
+    try:
+        first = parts[0]
+        kind = KINDS[type(first)]
+        kind.refuse(*parts)
+        if out is None:
+            out = kind.empty(first, tuple(first.shape))
+        if lse is None:
+            lse = kind.empty_of(first, tuple(sums[0].shape), float32)
+        stream = kind.stream(first)
+        core = _defaults.served_by(handle)(kind.device(first))
+        core.merge_states(
+            [exported(part, kind, stream, f"outs[{at}]") for at, part in enumerate(parts)],
+            [exported(part, kind, stream, f"lses[{at}]") for at, part in enumerate(sums)],
+            exported(out, kind, stream, "out"),
+            exported(lse, kind, stream, "lse"),
+            stream,
+        )
+        return out, lse
+    except Exception as error:
+        named = {f"{name}[{at}]": x for name, given in (("outs", parts), ("lses", sums)) for at, x in enumerate(given)}
+        raise refined(error, named) from error.__cause__
 
 
 def _adopted(tensors: Iterable[Any], name: str) -> "list[Any]":
     return [
-        tensor if type(tensor) in KINDS else adopt(tensor, f"{name}[{at}]") for at, tensor in enumerate(tensors)
+        tensor if type(tensor) in KINDS else adopt(tensor, f"{name}[{at}]")
+        for at, tensor in enumerate(several(lambda _, tensor: tensor, "[first, second]")(name, tensors))
     ]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import _defaults, _gqa
-from ._call import exported
+from . import _defaults, _gqa, _kinds
+from ._call import exported, refined
 from ._dtypes import DType, from_code
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Kind, adopt
@@ -67,19 +67,22 @@ class Optimized:
                 f"the order of new_input: {_specs(self._inputs)}",
             )
         inputs = [x if type(x) in KINDS else adopt(x, f"input {at}") for at, x in enumerate(given)]
-        kind = KINDS[type(inputs[0])]
-        kind.refuse(*inputs)
-        program = self._program(kind, inputs[0])
-        results = self._results(kind, inputs[0], out)
-        stream = kind.stream(inputs[0])
-        program.run(
-            [exported(x, kind, stream, f"input {at}") for at, x in enumerate(inputs)],
-            [exported(x, kind, stream, f"output {at}") for at, x in enumerate(results)],
-            stream,
-        )
-        if out is not None:
-            return out
-        return results[0] if len(results) == 1 else tuple(results)
+        try:
+            kind = KINDS[type(inputs[0])]
+            kind.refuse(*inputs)
+            program = self._program(kind, inputs[0])
+            results = self._results(kind, inputs[0], out)
+            stream = kind.stream(inputs[0])
+            program.run(
+                [exported(x, kind, stream, f"input {at}") for at, x in enumerate(inputs)],
+                [exported(x, kind, stream, f"output {at}") for at, x in enumerate(results)],
+                stream,
+            )
+            if out is not None:
+                return out
+            return results[0] if len(results) == 1 else tuple(results)
+        except Exception as error:
+            raise refined(error, {f"input {at}": x for at, x in enumerate(inputs)}) from error.__cause__
 
     def explain(self) -> str:
         """What was searched, what was proved, what was measured."""
@@ -144,13 +147,11 @@ def search(
 ) -> Optimized:
     """KernelGraph.superoptimize for a graph's text."""
     check_verbose(verbose)
-    asked = _Search(graph, config, 0.0 if budget is None else float(budget), 0 if seed is None else seed, verbose)
+    asked = _Search(graph, **_kinds.read(_kinds.SEARCH, config=config, budget=budget, seed=seed), verbose=verbose)
     if isinstance(device, Handle):
         return Optimized(asked, device, any_device=False)
     if not isinstance(device, str):
-        raise TypeError(
-            f"device is a {type(device).__name__}; expected 'auto', 'cuda', 'cuda:N', 'host' or a gqa.Handle"
-        )
+        raise _kinds.refuse("device", device, "'auto', 'cuda', 'cuda:N', 'host' or a gqa.Handle")
     return Optimized(asked, _defaults.of(device), any_device=device == "auto")
 
 

@@ -6,14 +6,14 @@ pool serves any number; each method is one step.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _defaults, _gqa
-from ._call import exported
+from ._call import exported, refined
 from ._errors import Status, error_for
 from ._frameworks import KINDS, adopt
 from ._handle import Handle
+from ._kinds import PAGES
 
 
 class PagePool:
@@ -45,10 +45,14 @@ class PagePool:
             raise error_for(Status.ERROR_SIZE, "there is no cache; expected at least one tensor of pages")
         self._first = tensors[0]
         self._kind = KINDS[type(tensors[0])]
-        core = (_defaults.core_of if handle is None else handle._core_of)(self._kind.device(tensors[0]))
-        stream = self._kind.stream(tensors[0])
-        given = [exported(tensor, self._kind, stream, f"caches[{at}]") for at, tensor in enumerate(tensors)]
-        self._pool = _gqa.PagePool(core, given)
+        names = [f"caches[{at}]" for at in range(len(tensors))]
+        try:
+            core = _defaults.served_by(handle)(self._kind.device(tensors[0]))
+            stream = self._kind.stream(tensors[0])
+            given = [exported(tensor, self._kind, stream, name) for name, tensor in zip(names, tensors)]
+            self._pool = _gqa.PagePool(core, given)
+        except Exception as error:
+            raise refined(error, dict(zip(names, tensors))) from error.__cause__
         self._caches = tensors  # whose memory the pool copies pages in
         self._pages, self._page = (int(size) for size in tuple(tensors[0].shape)[:2])
 
@@ -68,6 +72,7 @@ class PagePool:
 
     def add(self, tokens: int = 0) -> int:
         """A new sequence, with room for so many tokens."""
+        tokens = PAGES["tokens"]("tokens", tokens)
         sequence = self._pool.add()
         try:
             self.append(sequence, tokens)
@@ -79,25 +84,26 @@ class PagePool:
     def share(self, sequence: int, tokens: Optional[int] = None) -> int:
         """A new sequence that begins with another's first tokens; None: with all. Their pages are shared: nothing is
         copied before one of the two appends to a page that is not full."""
-        if tokens is not None and tokens < 0:
+        shared = -1 if tokens is None else PAGES["tokens"]("tokens", tokens)
+        if tokens is not None and shared < 0:
             raise error_for(Status.ERROR_SIZE, f"tokens is {tokens}; expected 0 or more, or None for all")
-        return self._pool.share(sequence, -1 if tokens is None else tokens)
+        return self._pool.share(PAGES["sequence"]("sequence", sequence), shared)
 
     def append(self, sequences: Union[int, Iterable[int]], tokens: Union[int, Sequence[int]] = 1) -> None:
         """Makes room for more tokens: so many in each sequence, or a number for each. A shared page that is to be
         written is copied first, in all caches, on the current stream of their framework, which must not be captured.
         Raises GqaMemoryError where too few pages are free; all is then as before."""
         named = _listed(sequences)
-        counts = [int(tokens)] * len(named) if isinstance(tokens, (int, Integral)) else [int(count) for count in tokens]
+        counts = _each(tokens, "tokens") if _is_several(tokens) else [PAGES["tokens"]("tokens", tokens)] * len(named)
         self._pool.append(named, counts, self._kind.stream(self._first))
 
     def free(self, *sequences: int) -> None:
         """Takes sequences back. Pages that no other sequence holds are free."""
-        self._pool.free(list(sequences))
+        self._pool.free(PAGES["sequences"]("sequences", sequences))
 
     def length(self, sequence: int) -> int:
         """How many tokens a sequence has room for."""
-        return self._pool.length(sequence)
+        return self._pool.length(PAGES["sequence"]("sequence", sequence))
 
     def table(self, sequences: Union[int, Iterable[int]], columns: Optional[int] = None) -> Tuple[Any, Any]:
         """(page_table, lengths) of sequences: (sequences, columns) and (sequences) int32, in host memory, of NumPy or
@@ -107,6 +113,7 @@ class PagePool:
         if columns is None:
             longest = max((self.length(sequence) for sequence in named), default=0)
             columns = max(1, (longest + self._page - 1) // self._page)
+        columns = PAGES["columns"]("columns", columns)
         if not named or columns < 1:
             raise error_for(
                 Status.ERROR_SIZE, f"a table of {len(named)} sequences and {columns} columns; expected one of each"
@@ -119,8 +126,17 @@ class PagePool:
         return f"gqa.PagePool({self.free_pages} of {self.pages} pages free, {self.page} tokens each)"
 
 
+def _is_several(given: Any) -> bool:
+    """Whether it is a list, an array, a generator, ...; a text is none, nor is a tensor of one number."""
+    return hasattr(given, "__iter__") and not isinstance(given, (str, bytes)) and getattr(given, "shape", None) != ()
+
+
+def _each(given: Any, name: str) -> List[int]:
+    return [PAGES[name](f"{name}[{at}]", item) for at, item in enumerate(given)]
+
+
 def _listed(sequences: Union[int, Iterable[int]]) -> List[int]:
-    return [int(sequences)] if isinstance(sequences, (int, Integral)) else [int(sequence) for sequence in sequences]
+    return PAGES["sequences"]("sequences", sequences if _is_several(sequences) else [sequences])
 
 
 def _writable(tensor: Any, name: str) -> Any:

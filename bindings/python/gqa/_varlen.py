@@ -13,6 +13,9 @@ from ._cache import Cache, maximum, refuse_given, window_of
 from ._call import attend
 from ._handle import Handle
 
+# Its arguments by the library's names.
+_NAMES = {"cache_seqlens": "seqused_k", "scale": "softmax_scale", "return_lse": "return_attn_probs"}
+
 
 def flash_attn_varlen_func(
     q: Any,
@@ -30,9 +33,9 @@ def flash_attn_varlen_func(
     q_descale: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
-    window_size: Tuple[Optional[int], Optional[int]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
     attention_chunk: int = 0,
-    softcap: float = 0.0,
+    softcap: Optional[float] = 0.0,
     num_splits: int = 1,
     pack_gqa: Optional[bool] = None,
     deterministic: bool = False,
@@ -55,7 +58,7 @@ def flash_attn_varlen_func(
     causal: query i of n stands at key keys - n + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
-        0.0: none. sink: (q_heads) float32 on q's device, or None: as flash_attn_func's.
+        0.0 or None: none. sink: (q_heads) float32 on q's device, or None: as flash_attn_func's.
     out: a tensor to write, or None.
     The lists are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a handle made with
     checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
@@ -83,5 +86,7 @@ def flash_attn_varlen_func(
         maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
         maximum("max_seqlen_k", max_seqlen_k, cu_seqlens_k),
     )
-    core_of = _defaults.core_of if handle is None else handle._core_of
-    return attend(core_of, q, k, v, causal, softmax_scale, out, return_attn_probs, lists, softcap, sink, late=True)
+    core_of, lse = _defaults.served_by(handle), return_attn_probs
+    return attend(
+        core_of, q, k, v, causal, softmax_scale, out, lse, lists, softcap, sink, late=True, names=_NAMES
+    )

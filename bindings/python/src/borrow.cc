@@ -2,6 +2,7 @@
 // Threads: GIL held.
 #include "borrow.h"
 
+#include <algorithm>
 #include <string>
 
 #include "errors.h"
@@ -18,13 +19,15 @@ constexpr char kUsedCapsule[] = "used_dltensor";
 constexpr char kVersionedCapsule[] = "dltensor_versioned";
 constexpr char kUsedVersionedCapsule[] = "used_dltensor_versioned";
 constexpr uint32_t kMajorVersion = 1;
+constexpr uint8_t kBool = 6;  // DLPack's code, which Debian's header is older than
 
 std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
-// The pending Python exception as text, cleared.
+// The pending Python exception as text, cleared: its first line, for what follows is a framework's own stack.
 std::string taken_error() {
-  py::error_already_set error;
-  return error.what();
+  const py::error_already_set error;
+  const std::string text = error.what();
+  return text.substr(0, std::min<size_t>(text.find('\n'), 160));
 }
 
 VersionedTensor* versioned_of(PyObject* capsule, const char* name) {
@@ -58,8 +61,9 @@ DLDataType dtype_of(const char* format) {
     case 'q':
       return {kDLInt, 64, 1};
     case 'B':
-    case '?':
       return {kDLUInt, 8, 1};
+    case '?':
+      return {kBool, 8, 1};
     case 'H':
       return {kDLUInt, 16, 1};
     case 'I':
@@ -72,12 +76,15 @@ DLDataType dtype_of(const char* format) {
   }
 }
 
-// True for an array of ml_dtypes' bfloat16, which NumPy exports through neither protocol.
-bool is_numpy_bfloat16(PyObject* object) {
+// Of an array, "float8_e4m3fn"; "": it has none.
+std::string dtype_name(PyObject* object) {
   py::object dtype = py::getattr(object, "dtype", py::none());
   py::object name = py::getattr(dtype, "name", py::none());
-  return py::isinstance<py::str>(name) && name.cast<std::string>() == "bfloat16" && py::hasattr(object, "view");
+  return py::isinstance<py::str>(name) ? name.cast<std::string>() : "";
 }
+
+// True for an array of ml_dtypes' bfloat16, which NumPy exports through neither protocol.
+bool is_numpy_bfloat16(PyObject* object) { return dtype_name(object) == "bfloat16" && py::hasattr(object, "view"); }
 
 }  // namespace
 
@@ -137,7 +144,9 @@ void Borrowed::get_buffer(PyObject* object, const char* name, bool writable) {
     why = taken_error();
   }
   if (writable) raise(GQA_ERROR_OPTION, std::string(name) + " cannot be written: " + why);
-  raise(GQA_ERROR_DTYPE, std::string(name) + " (" + type_name(object) + ") cannot be read: " + why);
+  const std::string dtype = dtype_name(object);
+  raise(GQA_ERROR_DTYPE, std::string(name) + (dtype.empty() ? "" : " is " + dtype) + " (" + type_name(object) +
+                             (dtype.empty() ? ") cannot be read: " : "), which cannot be read: ") + why);
 }
 
 void Borrowed::describe_buffer(const char* name) {

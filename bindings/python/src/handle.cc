@@ -122,14 +122,8 @@ class AppendTensors {
     const DLTensor** const fields[] = {&call->k_new,      &call->v_new,           &call->cu_seqlens_k_new,
                                        &call->rotary_cos, &call->rotary_sin,      &call->rotary_seqlens,
                                        nullptr,           &call->cache_batch_idx, &call->cache_leftpad};
-    constexpr const char* kNames[] = {"k",
-                                      "v",
-                                      "cu_seqlens_k_new",
-                                      "rotary_cos",
-                                      "rotary_sin",
-                                      "rotary_seqlens",
-                                      "rotary_interleaved",
-                                      "cache_batch_idx",
+    constexpr const char* kNames[] = {"k_new",        "v_new",          "cu_seqlens_k_new",   "rotary_cos",
+                                      "rotary_sin",   "rotary_seqlens", "rotary_interleaved", "cache_batch_idx",
                                       "cache_leftpad"};
     for (std::size_t at = 0; at < given.size(); ++at) {
       if (fields[at] == nullptr) {

@@ -74,8 +74,9 @@ GQA_BOTH int first_row_of(const AppendParams& p, const AppendSequence& s) {
   return s.row * p.cache_batch_rows + s.leftpad;
 }
 
-// The page that holds a slot of a row of the table.
+// The page that holds a slot of a row of the table; without one each row of the cache is a page.
 GQA_BOTH int page_of_slot(const AppendParams& p, int row, int slot) {
+  if (p.table == nullptr) return row;
   return within(p.table[row * p.table_stride + slot / p.page], p.page_count - 1);
 }
 

@@ -1,6 +1,7 @@
 // append_args.cc: see append_args.h.
 #include "runtime/api/args/append_args.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -35,14 +36,32 @@ Status needs(const char* what, bool given, const char* other, bool has_other) {
   return {Code::kOption, std::string(what) + " is given without " + other + ", expected both"};
 }
 
+// New keys or values. Without a row they are as good as none, and what else they are is checked as of one row.
+class NewRows {
+ public:
+  NewRows(const Role& role, const DLTensor& given, int row) : tensor_(given) {
+    if (given.ndim != role.rank || given.shape[row] != 0) return;
+    std::copy(given.shape, given.shape + given.ndim, shape_);
+    shape_[row] = 1;
+    tensor_.shape = shape_;
+  }
+  NewRows(const NewRows&) = delete;
+  NewRows& operator=(const NewRows&) = delete;
+  const DLTensor& get() const { return tensor_; }
+
+ private:
+  DLTensor tensor_;
+  std::int64_t shape_[4];
+};
+
 Status check_new(const Device& device, const AppendGiven& g, bool packed) {
   const DLTensor &k = *g.options.k_new, &v = *g.options.v_new;
   const Role &k_role = packed ? kPackedNewK : kNewK, &v_role = packed ? kPackedNewV : kNewV;
   constexpr const char* kLikeQ = ", but q is ";
-  Status status = check_tensor(device, k_role, k, g.q.dtype, kLikeQ);
-  if (status.ok()) status = check_tensor(device, v_role, v, g.q.dtype, kLikeQ);
-  if (!status.ok()) return status;
   const int row = packed ? 0 : 1;
+  Status status = check_tensor(device, k_role, NewRows(k_role, k, row).get(), g.q.dtype, kLikeQ);
+  if (status.ok()) status = check_tensor(device, v_role, NewRows(v_role, v, row).get(), g.q.dtype, kLikeQ);
+  if (!status.ok()) return status;
   if (!packed) status = check_equal(k_role, k.shape[0], "batch", "q", g.sequences);
   if (status.ok() && !packed) status = check_equal(v_role, v.shape[0], "batch", "k_new", k.shape[0]);
   if (status.ok()) status = check_equal(v_role, v.shape[row], packed ? "total_new" : "new", "k_new", k.shape[row]);
@@ -74,25 +93,41 @@ Status read_rows(const Role& role, const DLTensor* tensor, const char* last, Vie
 
 const void* data_of(const View& view) { return reinterpret_cast<const void*>(view.data); }
 
-// Sequences that begin anywhere are packed keys: from one sequence's first row to the next's is a whole number of rows,
-// of keys and of values alike; `all`: up to the last one's last.
-Status rows_between(const View& k, const View& v, std::int32_t* rows, std::int64_t* all) {
+// Whether a dense cache's sequences that begin anywhere are packed keys: from one's first row to the next's is a whole
+// number of rows, of keys and of values alike; `all`: up to the last one's last.
+bool rows_between(const View& k, const View& v, std::int32_t* rows, std::int64_t* all) {
   const auto whole = [](const View& view) {
     return view.stride[1] > 0 ? view.stride[0] % view.stride[1] : view.stride[0];
   };
   const auto count = [](const View& view) { return view.stride[1] > 0 ? view.stride[0] / view.stride[1] : 0; };
   const std::int64_t last = count(k) * (k.size[0] - 1) + k.size[1];
-  if (whole(k) == 0 && whole(v) == 0 && count(k) == count(v) && count(k) >= 0 &&
-      last <= std::numeric_limits<std::int32_t>::max()) {
-    *rows = static_cast<std::int32_t>(count(k));
-    *all = last;
+  if (whole(k) != 0 || whole(v) != 0 || count(k) != count(v) || count(k) < 0 ||
+      last > std::numeric_limits<std::int32_t>::max())
+    return false;
+  *rows = static_cast<std::int32_t>(count(k));
+  *all = last;
+  return true;
+}
+
+// Of a dense cache whose sequences begin anywhere.
+Status fill_rows(const View& k, const View& v, Append* append, Call* call) {
+  Problem& problem = call->problem;
+  if (rows_between(k, v, &append->cache_batch_rows, &call->k_rows)) {
+    problem.kv_lengths = Lengths::kPacked;
+    call->k_strides.batch = call->v_strides.batch = 0;
     return {};
   }
-  return {Code::kStride, "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
-                             " of batch and kv_len, v " + std::to_string(v.stride[0]) + " and " +
-                             std::to_string(v.stride[1]) +
-                             ": expected a batch stride of the same whole number of rows, fewer than 2147483647 in "
-                             "all, since cache_batch_idx and cache_leftpad find sequences by their rows"};
+  if (append->leftpad != nullptr && problem.kv_len > 1)
+    return {Code::kStride, "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
+                               " of batch and kv_len, v " + std::to_string(v.stride[0]) + " and " +
+                               std::to_string(v.stride[1]) +
+                               ": beside cache_leftpad a batch stride of the same whole number of rows is expected, "
+                               "fewer than 2147483647 in all: lay out keys and values alike"};
+  // Each row of the cache is a page, and a sequence has one.
+  problem.keys = KeyLayout::kPaged;
+  problem.page = append->page = problem.kv_len;
+  call->pages = append->pages = append->cache_batch;
+  return {};
 }
 
 void fill_new(const gqa_call& options, const AppendViews& views, Append* append) {
@@ -157,6 +192,8 @@ bool appends(const gqa_call* o) {
                           o->cache_batch_idx != nullptr || o->cache_leftpad != nullptr);
 }
 
+bool adds_keys(const gqa_call* o) { return o != nullptr && o->k_new != nullptr && !has_no_row(*o->k_new); }
+
 Status check_append_fields(const gqa_call& o) {
   const bool adds = o.k_new != nullptr, rotates = o.rotary_cos != nullptr;
   if (o.rotary_interleaved != 0 && o.rotary_interleaved != 1)
@@ -210,8 +247,10 @@ Status read_append(const AppendGiven& given, const View& k, const View& v, const
                    AppendViews* views) {
   const gqa_call& o = given.options;
   const bool packed = o.cu_seqlens_k_new != nullptr;
-  Status status = read_rows(packed ? kPackedNewK : kNewK, o.k_new, "the head dimension", &views->k);
-  if (status.ok()) status = read_rows(packed ? kPackedNewV : kNewV, o.v_new, "the head dimension", &views->v);
+  const bool adds = adds_keys(&o);
+  Status status;
+  if (adds) status = read_rows(packed ? kPackedNewK : kNewK, o.k_new, "the head dimension", &views->k);
+  if (status.ok() && adds) status = read_rows(packed ? kPackedNewV : kNewV, o.v_new, "the head dimension", &views->v);
   if (status.ok()) status = read_list(kStarts, o.cu_seqlens_k_new, "it", &views->starts);
   if (status.ok()) status = read_rows(kCos, o.rotary_cos, "each row", &views->cos);
   if (status.ok()) status = read_rows(kSin, o.rotary_sin, "each row", &views->sin);
@@ -221,19 +260,19 @@ Status read_append(const AppendGiven& given, const View& k, const View& v, const
   const View* const read[] = {&views->k,         &views->v,      &views->starts,
                               &views->cos,       &views->sin,    &views->rotary_starts,
                               &views->batch_idx, &views->leftpad};
-  const View* const written[] = {&out, &lse, o.k_new != nullptr ? &k : &lse, o.v_new != nullptr ? &v : &lse};
+  const View* const written[] = {&out, &lse, adds ? &k : &lse, adds ? &v : &lse};
   for (const View* to : written)
     for (const View* from : read)
       if (status.ok() && to->data != 0 && from->data != 0) status = check_apart(*to, *from);
-  if (status.ok() && o.k_new != nullptr) status = check_distinct(k);
-  if (status.ok() && o.v_new != nullptr) status = check_distinct(v);
+  if (status.ok() && adds) status = check_distinct(k);
+  if (status.ok() && adds) status = check_distinct(v);
   return status;
 }
 
 Status fill_append(const gqa_call& options, const AppendViews& views, const View& k, const View& v, Append* append,
                    Call* call) {
   call->append = append;
-  if (options.k_new != nullptr) fill_new(options, views, append);
+  if (adds_keys(&options)) fill_new(options, views, append);
   if (options.rotary_cos != nullptr) fill_rotary(options, views, append);
   append->batch_idx = list_of(views.batch_idx);
   append->leftpad = list_of(views.leftpad);
@@ -241,11 +280,9 @@ Status fill_append(const gqa_call& options, const AppendViews& views, const View
   append->v_batch_stride = call->v_strides.batch;
   append->cache_batch = static_cast<std::int32_t>(k.size[0]);
   Problem& problem = call->problem;
-  problem.kv_lengths = append->anywhere() && !problem.paged() ? Lengths::kPacked : Lengths::kEach;
+  problem.kv_lengths = Lengths::kEach;
   if (problem.paged()) return fill_pages(*options.page_table, k, v, append, call);
-  if (!append->anywhere()) return {};
-  call->k_strides.batch = call->v_strides.batch = 0;
-  return rows_between(k, v, &append->cache_batch_rows, &call->k_rows);
+  return append->anywhere() ? fill_rows(k, v, append, call) : Status();
 }
 
 }  // namespace gqa

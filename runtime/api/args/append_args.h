@@ -12,8 +12,9 @@
 
 namespace gqa {
 
-// Whether the call does anything before it attends.
+// Whether the call does anything before it attends; whether it brings a new key. After check_append_present().
 bool appends(const gqa_call* options);
+bool adds_keys(const gqa_call* options);
 
 // That fields which belong together are there, as far as options alone say; then that tensors are.
 Status check_append_fields(const gqa_call& options);

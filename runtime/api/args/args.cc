@@ -44,6 +44,7 @@ struct GivenTensors {
   CacheLists lists;
   const gqa_call* appending;  // null where nothing is appended
   bool no_keys;               // StandInKeys
+  bool no_query;              // StandInQuery
 
   bool paged() const { return lists.table != nullptr; }
   bool any_batch() const { return appending != nullptr && appending->cache_batch_idx != nullptr; }
@@ -145,10 +146,9 @@ constexpr std::size_t kCallWithoutArrays = offsetof(gqa_call, score_scale);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
-  if (!std::isfinite(call.scale) || call.scale < 0) {
-    return {Code::kOption, "gqa_call.scale is " + std::to_string(call.scale) +
-                               ", expected a finite number above 0, or 0 for 1/sqrt(head_dim)"};
-  }
+  if (!is_zero_or_normal(call.scale))
+    return {Code::kOption, "gqa_call.scale is " + float_text(call.scale) +
+                               ", expected a finite number of at least 1.17549e-38, or 0 for 1/sqrt(head_dim)"};
   if (call.causal != 0 && call.causal != 1) {
     return {Code::kOption, "gqa_call.causal is " + std::to_string(call.causal) + ", expected 0 or 1"};
   }
@@ -181,8 +181,8 @@ Status no_half(const DLTensor& q) {
   return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
 }
 
-// Of a call without a query, which writes nothing: what q and out are. Nothing else is looked at.
-Status check_no_query(const Device& device, const DLTensor& q, const DLTensor& out, bool packed) {
+// Of a call that attends to nothing: what q and out are. Of one that appends nothing either, nothing else is looked at.
+Status check_q_and_out(const Device& device, const DLTensor& q, const DLTensor& out, bool packed) {
   const Role &q_role = packed ? kPackedQ : kQ, &out_role = packed ? kPackedOut : kOut;
   Status status = check_rank(q_role, q);
   if (status.ok()) status = check_rank(out_role, out);
@@ -214,7 +214,7 @@ Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, con
 
 Status check_tensors(const Device& device, const GivenTensors& given, DType* dtype) {
   constexpr const char* kLikeQ = ", but q is ";
-  const auto& [q, k, v, out, lse, scores, lists, appending, no_keys] = given;
+  const auto& [q, k, v, out, lse, scores, lists, appending, no_keys, no_query] = given;
   if (Status status = check_rank(kQ, q); !status.ok()) return status;
   if (!is_half(q.dtype, dtype)) return no_half(q);
   Status status = check_tensor(device, kQ, q, q.dtype, kLikeQ);
@@ -241,7 +241,8 @@ Status read_views(const GivenTensors& given, Views* views) {
   if (status.ok() && given.lse != nullptr) status = read_view(kLse, *given.lse, 4, nullptr, &views->lse);
   if (status.ok()) status = read_lists(given.lists, &views->lists);
   if (status.ok()) status = read_views(given.scores, &views->scores);
-  if (status.ok()) status = check_all_written(*views, given.lse != nullptr, given.lists);
+  if (given.no_query) views->out = {};  // nobody's memory
+  if (status.ok() && !given.no_query) status = check_all_written(*views, given.lse != nullptr, given.lists);
   if (status.ok() && given.appending != nullptr)
     status = read_append(given.append(), views->k, views->v, views->out, views->lse, &views->append);
   return status;
@@ -291,6 +292,12 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   call->stream = options != nullptr ? options->stream : nullptr;
 }
 
+// Of a call that appends and has no query.
+void leave_out_queries(Call* call) {
+  call->q = call->out = nullptr;
+  call->q_rows = 0;
+}
+
 }  // namespace
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
@@ -307,18 +314,21 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   if (find_recent_call(device, given, call)) return {};
   if (Status status = check_all_present(q, k, v, out, options); !status.ok()) return status;
   const CacheLists lists = lists_of(options);
-  if (has_no_row(*q) && !appends(options)) return check_no_query(device, *q, *out, lists.q_starts != nullptr);
-  const DLTensor* lse = options != nullptr ? options->lse : nullptr;
-  if (Status status = check_packed(q, k, v, out, lse, lists); !status.ok()) return status;
   const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
-  const StandInKeys keys(*q, *k, *v, *out, lists);
-  const Lifted whole_q(q, q_packed), whole_k(keys.k(), k_packed), whole_v(keys.v(), k_packed), whole_out(out, q_packed),
-      whole_lse(lse, q_packed);
+  const bool attends = !has_no_row(*q) && !has_no_sequence(lists), adds = adds_keys(options);
+  if (!attends)
+    if (Status status = check_q_and_out(device, *q, *out, q_packed); !status.ok() || !adds) return status;
+  const DLTensor* lse = options != nullptr && attends ? options->lse : nullptr;
+  if (Status status = check_packed(q, k, v, out, lse, lists); !status.ok()) return status;
+  const StandInQuery query(*q, *out, !attends);
+  const StandInKeys keys(*query.q(), *k, *v, *query.out(), lists);
+  const Lifted whole_q(query.q(), q_packed), whole_k(keys.k(), k_packed), whole_v(keys.v(), k_packed),
+      whole_out(query.out(), q_packed), whole_lse(lse, q_packed);
   const GivenTensors tensors = {*whole_q.get(),  *whole_k.get(),
                                 *whole_v.get(),  *whole_out.get(),
-                                whole_lse.get(), score_tensors_of(options),
+                                whole_lse.get(), attends ? score_tensors_of(options) : ScoreTensors(),
                                 lists,           append != nullptr && appends(options) ? options : nullptr,
-                                keys.used()};
+                                keys.used(),     query.used()};
   DType dtype{};
   if (Status status = check_tensors(device, tensors, &dtype); !status.ok()) return status;
   Views views;
@@ -332,7 +342,9 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   fill_score_numbers(options, views.scores, call);
   if (tensors.appending != nullptr) {
     Status status = fill_append(*options, views.append, views.k, views.v, &append->emplace(), call);
-    return status.ok() ? check(call->problem) : status;
+    if (status.ok()) status = check(call->problem);
+    if (!attends) leave_out_queries(call);
+    return status;
   }
   if (Status status = check(call->problem); !status.ok()) return status;
   if (!keys.used()) remember_call(given, *call);

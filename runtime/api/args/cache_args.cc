@@ -77,6 +77,28 @@ bool has_no_row(const DLTensor& tensor) {
   return tensor.shape[0] == 0 || (tensor.ndim == 4 && tensor.shape[1] == 0);
 }
 
+bool has_no_sequence(const CacheLists& lists) {
+  const DLTensor* starts = lists.q_starts;
+  return starts != nullptr && starts->ndim == 1 && starts->shape != nullptr && starts->shape[0] == 1;
+}
+
+const DLTensor* StandInQuery::Row::take(const DLTensor& of) {
+  alignas(16) static char row[512];  // as long as the longest head
+  tensor = of;
+  tensor.data = row;
+  tensor.byte_offset = 0;
+  for (int i = 0; i < of.ndim; ++i) {
+    shape[i] = of.shape[i] == 0 ? 1 : of.shape[i];
+    strides[i] = i + 1 == of.ndim ? 1 : 0;
+  }
+  tensor.shape = shape;
+  tensor.strides = strides;
+  return &tensor;
+}
+
+StandInQuery::StandInQuery(const DLTensor& q, const DLTensor& out, bool used)
+    : used_(used), q_(used ? q_row_.take(q) : &q), out_(used ? out_row_.take(out) : &out) {}
+
 const DLTensor* StandInKeys::Row::take(const DLTensor& of, const DLTensor& memory) {
   const int heads = memory.ndim - 2;
   tensor = of;

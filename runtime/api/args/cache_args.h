@@ -80,6 +80,30 @@ inline const std::int32_t* list_of(const View& view) { return reinterpret_cast<c
 
 // Whether a tensor of rows, in a batch or packed, has none.
 bool has_no_row(const DLTensor& tensor);
+// Whether the lists name no sequence: where the first would begin, and nothing else.
+bool has_no_sequence(const CacheLists& lists);
+
+// q and out of a call that brings new keys and no query: a row of each, of no memory of the caller's, so that all else
+// is checked as of any call. Nothing reads or writes the row. Any others as they are.
+class StandInQuery {
+ public:
+  StandInQuery(const DLTensor& q, const DLTensor& out, bool used);
+  StandInQuery(const StandInQuery&) = delete;
+  StandInQuery& operator=(const StandInQuery&) = delete;
+  bool used() const { return used_; }
+  const DLTensor* q() const { return q_; }
+  const DLTensor* out() const { return out_; }
+
+ private:
+  struct Row {
+    DLTensor tensor;
+    std::int64_t shape[4], strides[4];
+    const DLTensor* take(const DLTensor& of);
+  };
+  bool used_;
+  Row q_row_, out_row_;
+  const DLTensor *q_, *out_;
+};
 
 // That maxima are there for packed sequences, and only for those.
 Status check_packing(const gqa_call& call);

@@ -58,9 +58,9 @@ void add(ScoreChain* chain, ChainStep step) { chain->steps[chain->count++] = ste
 }  // namespace
 
 Status check_scores(const gqa_call& call) {
-  if (!std::isfinite(call.softcap) || call.softcap < 0)
-    return {Code::kOption, "gqa_call.softcap is " + std::to_string(call.softcap) +
-                               ", expected a finite number above 0, or 0 for none"};
+  if (!is_zero_or_normal(call.softcap))
+    return {Code::kOption, "gqa_call.softcap is " + float_text(call.softcap) +
+                               ", expected a finite number of at least 1.17549e-38, or 0 for none"};
   if (call.bias == nullptr) return {};
   if (call.softcap != 0 && call.score_scale != nullptr)
     return {Code::kOption, "gqa_call has softcap, score_scale and bias, expected at most two of them: multiply q"};

@@ -1,12 +1,29 @@
 // dtype.cc: see dtype.h.
 #include "runtime/api/tensors/dtype.h"
 
+#include <iterator>
+
 namespace gqa {
+namespace {
+
+// By DLPack's code: what is followed by a width, and then, from kBool on, what has one width only.
+constexpr const char* kKinds[] = {"int", "uint", "float", "handle", "bfloat", "complex"};
+constexpr int kBool = static_cast<int>(std::size(kKinds));
+constexpr const char* kWhole[] = {"bool",           "float8_e3m4",     "float8_e4m3",   "float8_e4m3b11fnuz",
+                                  "float8_e4m3fn",  "float8_e4m3fnuz", "float8_e5m2",   "float8_e5m2fnuz",
+                                  "float8_e8m0fnu", "float6_e2m3fn",   "float6_e3m2fn", "float4_e2m1fn"};
+
+std::string element_text(DLDataType type) {
+  if (type.code < kBool) return kKinds[type.code] + std::to_string(type.bits);
+  const auto at = static_cast<std::size_t>(type.code - kBool);
+  if (at < std::size(kWhole)) return kWhole[at];
+  return "dtype code " + std::to_string(type.code) + ", bits " + std::to_string(type.bits);
+}
+
+}  // namespace
 
 std::string dtype_text(DLDataType type) {
-  const char* kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  const std::string kind = type.code < 7 ? kinds[type.code] : "dtype code " + std::to_string(type.code) + ", bits ";
-  return kind + std::to_string(type.bits) + (type.lanes == 1 ? "" : "x" + std::to_string(type.lanes));
+  return element_text(type) + (type.lanes == 1 ? "" : "x" + std::to_string(type.lanes));
 }
 
 bool same(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }

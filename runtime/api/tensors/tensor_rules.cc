@@ -1,6 +1,7 @@
 // tensor_rules.cc: see tensor_rules.h.
 #include "runtime/api/tensors/tensor_rules.h"
 
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -114,6 +115,14 @@ Status check_on_device(const Device& device, const std::string& name, DLDevice g
   if (owned(device, given)) return {};
   return {Code::kDevice, name + " is on " + device_text(given) + ", but this handle is for " + device_text(device) +
                              ": move the tensor, or create a handle for its device"};
+}
+
+bool is_zero_or_normal(float number) { return number == 0 || (number > 0 && std::isnormal(number)); }
+
+std::string float_text(float number) {
+  char buffer[24];
+  std::snprintf(buffer, sizeof(buffer), "%g", static_cast<double>(number));
+  return buffer;
 }
 
 std::string address_text(std::uintptr_t address) {

@@ -256,20 +256,20 @@ def good_call():
 @pytest.mark.parametrize(
     "change, says",
     [
-        ({"v": None}, "k_new is given without v_new"),
-        ({"cache_seqlens": None}, "k_new is given without cache_seqlens"),
+        ({"v": None}, "k is given without v,"),
+        ({"cache_seqlens": None}, "k is given without cache_seqlens"),
         ({"rotary_sin": None}, "rotary_cos is given without rotary_sin"),
-        ({"k": None, "v": None}, "rotary_cos is given without k_new"),
-        ({"k": np.zeros((BATCH, NEW, 1, DIM), np.float16)}, "k_new has kv_heads 1"),
-        ({"k": np.zeros((BATCH, NEW, KV_HEADS, DIM), np.float32)}, "k_new is float32"),
-        ({"v": np.zeros((BATCH, NEW + 1, KV_HEADS, DIM), np.float16)}, "v_new has new 4"),
-        ({"k": np.zeros((BATCH + 1, NEW, KV_HEADS, DIM), np.float16)}, "k_new has batch 5"),
+        ({"k": None, "v": None}, "rotary_cos is given without k,"),
+        ({"k": np.zeros((BATCH, NEW, 1, DIM), np.float16)}, "k has kv_heads 1"),
+        ({"k": np.zeros((BATCH, NEW, KV_HEADS, DIM), np.float32)}, "k is float32"),
+        ({"v": np.zeros((BATCH, NEW + 1, KV_HEADS, DIM), np.float16)}, "v has new 4"),
+        ({"k": np.zeros((BATCH + 1, NEW, KV_HEADS, DIM), np.float16)}, "k has batch 5"),
         ({"rotary_cos": np.zeros((8, 12), np.float16), "rotary_sin": np.zeros((8, 12), np.float16)}, "rotary_dim 24"),
         ({"rotary_sin": np.zeros((8, 16), np.float16)}, "rotary_sin has positions 8"),
         ({"rotary_seqlens": np.zeros(3, np.int32)}, "rotary_seqlens has batch 3"),
         ({"cache_batch_idx": np.zeros(BATCH, np.int64)}, "cache_batch_idx is int64"),
         ({"cache_leftpad": np.zeros((BATCH, 1), np.int32)}, "cache_leftpad has 2 dimensions"),
-        ({"cu_seqlens_k_new": np.zeros(BATCH + 1, np.int32)}, "k_new has 4 dimensions, expected 3"),
+        ({"cu_seqlens_k_new": np.zeros(BATCH + 1, np.int32)}, "k has 4 dimensions, expected 3"),
     ],
 )
 def test_bad_arguments(change, says):
@@ -331,3 +331,135 @@ def test_a_cache_that_cannot_be_written_is_refused():
     arguments["v_cache"].flags.writeable = False
     with pytest.raises((gqa.GqaError, BufferError), match="read-only|readonly|writable"):
         gqa.flash_attn_with_kvcache(**arguments)
+
+
+def relaid(case, layout):
+    """The case's caches, which lie otherwise: keys with heads first, or each row's keys and then its values."""
+    rows, slots, heads, dim = case.k.shape
+    if layout == "heads first":
+        k = np.ascontiguousarray(case.k.swapaxes(1, 2)).swapaxes(1, 2)
+        return k, case.v
+    of_row = np.full((rows, slots * heads * (dim + 2 * dim)), np.nan, np.float16)
+    step = of_row.itemsize
+    k, v = (
+        np.lib.stride_tricks.as_strided(
+            of_row[:, at:], (rows, slots, heads, size), (of_row.strides[0], heads * size * step, size * step, step)
+        )
+        for at, size in ((0, dim), (slots * heads * dim, 2 * dim))
+    )
+    k[:], v[:] = case.k, np.concatenate([case.v, case.v], axis=3)
+    return k, v
+
+
+@pytest.mark.parametrize("layout", ["heads first", "keys, then values"])
+@pytest.mark.parametrize("adds", [False, True])
+def test_rows_of_keys_and_values_that_lie_otherwise(layout, adds):
+    case = Case(rows=(5, 0, 3, 2), cache_rows=6, new=(NEW if adds else 0,) * BATCH)
+    expected, keys, values = case.expected(True)
+    k, v = relaid(case, layout)
+    new = (case.k_new, case.v_new if layout == "heads first" else np.concatenate([case.v_new] * 2, axis=3)) if adds else ()
+    out = gqa.flash_attn_with_kvcache(
+        case.q, k, v, *new, cache_seqlens=case.lengths, cache_batch_idx=np.array(case.rows, np.int32), causal=True
+    )
+    for half in range(out.shape[3] // DIM):
+        of = slice(half * DIM, (half + 1) * DIM)
+        np.testing.assert_allclose(out[..., of], expected, atol=4e-3)
+        check_cache(case, k, v[..., of], keys, values)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_cache_of_one_slot_a_row(padded, adds):
+    generator = np.random.default_rng(3)
+    rows, lengths = np.array([2, 0, 3], np.int32), np.array([1, 0, 0] if adds else [1, 1, 0], np.int32)
+    padding = np.array([0, 0, 0] if adds else [0, 1, 0], np.int32)
+    q = generator.standard_normal((3, 1, Q_HEADS, DIM)).astype(np.float16)
+    k, v = (generator.standard_normal((4, 1, KV_HEADS, DIM)).astype(np.float16) for _ in range(2))
+    new = [generator.standard_normal((3, 1, KV_HEADS, DIM)).astype(np.float16) for _ in range(2)] if adds else []
+    before = v.copy()
+    out = gqa.flash_attn_with_kvcache(
+        q, k, v, *new, cache_seqlens=lengths, cache_batch_idx=rows, **({"cache_leftpad": padding} if padded else {})
+    )
+    if adds:  # the first has no room
+        before[rows[1:]] = new[1][1:]
+    np.testing.assert_array_equal(v, before)
+    for b in range(3):
+        seen = adds or lengths[b] - (padding[b] if padded else 0) > 0
+        expected = np.repeat(before[rows[b], 0], Q_HEADS // KV_HEADS, axis=0) if seen else np.zeros((Q_HEADS, DIM))
+        np.testing.assert_array_equal(out[b, 0], expected)
+
+
+def test_without_a_query_new_keys_are_written():
+    for packed in (False, True):
+        case = Case()
+        keys = case.expected(False, True)[1]
+        values = case.expected(False)[2]
+        q = case.q[:0, 0] if packed else case.q[:, :0]
+        lists = {"cu_seqlens_q": np.zeros(BATCH + 1, np.int32), "max_seqlen_q": 0} if packed else {}
+        out, lse = gqa.flash_attn_with_kvcache(
+            q,
+            case.k,
+            case.v,
+            case.k_new,
+            case.v_new,
+            rotary_cos=case.cos,
+            rotary_sin=case.sin,
+            cache_seqlens=case.lengths,
+            return_softmax_lse=True,
+            **lists,
+        )
+        assert out.shape == q.shape and lse.size == 0
+        check_cache(case, case.k, case.v, keys, values)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_nothing_new_is_as_good_as_no_new_keys(packed):
+    case = Case(new=(0,) * BATCH)
+    expected, keys, values = case.expected(True, True)
+    new = [np.zeros((0, KV_HEADS, DIM) if packed else (BATCH, 0, KV_HEADS, DIM), np.float16) for _ in range(2)]
+    lists = {"cu_seqlens_k_new": np.zeros(BATCH + 1, np.int32)} if packed else {}
+    rotation = {"rotary_cos": case.cos, "rotary_sin": case.sin}
+    out = gqa.flash_attn_with_kvcache(
+        case.q, case.k, case.v, *new, cache_seqlens=case.lengths, causal=True, **rotation, **lists
+    )
+    np.testing.assert_allclose(out, expected, atol=4e-3)
+    check_cache(case, case.k, case.v, keys, values)
+
+
+def test_without_a_sequence_nothing_is_done():
+    case = Case()
+    none = case.q[:0]
+    out = gqa.flash_attn_with_kvcache(
+        none, case.k[:0], case.v[:0], case.k_new[:0], case.v_new[:0], cache_seqlens=case.lengths[:0]
+    )
+    assert out.shape == none.shape
+    rows, starts = case.q[:, 0].copy(), np.zeros(1, np.int32)
+    out = np.full(rows.shape, 7, np.float16)  # whose rows no sequence has
+    gqa.flash_attn_with_kvcache(
+        rows, case.k, case.v, cu_seqlens_q=starts, max_seqlen_q=4, cache_seqlens=case.lengths[:0], out=out
+    )
+    gqa.flash_attn_varlen_func(rows, case.k[0], case.v[0], starts, starts, 4, 4, out=out)
+    assert (out == 7).all()
+    with pytest.raises(gqa.GqaValueError):
+        gqa.flash_attn_with_kvcache(
+            none, case.k[:0], case.v[:0], case.k_new, case.v_new, cache_seqlens=case.lengths[:0]
+        )
+
+
+def test_a_rotation_past_the_last_row_is_refused_where_it_is_seen():
+    case = Case(q_len=1)
+    short = {"rotary_cos": case.cos[:44], "rotary_sin": case.sin[:44]}
+    says = r"cache_seqlens\[3\] is 45, and its tokens are rotated by position 45 to 47, expected 0 to 43: rotary_cos has 44"
+    with gqa.Handle("host", cache_mode="off", tuning="guess", checked=True) as checked:
+        with pytest.raises(gqa.GqaValueError, match=says):
+            case.attend(handle=checked, **short)
+        case.lengths[3] = 40
+        case.attend(handle=checked, **{name: x[:43] for name, x in short.items()})
+    one = {"cache_seqlens": 40, "k": case.k_new, "v": case.v_new, **short}
+    gqa.flash_attn_with_kvcache(case.q, case.k, case.v, **{**one, "cache_seqlens": 41})
+    with pytest.raises(gqa.GqaValueError, match="cache_seqlens is 42, and tokens are rotated by position 42 to 44"):
+        gqa.flash_attn_with_kvcache(case.q, case.k, case.v, **{**one, "cache_seqlens": 42})
+    long = np.zeros((BATCH, 5, Q_HEADS, DIM), np.float16)
+    gqa.flash_attn_with_kvcache(long, case.k, case.v, **one)
+    with pytest.raises(gqa.GqaValueError, match="position 40 to 44"):
+        gqa.flash_attn_with_kvcache(long, case.k, case.v, **one, causal=True)

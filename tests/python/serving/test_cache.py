@@ -230,7 +230,7 @@ def test_what_is_not_computed_is_refused(name, value):
         (dict(page_table=np.zeros((4, 3), np.int64)), gqa.GqaTypeError, "page_table is int64, expected int32"),
         (dict(page_table=np.zeros((3, 3), np.int32)), gqa.GqaValueError, "page_table has batch 3, but q has batch 4"),
         (dict(page_table=np.zeros(3, np.int32)), gqa.GqaValueError, "page_table has 1 dimensions, expected 2"),
-        (dict(window_size=(-2, 0)), gqa.GqaValueError, "window_size is {-2, 0}"),
+        (dict(window_size=(-2, 0)), gqa.GqaValueError, "window_size[0] is -2; expected -1 to"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

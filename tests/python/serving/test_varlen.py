@@ -234,7 +234,7 @@ def test_what_is_not_computed_is_refused(name, value):
         (dict(v=np.zeros((1, 69, 2, 32), np.float16)), gqa.GqaValueError, "v has 4 dimensions, (1, 69, 2, 32); expected"),
         (dict(cu_seqlens_q=np.zeros(6, np.int64)), gqa.GqaTypeError, "cu_seqlens_q is int64, expected int32"),
         (dict(cu_seqlens_k=starts_of(KEYS)[:-1]), gqa.GqaValueError, "cu_seqlens_k has 5 numbers, expected 6"),
-        (dict(max_seqlen_q=-1), gqa.GqaValueError, "max_seqlen_q is -1, expected 0 to"),
+        (dict(max_seqlen_q=-1), gqa.GqaValueError, "max_seqlen_q is -1; expected 0 to"),
         (dict(seqused_q=np.zeros(3, np.int32)), gqa.GqaValueError, "seqused_q has batch 3"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -268,6 +268,29 @@ def test_a_checked_process_names_the_sequence():
     assert lines[0] == "ok"
     assert lines[1].startswith("cu_seqlens_q[2] is 9, expected 4 to 8")
     assert lines[2].startswith("sequence 0 of cu_seqlens_q has 5 queries, expected at most 4")
+
+
+def test_a_checked_handle_refuses_lengths_as_starts_and_tells_of_rows_without_a_sequence_once():
+    q, told = np.zeros((8, 2, 32), np.float16), []
+    with gqa.Handle("host", cache_mode="off", tuning="guess", checked=True, log=lambda *line: told.append(line)) as handle:
+
+        def run(*starts):
+            lists = np.array(starts, np.int32)
+            return gqa.flash_attn_varlen_func(q, q, q, lists, lists, 8, 8, handle=handle)
+
+        def warnings():
+            return [text for level, text in told if level == "warning"]
+
+        run(0, 4, 8)
+        assert warnings() == []
+        for starts in ((4, 4, 8), (4, 4)):
+            with pytest.raises(gqa.GqaValueError, match=r"cu_seqlens_q\[0\] is 4, expected 0: .*summed up, from 0 on"):
+                run(*starts)
+        run(0, 4, 7)
+        run(0, 4, 6)
+        assert warnings() == [
+            "cu_seqlens_q ends at 7, and q has 8 rows: those from there on belong to no sequence"
+        ]
 
 
 def test_warming_takes_packed_sequences(tmp_path):

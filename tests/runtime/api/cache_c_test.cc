@@ -135,6 +135,32 @@ TEST_F(CacheCApi, ACheckedHandleNamesSequenceAndPage) {
   EXPECT_EQ(std::string(gqa_last_error()).find("cache_seqlens[1] is 7, expected 0 to 6"), 0U) << gqa_last_error();
 }
 
+// Two sequences bring a key each and ask nothing: at their lengths, which have room for one more in their last page.
+TEST_F(CacheCApi, WithoutAQueryNewKeysAreWrittenAlone) {
+  std::vector<std::uint16_t> news = TinyCache::halves(2, 0x3f80);
+  const std::vector<std::uint16_t> before = t_.v;
+  std::int64_t shape[4] = {2, 1, 1, TinyCache::kDim};
+  const DLTensor k_new = {news.data(), {kDLCPU, 0}, 4, t_.q_tensor.dtype, shape, nullptr, 0};
+  t_.table[4] = 3;
+  t_.q_shape[1] = 0;
+  t_.q_tensor.data = t_.out_tensor.data = nullptr;
+  t_.call.k_new = t_.call.v_new = &k_new;
+  EXPECT_EQ(gqa_run_ready(make(1), &t_.q_tensor, &t_.k_tensor, &t_.v_tensor, &t_.out_tensor, &t_.call),
+            GQA_ERROR_NOT_CACHED);
+  EXPECT_EQ(t_.v, before);
+  EXPECT_EQ(gqa_prepare(handle_, &t_.q_tensor, &t_.k_tensor, &t_.v_tensor, &t_.out_tensor, &t_.call), GQA_OK);
+  EXPECT_EQ(gqa_run_ready(handle_, &t_.q_tensor, &t_.k_tensor, &t_.v_tensor, &t_.out_tensor, &t_.call), GQA_OK)
+      << gqa_last_error();
+  const auto slot = [&](int at) { return t_.v[static_cast<std::size_t>(at * TinyCache::kDim)]; };
+  EXPECT_EQ(slot(5 * 2 + 0), before[10 * TinyCache::kDim]);  // the last of the first sequence
+  EXPECT_EQ(slot(5 * 2 + 1), 0x3f80);                        // its new one
+  EXPECT_EQ(slot(3 * 2 + 0), 0x3f80);                        // the second's, in a page of its own
+  std::int64_t bytes = -1;
+  EXPECT_EQ(gqa_workspace_size(handle_, &t_.q_tensor, &t_.k_tensor, &t_.v_tensor, &t_.out_tensor, &t_.call, &bytes),
+            GQA_OK);
+  EXPECT_EQ(bytes, 0);
+}
+
 TEST_F(CacheCApi, TheEnvironmentMakesACheckedHandle) {
   setenv("GQA_CHECKED", "1", 1);
   make();

@@ -110,20 +110,20 @@ TEST_F(CacheGpu, VerificationCatchesAMissingWindow) {
 
 TEST_F(CacheGpu, CheckedListsAreReadBack) {
   test::AttentionCase attention(problem_of("b=5,hq=8,hk=2,sq=2,sk=300,d=64,causal,page=16,lens"));
-  EXPECT_TRUE(device_->check_lists(test::GpuCopy(*driver_, &attention).call()).ok());
+  EXPECT_TRUE(device_->check_lists(test::GpuCopy(*driver_, &attention).call(), nullptr).ok());
   attention.page_table[0] = 1 << 20;
   const std::int32_t length = attention.lengths[1];
   attention.lengths[0] = 20;
-  EXPECT_NE(std::string::npos, device_->check_lists(test::GpuCopy(*driver_, &attention).call())
+  EXPECT_NE(std::string::npos, device_->check_lists(test::GpuCopy(*driver_, &attention).call(), nullptr)
                                    .message()
                                    .find("page_table[0][0] is 1048576, expected 0 to "));
   attention.lengths[1] = 301;
   attention.lengths[0] = 0;
-  EXPECT_NE(std::string::npos, device_->check_lists(test::GpuCopy(*driver_, &attention).call())
+  EXPECT_NE(std::string::npos, device_->check_lists(test::GpuCopy(*driver_, &attention).call(), nullptr)
                                    .message()
                                    .find("cache_seqlens[1] is 301, expected 0 to 300"));
   attention.lengths[1] = length;
-  EXPECT_TRUE(device_->check_lists(test::GpuCopy(*driver_, &attention).call()).ok());
+  EXPECT_TRUE(device_->check_lists(test::GpuCopy(*driver_, &attention).call(), nullptr).ok());
 }
 
 }  // namespace

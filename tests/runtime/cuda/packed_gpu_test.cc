@@ -171,9 +171,9 @@ TEST_F(PackedGpu, ACallWithListsOnTheDevice) {
 
 TEST_F(PackedGpu, CheckedListsAreReadBack) {
   test::CacheCase t("b=3,hq=4,hk=2,sq=70,sk=140,d=64,causal,packq,packk", {90, 7, 33}, false, {{5, 0, 70}});
-  EXPECT_TRUE(device_->check_lists(PackedCopy(*driver_, &t).call()).ok());
+  EXPECT_TRUE(device_->check_lists(PackedCopy(*driver_, &t).call(), nullptr).ok());
   t.q_starts[1] = -1;
-  EXPECT_EQ(device_->check_lists(PackedCopy(*driver_, &t).call()).message(),
+  EXPECT_EQ(device_->check_lists(PackedCopy(*driver_, &t).call(), nullptr).message(),
             "cu_seqlens_q[1] is -1, expected 0 to 75: sequence 0 begins there, and q has 75 rows");
 }
 

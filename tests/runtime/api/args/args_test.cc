@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "runtime/api/tensors/dtype.h"
 #include "search/problem/signature.h"
 #include "tests/runtime/api/args/fake_call.h"
 
@@ -156,6 +157,10 @@ const Bad kBad[] = {
     {"lse_in_k", [](Args& a) { use_lse(a), a.lse.data = a.k.data + 64; }, Code::kAlias, {"lse touches", "k's"}},
     {"scale_nan", [](Args& a) { a.options.scale = kNan; }, Code::kOption, {"scale is nan"}},
     {"scale_infinite", [](Args& a) { a.options.scale = kInf; }, Code::kOption, {"scale is inf"}},
+    {"scale_subnormal",
+     [](Args& a) { a.options.scale = 1e-40F; },
+     Code::kOption,
+     {"scale is 1e-40", "at least 1.17549e-38"}},
     {"scale_negative", [](Args& a) { a.options.scale = -0.5f; }, Code::kOption, {"scale is -0.5"}},
     {"causal_2", [](Args& a) { a.options.causal = 2; }, Code::kOption, {"causal is 2", "0 or 1"}},
 };
@@ -175,6 +180,15 @@ TEST_P(BadArgument, IsRefusedWithItsStatusAndBothValues) {
 
 INSTANTIATE_TEST_SUITE_P(All, BadArgument, ::testing::ValuesIn(kBad),
                          [](const ::testing::TestParamInfo<Bad>& tested) { return tested.param.name; });
+
+TEST(Args, DtypesAreCalledWhatTheyAre) {
+  EXPECT_EQ(dtype_text({6, 8, 1}), "bool");
+  EXPECT_EQ(dtype_text({10, 8, 1}), "float8_e4m3fn");
+  EXPECT_EQ(dtype_text({12, 8, 1}), "float8_e5m2");
+  EXPECT_EQ(dtype_text({17, 4, 2}), "float4_e2m1fnx2");
+  EXPECT_EQ(dtype_text({kDLBfloat, 16, 1}), "bfloat16");
+  EXPECT_EQ(dtype_text({99, 8, 1}), "dtype code 99, bits 8");
+}
 
 TEST(Args, AGoodCallIsReadAsItLies) {
   Args args;

@@ -375,6 +375,15 @@ TEST(PackedArgs, WithoutAQueryThereIsNothingToRun) {
   EXPECT_EQ(c.make().code(), Code::kDtype);
 }
 
+TEST(PackedArgs, AListOfOneStartNamesNoSequence) {
+  PackedCall c;
+  c.q_starts.shape[0] = c.k_starts.shape[0] = 1;  // beside 20 rows of q, which are nobody's
+  ASSERT_TRUE(c.make().ok()) << c.make().message();
+  EXPECT_EQ(c.call.out, nullptr);
+  c.out.shape[0] = 19;
+  EXPECT_EQ(c.make().code(), Code::kShape);
+}
+
 struct BadPackedCall {
   void (*spoil)(PackedCall& c);
   Code code;
@@ -386,7 +395,7 @@ const BadPackedCall kBadPackedCalls[] = {
     {[](PackedCall& c) { c.options.max_seqlen_k = -1; }, Code::kSize, "gqa_call.max_seqlen_k is -1, expected 0 to"},
     {[](PackedCall& c) { c.k_packed = false; }, Code::kSize,
      "max_seqlen_k is 30, expected 0, since there is no cu_seqlens_k"},
-    {[](PackedCall& c) { c.q_starts.shape[0] = 1; }, Code::kShape, "cu_seqlens_q has 1 numbers, expected at least 2"},
+    {[](PackedCall& c) { c.q_starts.shape[0] = 0; }, Code::kSize, "cu_seqlens_q's dimension 0 of (batch + 1) is 0"},
     {[](PackedCall& c) { c.k_starts.shape[0] = 3; }, Code::kShape, "cu_seqlens_k has 3 numbers, expected 4"},
     {[](PackedCall& c) { c.q_starts.dtype = kInt64; }, Code::kDtype, "cu_seqlens_q is int64, expected int32"},
     {[](PackedCall& c) {

@@ -46,7 +46,8 @@ TEST(ScoreArgs, ASoftcapIsAPartOfTheProblemItsNumberOfTheCall) {
   c.options.softcap = 0;
   ASSERT_TRUE(c.make().ok());
   EXPECT_FALSE(c.call.problem.chain.any());
-  for (const float wrong : {-1.F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+  for (const float wrong :
+       {-1.F, 1e-40F, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     c.options.softcap = wrong;
     EXPECT_EQ(c.make().code(), Code::kOption);
     EXPECT_NE(c.make().message().find("gqa_call.softcap is "), std::string::npos) << c.make().message();

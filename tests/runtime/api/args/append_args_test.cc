@@ -1,0 +1,176 @@
+// append_args_test.cc: calls that append: caches whose keys and values lie otherwise, or have one slot a row, and what
+// an empty one does.
+#include "runtime/api/args/append_args.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "tests/runtime/api/args/fake_call.h"
+
+namespace gqa::test {
+namespace {
+
+constexpr DLDataType kInt32 = {kDLInt, 32, 1};
+
+// Two sequences of 3 queries of 4 heads, in a cache of 2 rows of 6 slots of 2 heads; 3 new keys each.
+struct AppendingCall : FakeCall {
+  AppendingCall() : FakeCall({2, 3, 4, 64}, {2, 6, 2, 64}) {}
+  void describe() override {
+    options.cache_seqlens = lengths.get();
+    options.k_new = adds ? k_new.get() : nullptr;
+    options.v_new = adds ? v_new.get() : nullptr;
+    options.cu_seqlens_k_new = packed_new ? new_starts.get() : nullptr;
+    options.rotary_cos = rotates ? cos.get() : nullptr;
+    options.rotary_sin = rotates ? sin.get() : nullptr;
+    options.cache_batch_idx = by_rows ? rows.get() : nullptr;
+    options.cache_leftpad = padded ? padding.get() : nullptr;
+    options.cu_seqlens_q = packed ? q_starts.get() : nullptr;
+  }
+  Status made() {
+    FakeWorld world;
+    const FakeDevice device(&world);
+    describe();
+    append.reset();
+    call = {};
+    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call, &append);
+  }
+  std::string said() { return made().message(); }
+  void set_slots(std::int64_t slots) {
+    for (TestTensor* cache : {&k, &v}) {
+      cache->shape[1] = slots;
+      cache->strides[0] = slots * cache->strides[1];
+    }
+  }
+  // Heads before slots, as some engines lay out keys alone.
+  void put_heads_first(TestTensor* cache) {
+    cache->strides[1] = cache->shape[3];
+    cache->strides[2] = cache->shape[1] * cache->shape[3];
+  }
+
+  TestTensor lengths{6 * kApart, {2}, kInt32}, rows{7 * kApart, {2}, kInt32}, padding{8 * kApart, {2}, kInt32};
+  TestTensor k_new{9 * kApart, {2, 3, 2, 64}}, v_new{10 * kApart, {2, 3, 2, 64}};
+  TestTensor cos{11 * kApart, {9, 16}}, sin{12 * kApart, {9, 16}};
+  TestTensor new_starts{13 * kApart, {3}, kInt32}, q_starts{14 * kApart, {3}, kInt32};
+  bool adds = true, packed_new = false, rotates = false, by_rows = false, padded = false, packed = false;
+  std::optional<Append> append;
+};
+
+TEST(AppendArgs, RowsOfACacheArePackedKeys) {
+  AppendingCall c;
+  c.by_rows = c.padded = true;
+  ASSERT_EQ(c.said(), "");
+  EXPECT_TRUE(c.call.problem.k_packed() && c.append->makes_starts());
+  EXPECT_EQ(c.append->cache_batch_rows, 6);
+}
+
+TEST(AppendArgs, RowsOfOneSlotArePages) {
+  for (const bool padded : {false, true}) {
+    AppendingCall c;
+    c.by_rows = true;
+    c.padded = padded;
+    c.set_slots(1);
+    ASSERT_EQ(c.said(), "");
+    EXPECT_TRUE(c.call.problem.paged() && c.append->makes_table());
+    EXPECT_EQ(c.call.problem.page, 1);
+    EXPECT_EQ(c.call.pages, 2);
+    EXPECT_EQ(c.call.page_table, nullptr);
+    EXPECT_EQ(c.call.k_strides.batch, 128);
+  }
+}
+
+TEST(AppendArgs, RowsOfKeysAndValuesThatLieOtherwiseArePages) {
+  AppendingCall c;
+  c.by_rows = true;
+  c.put_heads_first(&c.k);  // twelve rows a sequence, and six of values
+  ASSERT_EQ(c.said(), "");
+  EXPECT_EQ(c.call.problem.page, 6);
+  EXPECT_EQ(c.append->page, 6);
+  EXPECT_EQ(c.append->pages, 2);
+  EXPECT_EQ(c.call.k_strides.row, 64);
+  EXPECT_EQ(c.call.v_strides.row, 128);
+  c.padded = true;
+  EXPECT_NE(c.said().find("beside cache_leftpad"), std::string::npos) << c.said();
+}
+
+TEST(AppendArgs, RowsOfOtherHeadDimsInOneTensorArePages) {
+  AppendingCall c;
+  c.by_rows = true;
+  c.v = TestTensor{3 * kApart, {2, 6, 2, 128}};
+  c.v_new = TestTensor{10 * kApart, {2, 3, 2, 128}};
+  c.out = TestTensor{4 * kApart, {2, 3, 4, 128}};
+  c.k.strides[0] = c.v.strides[0] = 6 * 2 * (64 + 128);  // a sequence's keys, then its values
+  ASSERT_EQ(c.said(), "");
+  EXPECT_EQ(c.call.problem.page, 6);
+}
+
+TEST(AppendArgs, NoNewKeyIsAsGoodAsNone) {
+  for (const bool packed : {false, true}) {
+    AppendingCall c;
+    c.rotates = true;
+    c.packed_new = packed;
+    for (TestTensor* rows : {&c.k_new, &c.v_new}) {
+      *rows = packed ? TestTensor{0, {0, 2, 64}} : TestTensor{0, {2, 0, 2, 64}};
+    }
+    ASSERT_EQ(c.said(), "");
+    EXPECT_EQ(c.append->k, nullptr);
+    EXPECT_EQ(c.append->rows, 0);
+    EXPECT_EQ(c.append->rotary_dim, 32);
+    EXPECT_NE(c.call.out, nullptr);
+    c.v_new.shape[packed ? 0 : 1] = 3;
+    EXPECT_NE(c.said().find("3"), std::string::npos) << c.said();
+    c.v_new.shape[packed ? 0 : 1] = 0;
+    c.k_new.dtype = c.v_new.dtype = kF32;
+    EXPECT_EQ(c.made().code(), Code::kDtype);
+  }
+}
+
+TEST(AppendArgs, WithoutAQueryNewKeysAreWrittenAlone) {
+  for (const bool packed : {false, true}) {
+    AppendingCall c;
+    c.rotates = true;
+    c.packed = packed;
+    c.q = c.out = packed ? TestTensor{0, {0, 4, 64}} : TestTensor{0, {2, 0, 4, 64}};
+    ASSERT_EQ(c.said(), "");
+    EXPECT_TRUE(c.call.out == nullptr && c.call.q == nullptr && c.call.q_rows == 0);
+    ASSERT_NE(c.call.append, nullptr);
+    EXPECT_EQ(c.append->rows, 6);
+    c.k_new.shape[2] = 1;
+    EXPECT_NE(c.said().find("k_new has kv_heads 1"), std::string::npos) << c.said();
+  }
+}
+
+TEST(AppendArgs, WithoutASequenceThereIsNothingToDo) {
+  AppendingCall c;
+  c.q = c.out = TestTensor{0, {0, 3, 4, 64}};
+  c.k_new = c.v_new = TestTensor{0, {0, 3, 2, 64}};
+  ASSERT_EQ(c.said(), "");
+  EXPECT_TRUE(c.call.out == nullptr && c.call.append == nullptr);
+  c.k_new = c.v_new = TestTensor{9 * kApart, {2, 3, 2, 64}};  // of sequences that are not there
+  EXPECT_NE(c.said(), "");
+}
+
+// Rows of q belong to no sequence then, as those past a list's last number do.
+TEST(AppendArgs, AListOfOneStartNamesNoSequence) {
+  for (const bool adds : {false, true}) {
+    AppendingCall c;
+    c.packed = true;
+    c.adds = adds;
+    c.q = TestTensor{1 * kApart, {7, 4, 64}};
+    c.out = TestTensor{4 * kApart, {7, 4, 64}};
+    c.q_starts.shape[0] = 1;
+    if (!adds) c.lengths.shape[0] = 0;
+    if (adds) {
+      EXPECT_NE(c.said().find("cu_seqlens_q has 1 numbers, expected at least 2"), std::string::npos) << c.said();
+      continue;
+    }
+    ASSERT_EQ(c.said(), "");
+    EXPECT_EQ(c.call.out, nullptr);
+    c.out.shape[0] = 6;
+    EXPECT_EQ(c.made().code(), Code::kShape);
+  }
+}
+
+}  // namespace
+}  // namespace gqa::test
