@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "runtime/session/telling.h"
 #include "runtime/tuner/model_error.h"
 #include "runtime/tuner/stopwatch.h"
 #include "runtime/without_exceptions.h"
@@ -319,7 +320,10 @@ Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
 Status Session::tune_here(const Miss& miss, Readied* readied) {
   const Turn turn(this, miss.effort);
   if (Status status = miss.effort.check(); !status.ok()) return status;
-  const ProgressFn& progress = miss.request.progress ? miss.request.progress : options_.progress;
+  std::function<void(const std::string&)> tell;
+  if (options_.log) tell = [this](const std::string& line) { log(false, line); };
+  const ProgressFn progress = telling(miss.workload.name(), miss.policy.budget_seconds, std::move(tell),
+                                      miss.request.progress ? miss.request.progress : options_.progress);
   const Effort effort = miss.effort.restarted();  // others' tunings are not this one's budget
   Tuned tuned;
   Status status = tune(*device_, workshop_, miss.workload, miss.policy, effort, progress, &tuned);

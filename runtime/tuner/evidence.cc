@@ -93,7 +93,7 @@ void record(const Runner& runner, Attempt* attempt) {
   attempt->detail = runner.why_out;
   if (runner.failed) {
     attempt->outcome = "launch failed";
-  } else if (!runner.samples.empty()) {
+  } else if (!runner.samples.empty() || !runner.racing) {
     attempt->outcome = "slower";
   }
 }

@@ -13,12 +13,6 @@ constexpr int kFirstRound = 4;    // samples; each round after doubles
 constexpr int kMostSamples = 64;  // a finalist's
 constexpr int kTurn = 4;          // samples a turn, before the next candidate has its turn
 
-std::string times_slower(double factor) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.2f times the best candidate's time", factor);
-  return text;
-}
-
 class Racing {
  public:
   Racing(const Race& race, std::vector<Runner>* runners) : race_(race), runners_(*runners) {}
@@ -143,6 +137,12 @@ class Racing {
 };
 
 }  // namespace
+
+std::string times_slower(double factor) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f times the best candidate's time", factor);
+  return text;
+}
 
 Standing standing(const std::vector<Runner>& runners) {
   Standing now;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -54,12 +55,13 @@ struct FakeWorld {
   double noise = 0;                         // relative standard deviation of a timing
   std::atomic<double> compile_seconds = 0;  // really slept
   double sample_seconds = 0;                // really slept, a sample
-  std::atomic<bool> unfinished = false;     // a run that was given up goes on
-  double close_seconds = 0;                 // and who destroys the trial waits so long for it
-  Status broken;                            // what a device that no longer works says
+  std::function<double(double)> race_seconds = [](double) { return std::numeric_limits<double>::infinity(); };
+  std::atomic<bool> unfinished = false;  // a run that was given up goes on
+  double close_seconds = 0;              // and who destroys the trial waits so long for it
+  Status broken;                         // what a device that no longer works says
   std::function<bool(void*)> capturing = [](void*) { return false; };
 
-  std::atomic<int> compiles = 0, loads = 0, trials = 0, verifies = 0, samples = 0, launches = 0;
+  std::atomic<int> compiles = 0, loads = 0, trials = 0, verifies = 0, samples = 0, launches = 0, hopeless = 0;
   std::atomic<int> timing_at_once = 0, most_timing_at_once = 0;
 };
 
@@ -95,7 +97,10 @@ class FakeTrial : public Trial {
   Verdict verify(const LoadedProgram& loaded) override {
     ++world_->verifies;
     const auto& program = static_cast<const FakeProgram&>(loaded);
-    return program.attention ? world_->verify(program.candidate) : world_->verify_program(program.graph);
+    Verdict verdict = program.attention ? world_->verify(program.candidate) : world_->verify_program(program.graph);
+    verdict.hopeless = verdict.run_us > hopeless_us;
+    world_->hopeless += verdict.hopeless ? 1 : 0;
+    return verdict;
   }
 
   Status time(const LoadedProgram& loaded, int samples, std::vector<double>* microseconds) override {
@@ -156,6 +161,7 @@ class FakeDevice : public Device {
   const DeviceSpec& spec() const override { return world_->spec; }
   std::string compiler() const override { return world_->compiler; }
   std::string timing_method() const override { return world_->timing_method; }
+  double race_seconds(double best_us) const override { return world_->race_seconds(best_us); }
   Status compile(const Source& source, Binary* binary) const override {
     ++world_->compiles;
     pause(world_->compile_seconds);

@@ -42,7 +42,7 @@ class HostTrial final : public Trial {
   void poison_unused(std::uint16_t* elements, const Strides& strides) const;
   Call call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set);
   void prepare(const Problem& problem, std::uint16_t* q, Variant* variant);
-  Status launch(const LoadedProgram& program, const Call& with) const;
+  Status launch(const LoadedProgram& program, const Call& with, double* microseconds) const;
   void poison();
   bool row_exists(const Problem& problem, std::int64_t row) const;
   void scan(const Problem& problem, Comparison* comparison) const;

@@ -26,7 +26,7 @@ class HostProgramTrial final : public Trial {
   void allocate_outputs();
   // A run on the given set's inputs; what it points to is the trial's, until the next call.
   ProgramCall call(std::size_t set);
-  Status launch(const LoadedProgram& program, const ProgramCall& with) const;
+  Status launch(const LoadedProgram& program, const ProgramCall& with, double* microseconds) const;
 
   const KernelGraph graph_;
   const Effort effort_;
