@@ -128,6 +128,8 @@ class Trial {
   virtual Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) = 0;
   // Device clock in MHz just now; 0 if it cannot be read.
   virtual double clock_mhz() { return 0; }
+  // What others had of the device: of its time since the last call, or of the looks that are taken at it now; 0 to 1.
+  virtual double taken_by_others() { return 0; }
   // Fails where no program can run on the device any more, whatever it is: then what failed last is no program's fault.
   virtual Status health() { return {}; }
   // True while a run that was given up goes on: destroying the trial, or what it ran, waits for it.

@@ -119,7 +119,7 @@ std::string outcomes_text(const std::vector<Attempt>& attempts) {
 }
 
 std::string evidence_json(const std::vector<Attempt>& attempts, const Json& search, const PhaseTimes& times,
-                          const Clocks& clocks) {
+                          const Clocks& clocks, const RaceNotes& race) {
   Json json;
   Json& list = json["attempts"] = Json::array();
   for (const Attempt& attempt : attempts) {
@@ -134,6 +134,7 @@ std::string evidence_json(const std::vector<Attempt>& attempts, const Json& sear
                      {"time", times.time},
                      {"first_correct", times.first_correct}};
   json["clock_mhz"] = {{"before", clocks.before}, {"after", clocks.after}};
+  json["race"] = {{"races", race.races}, {"disturbed", race.disturbed}};
   return dumped(json);
 }
 

@@ -8,7 +8,7 @@
 #include <deque>
 
 #include "runtime/tuner/candidates.h"
-#include "runtime/tuner/halving.h"
+#include "runtime/tuner/races.h"
 #include "runtime/tuner/shortlist.h"
 #include "runtime/tuner/stopwatch.h"
 #include "runtime/workload/keys.h"
@@ -26,6 +26,7 @@ constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 
 // Where verification timed a run: who took that much longer than the best there does not race. A shorter best says more
 // of caches and threads that wake up than of a candidate.
 constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
+constexpr double kTurnSeconds = 0.1;  // where races are short
 
 class Miss {
  public:
@@ -257,30 +258,44 @@ class Miss {
     clocks_.before = trial_->clock_mhz();
     std::vector<Runner> runners = runners_of(verified);
     leave_out_slow(verified, &runners);
-    Race timing;
     std::vector<bool> short_of_memory(verified.size());
-    timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
-      Status status;
-      const int step = brisk() ? 1 : count;  // a turn may end within
-      for (int taken = 0; taken < count && status.ok() && !(taken > 0 && timing.out_of_time()); taken += step)
-        status = trial_->time(*verified[index]->loaded, step, microseconds);
+    Course course = course_of_races();
+    course.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
+      Status status = sample(*verified[index]->loaded, count, microseconds);
       if (!status.ok()) note(status);
       short_of_memory[index] = status.code() == Code::kOutOfMemory;
       return status;
     };
-    const Stopwatch watch;
-    timing.out_of_time = [&] {
-      return effort_.spent(brisk() ? kBriskRaceShare : 1) || !stopped().ok() ||
-             watch.seconds() > device_.race_seconds(standing(runners).best_us);
-    };
-    timing.progress = [&] { report_timing(runners); };
-    const int winner = race(timing, &runners);
+    raced_ = run_races(course, runners);
     clocks_.after = trial_->clock_mhz();
     for (std::size_t i = 0; i < verified.size(); ++i) {
-      record(runners[i], &verified[i]->attempt);
+      record(raced_.runners[i], &verified[i]->attempt);
       if (short_of_memory[i]) verified[i]->attempt.outcome = "out of memory";
     }
-    return winner < 0 ? nullptr : verified[static_cast<std::size_t>(winner)];
+    return raced_.winner < 0 ? nullptr : verified[static_cast<std::size_t>(raced_.winner)];
+  }
+
+  Course course_of_races() {
+    Course course;
+    course.stop = [this] { return effort_.spent(brisk() ? kBriskRaceShare : 1) || !stopped().ok(); };
+    course.seconds_left = [this] { return effort_.left(); };
+    course.most_seconds = [this](double best_us) { return device_.race_seconds(best_us); };
+    course.others = [this] { return policy_.heed_load ? trial_->taken_by_others() : 0; };
+    course.progress = [this](const std::vector<Runner>& runners) { report_timing(runners); };
+    if (!policy_.heed_load) course.most_races = 1;
+    return course;
+  }
+
+  // Where races are short, a turn may end within.
+  Status sample(const LoadedProgram& program, int count, std::vector<double>* microseconds) {
+    if (!brisk()) return trial_->time(program, count, microseconds);
+    const Stopwatch watch;
+    Status status;
+    for (int taken = 0; taken < count && status.ok(); ++taken) {
+      if (taken > 0 && watch.seconds() > kTurnSeconds) break;
+      status = trial_->time(program, 1, microseconds);
+    }
+    return status;
   }
 
   std::string slow_in_verification(double run_us) const {
@@ -318,13 +333,15 @@ class Miss {
     cache::WinnerRow& row = tuned->winner;
     row = winner_row(device_, workload_.signature(), winner->program);
     row.kernel = candidates_.keys(*winner);
-    row.provisional = !out_of_memory_.ok();  // with more memory another may win
+    // With more memory, or on a quiet device, another may win.
+    row.provisional = !out_of_memory_.ok() || (policy_.heed_load && !raced_.disturbed.empty());
     row.median_us = attempt.median_us;
     row.spread_us = attempt.spread_us;
     row.clock_mhz = clocks_.before;
     row.error = attempt.error;
     row.bound = attempt.bound;
-    row.evidence = evidence_json(tuned->attempts, evidence_, times_, clocks_);
+    tuned->disturbed = raced_.disturbed;
+    row.evidence = evidence_json(tuned->attempts, evidence_, times_, clocks_, {raced_.races, raced_.disturbed});
     tuned->program = std::move(winner->program);
     tuned->loaded = std::move(winner->loaded);
   }
@@ -368,6 +385,7 @@ class Miss {
   std::atomic<bool> any_verified_ = false;  // read by compile threads
   Status no_compiler_, out_of_memory_, broken_;
   Clocks clocks_;
+  Raced raced_;
 };
 
 }  // namespace

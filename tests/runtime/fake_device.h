@@ -52,9 +52,11 @@ struct FakeWorld {
   std::atomic<int> appended = 0;
   bool programs_append = false;  // in their own launch
   std::function<Status(const Binary&)> load_merger = [](const Binary&) { return Status(); };
-  double noise = 0;                         // relative standard deviation of a timing
-  std::atomic<double> compile_seconds = 0;  // really slept
-  double sample_seconds = 0;                // really slept, a sample
+  double noise = 0;                                       // relative standard deviation of a timing
+  std::atomic<double> compile_seconds = 0;                // really slept
+  double sample_seconds = 0;                              // really slept, a sample
+  std::function<double()> slowdown = [] { return 1.0; };  // of each sample, by load
+  std::function<double()> others = [] { return 0.0; };    // share of the device that they have
   std::function<double(double)> race_seconds = [](double) { return std::numeric_limits<double>::infinity(); };
   std::atomic<bool> unfinished = false;  // a run that was given up goes on
   double close_seconds = 0;              // and who destroys the trial waits so long for it
@@ -112,6 +114,7 @@ class FakeTrial : public Trial {
   }
 
   double clock_mhz() override { return 1500; }
+  double taken_by_others() override { return world_->others(); }
   ~FakeTrial() override { pause(world_->unfinished ? world_->close_seconds : 0); }
   bool unfinished() override { return world_->unfinished; }
   Status health() override { return world_->broken; }
@@ -126,7 +129,7 @@ class FakeTrial : public Trial {
       if (Status status = effort_.check(); !status.ok()) return status;
       ++world_->samples;
       pause(world_->sample_seconds);
-      microseconds->push_back(exact * (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
+      microseconds->push_back(exact * world_->slowdown() * (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
     }
     return {};
   }

@@ -16,7 +16,7 @@ constexpr std::uint64_t kSeed = 1;
 
 Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
-  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
+  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, spec.sms, effort));
   if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok()) return status;
   made->rotate_inputs(rotated_sets(graph, std::min(spec.l2_bytes, rotated_bytes(effort) / 2)));
   made->allocate_outputs();

@@ -416,6 +416,44 @@ TEST_F(SessionTest, StoredCodeTheDriverAlwaysRefusesIsCompiledAnew) {
   EXPECT_GT(world_.compiles, before);
 }
 
+TEST_F(SessionTest, WhatLoadDisturbedIsUsedAtOnceAndRacedAgainByTheNextProcess) {
+  world_.others = [] { return 0.5; };
+  Readied first, here, there, fixed, again;
+  const auto session = open();
+  ASSERT_TRUE(session->ready(small_problem(), &first).ok());
+  EXPECT_TRUE(first.ready->winner.provisional);
+  EXPECT_NE(messages_.back().find("provisional, the next process races again: others had 50 %"), std::string::npos);
+  ASSERT_TRUE(session->ready(small_problem(), &here).ok());
+  EXPECT_EQ(here.origin, Origin::kMemory);
+  EXPECT_TRUE(only_winner(*session).provisional);
+  ASSERT_TRUE(open(Tuning::kCachedOnly)->ready(small_problem(), &fixed).ok());
+  EXPECT_EQ(fixed.origin, Origin::kCache);
+  world_.others = [] { return 0.0; };
+  ASSERT_TRUE(open()->ready(small_problem(), &there).ok());
+  EXPECT_EQ(there.origin, Origin::kTuned);
+  EXPECT_FALSE(only_winner(*session).provisional);
+  ASSERT_TRUE(open()->ready(small_problem(), &again).ok());
+  EXPECT_EQ(again.origin, Origin::kCache);
+}
+
+// As ranks of one job do.
+TEST_F(SessionTest, WhoWaitsForARaceThatLoadDisturbsDoesNotRaceAgain) {
+  world_.others = [] { return 0.5; };
+  world_.compile_seconds = 0.05;
+  const auto one = open(), other = open();
+  Readied ready[2];
+  std::barrier start(2);
+  std::thread thread([&] {
+    start.arrive_and_wait();
+    EXPECT_TRUE(one->ready(small_problem(), &ready[0]).ok());
+  });
+  start.arrive_and_wait();
+  EXPECT_TRUE(other->ready(small_problem(), &ready[1]).ok());
+  thread.join();
+  EXPECT_EQ(world_.trials, 1);
+  EXPECT_TRUE(ready[0].ready->winner.provisional && ready[1].ready->winner.provisional);
+}
+
 TEST_F(SessionTest, TheLogTellsOfATuningBeforeItsEnd) {
   const auto session = open();
   world_.verify = [this](const Candidate&) {
