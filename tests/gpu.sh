@@ -12,7 +12,7 @@ results=build/gpu/results
 jobs=$(($(nproc) / 2 > 8 ? 8 : $(nproc) / 2 + 1)) # each compiles on all cores
 die() { printf 'gpu: %s\n' "$*" >&2; exit 1; }
 
-[[ -x $program ]] || die "$program is not built; build it (tools/test --quick does) or copy build/release here"
+[[ -x $program ]] || die "$program is not built; build it (tools/test --gpu-build does) or copy build/release here"
 "$program" --gtest_list_tests >/dev/null || die "$program does not start here; see the line above"
 rm -rf "$results"
 mkdir -p "$results"

@@ -25,7 +25,7 @@ struct Attempt {
   double error = 0, bound = 0;
   int samples = 0;
   std::vector<double> timings;  // microseconds, all of them, in the order taken
-  Json notes = Json::object();  // Option::notes
+  std::string notes;            // Option::notes
 };
 
 // Seconds. Compilation runs beside verification, so `compile` is what the tuner waited for compilers: the phases add up
@@ -51,9 +51,9 @@ struct Clocks {
 };
 
 // What cache::WinnerRow::evidence holds: {"attempts": [...], "not_tried": {...}, "pruned": {...}, "seconds": {...},
-// "clock_mhz": {...}} and what the search has to tell. Those tried come with all that was measured; the others are
-// counted by reason, the first few by name.
-std::string evidence_json(const std::vector<Attempt>& attempts, const Json& search, const PhaseTimes& times,
+// "clock_mhz": {...}} and what the search has to tell (Options::evidence). Those tried come with all that was measured;
+// the others are counted by reason, the first few by name.
+std::string evidence_json(const std::vector<Attempt>& attempts, const std::string& search, const PhaseTimes& times,
                           const Clocks& clocks);
 
 }  // namespace gqa

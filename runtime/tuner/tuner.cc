@@ -313,9 +313,8 @@ class Miss {
   Progress shown_;
   PhaseTimes times_;
   Candidates candidates_;
-  std::vector<Attempt> others_;  // pruned, passed over or not made
-  Json evidence_ = Json::object();
-  std::string search_report_;
+  std::vector<Attempt> others_;           // pruned, passed over or not made
+  std::string evidence_, search_report_;  // of the search
   std::unique_ptr<Trial> trial_;
   std::atomic<bool> any_verified_ = false;  // read by compile threads
   Status no_compiler_, out_of_memory_, broken_;

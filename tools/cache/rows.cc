@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 
 #include "runtime/workload/graph_workload.h"
 #include "search/graph/enumerate/superoptimize.h"

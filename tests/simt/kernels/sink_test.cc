@@ -5,7 +5,6 @@
 #include <cmath>
 #include <string>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
@@ -52,12 +51,9 @@ TEST_F(Sink, OfACache) {
     test::CacheCase t("b=4,hq=4,hk=2,sq=3,sk=150,d=64,causal,lens,page=7,lse,softcap,sink", {150, 0, 31, 64});
     Candidate candidate;
     ASSERT_TRUE(parse(candidate_text, &candidate).ok());
-    std::string why;
-    const auto kernel = Kernel::compile(attention_source(t.call.problem, candidate), kEntryPoint, &why);
-    ASSERT_NE(nullptr, kernel) << why;
-    const Status status = run_cache(*kernel, candidate, &t);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_TRUE(t.right()) << candidate_text;
+    EXPECT_TRUE(judged({attention_source(t.call.problem, candidate)}, [&](const Kernel& kernel) {
+      return cache_agrees(kernel, candidate, &t);
+    })) << candidate_text;
   }
 }
 
@@ -66,14 +62,11 @@ TEST_F(Sink, OfMinusInfinityIsNone) {
   for (const char* candidate_text : {kFlash, kParts}) {
     Candidate candidate;
     ASSERT_TRUE(parse(candidate_text, &candidate).ok());
-    std::string why;
-    const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why);
-    ASSERT_NE(nullptr, kernel) << why;
-    test::AttentionCase attention(problem);
-    attention.sink[1] = -INFINITY;
-    const Status status = run_attention(*kernel, candidate, &attention);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_TRUE(test::matches_float64(attention)) << candidate_text;
+    EXPECT_TRUE(judged({attention_source(problem, candidate)}, [&](const Kernel& kernel) {
+      test::AttentionCase attention(problem);
+      attention.sink[1] = -INFINITY;
+      return attention_agrees(kernel, candidate, &attention);
+    })) << candidate_text;
   }
 }
 
