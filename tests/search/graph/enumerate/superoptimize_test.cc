@@ -211,7 +211,8 @@ bool widens(const KernelGraph& graph, const KernelGraph& program) {
 // A rounded weight over a sum of what the weights were before: one key alone would not weigh 1.
 TEST(Superoptimize, AValueReadInItsKernelAndByAnotherIsFloat32Between) {
   int widened = 0;
-  for (const masked::Spelling& spelling : masked::kSpellings) {
+  for (const std::size_t at : {4, 7}) {  // whose programs had such values
+    const masked::Spelling& spelling = masked::kSpellings[at];
     const KernelGraph graph = graph_of(masked::text_of(spelling, {1, 16, 512, 64}, "f16"));
     for (const RankedProgram& ranked : search(graph, "", 64).programs) {
       EXPECT_FALSE(reads_twice(ranked.program.graph)) << spelling.name << "\n" << to_text(ranked.program.graph);
