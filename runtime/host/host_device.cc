@@ -14,6 +14,8 @@
 #include "runtime/host/attention/host_kernel.h"
 #include "runtime/host/attention/host_merger.h"
 #include "runtime/host/attention/host_trial.h"
+#include "runtime/host/host_limits.h"
+#include "runtime/host/host_spec.h"
 #include "runtime/host/program/host_program.h"
 #include "runtime/host/program/host_program_trial.h"
 #include "runtime/parallel.h"
@@ -32,30 +34,9 @@ std::int64_t cache_bytes(int name, std::int64_t fallback) {
   return bytes > 0 ? bytes : fallback;
 }
 
-// Float32 operations a second of one core, a typical figure: lanes * 2 (multiply, add) * 2 units * clock.
-double flops_a_core(const std::string& variant) {
-  if (variant == "amx") return 6e11;  // the matrix unit, with what surrounds it
-  const double lanes = variant == "avx512" ? 16 : variant == "avx2" ? 8 : 4;
-  return lanes * 4 * 2.8e9 * 0.7;
-}
-
-DeviceSpec describe(int threads) {
-  DeviceSpec spec;
-  const std::string variant = tile_kernels().name;
-  spec.kind = DeviceKind::kHost;
-#if defined(__x86_64__)
-  spec.arch = "x86-64-" + variant;
-#elif defined(__aarch64__)
-  spec.arch = "aarch64-" + variant;
-#else
-  spec.arch = variant;
-#endif
-  spec.sms = threads;
-  spec.smem_per_block = static_cast<int>(cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB));
-  spec.l2_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 8 * kMiB);
-  spec.tensor_flops = flops_a_core(variant) * threads;
-  spec.memory_bandwidth = std::min(10e9 * threads, 200e9);
-  return spec;
+HostCaches caches() {
+  const std::int64_t l2 = host_limits().l2_bytes;
+  return {l2 > 0 ? l2 : cache_bytes(_SC_LEVEL2_CACHE_SIZE, kMiB), cache_bytes(_SC_LEVEL3_CACHE_SIZE, 8 * kMiB)};
 }
 
 // What the thread plan of an attention program says.
@@ -73,7 +54,7 @@ Status candidate_of(const std::string& program, Candidate* candidate) {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(int threads) : spec_(describe(threads)) {}
+  explicit HostDevice(int threads) : spec_(host_spec(tile_kernels().name, threads, caches())) {}
 
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override { return "host 1"; }
@@ -144,6 +125,7 @@ class HostDevice final : public Device {
 }  // namespace
 
 Status open_host_device(int threads, std::unique_ptr<Device>* device) {
+  if (Status status = host_limits_status(); !status.ok()) return status;
   *device = std::make_unique<HostDevice>(threads > 0 ? threads : usable_threads());
   return {};
 }

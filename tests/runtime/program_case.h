@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/host/host_spec.h"
 #include "runtime/host/program/host_program.h"
 #include "runtime/verify/tensor_bytes.h"
 #include "runtime/workload/programs.h"
@@ -15,15 +16,8 @@
 
 namespace gqa {
 
-// The host with caches of usual sizes: what is offered and planned is the same on every machine.
-inline DeviceSpec host_spec(int threads = 2) {
-  std::unique_ptr<Device> device;
-  EXPECT_TRUE(open_host_device(threads, &device).ok());
-  DeviceSpec spec = device->spec();
-  spec.smem_per_block = 2 << 20;  // L2, a core's
-  spec.l2_bytes = 32 << 20;
-  return spec;
-}
+// A CPU of usual caches, whatever this one is: what is offered and planned is the same on every machine.
+inline DeviceSpec host_spec(int threads = 2) { return host_spec("avx2", threads, {2 << 20, 32 << 20}); }
 
 inline KernelPlan plan_of(const KernelGraph& graph) {
   KernelPlan plan;

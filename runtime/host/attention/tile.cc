@@ -1,6 +1,9 @@
 // tile.cc: see tile.h.
 #include "runtime/host/attention/tile.h"
 
+#include <algorithm>
+
+#include "runtime/host/host_limits.h"
 #include "search/families/resources.h"
 #include "search/problem/mask.h"
 
@@ -68,6 +71,8 @@ std::vector<const TileKernels*> usable_tile_kernels() {
   if (runs_avx512()) usable.push_back(&avx512::kKernels);
   if (runs_amx()) usable.push_back(&amx::kKernels);
 #endif
+  const auto forbidden = [](const TileKernels* kernels) { return !host_limits().allow(kernels->name); };
+  usable.erase(std::remove_if(usable.begin(), usable.end(), forbidden), usable.end());
   return usable;
 }
 

@@ -67,7 +67,7 @@ namespace amx {
 extern const TileKernels kKernels;
 }
 
-// The builds that this processor (and its kernel) can run, the best last.
+// The builds that this processor (and its kernel) can run and host_limits.h allows, the best last.
 std::vector<const TileKernels*> usable_tile_kernels();
 
 }  // namespace gqa

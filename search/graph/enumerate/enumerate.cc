@@ -81,12 +81,43 @@ bool all_fuse(const KernelGraph& part) {
                      [](const KernelNode& node) { return can_fuse(node.op); });
 }
 
-// Copies a part's nodes; inputs: the tensors that its inputs are; names: what its outputs are called, where they are.
+// An output of a part that one kernel would make known twice: the part's own operators read what was computed, those of
+// other kernels what rounding to 16 bits left of it. What cancels operator by operator, as in e / sum(e), does not
+// then.
+struct ReadTwice {
+  std::vector<bool> wide;  // of each output: float32 serves both, since no user sees it
+  bool apart = false;      // an output of the graph is such a one: no kernel serves both
+};
+
+ReadTwice read_twice(const KernelGraph& graph, const KernelGraph& part, const std::vector<int>& outputs) {
+  const std::vector<std::vector<int>> inside = readers(part), all = readers(graph);
+  const std::vector<int> results = graph.outputs(), of_part = part.outputs();
+  ReadTwice found;
+  for (std::size_t at = 0; at < outputs.size(); ++at) {
+    const auto own = inside[static_cast<std::size_t>(of_part[at])].size();
+    const bool twice = own > 0 && own < all[static_cast<std::size_t>(outputs[at])].size() &&
+                       graph.spec(outputs[at]).type != ElementType::kF32;
+    const bool result = std::count(results.begin(), results.end(), outputs[at]) > 0;
+    found.wide.push_back(twice && !result);
+    found.apart = found.apart || (twice && result);
+  }
+  return found;
+}
+
+bool one_by_one(const KernelGraph& graph) {
+  return std::none_of(graph.nodes().begin(), graph.nodes().end(), [](const KernelNode& node) { return node.block; });
+}
+
+// Copies a part's nodes; inputs: the tensors that its inputs are; names: what its outputs are called, where they are;
+// wide: which of its outputs kernels store as float32.
 std::vector<int> splice(const KernelGraph& part, const std::vector<int>& inputs, const std::vector<std::string>& names,
-                        KernelGraph* graph) {
+                        const std::vector<bool>& wide, KernelGraph* graph) {
   const std::vector<int> outputs = part.outputs();
+  const auto place_of = [&](int tensor) {
+    return static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), tensor) - outputs.begin());
+  };
   const auto name_of = [&](int tensor) {
-    const auto at = static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), tensor) - outputs.begin());
+    const std::size_t at = place_of(tensor);
     return at < names.size() && graph->find(names[at]) < 0 ? names[at] : std::string();
   };
   std::vector<int> made(part.tensors().size(), -1);
@@ -95,7 +126,11 @@ std::vector<int> splice(const KernelGraph& part, const std::vector<int>& inputs,
     std::vector<int> operands, results(1, -1);
     for (const int input : node.inputs) operands.push_back(made[static_cast<std::size_t>(input)]);
     BlockGraph block = node.block ? *node.block : BlockGraph();
-    for (std::size_t at = 0; at < block.stores.size(); ++at) block.stores[at].name = name_of(node.outputs[at]);
+    for (std::size_t at = 0; at < block.stores.size(); ++at) {
+      block.stores[at].name = name_of(node.outputs[at]);
+      const std::size_t place = place_of(node.outputs[at]);
+      if (place < wide.size() && wide[place]) block.stores[at].result.type = ElementType::kF32;
+    }
     const Status status = node.block
                               ? graph->add_custom(operands, block, &results)
                               : graph->add(node.op, operands, node.attributes, &results[0], name_of(node.outputs[0]));
@@ -177,9 +212,15 @@ void Enumerator::add(const Rewritten& rewritten) {
     std::vector<AbstractSpace::Id> of_inputs;
     for (const int input : inputs) of_inputs.push_back(ids[static_cast<std::size_t>(input)]);
     const std::vector<Choice>& choices = choices_of(part, of_inputs, (group & (group - 1)) == 0);
-    best.push_back(choices.empty() ? -1 : choices[0].seconds);
+    const ReadTwice twice = read_twice(graph, part, outputs);
     std::vector<Part>& of_group = parts.emplace_back();
-    for (const Choice& choice : choices) of_group.push_back({inputs, outputs, &choice});
+    for (const Choice& choice : choices) {
+      if (twice.apart && !one_by_one(choice.graph))
+        report_.programs.prune(Reason::kRounded);
+      else
+        of_group.push_back({inputs, outputs, twice.wide, &choice});
+    }
+    best.push_back(of_group.empty() ? -1 : of_group[0].choice->seconds);
   }
   const bool safe = safe_exponents(graph);
   for (const std::vector<std::size_t>& cover : Cover(groups, best, units.nodes.size()).run()) {
@@ -231,8 +272,27 @@ std::vector<const Enumerator::Draft*> Enumerator::ordered() const {
   return first;
 }
 
+// A program that keeps float32 between its kernels: its outputs must still have their types, its tiles fit.
+bool Enumerator::fits_widened(const Draft& draft, Reason* reason, FoundProgram* program) const {
+  const auto none = [](const Part& part) { return std::count(part.wide.begin(), part.wide.end(), true) == 0; };
+  if (std::all_of(draft.parts.begin(), draft.parts.end(), none)) return true;
+  const std::vector<int> outputs = program->graph.outputs(), expected = draft.rewritten->graph.outputs();
+  for (std::size_t at = 0; at < outputs.size(); ++at) {
+    if (program->graph.spec(outputs[at]).type == draft.rewritten->graph.spec(expected[at]).type) continue;
+    *reason = Reason::kRounded;
+    return false;
+  }
+  if (const auto too_large = misfit(program->graph, device_)) {
+    *reason = *too_large;
+    return false;
+  }
+  program->seconds = seconds(program->graph, device_);
+  return true;
+}
+
 // Parts may wait for each other in any order, but not in a ring.
-std::optional<FoundProgram> Enumerator::assemble(const Draft& draft) const {
+std::optional<FoundProgram> Enumerator::assemble(const Draft& draft, Reason* reason) const {
+  *reason = Reason::kCycle;
   const KernelGraph& from = draft.rewritten->graph;
   FoundProgram program = {{}, draft.seconds, draft.safe, draft.kind, {}};
   std::vector<int> made(from.tensors().size(), -1);
@@ -253,7 +313,7 @@ std::optional<FoundProgram> Enumerator::assemble(const Draft& draft) const {
     for (const int input : (*ready)->inputs) inputs.push_back(made[static_cast<std::size_t>(input)]);
     std::vector<std::string> names;
     for (const int output : (*ready)->outputs) names.push_back(from.tensor(output).name);
-    const std::vector<int> results = splice((*ready)->choice->graph, inputs, names, &program.graph);
+    const std::vector<int> results = splice((*ready)->choice->graph, inputs, names, (*ready)->wide, &program.graph);
     for (std::size_t at = 0; at < results.size(); ++at)
       made[static_cast<std::size_t>((*ready)->outputs[at])] = results[at];
     if (results.empty()) return std::nullopt;
@@ -263,7 +323,7 @@ std::optional<FoundProgram> Enumerator::assemble(const Draft& draft) const {
     if (!program.graph.mark_output(made[static_cast<std::size_t>(output)]).ok()) return std::nullopt;
   }
   for (const std::string_view rule : draft.rewritten->rules) program.rules.emplace_back(rule);
-  return program;
+  return fits_widened(draft, reason, &program) ? std::optional(std::move(program)) : std::nullopt;
 }
 
 std::vector<FoundProgram> Enumerator::take(std::size_t most) {
@@ -275,9 +335,10 @@ std::vector<FoundProgram> Enumerator::take(std::size_t most) {
       report_.programs.prune(Reason::kSlower);
       continue;
     }
-    std::optional<FoundProgram> program = assemble(*draft);
+    Reason reason = Reason::kCycle;
+    std::optional<FoundProgram> program = assemble(*draft, &reason);
     if (!program) {
-      report_.programs.prune(Reason::kCycle);
+      report_.programs.prune(reason);
     } else if (!known.insert(canonical(program->graph).digest).second) {
       report_.programs.prune(Reason::kDuplicate);
     } else {

@@ -69,6 +69,7 @@ class Enumerator {
  private:
   struct Part {  // of a draft: nodes of the rewritten graph, and what they become
     std::vector<int> inputs, outputs;
+    std::vector<bool> wide;  // outputs that a kernel stores as float32, whatever their type
     const Choice* choice;
   };
   struct Draft {
@@ -85,7 +86,8 @@ class Enumerator {
   void add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe);
   static std::string kind_of(const Draft& draft);
   std::vector<const Draft*> ordered() const;
-  std::optional<FoundProgram> assemble(const Draft& draft) const;
+  std::optional<FoundProgram> assemble(const Draft& draft, Reason* reason) const;
+  bool fits_widened(const Draft& draft, Reason* reason, FoundProgram* program) const;
 
   const SearchConfig& config_;
   const DeviceSpec& device_;

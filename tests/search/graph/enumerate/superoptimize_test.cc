@@ -2,10 +2,12 @@
 #include "search/graph/enumerate/superoptimize.h"
 
 #include <ctime>
+#include <set>
 
 #include "search/graph/ir/canonical.h"
 #include "tests/sanitized.h"
 #include "tests/search/graph/enumerate/search_support.h"
+#include "tests/search/graph/masked_graphs.h"
 #include "tests/search/graph/small_graphs.h"
 
 namespace gqa {
@@ -181,6 +183,57 @@ TEST(Superoptimize, LargeScoresDoNotOverflowUnderARunningMaximum) {
     ++safe;
   }
   EXPECT_GT(safe, 8);
+}
+
+// Whether a kernel reads the unrounded value of what it stores in 16 bits for another to read.
+bool reads_twice(const KernelGraph& program) {
+  std::set<int> read;
+  for (const KernelNode& node : program.nodes()) read.insert(node.inputs.begin(), node.inputs.end());
+  for (const KernelNode& node : program.nodes()) {
+    for (std::size_t at = 0; node.block && at < node.block->stores.size(); ++at) {
+      const BlockStore& store = node.block->stores[at];
+      if (store.result.type == ElementType::kF32 || !read.count(node.outputs[at])) continue;
+      for (const BlockNode& step : node.block->nodes)
+        if (std::count(step.inputs.begin(), step.inputs.end(), store.value)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether the program keeps a value in float32 that the user's graph has in 16 bits.
+bool widens(const KernelGraph& graph, const KernelGraph& program) {
+  return std::any_of(graph.tensors().begin(), graph.tensors().end(), [&](const KernelTensor& tensor) {
+    const int kept = program.find(tensor.name);
+    return kept >= 0 && program.spec(kept).type != tensor.spec.type;
+  });
+}
+
+// A rounded weight over a sum of what the weights were before: one key alone would not weigh 1.
+TEST(Superoptimize, AValueReadInItsKernelAndByAnotherIsFloat32Between) {
+  int widened = 0;
+  for (const std::size_t at : {4, 7}) {  // whose programs had such values
+    const masked::Spelling& spelling = masked::kSpellings[at];
+    const KernelGraph graph = graph_of(masked::text_of(spelling, {1, 16, 512, 64}, "f16"));
+    for (const RankedProgram& ranked : search(graph, "", 64).programs) {
+      EXPECT_FALSE(reads_twice(ranked.program.graph)) << spelling.name << "\n" << to_text(ranked.program.graph);
+      widened += widens(graph, ranked.program.graph);
+    }
+  }
+  EXPECT_GT(widened, 0);
+}
+
+// An output keeps its type. So no kernel that makes it may read it where another does.
+TEST(Superoptimize, AnOutputThatOthersReadIsReadAsItIsStored) {
+  const SearchResult result = search(graph_of("graph 1\nx = input f16[64,512]\ny = input f16[64,512]\n"
+                                              "w = input f16[512,256]\nh = add(x, y)\nn = square(h)\n"
+                                              "s = sum(n) dim=-1\nd = div(h, s)\no = matmul(d, w)\noutputs h, o\n"),
+                                     "", 64);
+  EXPECT_GT(result.report.programs.pruned_for(Reason::kRounded), 0);
+  EXPECT_GT(result.programs.size(), 1U);
+  for (const RankedProgram& ranked : result.programs) {
+    EXPECT_FALSE(reads_twice(ranked.program.graph)) << to_text(ranked.program.graph);
+    EXPECT_EQ(ranked.program.graph.spec(ranked.program.graph.outputs()[0]).type, ElementType::kF16);
+  }
 }
 
 TEST(Superoptimize, RanksWhatCannotOverflowBeforeWhatCan) {
