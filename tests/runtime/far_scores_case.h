@@ -42,6 +42,9 @@ template <typename Bias>
 void set_biases(AttentionCase* t, const Bias& bias) {
   const Problem& p = t->call.problem;
   const Strides& s = t->arrays.score_strides;
+  // Not the case's NaN between rows, which equal nothing: float64's answer then serves all kernels (float64_of()).
+  std::fill(t->arrays.scores16.begin(), t->arrays.scores16.end(), std::uint16_t{0});
+  std::fill(t->arrays.scores32.begin(), t->arrays.scores32.end(), 0.F);
   for (int b = 0; b < p.batch; ++b)
     for (int h = 0; h < p.q_heads; ++h)
       for (int i = 0; i < p.q_len; ++i)
