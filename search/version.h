@@ -26,9 +26,9 @@ struct FamilyVersion {
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 3},
-    {"split", 4},
-    {"warpgroup", 4},
+    {"flash", 4},
+    {"split", 5},
+    {"warpgroup", 5},
     {kBlockFamily, 1},
 };
 

@@ -1,7 +1,6 @@
-// full_run.h: what a run of the tests covers.
-// Owns: the two answers: a full run (tools/test --full, which sets GQA_FULL_RUN) plants every fault and compiles every
-// head dim; any other plants one fault a mechanism and compiles three head dims, one kernel a tile.
-// Never: decides when a run is full: tools/test does.
+// full_run.h: what a run of the GPU's tests covers.
+// Owns: the two answers: with GQA_FULL_RUN set all head dims are compiled, without it three.
+// Never: asked by tests that need no GPU: those have verdicts (tests/harness/verdicts.h).
 // Threads: any.
 #pragma once
 
@@ -13,6 +12,6 @@ inline bool full_run() { return std::getenv("GQA_FULL_RUN") != nullptr; }
 
 inline bool in_this_run(int head_dim) { return full_run() || head_dim == 64 || head_dim == 128 || head_dim == 256; }
 
-constexpr const char* kFullRunOnly = "in full runs only: tools/test --full";
+constexpr const char* kFullRunOnly = "in full runs only: GQA_FULL_RUN=1 tools/test --gpu";
 
 }  // namespace gqa::test

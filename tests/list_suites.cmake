@@ -12,6 +12,8 @@ foreach(line IN LISTS lines)
   set(labels ${LABEL})
   if(SLOW AND suite MATCHES "${SLOW}")
     list(APPEND labels slow)
+  elseif(ASAN)
+    list(APPEND labels asan)
   endif()
   string(APPEND text "add_test([=[${test}]=] [=[${PROGRAM}]=] --gtest_brief=1 [=[--gtest_filter=${suite}.*]=]"
     " [=[--gtest_output=json:${RESULTS}/${test}.json]=])\n"

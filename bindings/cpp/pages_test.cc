@@ -28,11 +28,13 @@ extern "C" void gqa_page_pool_destroy(gqa_page_pool pool) {
 namespace {
 
 using gqa::test::Bf16;
+using gqa::test::kDim;
+using gqa::test::kQHeads;
 using gqa::test::Row;
 using gqa::test::status_of;
 using Sequences = std::vector<std::int64_t>;
 
-constexpr std::int64_t kPages = 8, kPage = 4, kColumns = 3, kQHeads = 2, kDim = 32;
+constexpr std::int64_t kPages = 8, kPage = 4, kColumns = 3;
 
 class CppPages : public ::testing::Test {
  protected:

@@ -12,10 +12,12 @@
 namespace {
 
 using gqa::test::Bf16;
+using gqa::test::kDim;
+using gqa::test::kQHeads;
 using gqa::test::Row;
 using gqa::test::status_of;
 
-constexpr std::int64_t kQueries = 3, kKeys = 20, kQHeads = 2, kDim = 32;
+constexpr std::int64_t kQueries = 3, kKeys = 20;
 
 class CppServing : public ::testing::Test {
  protected:

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
 #include "gqa.hpp"
 
 namespace gqa::test {
+
+constexpr std::int64_t kQHeads = 2, kDim = 32;  // of the calls that are compared with a plain computation
 
 // A handle's options: the host device, tuned for a moment, remembered by the handle alone.
 inline gqa_options host() {

@@ -118,10 +118,11 @@ typedef struct gqa_options {
   gqa_cache_mode cache_mode;
   gqa_tuning tuning;
   double tuning_budget;   /* seconds a miss may take, all in all, to within one compilation or one run of a kernel; 0: 8
-                             s.   At least one candidate is tried. */
+                             s.   At least one candidate is tried. On the CPU a race ends after some calls of its best
+                             candidate, or half a second: what is left of the budget is not spent. */
   int threads;            /* host threads for compiling and for the host device; 0: all cores */
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
-  gqa_log_fn log;         /* NULL: silent */
+  gqa_log_fn log;         /* NULL: silent. Told of a tuning as it begins, each second and as it ends */
   void* log_user;         /* handed to log */
   int checked;            /* 1: each call reads its lists first and refuses, with GQA_ERROR_OPTION, a
                              length outside 0 to kv_len, an entry that a length reaches outside 0 to pages - 1, packed
@@ -165,16 +166,20 @@ GQA_API gqa_status gqa_cancel(gqa_handle handle);
  * With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the softmax; lse is that
  * of such scores. Calls that differ in the cap only are one problem.
  * With score_scale, a score is multiplied by its head's or row's number before softcap. With bias, a row's number for a
- * key is added to the capped score before the mask; -inf hides the key, whose value must be finite. lse is that of such
- * scores. A row all of whose keys are hidden is one that sees no key. Of sequences with lengths of their own, column j
- * is key j; what a row does not see may be NaN. At most two of softcap, score_scale and bias go together.
- * With sink, the number s of a query head joins the denominator of its rows as exp(s), beside the exponentials of
- * scores, and adds no value; lse includes it. A row that sees no key then gives 0 and lse s.
- * With page_table, k is (pages, page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size
- * from 1; key j of sequence b is k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns.
- * Sequences may share pages, in any order. Keys from len(b) on, pages that no length reaches and entries of page_table
- * past a length are never used: they may hold anything, NaN and numbers out of range included.
- * With k_new, the call first writes sequence b's new keys and values into slots cache_seqlens[b], cache_seqlens[b] + 1,
+ * key is added to the capped score before the mask; -inf hides the key. A finite number is one, the type's least, too:
+ * a row all of whose scores it makes equal is the average of its values. lse is that of such scores. A row all of whose
+ * keys are hidden by -inf is one that sees no key. Of sequences with lengths of their own, column j is key j; what a
+ * row does not see may be NaN. At most two of softcap, score_scale and bias go together. NaN and infinities in keys and
+ * values that no row of the call may see (past lengths, in slots and pages of others, outside all windows) never show,
+ * but where the mask hides a key from some rows only, or -inf of a bias hides it, they may show in the rows that do not
+ * see it (0 times NaN), as in FlashAttention-2. With sink, the number s of a query head joins the denominator of its
+ * rows as exp(s), beside the exponentials of scores, and adds no value; lse includes it. A row that sees no key then
+ * gives 0 and lse s, and so does any where s outweighs all scores. With page_table, k is (pages, page, kv_heads,
+ * head_dim), v (pages, page, kv_heads, head_dim_v), for any page size from 1; key j of sequence b is k[page_table[b][j
+ * / page]][j % page], and kv_len is page times the table's columns. Sequences may share pages, in any order. Keys from
+ * len(b) on, pages that no length reaches and entries of page_table past a length are never used: they may hold
+ * anything, NaN and numbers out of range included. With k_new, the call first writes sequence b's new keys and values
+ * into slots cache_seqlens[b], cache_seqlens[b] + 1,
  * ... of k and v, in pages where there are some, and then attends: len(b) is cache_seqlens[b] and as many more as the
  * new ones are. Those past the last slot are not written. With rotary_cos and rotary_sin each new key, at position t,
  * is written as rotated: a pair (x, y) of its first rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row
@@ -214,7 +219,7 @@ typedef struct gqa_call {
   /* A gqa_call that ends here is taken too. */
   float softcap;        /* 0: none; or the bound of all scores, finite, positive and not subnormal */
   const DLTensor* sink; /* NULL: none; or (q_heads) float32, contiguous, on the handle's device, read when the work
-                           runs: finite, or -inf for a head without one */
+                           runs: finite, -inf for a head without one, or +inf, which makes a head's rows 0 */
   /* A gqa_call that ends here is taken too. */
   const DLTensor* k_new; /* NULL: none; or (batch, new, kv_heads, head_dim), written into k before the call attends */
   const DLTensor* v_new; /* with k_new: (batch, new, kv_heads, head_dim_v), written into v */
@@ -266,9 +271,9 @@ GQA_API gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTen
  *   outs, out  (batch, q_len, q_heads, head_dim_v)  float16, bfloat16 or float32, all alike; any head_dim_v
  *   lses, lse  (batch, q_heads, q_len)              float32, natural logs
  * or, of packed sequences, (total_q, q_heads, head_dim_v) and (q_heads, total_q). out and lse overlap no part and not
- * each other, but may be outs[0] and lses[0], to merge in place. A part that saw no key of a row has -inf there: its
- * out is not read there, and may hold anything. Where all have, out is 0 and lse -inf. With a sink, give it to the
- * calls of one part. Without a row in out there is nothing to do.
+ * each other, but may be outs[0] and lses[0], to merge in place. A part that saw no key of a row has -inf there, or
+ * +inf, FlashAttention-2's mark of it: its out is not read there, and may hold anything. Where all have, out is 0 and
+ * lse -inf. With a sink, give it to the calls of one part. Without a row in out there is nothing to do.
  * On a GPU the work is queued on the stream. Its kernel is compiled at the first call of any shape, or by gqa_warm of
  * any shape with lse, and cached; a call may be captured from then on. More than 32 parts are merged in rounds there,
  * and out is rounded to its dtype once a round. */

@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "runtime/json.h"
 #include "search/graph/enumerate/superoptimize.h"
 #include "search/text.h"
 

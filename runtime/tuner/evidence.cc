@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "runtime/json.h"
 #include "runtime/tuner/attempt.h"
 
 namespace gqa {
@@ -34,6 +35,12 @@ std::string without_numbers(const std::string& reason) {
 
 bool tried(const Attempt& attempt) { return attempt.outcome != "pruned" && attempt.outcome != "not tried"; }
 
+// What a workload tells as text: an object, or nothing.
+void add(const std::string& told, Json* json) {
+  const Json object = Json::parse(told, nullptr, false);
+  if (object.is_object()) json->update(object);
+}
+
 Json tried_json(const Attempt& attempt) {
   Json json = {{"candidate", attempt.name}, {"outcome", attempt.outcome}};
   if (!attempt.detail.empty()) json["detail"] = attempt.detail;
@@ -51,7 +58,7 @@ Json tried_json(const Attempt& attempt) {
     Json& timings = json["timings_us"] = Json::array();
     for (const double timing : attempt.timings) timings.push_back(rounded(timing));
   }
-  json.update(attempt.notes);
+  add(attempt.notes, &json);
   return json;
 }
 
@@ -69,9 +76,6 @@ Json untried_json(const std::vector<Attempt>& attempts, const char* outcome) {
   json["count"] = count;
   return json;
 }
-
-// Text that is not UTF-8 (a compiler's message) does not throw.
-std::string dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
 
@@ -93,7 +97,7 @@ void record(const Runner& runner, Attempt* attempt) {
   attempt->detail = runner.why_out;
   if (runner.failed) {
     attempt->outcome = "launch failed";
-  } else if (!runner.samples.empty()) {
+  } else if (!runner.samples.empty() || !runner.racing) {
     attempt->outcome = "slower";
   }
 }
@@ -118,8 +122,8 @@ std::string outcomes_text(const std::vector<Attempt>& attempts) {
   return text;
 }
 
-std::string evidence_json(const std::vector<Attempt>& attempts, const Json& search, const PhaseTimes& times,
-                          const Clocks& clocks) {
+std::string evidence_json(const std::vector<Attempt>& attempts, const std::string& search, const PhaseTimes& times,
+                          const Clocks& clocks, const RaceNotes& race) {
   Json json;
   Json& list = json["attempts"] = Json::array();
   for (const Attempt& attempt : attempts) {
@@ -127,14 +131,15 @@ std::string evidence_json(const std::vector<Attempt>& attempts, const Json& sear
   }
   json["not_tried"] = untried_json(attempts, "not tried");
   json["pruned"] = untried_json(attempts, "pruned");
-  json.update(search);
+  add(search, &json);
   json["seconds"] = {{"search", times.search},
                      {"compile", times.compile},
                      {"verify", times.verify},
                      {"time", times.time},
                      {"first_correct", times.first_correct}};
   json["clock_mhz"] = {{"before", clocks.before}, {"after", clocks.after}};
-  return dumped(json);
+  json["race"] = {{"races", race.races}, {"disturbed", race.disturbed}};
+  return json_text(json);
 }
 
 }  // namespace gqa

@@ -212,12 +212,14 @@ class RowGroup {
     float& lse = made->lse[row->index];
     lse = row->sink;
     if (row->exact.empty()) return;
-    const float scale = p_.chain.any() ? 1 : call_.scale, sink = row->sink / scale;
-    const float maximum = std::max(sink, *std::max_element(row->exact.begin(), row->exact.end()));
-    if (maximum == -std::numeric_limits<float>::infinity()) return row->exact.clear();  // an operand hides all keys
-    row->sum = std::exp(double{sink - maximum} * double{scale});
-    for (float& weight : row->exact) row->sum += weight = std::exp((weight - maximum) * scale);
-    lse = static_cast<float>(double{maximum} * double{scale} + std::log(row->sum));
+    const double scale = p_.chain.any() ? 1 : call_.scale, sink = double{row->sink} / scale;
+    const double maximum = std::max(sink, double{*std::max_element(row->exact.begin(), row->exact.end())});
+    // An operand hides all keys, or the sink outweighs any: the row is zero.
+    if (std::isinf(maximum) && (maximum < 0 || sink == maximum)) return row->exact.clear();
+    row->sum = std::exp((sink - maximum) * scale);
+    for (float& weight : row->exact)
+      row->sum += weight = std::exp(static_cast<float>((double{weight} - maximum) * scale));
+    lse = static_cast<float>(maximum * scale + std::log(row->sum));
   }
 
   void sum(int first, int count) {

@@ -1,5 +1,6 @@
 // trial_arrays.h: what a trial's chain on scores reads of heads, rows and scores: numbers as models have them.
-// Owns: factors about 1 and biases about as large as scores, some -inf where that only hides a key, from a fixed seed.
+// Owns: factors about 1 and biases about as large as scores, from a fixed seed; where a bias is added last, as masks
+// are, some are -inf, and whole rows the type's least number, as padding is often written.
 // Never: owns device memory. Is as large as all scores: their rows overlap, each a few elements after the last, so that
 // whoever takes a neighbour's is seen.
 // Threads: a value; pure functions.

@@ -78,10 +78,7 @@ Option GraphWorkload::option(const Contender& contender, DeviceKind kind, const 
   made.name = describe(program) + " | " + thread_text(program);
   made.predicted_us = contender.predicted_us;
   made.safe = contender.safe;
-  made.notes = {{"program", describe(program)},
-                {"threads", thread_text(program)},
-                {"safe", contender.safe},
-                {"rules", contender.rules}};
+  made.notes = program_notes(contender);
   auto ready = std::make_shared<Program>();
   const Status status = program_of(contender.plan, kind, ready.get());
   for (const Source& source : ready->sources) made.kernels.push_back(source.text);

@@ -1,8 +1,9 @@
 // search_evidence.cc: see search_evidence.h.
 #include "runtime/workload/search_evidence.h"
 
-#include <string>
 #include <string_view>
+
+#include "runtime/json.h"
 
 namespace gqa {
 namespace {
@@ -51,8 +52,16 @@ Json pruned_json(const SearchReport& report) {
 
 }  // namespace
 
-Json search_evidence(const SearchReport& report) {
-  return {{"pruned", pruned_json(report)}, {"search", report_json(report)}};
+std::string search_evidence(const SearchReport& report) {
+  return json_text({{"pruned", pruned_json(report)}, {"search", report_json(report)}});
+}
+
+std::string program_notes(const Contender& contender) {
+  const KernelGraph& program = contender.plan.program;
+  return json_text({{"program", describe(program)},
+                    {"threads", thread_text(program)},
+                    {"safe", contender.safe},
+                    {"rules", contender.rules}});
 }
 
 }  // namespace gqa

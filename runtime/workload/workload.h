@@ -6,7 +6,6 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,8 +19,6 @@
 
 namespace gqa {
 
-using Json = nlohmann::ordered_json;
-
 struct Reference {
   std::variant<Problem, KernelGraph> of;
 };
@@ -33,7 +30,7 @@ struct Option {
   double moved_bytes = 0;            // of two that take equally long the one that moves less wins
   bool safe = true;                  // no exponential can overflow
   std::vector<std::string> kernels;  // options that name the same share it
-  Json notes = Json::object();       // told in its evidence
+  std::string notes;                 // told in its evidence: a JSON object, or nothing
   std::function<Status(Program*)> make;
 };
 
@@ -51,8 +48,8 @@ struct Options {
   bool more = false;           // a further round has others
   std::vector<Rejection> rejected;
   SearchCounts counts;
-  Json evidence = Json::object();  // of the search, told with the winner
-  std::string report;              // the same for people, where nothing can be used
+  std::string evidence;  // of the search, told with the winner: a JSON object, or nothing
+  std::string report;    // the same for people, where nothing can be used
 };
 
 class Workload {

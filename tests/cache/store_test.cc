@@ -8,7 +8,6 @@
 #include "cache/rows.h"
 #include "cache/schema.h"
 #include "support.h"
-#include "tests/sanitized.h"
 
 namespace gqa::cache {
 namespace {
@@ -280,22 +279,6 @@ TEST(Store, StatsCount) {
   EXPECT_GT(stats.raw_bytes, stats.blob_bytes);
   EXPECT_GT(stats.blob_bytes, 6000);
   EXPECT_GT(stats.file_bytes, stats.blob_bytes);
-}
-
-TEST(Store, AWarmOpenIsQuick) {
-  if (test::kSanitized) GTEST_SKIP() << test::kNeedsNoSanitizer;
-  const TempFolder folder;
-  { ASSERT_TRUE(put_both(*open_store(folder.file()), "a")); }
-  std::vector<double> milliseconds;
-  for (int i = 0; i < 9; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto store = open_store(folder.file());
-    ASSERT_TRUE(store->find_winner(sample_key("a"), kCompiler) && store->find_kernel(hash128("a")));
-    milliseconds.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
-  std::sort(milliseconds.begin(), milliseconds.end());
-  RecordProperty("median_ms", std::to_string(milliseconds[4]));
-  EXPECT_LT(milliseconds[4], 10) << "a warm process has 20 ms for everything";
 }
 
 TEST(DefaultPath, FollowsTheEnvironment) {

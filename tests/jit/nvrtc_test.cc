@@ -5,13 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "jit/closure.h"
 #include "jit/codegen.h"
 #include "search/device_spec.h"
 #include "search/families/resources.h"
+#include "tests/harness/verdicts.h"
 #include "tests/jit/nvrtc_support.h"
 #include "tests/runtime/cuda/accuracy_kernels.h"
 
@@ -44,6 +47,19 @@ const Spread kSpread[] = {
      "split m=16 n=16 warps=4 stages=3 pack=4 even=1 splits=33"},
 };
 
+// Compiles a source where no verdict on it is listed; the judge expects what it wants of the result.
+void expect_compiles(const Nvrtc& nvrtc, const std::string& source, const std::string& arch,
+                     const std::function<void(const Compiled&)>& judge) {
+  const auto compile = [&] {
+    Compiled compiled;
+    const Status status = nvrtc.compile(source, arch, &compiled);
+    ASSERT_TRUE(status.ok()) << status.message();
+    judge(compiled);
+  };
+  EXPECT_TRUE(test::verdict(closure_hash(source) + " " + arch + " NVRTC " + nvrtc.version_text(),
+                            [&] { return test::no_failure_of(compile); }));
+}
+
 class NvrtcSpread : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(NvrtcSpread, CompilesFitsAndDoesNotSpill) {
@@ -58,15 +74,15 @@ TEST_P(NvrtcSpread, CompilesFitsAndDoesNotSpill) {
     ASSERT_TRUE(parse(one.candidate, &candidate).ok());
     const LaunchPlan launch = plan(problem, candidate);
     if (launch.shared_memory > device.smem_per_block) continue;
-    Compiled compiled;
-    const Status status = nvrtc->compile(attention_source(problem, candidate), arch, &compiled);
-    ASSERT_TRUE(status.ok()) << one.candidate << ": " << status.message();
-    EXPECT_EQ(0, compiled.spill_bytes) << one.problem << " " << one.candidate;
-    EXPECT_GT(compiled.registers, 16) << one.candidate;
-    EXPECT_LE(compiled.registers * launch.threads, device.registers_per_sm) << one.candidate;
-    EXPECT_EQ(0, compiled.static_smem) << one.candidate;
-    EXPECT_NE(std::string::npos, compiled.ptx.find(kEntryPoint));
-    EXPECT_EQ("\177ELF", compiled.cubin.substr(0, 4));
+    SCOPED_TRACE(std::string(one.problem) + " " + one.candidate);
+    expect_compiles(*nvrtc, attention_source(problem, candidate), arch, [&](const Compiled& compiled) {
+      EXPECT_EQ(0, compiled.spill_bytes);
+      EXPECT_GT(compiled.registers, 16);
+      EXPECT_LE(compiled.registers * launch.threads, device.registers_per_sm);
+      EXPECT_EQ(0, compiled.static_smem);
+      EXPECT_NE(std::string::npos, compiled.ptx.find(kEntryPoint));
+      EXPECT_EQ("\177ELF", compiled.cubin.substr(0, 4));
+    });
   }
 }
 
@@ -101,11 +117,11 @@ TEST(Nvrtc, ChainsAndTransposedKeysCompileWithoutSpilling) {
     Candidate candidate;
     ASSERT_TRUE(parse(one.what.problem, &problem).ok());
     ASSERT_TRUE(parse(one.what.candidate, &candidate).ok());
-    Compiled compiled;
-    const Status status = nvrtc->compile(attention_source(problem, candidate), one.arch, &compiled);
-    ASSERT_TRUE(status.ok()) << one.what.candidate << ": " << status.message();
-    EXPECT_EQ(0, compiled.spill_bytes) << one.what.candidate;
-    EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << one.what.candidate << compiled.log;
+    SCOPED_TRACE(one.what.candidate);
+    expect_compiles(*nvrtc, attention_source(problem, candidate), one.arch, [](const Compiled& compiled) {
+      EXPECT_EQ(0, compiled.spill_bytes);
+      EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << compiled.log;
+    });
   }
 }
 
@@ -115,7 +131,7 @@ TEST(Nvrtc, VerificationKernelsCompile) {
   const Status status = nvrtc->compile(check_source(), "sm_80", &compiled);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(0, compiled.spill_bytes);
-  for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock"})
+  for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock", "gqa_probe"})
     EXPECT_NE(std::string::npos, compiled.ptx.find(kernel)) << kernel;
 }
 

@@ -1,10 +1,12 @@
 """Shared by the Python tests: seeded tensors, a float64 attention to hold results against, a handle of the test's own, arrays
 of no known framework.
 
-Tests marked gpu run where PyTorch sees a GPU and are skipped by name elsewhere.
+Tests marked gpu run where PyTorch sees a GPU and are skipped by name elsewhere. Where GQA_REQUIRE_TORCH is set, a test
+skipped for want of PyTorch has failed.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +19,16 @@ import pytest
 _CACHE_FOLDER = tempfile.mkdtemp(prefix="gqa-tests-")
 os.chmod(_CACHE_FOLDER, 0o700)
 os.environ["GQA_CACHE"] = os.path.join(_CACHE_FOLDER, "cache.db")
+os.environ["GQA_IGNORE_LOAD"] = "1"  # other tests run beside these
 
+sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+
+import gpu_parts  # noqa: E402
 import gqa  # noqa: E402
 
 BUDGET = 0.2  # seconds a shape may tune; the shapes here are small
+NO_GPU = "needs PyTorch and a CUDA GPU"
+REQUIRE_TORCH = bool(os.environ.get("GQA_REQUIRE_TORCH"))
 
 
 class Producer:
@@ -44,12 +52,39 @@ def pytest_sessionfinish():
     shutil.rmtree(_CACHE_FOLDER, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--part", metavar="PART/OF", help="of the tests chosen, those of one part; see tests/gpu_parts.py")
+
+
+@pytest.hookimpl(trylast=True)  # after -m has chosen
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--part"):
+        theirs = gpu_parts.part_of([item.nodeid for item in items], config.getoption("--part"))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in theirs])
+        items[:] = [item for item in items if item.nodeid in theirs]
     if not any("gpu" in item.keywords for item in items) or _has_gpu():
         return
     for item in items:
         if "gpu" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason=f"{item.name} needs PyTorch and a CUDA GPU"))
+            item.add_marker(pytest.mark.skip(reason=f"{item.name} {NO_GPU}"))
+
+
+def _failed_if_for_want_of_torch(report):
+    """The report of a test or a file, whose reason is the last of three where it was skipped."""
+    reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
+    if REQUIRE_TORCH and re.search(r"torch|gqa\.bench", reason, re.IGNORECASE) and NO_GPU not in reason:
+        report.outcome, report.longrepr = "failed", f"GQA_REQUIRE_TORCH is set, and this was skipped: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    return _failed_if_for_want_of_torch((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    return _failed_if_for_want_of_torch((yield))
 
 
 def _has_gpu():

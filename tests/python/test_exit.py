@@ -143,12 +143,14 @@ q, k, v = (torch.zeros(1, 64, heads, 64, dtype=torch.float16, device="cuda") for
 
 
 @pytest.mark.gpu
+@pytest.mark.times_cpu
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_daemon_thread_that_tunes_on_a_gpu(tmp_path, status):
     ended(GPU + IN_A_DAEMON.format("slow", status), tmp_path / "cache.db", status)
 
 
 @pytest.mark.gpu
+@pytest.mark.times_cpu
 def test_work_in_flight_on_a_gpu(tmp_path):
     flight = "handle.attention(q, k, v); torch.cuda._sleep(20_000_000_000); handle.attention(q, k, v); end(4)"
     ended(GPU + flight, tmp_path / "cache.db", 4)

@@ -44,6 +44,7 @@ def test_on_the_cpu(grad, tmp_path, capsys):
 
 
 @pytest.mark.gpu
+@pytest.mark.times_cpu
 def test_on_a_gpu(capsys):
     """The kernel takes less than the call, so that no call waits for room in the queue."""
     with gqa.Handle("cuda:0", cache_mode="off", tuning="guess") as handle, torch.inference_mode():

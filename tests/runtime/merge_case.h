@@ -1,9 +1,7 @@
 // merge_case.h: states to merge, and what float64 makes of them.
-// Owns: MergeCase: parts of any dtype and layout, among them empty ones whose out is NaN, rows that no part has, scores
-// far apart; the memory that they are merged to, poisoned, with gaps after its rows; the comparison, which names the
-// element.
-// Never: merges for others: its own sums are the reference.
-// Threads: a test's own.
+// Owns: MergeCase: parts of any dtype and layout, among them empty ones, of either mark, whose out is NaN, rows that no
+// part has, scores far apart; the memory that they are merged to, poisoned, with gaps after its rows; the comparison,
+// which names the element. Never: merges for others: its own sums are the reference. Threads: a test's own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,6 +28,7 @@ class MergeCase {
  public:
   static constexpr std::uint8_t kPoison = 0xff;  // NaN in all three types
   static constexpr float kEmpty = -std::numeric_limits<float>::infinity();
+  static float taken(float lse) { return lse == -kEmpty ? kEmpty : lse; }  // of an empty part, which +inf marks, too
 
   explicit MergeCase(const MergeSizes& given) : sizes(given), outs(at(given.count)), lses(at(given.count)) {
     out = std::vector<std::uint8_t>(elements() * bytes(), kPoison);
@@ -101,13 +100,15 @@ class MergeCase {
     std::memcpy(to->data() + static_cast<std::size_t>(index) * bytes(), from, bytes());
   }
 
-  // Row 0 is empty in all parts, row 1 in all but the last; row 2's parts are far apart; of the others one part in four
-  // is empty.
+  // Row 0 is empty in all parts, row 1 in all but the last; row 2's parts are far apart, row 3's first is near
+  // float32's largest, where no log-sum-exp tells one part from two, all others near its least; of the others one part
+  // in four is empty.
   float lse_of(int row, int part) {
     const bool last = part + 1 == sizes.count;
-    if (row == 0 || (row == 1 && !last)) return kEmpty;
+    if (row == 0 || (row == 1 && !last)) return (row + part) % 2 == 0 ? kEmpty : -kEmpty;
     if (row == 2) return part % 2 == 0 ? -900.F : 90.F + static_cast<float>(part);
-    if (row > 2 && !last && random_() % 4 == 0) return kEmpty;
+    if (row == 3) return part == 0 ? 3e38F : -3.4e38F;
+    if (row > 3 && !last && random_() % 4 == 0) return random_() % 2 == 0 ? kEmpty : -kEmpty;
     return 2 * normal_(random_);
   }
 
@@ -121,7 +122,7 @@ class MergeCase {
         for (int h = 0; h < sizes.heads; ++h) {
           const float lse_here = lse_of(row++, static_cast<int>(part));
           lses[part][static_cast<std::size_t>(place(l, b, i, h))] = lse_here;
-          for (int d = 0; d < sizes.head_dim && lse_here != kEmpty; ++d)
+          for (int d = 0; d < sizes.head_dim && std::isfinite(lse_here); ++d)
             set(&outs[part], place(o, b, i, h) + d, normal_(random_));
         }
   }
@@ -130,9 +131,9 @@ class MergeCase {
     std::vector<double> weights;
     double most = kEmpty, sum = 0;
     for (int part = 0; part < sizes.count; ++part)
-      most = std::fmax(most, lses[at(part)][at(static_cast<int>(place(lse_strides(part), b, i, h)))]);
+      most = std::fmax(most, taken(lses[at(part)][at(static_cast<int>(place(lse_strides(part), b, i, h)))]));
     for (int part = 0; part < sizes.count; ++part) {
-      const double own = lses[at(part)][at(static_cast<int>(place(lse_strides(part), b, i, h)))];
+      const double own = taken(lses[at(part)][at(static_cast<int>(place(lse_strides(part), b, i, h)))]);
       weights.push_back(own == kEmpty ? 0 : std::exp(own - most));
       sum += weights.back();
     }

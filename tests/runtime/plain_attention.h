@@ -146,14 +146,15 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
     const Key k = key_of(call, batch, j, kv_head);
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
-    weight = chained(call, {batch, head, position, j}, dot * Real{call.scale});
+    // A score is a float32: far from zero, scores that differ by less are equal.
+    weight = Real{static_cast<float>(chained(call, {batch, head, position, j}, dot * Real{call.scale}))};
     maximum = std::max(maximum, weight);
   }
   const bool sees_none = maximum == -std::numeric_limits<Real>::infinity();
   const Real sink = call.sink == nullptr ? -std::numeric_limits<Real>::infinity() : Real{call.sink[head]};
   maximum = std::max(maximum, sink);
   const bool none = maximum == -std::numeric_limits<Real>::infinity();
-  Real sum = none ? 0 : std::exp(sink - maximum);
+  Real sum = none ? 0 : sink == maximum ? 1 : std::exp(sink - maximum);  // a sink may be infinite
   for (Real& weight : weights) sum += weight = none ? 0 : std::exp(weight - maximum);
   std::fill(out, out + p.head_dim_v, Real{0});
   for (int j = 0; j < keys && !sees_none; ++j) {

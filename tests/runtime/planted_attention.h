@@ -114,7 +114,7 @@ class PlantedRow {
     sum_ *= factor;
     for (float& one : out_) one *= factor;
     for (int j = first; j < end; ++j) {
-      float weight = std::exp2(std::fma(products_[static_cast<std::size_t>(j)], scale, -maximum * scale));
+      float weight = std::exp2((products_[static_cast<std::size_t>(j)] - maximum) * scale);
       if (planted_.eighth && j % 8 == 3) weight *= 1.01F;
       sum_ += weight;
       weight = rounded(weight);

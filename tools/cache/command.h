@@ -6,7 +6,7 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>  // not json.hpp: who makes or reads JSON includes that
 #include <string>
 
 #include "cache/store.h"

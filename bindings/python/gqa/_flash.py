@@ -57,8 +57,10 @@ def flash_attn_func(
     score_scale: (q_heads) or (batch or 1, q_heads or 1, q_len) float32 on q's device, or None: a factor of each head's or
     row's scores, before softcap.
     bias: (batch or 1, q_heads or 1, q_len or 1, kv_len) of q's dtype or float32 on q's device, or None: added to the
-    capped scores before the mask, as attn_mask is in PyTorch's scaled_dot_product_attention; -inf hides a key. softcap,
-    score_scale and bias: at most two of them.
+    capped scores before the mask, as attn_mask is in PyTorch's scaled_dot_product_attention; -inf hides a key, and a
+    finite number, the dtype's least too, counts as any other. NaN and infinities in keys and values that no row may see
+    never show, but where the mask hides a key from some rows only, or -inf of a bias hides it, they may show in the rows
+    that do not see it (0 times NaN), as in FlashAttention-2. softcap, score_scale and bias: at most two of them.
     out: a tensor to write, or None.
     """
     name = "flash_attn_func"

@@ -31,7 +31,8 @@ def merge_states(
     outs: any number of tensors, (batch, q_len, q_heads, head_dim_v), or of packed sequences (total_q, q_heads,
         head_dim_v); float16, bfloat16 or float32, all of one dtype. Any head_dim_v.
     lses: as many, (batch, q_heads, q_len) or (q_heads, total_q) float32: natural logs, as return_lse and
-        return_softmax_lse give them. A part that saw no key of a row has -inf there; its out is not read there.
+        return_softmax_lse give them. A part that saw no key of a row has -inf there, or +inf, FlashAttention-2's mark
+        of it; its out is not read there.
         One tensor whose first dimension counts the parts does for either.
     out, lse: tensors to write, that share no memory with a part, but may be the first one's: out=outs[0], lse=lses[0]
         merges in place. handle: a gqa.Handle; None: the device's shared one.

@@ -10,8 +10,8 @@ namespace gqa::python {
 namespace {
 
 constexpr char kAttribute[] = "__dlpack_c_exchange_api__";
-constexpr char kCapsule[] = "dlpack_exchange_api";
-constexpr uint32_t kMajorVersion = 1;
+constexpr char kTableCapsule[] = "dlpack_exchange_api";
+constexpr uint32_t kTableMajor = 1;
 
 struct ExchangeApi {
   uint32_t major, minor;
@@ -26,10 +26,10 @@ const ExchangeApi* api_of(PyTypeObject* type) {
   PyObject* capsule = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), kAttribute);
   if (capsule == nullptr) PyErr_Clear();
   const ExchangeApi* api = nullptr;
-  if (capsule != nullptr && PyCapsule_IsValid(capsule, kCapsule) != 0)
-    api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule, kCapsule));
+  if (capsule != nullptr && PyCapsule_IsValid(capsule, kTableCapsule) != 0)
+    api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule, kTableCapsule));
   Py_XDECREF(capsule);
-  while (api != nullptr && api->major != kMajorVersion) api = api->previous;
+  while (api != nullptr && api->major != kTableMajor) api = api->previous;
   return api != nullptr && api->describe != nullptr ? api : nullptr;
 }
 

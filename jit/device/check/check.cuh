@@ -37,6 +37,13 @@ __device__ T block_reduce(T value, T* scratch, Combine combine) {
   return scratch[0];
 }
 
+// Of a row with all of its keys, and its sink: the largest scaled score, or the sink, the sum of exponentials relative
+// to it, and what weights relative to the keys' maximum are multiplied by.
+struct Total {
+  float highest, sum, of_keys;
+  __device__ float share() const { return sum > 0 ? of_keys / sum : 0.f; }
+};
+
 // A running maximum of products and the sum of exponentials under it.
 struct Softmax {
   float maximum, sum;
@@ -50,6 +57,14 @@ struct Softmax {
   // What a chain has made -inf is hidden.
   __device__ void add(float product, float scale) {
     if (product != __int_as_float(0xff800000)) *this = combine(*this, {product, 1.f}, scale);
+  }
+  __device__ Total total(float scale) const { return {maximum * scale, sum, 1.f}; }
+  // A sink is scaled already, and may be infinite.
+  __device__ Total total(float scale, float sink) const {
+    const float of_keys = maximum * scale, highest = fmaxf(of_keys, sink);
+    if (highest == __int_as_float(0xff800000)) return {highest, 0.f, 0.f};
+    const float weight = sum == 0 ? 0.f : natural_exp(of_keys - highest);
+    return {highest, sum * weight + (sink == highest ? 1.f : natural_exp(sink - highest)), weight};
   }
 };
 
@@ -201,14 +216,14 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads)
     softmax.add(checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
   softmax = block_reduce(softmax, states, [&](Softmax a, Softmax b) { return Softmax::combine(a, b, scale); });
-  if (c.sink != nullptr) softmax.add(c.sink[row.head] / scale, scale);
+  const Total total = c.sink == nullptr ? softmax.total(scale) : softmax.total(scale, c.sink[row.head]);
 
   float out[2] = {0, 0}, stand_in[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
   for (int first = keys.first; first < keys.end; first += kCheckThreads) {
     const int key = first + threadIdx.x;
     __syncthreads();
     weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
-    if (key < keys.end) {
+    if (key < keys.end && softmax.sum != 0) {
       const float value = checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors));
       weights[0][threadIdx.x] = natural_exp((value - softmax.maximum) * scale);
       weights[1][threadIdx.x] = rounded(weights[0][threadIdx.x], bf16);
@@ -229,9 +244,9 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int half = 0; half < 2; ++half) {
     const int d = threadIdx.x + half * kCheckThreads;
     if (d >= c.head_dim_v) break;
-    const float exact = softmax.sum > 0 ? out[half] / softmax.sum : 0.f;
+    const float exact = total.share() * out[half];
     c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = exact;
-    error.add(softmax.sum > 0 ? rounded(stand_in[half] / softmax.sum, bf16) - exact : 0.f, 0);
+    error.add(rounded(total.share() * stand_in[half], bf16) - exact, 0);
     size.add(exact, 0);
   }
   error = block_reduce(error, errors, RowError::combine);
@@ -244,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   c.units[2 * blockIdx.x] = is_zero ? 0.f : norm;
   c.units[2 * blockIdx.x + 1] = is_zero ? 0.f : element;
   if (!is_zero) atomicAdd(&c.result->rows, 1u);
-  c.reference_lse[blockIdx.x] = softmax.sum > 0 ? fmaf(softmax.maximum, scale, logf(softmax.sum)) : negative_infinity();
+  c.reference_lse[blockIdx.x] = total.sum > 0 ? total.highest + logf(total.sum) : negative_infinity();
 }
 
 // One CTA a checked row: what its error is in the row's unit, and, where there is one, its log-sum-exp's as a share of
@@ -310,4 +325,16 @@ extern "C" __global__ void gqa_clock(unsigned long long* cycles_and_nanoseconds)
   while (now - begin < 100000);
   cycles_and_nanoseconds[0] = static_cast<unsigned long long>(clock64() - cycles);
   cycles_and_nanoseconds[1] = now - begin;
+}
+
+// Is every SM free? A CTA an SM waits for `nanoseconds`, with so much shared memory that nothing lies beside it. From
+// the first that begins to the last that ends it takes that long once; where others have an SM, twice at least. Both of
+// span, 0 before: the complement of the first begin, and the last end.
+extern "C" __global__ void gqa_probe(unsigned long long* span, unsigned long long nanoseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - begin < nanoseconds);
+  atomicMax(&span[0], ~begin);
+  atomicMax(&span[1], now);
 }

@@ -72,8 +72,9 @@ struct QueryKind {
   float far;        // the level as an element of the query, exactly
 };
 
-// Products with a level of keys are 2^20, which float16 has; in bfloat16 the far positive ones are 2^127 (1.7e38).
-constexpr float kFar = 32768.f, kFarthest = 0x1p122f;
+// Products with a level of keys are about 2^20, which float16 has; in bfloat16 the far positive ones are 2.8e38. No
+// powers of two: those times the softmax's factor are not rounded.
+constexpr float kFar = 0x1.d4p14f, kFarthest = 0x1.aap122f;
 
 // kind: 0 to kQueryKinds - 1.
 GQA_EVERYWHERE QueryKind query_kind(int kind) {

@@ -1,7 +1,7 @@
 // merge_states.cuh: the kernel that merges attention's results on disjoint keys.
 // Owns: the sums of a row's parts, weighed by exp(lse), in float32, by the lanes of a warp that share the row; its
 // loads and stores; the log-sum-exp of all.
-// Never: reads out of a part whose lse is -inf: what lies there may be anything.
+// Never: reads out of a part whose lse is infinite, the mark of an empty one: what lies there may be anything.
 // Threads: 128 a CTA; MergeParams::lanes a row. They read the parts' lse before one of them writes the merged one, and
 // each element is read and written by one lane: the merged state may be one of the parts.
 #pragma once
@@ -24,17 +24,22 @@ struct MergeRow {
   __device__ long long offset(const TensorStrides& s) const {
     return batch * s.batch + position * s.row + head * s.head;
   }
-  __device__ float* lse(const MergePart& part) const { return part.lse + offset(part.lse_strides); }
+  __device__ float* lse_at(const MergePart& part) const { return part.lse + offset(part.lse_strides); }
+  // Of an empty part -inf; others mark one with +inf.
+  __device__ float lse(const MergePart& part) const {
+    const float lse = *lse_at(part);
+    return lse == -negative_infinity() ? negative_infinity() : lse;
+  }
 };
 
 // The largest lse of a row's parts, and the sum of their exponentials under it; 0 where every part is empty.
 struct MergeWeights {
   float maximum, sum;
   __device__ MergeWeights(const MergeParams& p, const MergeRow& row) : maximum(negative_infinity()), sum(0) {
-    for (int i = 0; i < p.count; ++i) maximum = fmaxf(maximum, *row.lse(p.parts[i]));
-    for (int i = 0; i < p.count; ++i) sum += of(*row.lse(p.parts[i]));
+    for (int i = 0; i < p.count; ++i) maximum = fmaxf(maximum, row.lse(p.parts[i]));
+    for (int i = 0; i < p.count; ++i) sum += of(row.lse(p.parts[i]));
   }
-  // NaN, where lse is that or +inf.
+  // NaN, where lse is that.
   __device__ float of(float lse) const { return lse == negative_infinity() ? 0.f : expf(lse - maximum); }
   __device__ float lse() const { return sum == 0 ? negative_infinity() : maximum + logf(sum); }
 };
@@ -92,7 +97,7 @@ __device__ void merge_row(const MergeParams& p, const MergeRow& row, const Merge
     float sums[kMergeChunk] = {};
     for (int i = 0; i < p.count; ++i) {
       const MergePart& part = p.parts[i];
-      const float lse = *row.lse(part);
+      const float lse = row.lse(part);
       if (lse == negative_infinity()) continue;
       const float weight = weights.of(lse);
       float x[kMergeChunk];
@@ -123,5 +128,5 @@ extern "C" __global__ void __launch_bounds__(gqa::kMergeThreads)
   if (exists && p.bytes == 2 && p.bf16) merge_row<BF16>(p, row, weights, lane);
   if (exists && p.bytes == 2 && !p.bf16) merge_row<F16>(p, row, weights, lane);
   __syncwarp();
-  if (exists && lane == 0) *row.lse(p.merged) = weights.lse();
+  if (exists && lane == 0) *row.lse_at(p.merged) = weights.lse();
 }

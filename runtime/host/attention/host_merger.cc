@@ -37,7 +37,12 @@ struct Row {
   Row(const MergeCall& call, std::int64_t row)
       : batch(row / call.heads / call.q_len), position(row / call.heads % call.q_len), head(row % call.heads) {}
   std::int64_t offset(const Strides& s) const { return batch * s.batch + position * s.row + head * s.head; }
-  float& lse(const AttentionState& state) const { return state.lse[offset(state.lse_strides)]; }
+  float& lse_at(const AttentionState& state) const { return state.lse[offset(state.lse_strides)]; }
+  // Of an empty part kEmpty; others mark one with +inf.
+  float lse(const AttentionState& state) const {
+    const float lse = lse_at(state);
+    return lse == -kEmpty ? kEmpty : lse;
+  }
 };
 
 template <typename Element>
@@ -64,7 +69,7 @@ void merge_row(const MergeCall& call, const Row& row) {
     }
     for (int d = 0; d < count; ++d) merged[first + d] = Element::store(sums[d] * share);
   }
-  row.lse(call.merged) = sum == 0 ? kEmpty : maximum + std::log(sum);
+  row.lse_at(call.merged) = sum == 0 ? kEmpty : maximum + std::log(sum);
 }
 
 template <typename Element>

@@ -322,6 +322,7 @@ def test_a_captured_call_reads_the_lengths_of_its_replay():
 
 
 @pytest.mark.gpu
+@pytest.mark.times_cpu
 def test_a_growing_cache_neither_compiles_nor_tunes():
     handle = gqa.Handle("cuda:0", cache_mode="off", tuning_budget=4)
     held, call = on_gpu(Case(q_len=1), handle)

@@ -9,7 +9,7 @@
 namespace gqa {
 namespace {
 
-struct Course {
+struct HalvingCase {
   std::vector<double> true_us;
   double noise = 0;     // relative
   double outliers = 0;  // share of samples that take three times as long
@@ -41,10 +41,10 @@ struct Course {
 };
 
 // How often, over 100 seeds, what was picked is within `tolerance` of the fastest.
-int good_picks(Course course, double tolerance) {
+int good_picks(HalvingCase course, double tolerance) {
   int good = 0;
   for (unsigned seed = 1; seed <= 100; ++seed) {
-    Course run = course;
+    HalvingCase run = course;
     run.random.seed(seed);
     std::vector<Runner> runners;
     const int winner = run.run(&runners);
@@ -55,11 +55,11 @@ int good_picks(Course course, double tolerance) {
 }
 
 TEST(Halving, FindsTheFastestWithoutNoise) {
-  Course course{{30, 12, 10, 50, 11}};
+  HalvingCase course{{30, 12, 10, 50, 11}};
   std::vector<Runner> runners;
   EXPECT_EQ(course.run(&runners), 2);
   EXPECT_EQ(runners[2].samples.size(), 4u);
-  EXPECT_EQ(runners[3].samples.size(), 1u);  // five times slower: not asked again
+  EXPECT_EQ(runners[3].samples.size(), 2u);  // five times slower: asked once more, as a pause may have been
 }
 
 TEST(Halving, FindsTheFastestUnderNoise) {
@@ -75,8 +75,8 @@ TEST(Halving, DriftHitsAllAlike) {
 }
 
 TEST(Halving, SpendsSamplesWhereItIsClose) {
-  Course clear{{100, 150, 160, 170, 180, 190, 200, 210}, 0.02};
-  Course close{{100, 101.5, 160, 170, 180, 190, 200, 210}, 0.02};
+  HalvingCase clear{{100, 150, 160, 170, 180, 190, 200, 210}, 0.02};
+  HalvingCase close{{100, 101.5, 160, 170, 180, 190, 200, 210}, 0.02};
   std::vector<Runner> runners;
   EXPECT_EQ(clear.run(&runners), 0);
   EXPECT_LT(clear.samples, 8 * 10);
@@ -87,26 +87,26 @@ TEST(Halving, SpendsSamplesWhereItIsClose) {
 
 TEST(Halving, TiesAreBrokenByCandidateOrder) {
   std::vector<Runner> runners;
-  EXPECT_EQ((Course{{100.4, 100.2, 100}}).run(&runners), 0);
-  EXPECT_EQ((Course{{100.6, 100.2, 100}}).run(&runners), 1);
+  EXPECT_EQ((HalvingCase{{100.4, 100.2, 100}}).run(&runners), 0);
+  EXPECT_EQ((HalvingCase{{100.6, 100.2, 100}}).run(&runners), 1);
 }
 
 TEST(Halving, AFailureIsNeverChosen) {
   std::vector<Runner> runners;
-  EXPECT_EQ((Course{{0, 20, 10}}).run(&runners), 2);
+  EXPECT_EQ((HalvingCase{{0, 20, 10}}).run(&runners), 2);
   EXPECT_TRUE(runners[0].failed);
   EXPECT_EQ(runners[0].why_out, "cannot run");
-  EXPECT_EQ((Course{{0, 0}}).run(&runners), -1);
-  EXPECT_EQ((Course{{}}).run(&runners), -1);
+  EXPECT_EQ((HalvingCase{{0, 0}}).run(&runners), -1);
+  EXPECT_EQ((HalvingCase{{}}).run(&runners), -1);
 }
 
 TEST(Halving, TheFirstIsTimedEvenIfTimeIsOut) {
   std::vector<Runner> runners;
-  Course course{{10, 5}};
+  HalvingCase course{{10, 5}};
   course.most = 0;
   EXPECT_EQ(course.run(&runners), 0);
   EXPECT_EQ(course.samples, 1);
-  Course failing{{0, 5, 4}};  // the first cannot run: the next gets its turn
+  HalvingCase failing{{0, 5, 4}};  // the first cannot run: the next gets its turn
   failing.most = 0;
   EXPECT_EQ(failing.run(&runners), 1);
 }

@@ -1,12 +1,12 @@
 // What verification is for: arithmetics that are exact pass, and each of four faults is refused, whatever the seed:
 // every eighth weight off by 1 %, a row of small outputs zeroed, a wrong row sum, a lost block of light keys. By
-// calculation on the inputs of trials, plain and hard. GQA_FULL_RUN: a hundred seeds.
+// calculation on the inputs of trials, plain and hard.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "tests/full_run.h"
+#include "tests/harness/verdicts.h"
 #include "tests/runtime/planted_attention.h"
 #include "tests/search/from_text.h"
 
@@ -32,11 +32,12 @@ Comparison compared(const PlantedTrial& t, const Planted& planted) {
   return comparison;
 }
 
-// Both trials of a problem, for some seeds.
-void expect_judged(const Planted& planted, bool passes) {
-  const int seeds = test::full_run() ? 100 : 3;
+constexpr int kSeeds = 100;
+
+// Both trials of a problem, for all seeds.
+void judge_trials(const Planted& planted, bool passes) {
   for (const char* type : {"bf16", "f16"})
-    for (int seed = 0; seed < seeds; ++seed) {
+    for (int seed = 0; seed < kSeeds; ++seed) {
       const Problem p = problem_of("hq=12,hk=2,sq=16,sk=150,d=64,dtype=" + std::string(type));
       const Verdict verdict = verify(2, [&](std::size_t run, std::vector<Measured>* all) -> Status {
         const PlantedTrial trial(p, run == 0 ? TrialTensor::kPlain : TrialTensor::kHardQueries,
@@ -46,6 +47,10 @@ void expect_judged(const Planted& planted, bool passes) {
       });
       ASSERT_EQ(passes, verdict.passed) << type << ", seed " << seed << ": " << verdict.reason;
     }
+}
+
+void expect_judged(const Planted& planted, bool passes) {
+  EXPECT_TRUE(test::verdict("", [&] { return test::no_failure_of([&] { judge_trials(planted, passes); }); }));
 }
 
 Planted with(bool Planted::*fault) {
@@ -70,6 +75,7 @@ TEST(PlantedFaults, ABlockOfLightKeysIsLost) { expect_judged(with(&Planted::lost
 TEST(TrialInputs, FarScoresAreExactInBothTypes) {
   for (const DType type : {DType::kBF16, DType::kF16}) {
     EXPECT_EQ(kFar, load(type, store(type, kFar)));
+    EXPECT_EQ(type == DType::kBF16, kFarthest == load(type, store(type, kFarthest)));
     for (int row = 0; row < 1000; ++row) EXPECT_EQ(heaviness(row), load(type, store(type, heaviness(row))));
   }
   for (const int head_dim : {16, 64, 128, 256}) EXPECT_LT(-kFar * kLevelOfKeys / std::sqrt(head_dim), -5e4);

@@ -93,7 +93,7 @@ bool compiler_works() {
 
 std::string kernel_digest(const std::string& text, const std::vector<EmbeddedHeader>& headers) {
   Closure closure(headers);
-  closure.add(std::string(GQA_SIMT_COMPILER " " __VERSION__ " ") + kOptions);
+  closure.add(std::string(__VERSION__ " ") + kOptions);
   closure.add(text_of(GQA_SIMT_DIR "/access_hooks.cc"));
   closure.add_header(kFirstHeader);
   closure.add(text);

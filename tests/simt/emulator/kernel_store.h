@@ -1,8 +1,8 @@
 // kernel_store.h: emulated kernels as shared libraries, each compiled once and kept by the hash of all it is made of.
-// Owns: the compiler's command, the key (the compiler, its options, the kernel's text and the headers it includes, the
-// emulator's own), the folder of libraries below the build's.
-// Never: loads or runs one. Never gives a library back whose text has changed by a byte.
-// Threads: any; processes that compile the same kernel at once leave the same file.
+// Owns: the compiler's command, the key (the compiler's version, its options, the kernel's text and the headers it
+// includes, the emulator's own), the folder of libraries below the build's. Never: loads or runs one. Never gives a
+// library back whose text has changed by a byte. Threads: any; processes that compile the same kernel at once leave the
+// same file.
 #pragma once
 
 #include <string>

@@ -7,10 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/attention_launch.h"
+#include "tests/simt/kernels/judged.h"
 
 namespace gqa::simt {
+
+// A case of a kernel's, under every schedule.
+inline ::testing::AssertionResult attention_agrees(const Kernel& kernel, const Candidate& candidate,
+                                                   test::AttentionCase* attention) {
+  const Status status = run_attention(kernel, candidate, attention);
+  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
+  return test::matches_float64(*attention);
+}
 
 // Under every schedule. `slots`: the chain's numbers, where they are not the case's own.
 inline ::testing::AssertionResult agrees_with_float64(const std::string& problem_text,
@@ -20,14 +28,11 @@ inline ::testing::AssertionResult agrees_with_float64(const std::string& problem
   const Problem problem = test::problem_of(problem_text);
   Candidate candidate;
   if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, headers);
-  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  test::AttentionCase attention(problem);
-  if (slots != nullptr) attention.call.slots = *slots;
-  if (Status s = run_attention(*kernel, candidate, &attention); !s.ok())
-    return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(attention);
+  return judged({attention_source(problem, candidate), headers}, [&](const Kernel& kernel) {
+    test::AttentionCase attention(problem);
+    if (slots != nullptr) attention.call.slots = *slots;
+    return attention_agrees(kernel, candidate, &attention);
+  });
 }
 
 }  // namespace gqa::simt

@@ -2,9 +2,8 @@
 // planted in it, each of which must be seen.
 #include <gtest/gtest.h>
 
-#include "jit/codegen.h"
 #include "tests/runtime/append_case.h"
-#include "tests/simt/emulator/kernel.h"
+#include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/planted.h"
 
 namespace gqa::simt {
@@ -16,12 +15,8 @@ using test::AppendKind;
 constexpr const char *kKernel = "append/append.cuh", *kRows = "append/head_rows.cuh";
 constexpr const char *kRules = "append/append_params.h", *kTokens = "append/new_tokens.h";
 
-std::unique_ptr<Kernel> compile(const std::string& header = "", const std::string& from = "",
-                                const std::string& to = "") {
-  std::string why;
-  auto kernel = Kernel::compile(append_source(), kAppendEntryPoint, &why, planted(header, from, to));
-  EXPECT_NE(nullptr, kernel) << why;
-  return kernel;
+KernelText kernel_text(const std::string& header = "", const std::string& from = "", const std::string& to = "") {
+  return {append_source(), planted(header, from, to), kAppendEntryPoint};
 }
 
 // Once the call says what it has.
@@ -93,22 +88,22 @@ class AppendKernel : public ::testing::Test {
   }
   // True where some case shows the fault.
   static bool seen(const char* header, const std::string& from, const std::string& to) {
-    const auto kernel = compile(header, from, to);
-    if (kernel == nullptr) return false;
-    for (const AppendKind& kind : test::append_kinds())
-      if (!wrong(*kernel, kind).empty()) return true;
-    return false;
+    return !judged(kernel_text(header, from, to), [](const Kernel& kernel) -> ::testing::AssertionResult {
+      for (const AppendKind& kind : test::append_kinds())
+        if (const std::string why = wrong(kernel, kind); !why.empty()) return ::testing::AssertionFailure() << why;
+      return ::testing::AssertionSuccess();
+    });
   }
 };
 
 TEST_F(AppendKernel, PutsEveryRowWhereItBelongs) {
-  const auto kernel = compile();
-  ASSERT_NE(nullptr, kernel);
-  int at = 0;
-  for (const AppendKind& kind : test::append_kinds()) {
-    for (const Schedule& schedule : schedules()) EXPECT_EQ(wrong(*kernel, kind, schedule), "") << "kind " << at;
-    ++at;
-  }
+  EXPECT_TRUE(judged_whole(kernel_text(), [](const Kernel& kernel) {
+    int at = 0;
+    for (const AppendKind& kind : test::append_kinds()) {
+      for (const Schedule& schedule : schedules()) EXPECT_EQ(wrong(kernel, kind, schedule), "") << "kind " << at;
+      ++at;
+    }
+  }));
 }
 
 TEST_F(AppendKernel, AKeyPutASlotAsideIsSeen) {

@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include "jit/codegen.h"
-#include "tests/simt/kernels/attention_launch.h"
+#include "tests/simt/kernels/agreement.h"
 
 namespace gqa::simt {
 namespace {
@@ -27,13 +26,10 @@ TEST_P(Attention, AgreesWithFloat64UnderEverySchedule) {
   const Problem problem = test::problem_of(GetParam().problem);
   Candidate candidate;
   ASSERT_TRUE(parse(GetParam().candidate, &candidate).ok());
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why);
-  ASSERT_NE(nullptr, kernel) << why;
-  test::AttentionCase attention(problem, GetParam().heads_first);
-  const Status status = run_attention(*kernel, candidate, &attention);
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(test::matches_float64(attention));
+  EXPECT_TRUE(judged({attention_source(problem, candidate)}, [&](const Kernel& kernel) {
+    test::AttentionCase attention(problem, GetParam().heads_first);
+    return attention_agrees(kernel, candidate, &attention);
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -7,6 +7,7 @@
 
 #include "tests/runtime/cache_case.h"
 #include "tests/simt/kernels/attention_launch.h"
+#include "tests/simt/kernels/judged.h"
 
 namespace gqa::simt {
 
@@ -57,6 +58,14 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
     t->lse = sums;
   }
   return {};
+}
+
+// Whether the kernel's answer is the naive loop's.
+inline ::testing::AssertionResult cache_agrees(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t,
+                                               int sms = 1) {
+  const Status status = run_cache(kernel, candidate, t, sms);
+  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
+  return t->right();
 }
 
 }  // namespace gqa::simt

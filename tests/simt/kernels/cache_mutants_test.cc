@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "jit/codegen.h"
-#include "tests/simt/kernels/attention_launch.h"
+#include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/planted.h"
 
 namespace gqa::simt {
@@ -32,21 +31,17 @@ constexpr const char* kSplit = "attention/split_kv/split.cuh";
 constexpr const char* kFlashKernel = "attention/mma_flash/flash.cuh";
 constexpr const char* kEvenSplits = "attention/split_kv/even_splits.cuh";
 
-// Whether the kernel passes with `from` in a header replaced by `to`.
+// Whether the kernel passes with `from` in a header replaced by `to`; what it must say if it fails.
 ::testing::AssertionResult passes(const char* problem_text, const char* candidate_text, const char* header,
-                                  const std::string& from, const std::string& to) {
+                                  const std::string& from, const std::string& to, const char* says = "") {
   const Problem problem = test::problem_of(problem_text);
   Candidate candidate;
   if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-  std::string why;
-  const auto kernel =
-      Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why, planted(header, from, to));
-  EXPECT_NE(nullptr, kernel) << why;
-  if (kernel == nullptr) return ::testing::AssertionSuccess();
-  test::AttentionCase attention(problem);
-  const Status status = run_attention(*kernel, candidate, &attention);
-  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-  return test::matches_float64(attention);
+  const auto judge = [&](const Kernel& kernel) {
+    test::AttentionCase attention(problem);
+    return attention_agrees(kernel, candidate, &attention);
+  };
+  return judged({attention_source(problem, candidate), planted(header, from, to)}, judge, says);
 }
 
 class CacheMutants : public ::testing::Test {
@@ -168,9 +163,10 @@ TEST_F(CacheMutants, APartThatOverwritesWhatIsStillRead) {
 
 TEST_F(CacheMutants, PartsThatNothingOrders) {
   for (const char* wrong : {"acquire", "release"}) {
-    const auto result = passes(kCache, kEven, "attention/common/arrival.cuh", "acq_rel", wrong);
+    const char* const says = "of the workspace are read";
+    const auto result = passes(kCache, kEven, "attention/common/arrival.cuh", "acq_rel", wrong, says);
     EXPECT_FALSE(result) << wrong;
-    EXPECT_NE(std::string::npos, std::string(result.message()).find("of the workspace are read")) << result.message();
+    EXPECT_NE(std::string::npos, std::string(result.message()).find(says)) << result.message();
   }
 }
 

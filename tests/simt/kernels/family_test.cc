@@ -1,14 +1,13 @@
 // family_test.cc: attention families as a user's graph uses them, on the CPU: the chain on the scores and keys that lie
 // transposed, from the user's graph through retiling to the kernel, against the graph's own evaluation.
 
-#include "jit/codegen.h"
 #include "runtime/cuda/launch/cuda_kernel.h"
 #include "runtime/half.h"
 #include "search/families/resources.h"
 #include "search/graph/attention/retile.h"
 #include "search/graph/tile/kernel_plan.h"
 #include "tests/search/graph/enumerate/search_support.h"
-#include "tests/simt/emulator/kernel.h"
+#include "tests/simt/kernels/judged.h"
 
 namespace gqa {
 namespace {
@@ -208,21 +207,20 @@ TEST_P(Families, ComputeTheUsersGraph) {
   const KernelGraph user = graph_of(GetParam().graph);
   const FamilyKernel kernel = kernel_of(user, candidate_of(GetParam().candidate));
   ASSERT_EQ(to_text(kernel.form.problem), GetParam().problem);
-  std::string why;
-  const auto compiled =
-      simt::Kernel::compile(attention_source(kernel.form.problem, kernel.candidate), kEntryPoint, &why);
-  ASSERT_NE(compiled, nullptr) << why;
-  FamilyRun run(user, kernel);
-  std::vector<std::uint16_t> first;
-  for (const simt::Schedule& schedule : simt::schedules()) {
-    const Status status = run.run(*compiled, schedule);
-    ASSERT_TRUE(status.ok()) << status.message();
-    if (first.empty()) {
-      first = run.bits();
-      run.expect_right();
+  const simt::KernelText text = {attention_source(kernel.form.problem, kernel.candidate)};
+  EXPECT_TRUE(simt::judged_whole(text, [&](const simt::Kernel& compiled) {
+    FamilyRun run(user, kernel);
+    std::vector<std::uint16_t> first;
+    for (const simt::Schedule& schedule : simt::schedules()) {
+      const Status status = run.run(compiled, schedule);
+      ASSERT_TRUE(status.ok()) << status.message();
+      if (first.empty()) {
+        first = run.bits();
+        run.expect_right();
+      }
+      EXPECT_EQ(run.bits(), first) << simt::to_text(schedule);
     }
-    EXPECT_EQ(run.bits(), first) << simt::to_text(schedule);
-  }
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Families, testing::ValuesIn(kCases),

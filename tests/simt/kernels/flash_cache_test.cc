@@ -6,7 +6,6 @@
 #include <limits>
 #include <string>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/cache_launch.h"
 
 namespace gqa::simt {
@@ -27,22 +26,16 @@ class FlashCache : public ::testing::TestWithParam<Case> {
   }
 };
 
-std::unique_ptr<Kernel> compile(const Problem& problem, const char* candidate_text, Candidate* candidate) {
-  EXPECT_TRUE(parse(candidate_text, candidate).ok()) << candidate_text;
-  std::string why;
-  auto kernel = Kernel::compile(attention_source(problem, *candidate), kEntryPoint, &why);
-  EXPECT_NE(nullptr, kernel) << why;
-  return kernel;
+::testing::AssertionResult right(const char* candidate_text, test::CacheCase* t) {
+  Candidate candidate;
+  if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
+  return judged({attention_source(t->call.problem, candidate)},
+                [&](const Kernel& kernel) { return cache_agrees(kernel, candidate, t); });
 }
 
 TEST_P(FlashCache, AgreesWithTheNaiveLoopUnderEverySchedule) {
   test::CacheCase t(GetParam().problem, GetParam().lengths, GetParam().heads_first);
-  Candidate candidate;
-  const auto kernel = compile(t.call.problem, GetParam().candidate, &candidate);
-  ASSERT_NE(nullptr, kernel);
-  const Status status = run_cache(*kernel, candidate, &t);
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(t.right());
+  EXPECT_TRUE(right(GetParam().candidate, &t));
 }
 
 // Steps of 32 keys, and lengths of none, one, a step with one less and more, and all.
@@ -139,12 +132,7 @@ TEST_F(FlashCacheEntries, BlocksOutsideAWindowAreNotLoaded) {
   test::CacheCase t("b=2,hq=1,hk=1,sq=20,sk=256,d=64,left=15,causal,lens,page=16,lse", {256, 200});
   for (int hidden = 0; hidden < 10; ++hidden)  // of 200 keys, query 0 sees 165 to 180
     for (const int b : {0, 1}) t.table[static_cast<std::size_t>(b * t.table_stride + hidden)] = 0x7fffffff;
-  Candidate candidate;
-  const auto kernel = compile(t.call.problem, "flash m=32 n=32 warps=2 stages=2 pack=1", &candidate);
-  ASSERT_NE(nullptr, kernel);
-  const Status status = run_cache(*kernel, candidate, &t);
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_TRUE(t.right());
+  EXPECT_TRUE(right("flash m=32 n=32 warps=2 stages=2 pack=1", &t));
 }
 
 // The caller's mistake costs the caller's answer, not a fault.
@@ -153,10 +141,11 @@ TEST_F(FlashCacheEntries, AnEntryThatNamesNoPageReadsNoOtherMemory) {
   t.table[0] = std::numeric_limits<std::int32_t>::max();
   t.table[2] = -7;
   Candidate candidate;
-  const auto kernel = compile(t.call.problem, "flash m=32 n=32 warps=2 stages=2 pack=1", &candidate);
-  ASSERT_NE(nullptr, kernel);
-  const Status status = run_cache(*kernel, candidate, &t);
-  EXPECT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(parse("flash m=32 n=32 warps=2 stages=2 pack=1", &candidate).ok());
+  EXPECT_TRUE(judged_whole({attention_source(t.call.problem, candidate)}, [&](const Kernel& kernel) {
+    const Status status = run_cache(kernel, candidate, &t);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }));
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // trials judge.
 #include <gtest/gtest.h>
 
-#include "jit/codegen.h"
 #include "tests/runtime/planted_attention.h"
+#include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/warpgroup/launch.h"
 
 namespace gqa::simt {
@@ -57,26 +57,28 @@ Comparison compared(const test::PlantedTrial& trial, const test::AttentionCase& 
   return comparison;
 }
 
-TEST_P(HardQueries, PassVerification) {
-  const Problem problem = test::problem_of(GetParam().problem);
-  Candidate candidate;
-  ASSERT_TRUE(parse(GetParam().candidate, &candidate).ok());
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why);
-  ASSERT_NE(nullptr, kernel) << why;
+void pass_verification(const Problem& problem, const Candidate& candidate, const Kernel& kernel) {
   const bool has_maps = plan(problem, candidate).maps.query_rows > 0;
   for (const TrialTensor queries : {TrialTensor::kPlain, TrialTensor::kHardQueries}) {
     const test::PlantedTrial trial(problem, queries, 1);
     test::AttentionCase attention(problem);
     take(trial, &attention);
     Outputs outputs;
-    const Status status = has_maps ? launch_warpgroup(*kernel, candidate, attention, 1, Schedule(), &outputs)
-                                   : launch_attention(*kernel, candidate, attention, Schedule(), &outputs);
+    const Status status = has_maps ? launch_warpgroup(kernel, candidate, attention, 1, Schedule(), &outputs)
+                                   : launch_attention(kernel, candidate, attention, Schedule(), &outputs);
     ASSERT_TRUE(status.ok()) << status.message();
     const Verdict verdict =
         judge(measured(problem, rows_to_check(problem, {}, 1 << 20), compared(trial, attention, outputs)));
     EXPECT_TRUE(verdict.passed) << verdict.reason;
   }
+}
+
+TEST_P(HardQueries, PassVerification) {
+  const Problem problem = test::problem_of(GetParam().problem);
+  Candidate candidate;
+  ASSERT_TRUE(parse(GetParam().candidate, &candidate).ok());
+  EXPECT_TRUE(judged_whole({attention_source(problem, candidate)},
+                           [&](const Kernel& kernel) { pass_verification(problem, candidate, kernel); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -2,6 +2,7 @@
 // parts over keys of which one sees none, rows without a key.
 #include <gtest/gtest.h>
 
+#include "tests/harness/verdicts.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/masked_graphs.h"
 #include "tests/simt/kernels/program_run.h"
@@ -18,15 +19,9 @@ class MaskedKernels : public ::testing::TestWithParam<const char*> {
   }
 };
 
-void expect_bears_masks(const KernelGraph& program, const KernelGraph& user, double tolerance) {
-  const std::vector<KernelGraph> planned = thread_plans(program, hopper(), 1);
-  ASSERT_EQ(planned.size(), 1U);
-  SCOPED_TRACE(to_text(planned[0]));
-  KernelPlan plan;
-  Status status = plan_kernels(planned[0], &plan);
-  ASSERT_TRUE(status.ok()) << status.message();
+void judge_bears_masks(const KernelPlan& plan, const KernelGraph& user, double tolerance) {
   std::unique_ptr<ProgramRun> run;
-  status = ProgramRun::compile(plan, &run);
+  Status status = ProgramRun::compile(plan, &run);
   ASSERT_TRUE(status.ok()) << status.message();
   for (const masked::Mask& mask : masked::kMasks) {
     const auto inputs = masked::inputs_of(user, kShape, masked::kSpellings[0], mask);
@@ -35,6 +30,17 @@ void expect_bears_masks(const KernelGraph& program, const KernelGraph& user, dou
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_TRUE(masked::matches(outputs[0], values_of(user, inputs)[0], tolerance)) << mask.name;
   }
+}
+
+void expect_bears_masks(const KernelGraph& program, const KernelGraph& user, double tolerance) {
+  const std::vector<KernelGraph> planned = thread_plans(program, hopper(), 1);
+  ASSERT_EQ(planned.size(), 1U);
+  SCOPED_TRACE(to_text(planned[0]));
+  KernelPlan plan;
+  const Status status = plan_kernels(planned[0], &plan);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto judge = [&] { judge_bears_masks(plan, user, tolerance); };
+  EXPECT_TRUE(test::verdict(subject_of(plan), [&] { return test::no_failure_of(judge); }));
 }
 
 TEST_P(MaskedKernels, OneKernelWithARunningMaximumAndPartsThatAreMerged) {

@@ -2,10 +2,9 @@
 // each of which must be seen.
 #include <gtest/gtest.h>
 
-#include "jit/codegen.h"
 #include "runtime/cuda/launch/cuda_merger.h"
 #include "tests/runtime/merge_case.h"
-#include "tests/simt/emulator/kernel.h"
+#include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/planted.h"
 
 namespace gqa::simt {
@@ -16,11 +15,8 @@ using test::MergeSizes;
 
 constexpr const char* kHeader = "merge/merge_states.cuh";
 
-std::unique_ptr<Kernel> compile(const std::string& from = "", const std::string& to = "") {
-  std::string why;
-  auto kernel = Kernel::compile(merge_source(), kMergeEntryPoint, &why, planted(from.empty() ? "" : kHeader, from, to));
-  EXPECT_NE(nullptr, kernel) << why;
-  return kernel;
+KernelText kernel_text(const std::string& from = "", const std::string& to = "") {
+  return {merge_source(), planted(from.empty() ? "" : kHeader, from, to), kMergeEntryPoint};
 }
 
 // A case's memory, guarded.
@@ -68,19 +64,19 @@ class MergeStates : public ::testing::Test {
   }
   // True where some case shows the fault.
   static bool seen(const std::string& from, const std::string& to) {
-    const auto kernel = compile(from, to);
-    if (kernel == nullptr) return false;
-    for (const MergeSizes& sizes : test::merge_sizes())
-      if (!merges(*kernel, sizes)) return true;
-    return false;
+    return !judged(kernel_text(from, to), [](const Kernel& kernel) {
+      for (const MergeSizes& sizes : test::merge_sizes())
+        if (auto right = merges(kernel, sizes); !right) return right;
+      return ::testing::AssertionSuccess();
+    });
   }
 };
 
 TEST_F(MergeStates, MergesAsFloat64Does) {
-  const auto kernel = compile();
-  ASSERT_NE(nullptr, kernel);
-  for (const MergeSizes& sizes : test::merge_sizes())
-    for (const Schedule& schedule : schedules()) EXPECT_TRUE(merges(*kernel, sizes, schedule));
+  EXPECT_TRUE(judged_whole(kernel_text(), [](const Kernel& kernel) {
+    for (const MergeSizes& sizes : test::merge_sizes())
+      for (const Schedule& schedule : schedules()) EXPECT_TRUE(merges(kernel, sizes, schedule));
+  }));
 }
 
 TEST_F(MergeStates, ALaunchTakesAsManyPartsAsItsArgumentHolds) {
@@ -103,13 +99,14 @@ TEST_F(MergeStates, ALostPartIsSeen) {
 }
 
 TEST_F(MergeStates, AMaximumNotTakenIsSeen) {
-  EXPECT_TRUE(seen("maximum = fmaxf(maximum, *row.lse(p.parts[i]))", "maximum = *row.lse(p.parts[0])"));
+  EXPECT_TRUE(seen("maximum = fmaxf(maximum, row.lse(p.parts[i]))", "maximum = row.lse(p.parts[0])"));
   EXPECT_TRUE(seen("maximum + logf(sum)", "logf(sum)"));
 }
 
 TEST_F(MergeStates, AnEmptyPartThatIsReadIsSeen) {
   EXPECT_TRUE(seen("if (lse == negative_infinity()) continue;", ""));
   EXPECT_TRUE(seen("lse == negative_infinity() ? 0.f : ", ""));
+  EXPECT_TRUE(seen("lse == -negative_infinity() ? negative_infinity() : lse", "lse"));
   EXPECT_TRUE(seen("weights.sum == 0 ? 0.f : 1 / weights.sum", "1 / weights.sum"));
 }
 
@@ -130,7 +127,7 @@ TEST_F(MergeStates, ARowThatDoesNotExistIsSeen) {
 // Where the merged state is a part: its lse is read by all lanes before one writes it.
 TEST_F(MergeStates, ALseWrittenTooEarlyIsSeen) {
   EXPECT_TRUE(seen("  if (exists && p.bytes == 4) merge",
-                   "  if (exists && lane == 0) *row.lse(p.merged) = weights.lse();\n  __syncwarp();\n"
+                   "  if (exists && lane == 0) *row.lse_at(p.merged) = weights.lse();\n  __syncwarp();\n"
                    "  if (exists && p.bytes == 4) merge"));
 }
 

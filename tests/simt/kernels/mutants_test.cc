@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "jit/codegen.h"
-#include "tests/simt/kernels/attention_launch.h"
+#include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/planted.h"
 
 namespace gqa::simt {
@@ -21,20 +20,16 @@ class Mutants : public ::testing::Test {
     problem_ = test::problem_of(kProblem);
   }
 
-  // Whether the kernel of a candidate passes, with `from` in a header replaced by `to`.
+  // Whether the kernel of a candidate passes, with `from` in a header replaced by `to`; what it must say if it fails.
   ::testing::AssertionResult passes(const char* candidate_text, const std::string& header, const std::string& from,
-                                    const std::string& to) {
+                                    const std::string& to, const char* says = "") {
     Candidate candidate;
     if (!parse(candidate_text, &candidate).ok()) return ::testing::AssertionFailure() << candidate_text;
-    const std::vector<EmbeddedHeader> headers = planted(header, from, to);
-    std::string why;
-    const auto kernel = Kernel::compile(attention_source(problem_, candidate), kEntryPoint, &why, headers);
-    EXPECT_NE(nullptr, kernel) << why;
-    if (kernel == nullptr) return ::testing::AssertionSuccess();
-    test::AttentionCase attention(problem_);
-    const Status status = run_attention(*kernel, candidate, &attention);
-    if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-    return test::matches_float64(attention);
+    const auto judge = [&](const Kernel& kernel) {
+      test::AttentionCase attention(problem_);
+      return attention_agrees(kernel, candidate, &attention);
+    };
+    return judged({attention_source(problem_, candidate), planted(header, from, to)}, judge, says);
   }
 
   Problem problem_;
@@ -85,9 +80,10 @@ TEST_F(Mutants, AMissingWarpBarrier) {
 // Between the blocks that share a head's keys.
 TEST_F(Mutants, PartsThatNothingOrders) {
   const auto race = [&](const char* from, const char* to) {
-    const auto result = passes(kSplit, "attention/common/arrival.cuh", from, to);
+    const char* const says = "of the workspace are read";
+    const auto result = passes(kSplit, "attention/common/arrival.cuh", from, to, says);
     EXPECT_FALSE(result) << from;
-    EXPECT_NE(std::string::npos, std::string(result.message()).find("of the workspace are read")) << result.message();
+    EXPECT_NE(std::string::npos, std::string(result.message()).find(says)) << result.message();
   };
   race("acq_rel", "acquire");
   race("acq_rel", "release");
@@ -95,16 +91,17 @@ TEST_F(Mutants, PartsThatNothingOrders) {
 }
 
 TEST_F(Mutants, AStorePastTheEnd) {
-  const auto result =
-      passes(kFlash, "attention/mma_flash/flash.cuh", "if (!row_exists<Config>(p, count, row)) continue;", "");
+  const char *const says = "past the end of out", *const check = "if (!row_exists<Config>(p, count, row)) continue;";
+  const auto result = passes(kFlash, "attention/mma_flash/flash.cuh", check, "", says);
   EXPECT_FALSE(result);
-  EXPECT_NE(std::string::npos, std::string(result.message()).find("past the end of out")) << result.message();
+  EXPECT_NE(std::string::npos, std::string(result.message()).find(says)) << result.message();
 }
 
 TEST_F(Mutants, ALoadPastTheEnd) {
-  const auto result = passes(kFlash, "attention/common/tile.cuh", "valid(first + row + r)", "true");
+  const char* const says = "past the end of";
+  const auto result = passes(kFlash, "attention/common/tile.cuh", "valid(first + row + r)", "true", says);
   EXPECT_FALSE(result);
-  EXPECT_NE(std::string::npos, std::string(result.message()).find("past the end of")) << result.message();
+  EXPECT_NE(std::string::npos, std::string(result.message()).find(says)) << result.message();
 }
 
 TEST_F(Mutants, AWrongRounding) {

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
 
@@ -52,25 +51,20 @@ struct Fault {
 };
 const Fault kNone = {"", "", ""};
 
-std::unique_ptr<Kernel> compile(const Subject& subject, const Fault& fault, Candidate* candidate) {
+KernelText text_of(const Subject& subject, const Fault& fault, Candidate* candidate) {
   Problem problem;
   EXPECT_TRUE(parse(subject.problem, &problem).ok() && parse(subject.candidate, candidate).ok());
-  std::string why;
-  auto kernel = Kernel::compile(attention_source(problem, *candidate), kEntryPoint, &why,
-                                planted(fault.header, fault.from, fault.to));
-  EXPECT_NE(nullptr, kernel) << why;
-  return kernel;
+  return {attention_source(problem, *candidate), planted(fault.header, fault.from, fault.to)};
 }
 
 // Whether the kernel passes with the fault, where sequences have so many rows of nobody between them.
 ::testing::AssertionResult passes(const Subject& subject, const Fault& fault, int gap = 0, int blind = -1) {
   Candidate candidate;
-  const auto kernel = compile(subject, fault, &candidate);
-  if (kernel == nullptr) return ::testing::AssertionSuccess();
-  test::CacheCase t(subject.problem, subject.keys, false, {subject.queries, gap, blind});
-  const Status status = run_cache(*kernel, candidate, &t);
-  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-  return t.right();
+  const KernelText text = text_of(subject, fault, &candidate);
+  return judged(text, [&](const Kernel& kernel) {
+    test::CacheCase t(subject.problem, subject.keys, false, {subject.queries, gap, blind});
+    return cache_agrees(kernel, candidate, &t);
+  });
 }
 
 TEST_F(PackedMutants, NothingPlanted) {
@@ -131,28 +125,27 @@ TEST_F(PackedMutants, ALastTileLeftOut) {
 }
 
 // The last sequence's keys lie past the tensor's end: a read of them faults.
-Status run_without_last_keys(const Subject& subject, const Fault& fault) {
+::testing::AssertionResult runs_without_last_keys(const Subject& subject, const Fault& fault) {
   Candidate candidate;
-  const auto kernel = compile(subject, fault, &candidate);
-  if (kernel == nullptr) return {};
-  test::CacheCase t(subject.problem, subject.keys, false, {subject.queries});
-  t.k_starts.back() += t.call.problem.kv_len;
-  return run_cache(*kernel, candidate, &t);
+  const KernelText text = text_of(subject, fault, &candidate);
+  return judged(text, [&](const Kernel& kernel) -> ::testing::AssertionResult {
+    test::CacheCase t(subject.problem, subject.keys, false, {subject.queries});
+    t.k_starts.back() += t.call.problem.kv_len;
+    const Status status = run_cache(kernel, candidate, &t);
+    if (!status.ok()) return ::testing::AssertionFailure() << status.message();
+    return ::testing::AssertionSuccess();
+  });
 }
 
 TEST_F(PackedMutants, KeysOfASequenceWithoutQueriesAreNotRead) {
   const Subject subjects[] = {{kPrefills.problem, kPrefills.candidate, {5, 0, 1, 40, 0}, {60, 7, 33, 20, 0}},
                               {kShares.problem, kShares.candidate, {20, 1, 2, 0}, {33, 90, 20, 0}},
                               {kDecodes.problem, kDecodes.candidate, {1, 2, 0, 1, 2, 0}, {33, 90, 20, 0, 64, 0}}};
-  for (const Subject& subject : subjects) {
-    const Status status = run_without_last_keys(subject, kNone);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
+  for (const Subject& subject : subjects) EXPECT_TRUE(runs_without_last_keys(subject, kNone));
+  EXPECT_FALSE(runs_without_last_keys(subjects[0], {kFlashKernel, "queries(), first_row)) return;", "1, 0)) return;"}));
   EXPECT_FALSE(
-      run_without_last_keys(subjects[0], {kFlashKernel, "queries(), first_row)) return;", "1, 0)) return;"}).ok());
-  EXPECT_FALSE(
-      run_without_last_keys(subjects[1], {kSplit, "own_queries, place.first_row)) return;", "1, 0)) return;"}).ok());
-  EXPECT_FALSE(run_without_last_keys(subjects[2], {kEvenSplits, "if (walk.queries() == 0) return 0;", ";"}).ok());
+      runs_without_last_keys(subjects[1], {kSplit, "own_queries, place.first_row)) return;", "1, 0)) return;"}));
+  EXPECT_FALSE(runs_without_last_keys(subjects[2], {kEvenSplits, "if (walk.queries() == 0) return 0;", ";"}));
 }
 
 }  // namespace

@@ -24,23 +24,19 @@ class Packed : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     if (const char* why = unavailable()) GTEST_SKIP() << why;
     EXPECT_TRUE(parse(GetParam().candidate, &candidate_).ok()) << GetParam().candidate;
-    Problem problem;
-    EXPECT_TRUE(parse(GetParam().problem, &problem).ok()) << GetParam().problem;
-    std::string why;
-    kernel_ = Kernel::compile(attention_source(problem, candidate_), kEntryPoint, &why);
-    ASSERT_NE(nullptr, kernel_) << why;
+    EXPECT_TRUE(parse(GetParam().problem, &problem_).ok()) << GetParam().problem;
   }
 
   ::testing::AssertionResult right(int gap, int blind) {
     const Case& c = GetParam();
-    test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, gap, blind});
-    const Status status = run_cache(*kernel_, candidate_, &t, 2);
-    if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-    return t.right();
+    return judged({attention_source(problem_, candidate_)}, [&](const Kernel& kernel) {
+      test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, gap, blind});
+      return cache_agrees(kernel, candidate_, &t, 2);
+    });
   }
 
   Candidate candidate_;
-  std::unique_ptr<Kernel> kernel_;
+  Problem problem_;
 };
 
 TEST_P(Packed, AgreesWithTheNaiveLoopUnderEverySchedule) { EXPECT_TRUE(right(0, -1)); }

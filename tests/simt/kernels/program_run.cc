@@ -10,6 +10,7 @@
 #include "runtime/half.h"
 #include "search/families/resources.h"
 #include "search/graph/ir/graph_text.h"
+#include "tests/simt/emulator/kernel_store.h"
 #include "tests/simt/kernels/tile_launch.h"
 
 namespace gqa::simt {
@@ -59,6 +60,13 @@ std::vector<double> ProgramTensor::get() const {
                          ? static_cast<double>(buffer_.as<float>()[place])
                          : static_cast<double>(load(half_type(spec_.type), buffer_.as<std::uint16_t>()[place])));
   return values;
+}
+
+std::string subject_of(const KernelPlan& plan) {
+  std::string subject = to_text(plan.program);
+  for (const PlannedKernel& planned : plan.kernels)
+    subject += '\0' + kernel_digest(source_of(planned), embedded_headers());
+  return subject;
 }
 
 Status ProgramRun::compile(const KernelPlan& plan, std::unique_ptr<ProgramRun>* run) {

@@ -28,6 +28,9 @@ class ProgramTensor {
   Buffer buffer_;
 };
 
+// What decides a program's verdict: its text and its kernels'.
+std::string subject_of(const KernelPlan& plan);
+
 class ProgramRun {
  public:
   // Error: the first kernel that does not compile, with its source.

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "tests/harness/verdicts.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/small_graphs.h"
 #include "tests/simt/kernels/program_run.h"
@@ -47,20 +48,25 @@ std::vector<std::vector<double>> inputs_of(const KernelGraph& graph, double scal
   return ::testing::AssertionSuccess();
 }
 
-// Runs a program with thread plans under every schedule, against the values that the user's graph has.
-void expect_right(const KernelGraph& program, const KernelGraph& user, double scale = 0.5) {
-  SCOPED_TRACE(to_text(program));
-  KernelPlan plan;
-  Status status = plan_kernels(program, &plan);
-  ASSERT_TRUE(status.ok()) << status.message();
+void judge_right(const KernelPlan& plan, const KernelGraph& user, double scale) {
   std::unique_ptr<ProgramRun> run;
-  status = ProgramRun::compile(plan, &run);
+  Status status = ProgramRun::compile(plan, &run);
   ASSERT_TRUE(status.ok()) << status.message();
   const auto inputs = inputs_of(user, scale);
   std::vector<std::vector<double>> outputs;
   status = run->run(inputs, &outputs);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_TRUE(near(user, outputs, values_of(user, inputs)));
+}
+
+// Runs a program with thread plans under every schedule, against the values that the user's graph has.
+void expect_right(const KernelGraph& program, const KernelGraph& user, double scale = 0.5) {
+  SCOPED_TRACE(to_text(program));
+  KernelPlan plan;
+  const Status status = plan_kernels(program, &plan);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto judge = [&] { judge_right(plan, user, scale); };
+  EXPECT_TRUE(test::verdict(subject_of(plan), [&] { return test::no_failure_of(judge); }));
 }
 
 class Programs : public ::testing::TestWithParam<std::string> {

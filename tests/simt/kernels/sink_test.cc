@@ -5,7 +5,6 @@
 #include <cmath>
 #include <string>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/agreement.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
@@ -52,12 +51,9 @@ TEST_F(Sink, OfACache) {
     test::CacheCase t("b=4,hq=4,hk=2,sq=3,sk=150,d=64,causal,lens,page=7,lse,softcap,sink", {150, 0, 31, 64});
     Candidate candidate;
     ASSERT_TRUE(parse(candidate_text, &candidate).ok());
-    std::string why;
-    const auto kernel = Kernel::compile(attention_source(t.call.problem, candidate), kEntryPoint, &why);
-    ASSERT_NE(nullptr, kernel) << why;
-    const Status status = run_cache(*kernel, candidate, &t);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_TRUE(t.right()) << candidate_text;
+    EXPECT_TRUE(judged({attention_source(t.call.problem, candidate)}, [&](const Kernel& kernel) {
+      return cache_agrees(kernel, candidate, &t);
+    })) << candidate_text;
   }
 }
 
@@ -66,14 +62,28 @@ TEST_F(Sink, OfMinusInfinityIsNone) {
   for (const char* candidate_text : {kFlash, kParts}) {
     Candidate candidate;
     ASSERT_TRUE(parse(candidate_text, &candidate).ok());
-    std::string why;
-    const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why);
-    ASSERT_NE(nullptr, kernel) << why;
-    test::AttentionCase attention(problem);
-    attention.sink[1] = -INFINITY;
-    const Status status = run_attention(*kernel, candidate, &attention);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_TRUE(test::matches_float64(attention)) << candidate_text;
+    EXPECT_TRUE(judged({attention_source(problem, candidate)}, [&](const Kernel& kernel) {
+      test::AttentionCase attention(problem);
+      attention.sink[1] = -INFINITY;
+      return attention_agrees(kernel, candidate, &attention);
+    })) << candidate_text;
+  }
+}
+
+// A head's rows are zero then, and their log-sum-exp is the sink.
+TEST_F(Sink, ThatOutweighsAllKeys) {
+  const Problem problem = test::problem_of("b=1,hq=4,hk=2,sq=20,sk=70,d=64,causal,sink");
+  for (const char* candidate_text : {kFlash, kParts, kWhole}) {
+    Candidate candidate;
+    ASSERT_TRUE(parse(candidate_text, &candidate).ok());
+    EXPECT_TRUE(judged_whole({attention_source(problem, candidate)}, [&](const Kernel& kernel) {
+      test::AttentionCase attention(problem);
+      attention.sink = {INFINITY, 3e38F, -3e38F, 2.4e38F};
+      EXPECT_TRUE(attention_agrees(kernel, candidate, &attention)) << candidate_text;
+      EXPECT_EQ(0, load(problem.out_type, attention.out_at(0, 0, 0, 0)));
+      EXPECT_EQ(INFINITY, attention.lse[0]);
+      EXPECT_EQ(3e38F, attention.lse[20]);
+    }));
   }
 }
 
@@ -84,24 +94,24 @@ TEST_F(Sink, FaultsAreSeen) {
       // another head's; in no denominator; exponents of another base
       {kFlash, kSinkHeader, "head + row % Config::kPack", "head"},
       {kParts, kSinkHeader, "head + row % Config::kPack", "head"},
-      {kFlash, kSinkHeader, "+ exp2_approx(sink - shift)}", "}"},
-      {kParts, kSinkHeader, "+ exp2_approx(sink - shift)}", "}"},
-      {kFlash, kSinkHeader, "* kLog2E;", ";"},
+      {kFlash, kSinkHeader, "+ of_sink", ""},
+      {kParts, kSinkHeader, "+ of_sink", ""},
+      {kFlash, kSinkHeader, "scale = scale_log2 * kLn2", "scale = scale_log2"},
       // missed in out, in the log-sum-exp, in the weights of parts
-      {kFlash, kFlashKernel, "return total_of(place, state, half, row).weight(state.maximum[half], p.scale_log2);",
+      {kFlash, kFlashKernel, "return total_of(place, state, half, row).weight();",
        "return inverse_or_zero(state.sum[half]);"},
       {kFlash, kFlashKernel, "return total_of(place, state, half, row).lse(p.scale_log2);",
        "return log_sum_exp(state.maximum[half], state.sum[half], p.scale_log2);"},
       {kParts, kSplitKernel, "store_lse(total, index);", "store_lse(row, index);"},
-      {kParts, kSplitKernel, "smem.weight[r] = inverse_or_zero(total.sum);", ""},
-      {kParts, kSplitKernel, "smem.shift[r] = total.shift;", ""},
-      {kWhole, kSplitKernel, "smem.shift[r] = total.shift;", ""},
+      {kParts, kSplitKernel, "smem.weight[r] = total.weight();", ""},
+      {kWhole, kSplitKernel, "smem.weight[r] = total.weight();", ""},
+      {kParts, kSinkHeader, "inverse_or_zero(sum) * of_keys", "inverse_or_zero(sum)"},
+      {kFlash, kSinkHeader, "inverse_or_zero(sum) * of_keys", "inverse_or_zero(sum)"},
       // once for each part
       {kParts, kSplitKernel, "partial[kRows * kDim + kRows + r] = row.sum;",
        "const RowTotal part_total = with_sink<Config>(row.maximum, row.sum, p.scale_log2, *numbers, place.head,\n"
        "    place.first_row + r);\n"
-       "partial[kRows * kDim + kRows + r] = part_total.sum * exp2_approx(part_total.shift - row.maximum * "
-       "p.scale_log2);"},
+       "partial[kRows * kDim + kRows + r] = part_total.sum / part_total.of_keys;"},
   };
   for (const auto& fault : faults)
     EXPECT_FALSE(agrees_with_float64("b=1,hq=4,hk=2,sq=20,sk=100,d=64,causal,sink", fault.candidate,
@@ -109,7 +119,7 @@ TEST_F(Sink, FaultsAreSeen) {
         << fault.candidate << ": " << fault.from;
   // the row's maximum alone, of rows that see no key
   EXPECT_FALSE(agrees_with_float64("b=1,hq=4,hk=2,sq=20,sk=7,d=64,causal,sink", kFlash,
-                                   planted(kSinkHeader, "fmaxf(highest, sink)", "highest")));
+                                   planted(kSinkHeader, "fmaxf(maximum * scale, sink)", "maximum * scale")));
 }
 
 }  // namespace

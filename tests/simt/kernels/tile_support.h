@@ -11,7 +11,7 @@
 #include "runtime/half.h"
 #include "search/graph/prove/dense.h"
 #include "tests/search/graph/tile/tile_graphs.h"
-#include "tests/simt/emulator/kernel.h"
+#include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/tile_launch.h"
 
 namespace gqa::simt {
@@ -149,11 +149,24 @@ inline bool same_bits(const std::vector<std::vector<double>>& a, const std::vect
   });
 }
 
-// At most twice the largest error of running the user's graph, operator after operator, in its own types. Devices judge
-// row by row (judgement.h); of so few elements that is mostly chance.
-inline void expect_passes(const KernelGraph& program, const std::vector<TileKernel>& kernels, const KernelGraph& user) {
+// What decides a program's verdict: its text and its kernels'.
+inline std::string subject_of(const KernelGraph& program, const std::vector<TileKernel>& kernels) {
+  std::string subject = to_text(program);
+  for (const TileKernel& kernel : kernels)
+    subject += '\0' + kernel_digest(tile_source(kernel.graph), embedded_headers());
+  return subject;
+}
+
+inline void expect_judged(const KernelGraph& program, const std::vector<TileKernel>& kernels,
+                          const std::function<void()>& judge) {
   SCOPED_TRACE(to_text(program));
   ASSERT_FALSE(kernels.empty());
+  EXPECT_TRUE(test::verdict(subject_of(program, kernels), [&] { return test::no_failure_of(judge); }));
+}
+
+// At most twice the largest error of running the user's graph, operator after operator, in its own types. Devices judge
+// row by row (judgement.h); of so few elements that is mostly chance.
+inline void judge_passes(const KernelGraph& program, const std::vector<TileKernel>& kernels, const KernelGraph& user) {
   const std::vector<std::vector<double>> inputs = rounded_inputs(user, 7), expected = values_of(user, inputs);
   std::vector<std::vector<double>> naive, outputs;
   ASSERT_TRUE(evaluate(user, inputs, &naive, Rounding::kResults).ok());
@@ -166,11 +179,8 @@ inline void expect_passes(const KernelGraph& program, const std::vector<TileKern
 }
 
 // The program's results under every schedule: the same bits, and near what `meaning` evaluates to.
-inline void expect_equals(const KernelGraph& program, const std::vector<TileKernel>& kernels,
-                          const KernelGraph& meaning, std::vector<std::vector<double>> inputs = {}) {
-  SCOPED_TRACE(to_text(program));
-  ASSERT_FALSE(kernels.empty());
-  if (inputs.empty()) inputs = rounded_inputs(program, 1);
+inline void judge_equals(const KernelGraph& program, const std::vector<TileKernel>& kernels, const KernelGraph& meaning,
+                         const std::vector<std::vector<double>>& inputs) {
   TileProgram tiles(program, kernels);
   ASSERT_TRUE(tiles.compiled());
   const std::vector<std::vector<double>> expected = values_of(meaning, inputs);
@@ -186,6 +196,16 @@ inline void expect_equals(const KernelGraph& program, const std::vector<TileKern
     }
     if (::testing::Test::HasFatalFailure()) return;
   }
+}
+
+inline void expect_passes(const KernelGraph& program, const std::vector<TileKernel>& kernels, const KernelGraph& user) {
+  expect_judged(program, kernels, [&] { judge_passes(program, kernels, user); });
+}
+
+inline void expect_equals(const KernelGraph& program, const std::vector<TileKernel>& kernels,
+                          const KernelGraph& meaning, std::vector<std::vector<double>> inputs = {}) {
+  if (inputs.empty()) inputs = rounded_inputs(program, 1);
+  expect_judged(program, kernels, [&] { judge_equals(program, kernels, meaning, inputs); });
 }
 
 }  // namespace gqa::simt

@@ -4,6 +4,7 @@
 // Threads: one.
 #include <CLI/App.hpp>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "tools/cache/rows.h"

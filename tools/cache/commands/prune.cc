@@ -4,6 +4,7 @@
 // Threads: one.
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
+#include <nlohmann/json.hpp>
 
 #include "tools/cache/command.h"
 #include "tools/cache/errors.h"

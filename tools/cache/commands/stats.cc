@@ -3,6 +3,7 @@
 // Never: begins a file, changes it, or needs a GPU.
 // Threads: one.
 #include <CLI/App.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "runtime/cuda/driver/probe.h"

@@ -4,6 +4,7 @@
 // Threads: one.
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tools/cache/command.h"
 #include "tools/cache/text.h"

@@ -12,24 +12,25 @@
 namespace gqa {
 
 struct RowTotal {
-  float shift;  // what exponents are taken relative to
-  float sum;    // of all exponentials under it; 0: the row saw no key, and the sink is -inf
+  float highest;  // the larger of the sink and the row's largest scaled score
+  float sum;      // of all exponentials relative to it; 0: the row saw no key, and the sink is -inf
+  float of_keys;  // what weights relative to the row's maximum are multiplied by
 
-  // What rows that were accumulated under this maximum are multiplied by.
-  __device__ float weight(float maximum, float scale_log2) const {
-    return inverse_or_zero(sum) * exp2_approx(scaled(maximum, scale_log2) - shift);
-  }
-  __device__ float lse(float) const { return sum == 0 ? negative_infinity() : (shift + __log2f(sum)) * kLn2; }
+  // What the row is multiplied by.
+  __device__ float weight() const { return inverse_or_zero(sum) * of_keys; }
+  __device__ float lse(float) const { return sum == 0 ? negative_infinity() : fmaf(__log2f(sum), kLn2, highest); }
 };
 
 // Of packed row `row`, of the head groups' first head `head`; its own maximum and sum are those of its keys.
 template <typename Config>
 __device__ inline RowTotal with_sink(float maximum, float sum, float scale_log2, const ScoreParams& numbers, int head,
                                      int row) {
-  const float sink = __ldg(numbers.sink + head + row % Config::kPack) * kLog2E;
-  const float highest = scaled(maximum, scale_log2), shift = fmaxf(highest, sink);
-  if (shift == negative_infinity()) return {0.f, 0.f};
-  return {shift, sum * exp2_approx(highest - shift) + exp2_approx(sink - shift)};
+  const float sink = __ldg(numbers.sink + head + row % Config::kPack), scale = scale_log2 * kLn2;
+  if (maximum == negative_infinity() && sink == negative_infinity()) return {0.f, 0.f, 0.f};
+  // Natural, since log2(e) times the largest sinks overflows, and in one rounding: both may be far from zero.
+  const float above = fmaf(maximum, scale, -sink);
+  const float of_keys = fast_exp(above < 0 ? above : 0.f), of_sink = fast_exp(above <= 0 ? 0.f : -above);
+  return {fmaxf(maximum * scale, sink), sum * of_keys + of_sink, of_keys};
 }
 
 }  // namespace gqa

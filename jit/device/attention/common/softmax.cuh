@@ -24,6 +24,27 @@ __device__ inline float quad_sum(float x) {
 // rounding, and what is rescaled in each of a thousand steps would drift.
 __device__ inline float scaled(float maximum, float scale_log2) { return __fmul_rn(maximum, scale_log2); }
 
+// Weights are relative to a scaled maximum as it was rounded: all are off by one factor, nearer to zero than this by
+// 2^(2^-9) at most, from 2^31 on by more than float32 has. Scores whose maximum is as far from zero are first
+// subtracted from it, then scaled. Masks that fill with a finite number make such rows.
+constexpr float kFarFromZero = 0x1p16f;
+__device__ inline bool is_far(float scaled_maximum) { return fabsf(scaled_maximum) >= kFarFromZero; }
+__device__ inline bool one_is_far(const float (&shifts)[2]) {
+  return is_far(fmaxf(fabsf(shifts[0]), fabsf(shifts[1])));
+}
+
+// What exponents are taken relative to. A row that has seen no key yet keeps exponent 0: exp2(-inf - 0) is 0, never
+// NaN.
+__device__ inline float shift_of(float maximum, float scale_log2) {
+  return maximum == negative_infinity() ? 0.f : scaled(maximum, scale_log2);
+}
+
+// What is multiplied by the result was accumulated under the maximum `from`, and is then under `to`, which is no lower.
+__device__ inline float rescale_factor(float from, float to, float scale_log2) {
+  const float shift = shift_of(to, scale_log2);
+  return exp2_approx(is_far(shift) ? (from - to) * scale_log2 : scaled(from, scale_log2) - shift);
+}
+
 // Rows g and g + 8 of one 16-row fragment.
 struct RowState {
   float maximum[2];  // of raw scores; -inf while nothing was seen
@@ -49,39 +70,63 @@ struct RowState {
     return fmaxf(even, odd);
   }
 
-  // What exponents are taken relative to. A row that has seen no key yet keeps exponent 0: exp2(-inf - 0) is 0, never
-  // NaN.
-  __device__ float shift(int h, float scale_log2) const {
-    return maximum[h] == negative_infinity() ? 0.f : scaled(maximum[h], scale_log2);
-  }
+  __device__ float shift(int h, float scale_log2) const { return shift_of(maximum[h], scale_log2); }
 
   // Raises row half h's maximum to at least `to`; what was accumulated under the old one is to be multiplied by the
   // result.
   __device__ float raise(float to, int h, float scale_log2) {
     const float before = maximum[h];
     maximum[h] = fmaxf(before, to);
-    return exp2_approx(scaled(before, scale_log2) - shift(h, scale_log2));
+    return rescale_factor(before, maximum[h], scale_log2);
+  }
+
+  // Of rows whose maximum is far from zero, the scores become their distances from it, whose shift is 0, and so does
+  // the maximum before.
+  template <int kScoreFragments>
+  __device__ static void subtract_far(float (&scores)[kScoreFragments][4], const float (&maximum)[2], float (&shift)[2],
+                                      float (&before)[2]) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (!is_far(shift[h])) continue;
+      shift[h] = 0;
+      before[h] -= maximum[h];
+#pragma unroll
+      for (int n = 0; n < kScoreFragments; ++n) {
+        scores[n][2 * h] -= maximum[h];
+        scores[n][2 * h + 1] -= maximum[h];
+      }
+    }
+  }
+
+  // Whether a row of the warp's is far from zero. Rare: one well-predicted branch is all that others pay.
+  __device__ static bool any_far(const float (&shift)[2]) {
+    return __builtin_expect(__any_sync(0xffffffffu, one_is_far(shift)), 0);
   }
 
   // Turns scores into exponentials under the new running maximum and rescales what was accumulated under the old one.
   template <int kScoreFragments, int kOutFragments>
   __device__ void update(float (&scores)[kScoreFragments][4], float (&out)[kOutFragments][4], float scale_log2) {
+    float before[2] = {maximum[0], maximum[1]}, highest[2], shift[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float highest = maximum[h];
+      highest[h] = maximum[h];
 #pragma unroll
-      for (int n = 0; n < kScoreFragments; ++n) highest = fmaxf(highest, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
-      highest = quad_max(highest);
-      // A row that has seen no key yet keeps exponent 0: exp2(-inf - 0) is 0, never NaN.
-      const float shift = highest == negative_infinity() ? 0.f : scaled(highest, scale_log2);
-      const float rescale = exp2_approx(scaled(maximum[h], scale_log2) - shift);
-      maximum[h] = highest;
+      for (int n = 0; n < kScoreFragments; ++n)
+        highest[h] = fmaxf(highest[h], fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
+      highest[h] = quad_max(highest[h]);
+      shift[h] = shift_of(highest[h], scale_log2);
+    }
+    if (any_far(shift)) subtract_far(scores, highest, shift, before);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float rescale = exp2_approx(scaled(before[h], scale_log2) - shift[h]);
+      maximum[h] = highest[h];
       sum[h] *= rescale;
 #pragma unroll
       for (int n = 0; n < kScoreFragments; ++n) {
 #pragma unroll
         for (int c = 2 * h; c < 2 * h + 2; ++c) {
-          scores[n][c] = exp2_approx(fmaf(scores[n][c], scale_log2, -shift));
+          scores[n][c] = exp2_approx(fmaf(scores[n][c], scale_log2, -shift[h]));
           sum[h] += scores[n][c];
         }
       }
@@ -108,8 +153,9 @@ __device__ inline float inverse_or_zero(float sum) {
 }
 
 // Natural log of the sum of exponentials of scaled scores; -inf for a row that saw no key, NaN where a score was.
+// Through log2 a maximum near float32's end would overflow.
 __device__ inline float log_sum_exp(float maximum, float sum, float scale_log2) {
-  return sum == 0 ? negative_infinity() : (maximum * scale_log2 + __log2f(sum)) * kLn2;
+  return sum == 0 ? negative_infinity() : fmaf(maximum, scale_log2 * kLn2, __log2f(sum) * kLn2);
 }
 
 }  // namespace gqa

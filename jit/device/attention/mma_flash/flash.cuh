@@ -200,7 +200,7 @@ struct Flash {
   // What a row of out is multiplied by.
   __device__ float inverse_of(const Place& place, const RowState& state, int half, int row) const {
     if constexpr (has_sink<Config>())
-      return total_of(place, state, half, row).weight(state.maximum[half], p.scale_log2);
+      return total_of(place, state, half, row).weight();
     else
       return inverse_or_zero(state.sum[half]);
   }

@@ -34,8 +34,8 @@ struct SplitSmem {
     Merge merge;
     int scan[Config::kWarps + 1];  // even_splits.cuh, before any key is brought
   };
-  float weight[Config::kTileM];  // of the last merge: 1 / sum
-  float shift[Config::kTileM];   // of the last merge: the overall maximum, scaled to exp2
+  float weight[Config::kTileM];   // of the last merge: 1 / sum
+  float maximum[Config::kTileM];  // of the last merge: of all parts
   unsigned int last;
 };
 
@@ -208,9 +208,9 @@ struct Split {
     __syncthreads();
   }
 
-  // exp2 weight of a part with the given maximum under the overall shift.
-  __device__ float part_weight(float maximum, float shift) const {
-    return exp2_approx(scaled(maximum, p.scale_log2) - shift);
+  // What a part with the given maximum weighs under that of all parts.
+  __device__ float part_weight(float maximum, float overall) const {
+    return rescale_factor(maximum, overall, p.scale_log2);
   }
 
   struct Rows {
@@ -224,12 +224,8 @@ struct Split {
     Rows row = {negative_infinity(), 0};
     for (int i = 0; i < parts; ++i) row.maximum = fmaxf(row.maximum, maximum(i));
     if (row.maximum == negative_infinity()) return row;
-    for (int i = 0; i < parts; ++i) row.sum += sum(i) * part_weight(maximum(i), scaled(row.maximum, p.scale_log2));
+    for (int i = 0; i < parts; ++i) row.sum += sum(i) * part_weight(maximum(i), row.maximum);
     return row;
-  }
-
-  __device__ static float shift_of(float maximum, float scale_log2) {
-    return maximum == negative_infinity() ? 0.f : scaled(maximum, scale_log2);
   }
 
   // Of a row with all of its keys: its log-sum-exp and, where there is a sink, other weights.
@@ -237,8 +233,7 @@ struct Split {
     const int index = place.first_row + r;
     if constexpr (has_sink<Config>()) {
       const RowTotal total = with_sink<Config>(row.maximum, row.sum, p.scale_log2, *numbers, place.head, index);
-      smem.shift[r] = total.shift;
-      smem.weight[r] = inverse_or_zero(total.sum);
+      smem.weight[r] = total.weight();
       store_lse(total, index);
     } else {
       store_lse(row, index);
@@ -251,7 +246,7 @@ struct Split {
     for (int r = threadIdx.x; r < kRows; r += kThreads) {
       const Rows row = merge_row(
           Config::kWarps, [&](int w) { return smem.merge.maximum[w][r]; }, [&](int w) { return smem.merge.sum[w][r]; });
-      smem.shift[r] = shift_of(row.maximum, p.scale_log2);
+      smem.maximum[r] = row.maximum;
       smem.weight[r] = parts() == 1 ? inverse_or_zero(row.sum) : 1.f;
       if (parts() == 1) {
         finish(row, r);
@@ -267,7 +262,7 @@ struct Split {
 #pragma unroll
       for (int w = 0; w < Config::kWarps; ++w)
         accumulate(total, *reinterpret_cast<float4*>(&smem.merge.out[w][r][d]),
-                   part_weight(smem.merge.maximum[w][r], smem.shift[r]));
+                   part_weight(smem.merge.maximum[w][r], smem.maximum[r]));
       if (parts() == 1)
         store_out(total, smem.weight[r], place.first_row + r, d);
       else
@@ -310,7 +305,7 @@ struct Split {
       const Rows row = merge_row(
           parts(), [&](int s) { return maximum(s, r); },
           [&](int s) { return __ldcg(&partial_of(s)[kRows * kDim + kRows + r]); });
-      smem.shift[r] = shift_of(row.maximum, p.scale_log2);
+      smem.maximum[r] = row.maximum;
       smem.weight[r] = inverse_or_zero(row.sum);
       finish(row, r);
     }
@@ -322,7 +317,7 @@ struct Split {
 #pragma unroll 4
       for (int s = 0; s < parts(); ++s)
         accumulate(total, __ldcg(reinterpret_cast<const float4*>(&partial_of(s)[i])),
-                   part_weight(maximum(s, r), smem.shift[r]));
+                   part_weight(maximum(s, r), smem.maximum[r]));
       store_out(total, smem.weight[r], place.first_row + r, i % kDim);
     }
   }

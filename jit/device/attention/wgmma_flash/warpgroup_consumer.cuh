@@ -91,7 +91,7 @@ struct WarpgroupConsumer {
     const bool fine = core.exponentiate_speculatively(scores, p.scale_log2, sum);
     if (all_agree(fine)) {
       core.accept_speculation(sum);
-    } else if (all_agree(core.can_renew(sum))) {
+    } else if (all_agree(core.can_renew(sum, p.scale_log2))) {
       core.renew(scores, sum, p.scale_log2);
     } else {
       core.begin_scores(scores, queries(), keys(k.before()));

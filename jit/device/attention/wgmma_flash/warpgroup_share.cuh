@@ -31,7 +31,7 @@ __device__ inline void merge_part(WarpgroupAttention<Config>& core, float scale_
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     mine[h] = core.state.raise(maximum[h], h, scale_log2);
-    theirs[h] = exp2_approx(scaled(maximum[h], scale_log2) - core.state.shift(h, scale_log2));
+    theirs[h] = rescale_factor(maximum[h], core.state.maximum[h], scale_log2);
     core.state.sum[h] = core.state.sum[h] * mine[h] + sum[h] * theirs[h];
   }
 #pragma unroll

@@ -56,13 +56,24 @@ struct WarpgroupSoftmax {
   template <int kFragments>
   __device__ void softmax(float (&scores)[kFragments][4], float scale_log2) {
     const float highest[2] = {quad_max(state.highest(scores, 0)), quad_max(state.highest(scores, 1))};
-    rescaling = __any_sync(0xffffffffu, highest[0] > state.maximum[0] || highest[1] > state.maximum[1]);
+    float before[2] = {state.maximum[0], state.maximum[1]};
+    rescaling = __any_sync(0xffffffffu, highest[0] > before[0] || highest[1] > before[1]);
     factor[0] = factor[1] = 1;
     if (rescaling) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) factor[h] = state.raise(highest[h], h, scale_log2);
+      for (int h = 0; h < 2; ++h) {
+        state.maximum[h] = fmaxf(before[h], highest[h]);
+        factor[h] = exp2_approx(scaled(before[h], scale_log2) - state.shift(h, scale_log2));
+      }
     }
-    const float shift[2] = {biased(state.shift(0, scale_log2)), biased(state.shift(1, scale_log2))};
+    float shift[2] = {state.shift(0, scale_log2), state.shift(1, scale_log2)};
+    if (state.any_far(shift)) {
+      state.subtract_far(scores, state.maximum, shift, before);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) factor[h] = exp2_approx(scaled(before[h], scale_log2) - shift[h]);
+    }
+    shift[0] = biased(shift[0]);
+    shift[1] = biased(shift[1]);
     float sum[2];
     exponentiate(scores, shift, scale_log2, sum);
 #pragma unroll
@@ -70,7 +81,7 @@ struct WarpgroupSoftmax {
   }
 
   // The speculative softmax: the same under the stale maxima of the blocks before. False in a lane where one of them
-  // does not serve (that of a row that has seen no key is -inf, and its weights infinite).
+  // does not serve, be it that it is far from zero (that of a row that has seen no key is -inf).
   template <int kFragments>
   __device__ bool exponentiate_speculatively(float (&scores)[kFragments][4], float scale_log2, float (&sum)[2]) {
     const float shift[2] = {biased(state.maximum[0] * scale_log2), biased(state.maximum[1] * scale_log2)};
@@ -80,11 +91,15 @@ struct WarpgroupSoftmax {
     for (int n = 0; n < kFragments; ++n)
 #pragma unroll
       for (int c = 0; c < 4; ++c) bits |= __float_as_uint(scores[n][c]);
-    return (bits & kFloatFromTwoOn) == 0;
+    return (bits & kFloatFromTwoOn) == 0 && !one_is_far(shift);
   }
 
-  // What is added to row half h's scores, times the scale, to make exponents of them.
-  __device__ float offset(int h, float scale_log2) const { return -biased(scaled(state.maximum[h], scale_log2)); }
+  // What is added to row half h's scores, times the scale, to make exponents of them: +inf, under which no weight
+  // passes, where its maximum is far from zero, as that of a row that has seen no key is.
+  __device__ float offset(int h, float scale_log2) const {
+    const float shift = scaled(state.maximum[h], scale_log2);
+    return is_far(shift) ? -negative_infinity() : -biased(shift);
+  }
 
   __device__ void accept_speculation(const float (&sum)[2]) {
     state.sum[0] += sum[0];
@@ -94,8 +109,12 @@ struct WarpgroupSoftmax {
 
   // Where it did not do: whether the exponentials do under maxima that are renewed. Else they are lost, and the whole
   // warpgroup must fall back to computing the scores again.
-  __device__ static bool can_renew(const float (&sum)[2]) {
-    return sum[0] <= kMostSpeculativeSum && sum[1] <= kMostSpeculativeSum;
+  __device__ bool can_renew(const float (&sum)[2], float scale_log2) const {
+    bool can = true;
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      can = can && sum[h] <= kMostSpeculativeSum && !is_far(scaled(state.maximum[h], scale_log2));
+    return can;
   }
 
   // Raises the maxima to those of the keys whose exponentials these are.
@@ -104,7 +123,7 @@ struct WarpgroupSoftmax {
     rescaling = true;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      // Of a maximum of 2^24 and more the distance below it is another, or none.
+      // The distance below a maximum, as it was rounded.
       const float shift = scaled(state.maximum[h], scale_log2), unbias = exp2_approx(biased(shift) - shift);
       const float growth = fmaxf(1, quad_max(RowState::highest(scores, h)) * unbias);
       factor[h] = reciprocal_approx(growth);

@@ -44,7 +44,7 @@ __device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&
 template <typename Config>
 struct SpeculativeWeights {
   // Of row half h: a score times scale_log2 and offset is a power of two. Offsets are +inf in a row that has seen no
-  // key: no weight of its passes.
+  // key, or is far from zero: no weight of its passes.
   float scale_log2, offset[2];
 
   SpeculativeWeights() = default;

@@ -12,8 +12,6 @@
 namespace gqa::test {
 namespace {
 
-constexpr DLDataType kInt32 = {kDLInt, 32, 1};
-
 // Two sequences of 3 queries of 4 heads, in a cache of 2 rows of 6 slots of 2 heads; 3 new keys each.
 struct AppendingCall : FakeCall {
   AppendingCall() : FakeCall({2, 3, 4, 64}, {2, 6, 2, 64}) {}

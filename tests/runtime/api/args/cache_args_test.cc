@@ -15,7 +15,7 @@
 namespace gqa::test {
 namespace {
 
-constexpr DLDataType kInt32 = {kDLInt, 32, 1}, kInt64 = {kDLInt, 64, 1};
+constexpr DLDataType kInt64 = {kDLInt, 64, 1};
 
 // A good call on pages: batch 2, 8 queries of 4 heads; 10 pages of 16 keys of 2 heads, 3 pages a sequence.
 struct CacheCall : FakeCall {

@@ -15,6 +15,8 @@
 
 namespace gqa::test {
 
+inline constexpr DLDataType kInt32 = {kDLInt, 32, 1};
+
 constexpr std::uintptr_t kApart =
     1u << 30;  // tensors lie that far apart: a call's own at 1 to 4, what it brings from 5
 

@@ -1,8 +1,6 @@
 // equivalence_test.cc: what is equal is proved equal, and no seeded mistake passes.
 #include "search/graph/prove/equivalence.h"
 
-#include <fstream>
-
 #include "search/graph/attention/attention_program.h"
 #include "search/graph/prove/shrink.h"
 #include "tests/search/graph/graphs.h"
@@ -134,23 +132,6 @@ TEST(Equivalence, CatchesEveryMutant) {
       EXPECT_FALSE(report.difference.empty()) << mutant.what;
     }
   }
-}
-
-// The µGraph that docs/mugraph.md shows, without its remarks.
-std::string documented() {
-  std::ifstream file(GQA_DOCS "/mugraph.md");
-  std::string line, text;
-  while (std::getline(file, line) && line != "graph 1") {
-  }
-  do {
-    text += line.substr(0, line.find('#')) + "\n";
-  } while (std::getline(file, line) && line != "```");
-  return text;
-}
-
-TEST(Equivalence, TheDocumentedProgramIsAttention) {
-  const Status status = prove_equal(graph_of(kNaive), graph_of(documented()), 1, nullptr);
-  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 // Every candidate of the attention search is the user's graph, or is not tried.

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
 
@@ -32,14 +31,8 @@ struct Fault {
   test::CacheCase t(c.problem, c.lengths, c.heads_first);
   Candidate candidate;
   if (const Status s = parse(c.candidate, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(t.call.problem, candidate), kEntryPoint, &why,
-                                      planted(fault.header, fault.from, fault.to));
-  EXPECT_NE(nullptr, kernel) << why;
-  if (kernel == nullptr) return ::testing::AssertionSuccess();
-  const Status status = run_cache(*kernel, candidate, &t, c.sms);
-  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-  return t.right();
+  const KernelText text = {attention_source(t.call.problem, candidate), planted(fault.header, fault.from, fault.to)};
+  return judged(text, [&](const Kernel& kernel) { return cache_agrees(kernel, candidate, &t, c.sms); });
 }
 
 class WarpgroupCache : public ::testing::TestWithParam<Case> {

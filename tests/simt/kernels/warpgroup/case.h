@@ -6,25 +6,14 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
 #include <string>
 
-#include "jit/codegen.h"
+#include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/warpgroup/launch.h"
 
 namespace gqa::simt {
 
 using test::problem_of;
-
-// Kernels outlive a test: several run the same.
-inline const Kernel* kernel_for(const Problem& problem, const Candidate& candidate, std::string* why) {
-  static std::map<std::string, std::unique_ptr<Kernel>> kernels;
-  const std::string source = attention_source(problem, candidate);
-  std::unique_ptr<Kernel>& kernel = kernels[source];
-  if (kernel == nullptr) kernel = Kernel::compile(source, kEntryPoint, why);
-  return kernel.get();
-}
 
 // Dimension 0 of the keys makes the scores climb by `growth`, in units of a query's, from each 64 keys to the 64
 // before.
@@ -47,16 +36,19 @@ inline void set_weights(int first, int count, float powers, test::AttentionCase*
   }
 }
 
+inline ::testing::AssertionResult agrees(const Kernel& kernel, const Candidate& candidate, int sms,
+                                         test::AttentionCase* attention, const std::vector<Schedule>& wanted) {
+  if (Status s = run_warpgroup(kernel, candidate, sms, attention, wanted); !s.ok())
+    return ::testing::AssertionFailure() << s.message();
+  return test::matches_float64(*attention);
+}
+
 inline ::testing::AssertionResult right(const char* candidate_text, int sms, test::AttentionCase* attention,
                                         const std::vector<Schedule>& wanted = schedules()) {
   Candidate candidate;
   if (Status s = parse(candidate_text, &candidate); !s.ok()) return ::testing::AssertionFailure() << s.message();
-  std::string why;
-  const Kernel* kernel = kernel_for(attention->call.problem, candidate, &why);
-  if (kernel == nullptr) return ::testing::AssertionFailure() << why;
-  if (Status s = run_warpgroup(*kernel, candidate, sms, attention, wanted); !s.ok())
-    return ::testing::AssertionFailure() << s.message();
-  return test::matches_float64(*attention);
+  return judged({attention_source(attention->call.problem, candidate)},
+                [&](const Kernel& kernel) { return agrees(kernel, candidate, sms, attention, wanted); });
 }
 
 struct WarpgroupCase {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "jit/codegen.h"
 #include "tests/simt/kernels/cache_launch.h"
 #include "tests/simt/kernels/planted.h"
 
@@ -38,15 +37,11 @@ inline ::testing::AssertionResult passes(const ListsCase& c, const Fault& fault 
   Candidate candidate;
   for (const Status& s : {parse(c.problem, &problem), parse(c.candidate, &candidate)})
     if (!s.ok()) return ::testing::AssertionFailure() << s.message();
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(problem, candidate), kEntryPoint, &why,
-                                      planted(fault.header, fault.from, fault.to));
-  EXPECT_NE(nullptr, kernel) << why;
-  if (kernel == nullptr) return ::testing::AssertionSuccess();
-  test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, c.gap});
-  const Status status = run_cache(*kernel, candidate, &t, c.sms);
-  if (!status.ok()) return ::testing::AssertionFailure() << status.message();
-  return t.right();
+  const KernelText text = {attention_source(problem, candidate), planted(fault.header, fault.from, fault.to)};
+  return judged(text, [&](const Kernel& kernel) {
+    test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, c.gap});
+    return cache_agrees(kernel, candidate, &t, c.sms);
+  });
 }
 
 }  // namespace gqa::simt

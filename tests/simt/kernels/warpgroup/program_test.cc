@@ -5,8 +5,8 @@
 #include <cmath>
 #include <string>
 
-#include "jit/codegen.h"
 #include "search/graph/tile/kernel_plan.h"
+#include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/warpgroup/launch.h"
 
 namespace gqa::simt {
@@ -79,33 +79,35 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
     for (double& value : out) value = sum > 0 ? value / sum : 0;
     return out;
   }
+
+  static void expect_formula(const Case& c, const FamilyKernel& family, const Kernel& kernel) {
+    Problem plain = family.form.problem;
+    plain.keys = KeyLayout::kDense;
+    const test::AttentionCase given(plain);
+    test::AttentionCase attention(plain);
+    if (c.transposed) transpose_keys(&attention);
+    attention.call.problem = family.form.problem;
+    attention.call.scale = family.form.scale;
+    attention.call.slots = family.form.slots;
+    const Status status = run_warpgroup(kernel, family.candidate, 1, &attention, schedules());
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (int b = 0; b < plain.batch; ++b)
+      for (int h = 0; h < plain.q_heads; ++h)
+        for (int i = 0; i < plain.q_len; ++i) {
+          const std::vector<double> right = expected(given, c.softcap, b, h, i);
+          for (int d = 0; d < plain.head_dim_v; ++d)
+            ASSERT_NEAR(right[static_cast<std::size_t>(d)],
+                        static_cast<double>(load(plain.q_type, attention.out_at(b, h, i, d))), attention.slack * 4)
+                << b << " " << h << " " << i << " " << d;
+        }
+  }
 };
 
 TEST_P(WarpgroupPrograms, AgreeWithTheFormulaUnderEverySchedule) {
   const Case& c = GetParam();
   const FamilyKernel family = kernel_of(c);
-  std::string why;
-  const auto kernel = Kernel::compile(attention_source(family.form.problem, family.candidate), kEntryPoint, &why);
-  ASSERT_NE(nullptr, kernel) << why;
-  Problem plain = family.form.problem;
-  plain.keys = KeyLayout::kDense;
-  const test::AttentionCase given(plain);
-  test::AttentionCase attention(plain);
-  if (c.transposed) transpose_keys(&attention);
-  attention.call.problem = family.form.problem;
-  attention.call.scale = family.form.scale;
-  attention.call.slots = family.form.slots;
-  const Status status = run_warpgroup(*kernel, family.candidate, 1, &attention, schedules());
-  ASSERT_TRUE(status.ok()) << status.message();
-  for (int b = 0; b < plain.batch; ++b)
-    for (int h = 0; h < plain.q_heads; ++h)
-      for (int i = 0; i < plain.q_len; ++i) {
-        const std::vector<double> right = expected(given, c.softcap, b, h, i);
-        for (int d = 0; d < plain.head_dim_v; ++d)
-          ASSERT_NEAR(right[static_cast<std::size_t>(d)],
-                      static_cast<double>(load(plain.q_type, attention.out_at(b, h, i, d))), attention.slack * 4)
-              << b << " " << h << " " << i << " " << d;
-      }
+  const KernelText text = {attention_source(family.form.problem, family.candidate)};
+  EXPECT_TRUE(judged_whole(text, [&](const Kernel& kernel) { expect_formula(c, family, kernel); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -4,7 +4,6 @@
 
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
-#include "tests/full_run.h"
 #include "tests/simt/kernels/warpgroup/case.h"
 
 namespace gqa::simt {
@@ -76,10 +75,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 class WarpgroupInputs : public Warpgroup {
  protected:
-  // What is asked here is a matter of numbers, not of order: all orders in full runs.
-  static ::testing::AssertionResult right(const char* candidate, int sms, test::AttentionCase* attention) {
-    static const std::vector<Schedule> one = {schedules().back()};
-    return simt::right(candidate, sms, attention, test::full_run() ? schedules() : one);
+  // For what looks at the answer itself: the kernel's, in the case.
+  static void answer(const char* candidate_text, test::AttentionCase* attention,
+                     const std::function<void(const ::testing::AssertionResult&)>& look) {
+    Candidate candidate;
+    ASSERT_TRUE(parse(candidate_text, &candidate).ok());
+    EXPECT_TRUE(judged_whole({attention_source(attention->call.problem, candidate)}, [&](const Kernel& kernel) {
+      look(agrees(kernel, candidate, 1, attention, schedules()));
+    }));
   }
 
   // Dimension 0 makes the scores of the rows that `grows` picks climb by `growth`, in natural units, every 64 keys
@@ -148,11 +151,11 @@ TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
   for (const char* candidate : {kPlain, kOwnOut, kOnesColumn}) {
     const Problem problem = problem_of(problem_for(candidate, "b=1,hq=1,hk=1,sq=200,sk=100,d=64,causal"));
     test::AttentionCase attention(problem);
-    EXPECT_TRUE(right(candidate, 1, &attention));
-    EXPECT_EQ(0, attention.out_at(0, 0, 0, 0));
-    if (problem.lse) {
-      EXPECT_EQ(-INFINITY, attention.lse[0]);
-    }
+    answer(candidate, &attention, [&](const auto& agrees) {
+      EXPECT_TRUE(agrees);
+      EXPECT_EQ(0, attention.out_at(0, 0, 0, 0));
+      EXPECT_EQ(problem.lse ? -INFINITY : attention.lse[0], attention.lse[0]);
+    });
   }
 }
 
@@ -162,14 +165,16 @@ TEST_F(WarpgroupInputs, NotANumberIsSeen) {
     for (const int key : {3, 11, 200, 325}) {
       test::AttentionCase attention(problem_of(problem_for(candidate, kOneHead)));
       attention.k[static_cast<std::size_t>(key * 64 + 5)] = 0x7fc0;
-      EXPECT_FALSE(right(candidate, 1, &attention));  // nothing is equal to it
-      for (int row = 0; row < 100; ++row) {
-        EXPECT_TRUE(std::isnan(load(attention.call.problem.q_type, attention.out_at(0, 0, row, 7))))
-            << candidate << key << " " << row;
-        if (attention.call.problem.lse) {
-          EXPECT_TRUE(std::isnan(attention.lse[static_cast<std::size_t>(row)]));
+      answer(candidate, &attention, [&](const auto& agrees) {
+        EXPECT_FALSE(agrees);  // nothing is equal to it
+        for (int row = 0; row < 100; ++row) {
+          EXPECT_TRUE(std::isnan(load(attention.call.problem.q_type, attention.out_at(0, 0, row, 7))))
+              << candidate << key << " " << row;
+          if (attention.call.problem.lse) {
+            EXPECT_TRUE(std::isnan(attention.lse[static_cast<std::size_t>(row)]));
+          }
         }
-      }
+      });
     }
 }
 

@@ -1,6 +1,0 @@
-// tile_avx2.cc: the host's tile kernels for AVX2, FMA and F16C.
-// host.cmake gives this file its instruction set; see tile_kernel.inc.
-#define GQA_VARIANT avx2
-#define GQA_VARIANT_NAME "avx2"
-#define Eigen gqa_eigen_avx2
-#include "runtime/host/attention/tile_kernel.inc"

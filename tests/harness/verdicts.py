@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The committed list of verdicts: which planted faults, emulated kernels and compiled kernels were judged, and as what.
+
+  verdicts 1, full 2026-11-27
+  Mutants.AMissingTranspose 0123456789abcdef0123456789abcdef
+
+The first line has the day of the last full run; merges may leave several such lines, of which the oldest day counts.
+Every other line is a name, a space and the digest of all that decided that verdict. Lines are sorted by name.
+
+Owns: reading and writing the list. A list that holds any other line (a conflict's mark, another version) is named and
+counts as empty; a name that stands twice counts for nothing.
+Never: judges, nor knows what a digest is made of: verdicts.h does. One thread.
+
+  verdicts.py known LIST              prints what is believed of the list, for GQA_VERDICTS; says on stderr what is not
+  verdicts.py merge LIST SEEN [DAY]   takes in what the tests left in the folder SEEN; after a full run, of that DAY,
+                                      drops what no test asked for
+"""
+import re
+import sys
+from pathlib import Path
+
+HEAD = re.compile(r"verdicts 1, full (\d{4}-\d{2}-\d{2})")
+LINE = re.compile(r"(\S+) ([0-9a-f]{32})")
+NEVER = "0000-00-00"  # the day of the full run of a list that is not believed
+
+
+def parse(text):
+    """The day, the digests by name, and why the list is not believed ("" where it is)."""
+    day, digests, twice = None, {}, set()
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := HEAD.fullmatch(line):
+            day = min(day or head[1], head[1])
+        elif number == 1:
+            return NEVER, {}, f"line 1 is {line[:60]!r}, expected 'verdicts 1, full YEAR-MONTH-DAY'"
+        elif verdict := LINE.fullmatch(line):
+            if verdict[1] in digests:
+                twice.add(verdict[1])
+            digests[verdict[1]] = verdict[2]
+        else:
+            return NEVER, {}, f"line {number} is {line[:60]!r}, expected a name and 32 hexadecimal digits"
+    if day is None:
+        return NEVER, {}, "it is empty, expected 'verdicts 1, full YEAR-MONTH-DAY' first"
+    return day, {name: digest for name, digest in digests.items() if name not in twice}, ""
+
+
+def read(path):
+    day, digests, wrong = parse(path.read_text() if path.exists() else "")
+    if wrong:
+        print(f"verdicts: {path} is not believed, all is judged: {wrong}", file=sys.stderr)
+    return day, digests
+
+
+def left_by_tests(folder):
+    seen = {}
+    for path in sorted(folder.glob("*")):
+        seen.update(line.split() for line in path.read_text().splitlines())
+    return seen
+
+
+def merge(path, folder, full_day):
+    day, listed = read(path)
+    seen = left_by_tests(folder)
+    new = sum(listed.get(name) != digest for name, digest in seen.items())
+    kept = seen if full_day else {**listed, **seen}
+    lines = [f"verdicts 1, full {full_day or day}"] + [f"{name} {kept[name]}" for name in sorted(kept)]
+    path.write_text("\n".join(lines) + "\n")
+    print(f"verdicts: {len(seen) - new} as listed, {new} judged and added to {path}, "
+          f"{len(set(listed) - set(kept))} dropped; last full run {full_day or day}")
+
+
+def main(arguments):
+    if len(arguments) == 2 and arguments[0] == "known":
+        for name, digest in sorted(read(Path(arguments[1]))[1].items()):
+            print(name, digest)
+    elif len(arguments) in (3, 4) and arguments[0] == "merge":
+        merge(Path(arguments[1]), Path(arguments[2]), arguments[3] if len(arguments) == 4 else None)
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
