@@ -32,8 +32,10 @@ struct AppendKind {
   AppendGaps given = {}, cache = {};  // of q, k_new and v_new; of k and v
   int cos_gap = 0, sin_gap = 0;       // after each of their rows
 
-  bool starts() const { return page == 0 && (batch_idx || leftpad); }
-  bool table() const { return page > 0 && (batch_idx || leftpad); }
+  bool whole_rows = false;  // with batch_idx: a dense cache whose rows are taken as pages
+
+  bool starts() const { return page == 0 && !whole_rows && (batch_idx || leftpad); }
+  bool table() const { return whole_rows || (page > 0 && (batch_idx || leftpad)); }
 };
 
 inline std::vector<AppendKind> append_kinds() {
@@ -57,7 +59,8 @@ inline std::vector<AppendKind> append_kinds() {
           {.type = kBF16, .rotary_dim = 32, .interleaved = true, .packed = true, .given = {0, 1}},
           {.page = 16, .rotary_dim = 64, .cache = {0, 1}},
           {.rotary_dim = 48, .advances = true, .cos_gap = 1},
-          {.rotary_dim = 32, .interleaved = true, .sin_gap = 1}};
+          {.rotary_dim = 32, .interleaved = true, .sin_gap = 1},
+          {.rotary_dim = 32, .packed = true, .batch_idx = true, .whole_rows = true}};
 }
 
 class AppendCase {
@@ -121,7 +124,7 @@ class AppendCase {
   }
 
   // Of a table that is made: a column a page, or a key where there is padding.
-  int out_page() const { return kind.leftpad ? 1 : kind.page; }
+  int out_page() const { return kind.whole_rows ? kMost : kind.leftpad ? 1 : kind.page; }
   int out_columns() const { return (kMost + out_page() - 1) / out_page(); }
 
   AppendKind kind;
@@ -167,8 +170,8 @@ class AppendCase {
     p.kv_heads = kKvHeads;
     p.head_dim = kDim;
     p.head_dim_v = kDimV;
-    p.page = kind.page > 0 ? out_page() : 0;
-    p.keys = kind.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
+    p.page = kind.page > 0 || kind.whole_rows ? out_page() : 0;
+    p.keys = p.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
     p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
     p.kv_lengths = kind.starts() ? Lengths::kPacked : Lengths::kEach;
     const std::int64_t of_row = kind.page > 0 ? kind.page : kMost, batch = kind.packed ? 0 : 1;
@@ -192,13 +195,14 @@ class AppendCase {
     append_.v_batch_stride = call.v_strides.batch;
     append_.cache_batch = kCacheRows;
     append_.cache_batch_rows = kMost;
-    append_.page = kind.page;
-    append_.pages = page_count;
+    append_.page = kind.whole_rows ? kMost : kind.page;
+    append_.pages = kind.whole_rows ? kCacheRows : page_count;
     if (kind.starts()) call.k_strides.batch = call.v_strides.batch = 0;
     call.append = &append_;
   }
 
   bool right_table(int b, int keys, const int* made) const {
+    if (kind.whole_rows) return made[b] == rows[b];
     for (int key = 0; key < keys; ++key) {
       const int slot = leftpad[b] + key, page = table[rows[b] * table_width() + slot / kind.page];
       const int entry = kind.leftpad ? page * kind.page + slot % kind.page : page;

@@ -160,7 +160,7 @@ const Bad kBad[] = {
     {"scale_subnormal",
      [](Args& a) { a.options.scale = 1e-40F; },
      Code::kOption,
-     {"scale is 1e-40", "at least 1.17549e-38"}},
+     {"gqa_call.scale is ", "at least 1.17549e-38"}},
     {"scale_negative", [](Args& a) { a.options.scale = -0.5f; }, Code::kOption, {"scale is -0.5"}},
     {"causal_2", [](Args& a) { a.options.causal = 2; }, Code::kOption, {"causal is 2", "0 or 1"}},
 };
