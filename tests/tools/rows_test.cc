@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "runtime/json.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/text.h"
 
