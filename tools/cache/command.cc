@@ -97,7 +97,9 @@ int run(int count, const char* const* arguments) {
 
 std::string path_complaint(const std::string& path) { return path.empty() ? "expected a path, given ''" : ""; }
 
-std::string cache_path(const Shared& shared) { return shared.db.empty() ? cache::Store::default_path() : cache::Store::expanded(shared.db); }
+std::string cache_path(const Shared& shared) {
+  return shared.db.empty() ? cache::Store::default_path() : cache::Store::expanded(shared.db);
+}
 
 void require_file(const Shared& shared) {
   if (exists(cache_path(shared))) return;

@@ -92,7 +92,7 @@ TEST(ScoreChainMutants, AreSeen) {
     const char *header, *from, *to;
   } faults[] = {
       // dropped, or left out for half of the scores
-      {kChainArrays, "apply_chain<Config>(scores[m], numbers);", ""},
+      {kChainArrays, "apply_chain<Config>(scores[m], numbers);", ";"},
       {kFeatures, "for (int c = 0; c < 4; ++c) scores[n][c] =", "for (int c = 0; c < 2; ++c) scores[n][c] ="},
       // after the mask: what is hidden gets the least score there is
       {kWarpAttention, "mask_row(scores[m], h, first_key, walk.limit(packed_row));",
