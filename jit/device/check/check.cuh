@@ -217,6 +217,9 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     softmax.add(checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
   softmax = block_reduce(softmax, states, [&](Softmax a, Softmax b) { return Softmax::combine(a, b, scale); });
   const Total total = c.sink == nullptr ? softmax.total(scale) : softmax.total(scale, c.sink[row.head]);
+  const float share = total.share();
+  if (threadIdx.x == 0)
+    c.reference_lse[blockIdx.x] = total.sum > 0 ? total.highest + logf(total.sum) : negative_infinity();
 
   float out[2] = {0, 0}, stand_in[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
   for (int first = keys.first; first < keys.end; first += kCheckThreads) {
@@ -244,9 +247,9 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int half = 0; half < 2; ++half) {
     const int d = threadIdx.x + half * kCheckThreads;
     if (d >= c.head_dim_v) break;
-    const float exact = total.share() * out[half];
+    const float exact = share * out[half];
     c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = exact;
-    error.add(rounded(total.share() * stand_in[half], bf16) - exact, 0);
+    error.add(rounded(share * stand_in[half], bf16) - exact, 0);
     size.add(exact, 0);
   }
   error = block_reduce(error, errors, RowError::combine);
@@ -259,7 +262,6 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   c.units[2 * blockIdx.x] = is_zero ? 0.f : norm;
   c.units[2 * blockIdx.x + 1] = is_zero ? 0.f : element;
   if (!is_zero) atomicAdd(&c.result->rows, 1u);
-  c.reference_lse[blockIdx.x] = total.sum > 0 ? total.highest + logf(total.sum) : negative_infinity();
 }
 
 // One CTA a checked row: what its error is in the row's unit, and, where there is one, its log-sum-exp's as a share of
