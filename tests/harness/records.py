@@ -140,6 +140,9 @@ def parts(stage, hashes):
 
 
 def sources(hashes):
+    """Where nothing is recorded there is nothing to differ from: a full run compiles all files."""
+    if not (RECORDS / "format").exists():
+        return []
     known = recorded("format")
     return [file for folder, files in source_folders().items()
             if known.get("format:" + folder) != hashes["format:" + folder] for file in files]

@@ -17,6 +17,7 @@
 #include "search/families/resources.h"
 #include "search/graph/attention/attention_form.h"
 #include "tests/search/from_text.h"
+#include "tests/search/graph/graphs.h"
 #include "tests/search/graph/programs.h"
 
 namespace gqa {

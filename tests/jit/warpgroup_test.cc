@@ -16,6 +16,7 @@
 #include "jit/nvrtc.h"
 #include "search/families/space.h"
 #include "tests/harness/verdicts.h"
+#include "tests/search/from_text.h"
 
 namespace gqa {
 namespace {
