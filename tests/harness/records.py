@@ -25,8 +25,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import digests
+
 RECORDS = Path("tests/records")
-LINE = re.compile(r"(\S+) ([0-9a-f]{32})")
 LEFT_OUT = re.compile(r"(^|/)(build|dist|__pycache__|\.[^/]*|[^/]*\.egg-info)(/|$)|\.(pyc|so)$"
                       r"|^tests/(records/|verdicts\.txt)")
 CODE = {".h", ".hpp", ".cc", ".c"}
@@ -106,22 +107,9 @@ def now():
             **{"format:" + folder: hash_of(files) for folder, files in source_folders().items()}}
 
 
-def parse(text):
-    """The hashes by unit, and the first line that is none ("" where there is no such line)."""
-    hashes, twice = {}, set()
-    for line in text.splitlines():
-        record = LINE.fullmatch(line)
-        if not record:
-            return {}, line
-        if record[1] in hashes:
-            twice.add(record[1])
-        hashes[record[1]] = record[2]
-    return {unit: digest for unit, digest in hashes.items() if unit not in twice}, ""
-
-
 def recorded(stage):
     path = RECORDS / stage
-    hashes, wrong = parse(path.read_text() if path.exists() else "")
+    hashes, wrong = digests.parse(path.read_text().splitlines() if path.exists() else [])
     if wrong:
         print(f"records: {path} is not believed, all of the stage runs: it holds {wrong[:60]!r}, expected a unit and 32 "
               "hexadecimal digits", file=sys.stderr)
@@ -155,7 +143,7 @@ def passed(stage, hashes):
 
 
 def read(now_file):
-    return parse(Path(now_file).read_text())[0]
+    return digests.parse(Path(now_file).read_text().splitlines())[0]
 
 
 def print_lines(lines):

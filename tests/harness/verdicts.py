@@ -19,35 +19,29 @@ import re
 import sys
 from pathlib import Path
 
+import digests
+
 HEAD = re.compile(r"verdicts 1, full (\d{4}-\d{2}-\d{2})")
-LINE = re.compile(r"(\S+) ([0-9a-f]{32})")
 NEVER = "0000-00-00"  # the day of the full run of a list that is not believed
 
 
 def parse(text):
     """The day, the digests by name, and why the list is not believed ("" where it is)."""
-    day, digests, twice = None, {}, set()
-    for number, line in enumerate(text.splitlines(), 1):
-        if head := HEAD.fullmatch(line):
-            day = min(day or head[1], head[1])
-        elif number == 1:
-            return NEVER, {}, f"line 1 is {line[:60]!r}, expected 'verdicts 1, full YEAR-MONTH-DAY'"
-        elif verdict := LINE.fullmatch(line):
-            if verdict[1] in digests:
-                twice.add(verdict[1])
-            digests[verdict[1]] = verdict[2]
-        else:
-            return NEVER, {}, f"line {number} is {line[:60]!r}, expected a name and 32 hexadecimal digits"
-    if day is None:
-        return NEVER, {}, "it is empty, expected 'verdicts 1, full YEAR-MONTH-DAY' first"
-    return day, {name: digest for name, digest in digests.items() if name not in twice}, ""
+    lines = text.splitlines()
+    if not lines or not HEAD.fullmatch(lines[0]):
+        return NEVER, {}, f"it begins with {''.join(lines[:1])[:60]!r}, expected 'verdicts 1, full YEAR-MONTH-DAY'"
+    days = [head[1] for head in map(HEAD.fullmatch, lines) if head]
+    listed, other = digests.parse(line for line in lines if not HEAD.fullmatch(line))
+    if other:
+        return NEVER, {}, f"it holds {other[:60]!r}, expected a name and 32 hexadecimal digits"
+    return min(days), listed, ""
 
 
 def read(path):
-    day, digests, wrong = parse(path.read_text() if path.exists() else "")
+    day, listed, wrong = parse(path.read_text() if path.exists() else "")
     if wrong:
         print(f"verdicts: {path} is not believed, all is judged: {wrong}", file=sys.stderr)
-    return day, digests
+    return day, listed
 
 
 def left_by_tests(folder):
