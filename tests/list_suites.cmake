@@ -1,4 +1,5 @@
 # Writes the ctests of a GoogleTest program, one a suite; called by gqa_test_program (suites.cmake) when it is built.
+# Compiling every warpgroup kernel takes half an hour of two cores: more than CTest would wait.
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
 get_filename_component(program ${PROGRAM} NAME)
 string(REGEX MATCHALL "[^\n]+" lines "${listed}")
@@ -17,7 +18,7 @@ foreach(line IN LISTS lines)
   endif()
   string(APPEND text "add_test([=[${test}]=] [=[${PROGRAM}]=] --gtest_brief=1 [=[--gtest_filter=${suite}.*]=]"
     " [=[--gtest_output=json:${RESULTS}/${test}.json]=])\n"
-    "set_tests_properties([=[${test}]=] PROPERTIES LABELS [=[${labels}]=] COST [=[${COST}]=])\n")
+    "set_tests_properties([=[${test}]=] PROPERTIES LABELS [=[${labels}]=] COST [=[${COST}]=] TIMEOUT 3600)\n")
 endforeach()
 if(NOT text)
   message(FATAL_ERROR "${PROGRAM} lists no suite")

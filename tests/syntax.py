@@ -80,7 +80,7 @@ def check(path, cuda, prefix):
     flags = flags_of(path, cuda)
     if isinstance(flags, str):
         return None, flags
-    if path.parts[0] == "tests":
+    if path.parts[0] == "tests" and path.suffix != ".c":
         flags = flags + ["-include", str(prefix)]
     text = f'#include "{path.as_posix()}"\n' if path.suffix != ".c" and path.suffix != ".cc" else None
     command = [COMPILER, *flags, "-fsyntax-only", *(["-xc++", "-"] if text else [str(path)])]

@@ -147,8 +147,8 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
     Real dot = 0;
     for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
     weight = chained(call, {batch, head, position, j}, dot * Real{call.scale});
-    // A score is a float32: far from zero, scores that differ by less are equal.
-    if (std::fabs(weight) >= Real{0x1p16F}) weight = Real{static_cast<float>(weight)};
+    // A score is a float32: far from zero, scores that differ by less are equal, and a 16-bit output shows it.
+    if (std::fabs(weight) >= Real{0x1p12F}) weight = Real{static_cast<float>(weight)};
     maximum = std::max(maximum, weight);
   }
   const bool sees_none = maximum == -std::numeric_limits<Real>::infinity();

@@ -80,12 +80,13 @@ class Builds(Scripts):
             return {os.path.basename(entry["file"]): entry["command"] for entry in json.load(file)}
 
     def test_a_users_build_has_warnings_but_none_is_an_error(self):
-        command = self.commands("-G", "Ninja", "-DGQA_TESTS=OFF")["schedule.cc"]
-        self.assertIn("-Wall", command)
-        self.assertNotIn("-Werror", command)
+        for command in self.commands("-G", "Ninja", "-DGQA_TESTS=OFF").values():
+            self.assertIn("-Wall", command)
+            self.assertNotIn("-Werror", command)
 
     def test_ours_stops_at_a_warning(self):
-        self.assertIn("-Werror", self.commands("--preset", "release", "-DGQA_TESTS=OFF")["schedule.cc"])
+        for command in self.commands("--preset", "release", "-DGQA_TESTS=OFF").values():
+            self.assertIn("-Werror", command)
 
     def test_the_demo_needs_no_package_of_the_tests(self):
         commands = self.commands("-G", "Ninja", "-DGQA_TESTS=OFF", "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON",
