@@ -59,7 +59,7 @@ struct WinnerRow {
   std::string families;      // of its kernels, with the versions they had: "block=1 flash=2"
   std::string kernel;        // KernelRow::key; where it needs several kernels, the key of each, a space between
   std::string candidate;     // text, with the launch parameters
-  bool provisional = false;  // verified, but not timed: a guess, until somebody tunes
+  bool provisional = false;  // verified, but not timed, or beside load: a guess, until somebody tunes
   double median_us = 0, spread_us = 0, clock_mhz = 0;
   double error = 0, bound = 0;
   std::string driver;    // what it was measured with; a note, not a key

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -111,18 +112,24 @@ struct Verdict {
   double bound = 0;            // what it was allowed
   std::string reason;          // "" if passed; else what was wrong and where the worst element is
   bool out_of_memory = false;  // the program could not be run for lack of memory: nobody's fault
+  double run_us = 0;           // of the run at the problem's own lengths, a first look; 0: not timed
+  bool hopeless = false;       // that run took longer than Trial::hopeless_us, and there was no other
 };
 
 // A workload's inputs, outputs and reference on a device. Programs given compute the same.
 class Trial {
  public:
   virtual ~Trial() = default;
+  // A program whose first run takes longer need not be verified to the end, where the trial times that run.
+  double hopeless_us = std::numeric_limits<double>::infinity();
   // Runs the program on poisoned, guarded outputs and compares with the reference.
   virtual Verdict verify(const LoadedProgram& program) = 0;
   // Microseconds a run, one sample per replay, over rotated inputs.
   virtual Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) = 0;
   // Device clock in MHz just now; 0 if it cannot be read.
   virtual double clock_mhz() { return 0; }
+  // What others had of the device: of its time since the last call, or of the looks that are taken at it now; 0 to 1.
+  virtual double taken_by_others() { return 0; }
   // Fails where no program can run on the device any more, whatever it is: then what failed last is no program's fault.
   virtual Status health() { return {}; }
   // True while a run that was given up goes on: destroying the trial, or what it ran, waits for it.
@@ -137,6 +144,12 @@ class Device {
   virtual std::string compiler() const = 0;
   // How a trial times, part of every winner's key: "graph replay, rotated inputs, cold L2, 1".
   virtual std::string timing_method() const = 0;
+  // How long a race may last where the best so far takes so long; all that is verified before it, three times as long.
+  // A GPU's races end by themselves, and compilers take longer.
+  virtual double race_seconds(double best_us) const {
+    (void)best_us;
+    return std::numeric_limits<double>::infinity();
+  }
   virtual Status compile(const Source& source, Binary* binary) const = 0;
   // `binaries`: of program.sources.
   virtual Status load(const Program& program, const std::vector<Binary>& binaries,

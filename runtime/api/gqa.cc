@@ -77,6 +77,7 @@ gqa::SessionOptions session_options(const gqa_options& options) {
   made.tuning = tuning(options.tuning);
   if (options.tuning_budget > 0) made.policy.budget_seconds = options.tuning_budget;
   made.policy.compile_threads = options.threads;
+  made.policy.heed_load = gqa::heeds_load();
   if (options.log != nullptr) {
     const auto one_at_a_time = std::make_shared<std::mutex>();
     made.log = [log = options.log, user = options.log_user, one_at_a_time](bool warning, const std::string& message) {

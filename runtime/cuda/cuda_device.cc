@@ -147,7 +147,7 @@ Status CudaDevice::load_checker(const Binary& binary, std::shared_ptr<const Chec
   const std::lock_guard lock(checker_mutex_);
   if (checker_ == nullptr) {
     std::unique_ptr<Checker> fresh;
-    if (Status s = Checker::load(shared_->context, binary, &fresh); !s.ok()) return s;
+    if (Status s = Checker::load(shared_->context, binary, spec_, &fresh); !s.ok()) return s;
     checker_ = std::move(fresh);
   }
   *checker = checker_;

@@ -1,8 +1,12 @@
 // session.cc: see session.h. The hit path is run(); the rest is the story of a miss, top down.
 #include "runtime/session/session.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
+#include "runtime/session/telling.h"
 #include "runtime/tuner/model_error.h"
 #include "runtime/tuner/stopwatch.h"
 #include "runtime/without_exceptions.h"
@@ -35,6 +39,11 @@ Status not_loaded(const Signature& wanted) {
 }
 
 }  // namespace
+
+bool heeds_load() {
+  const char* given = std::getenv("GQA_IGNORE_LOAD");
+  return given == nullptr || std::string_view(given) != "1";
+}
 
 // A thread on the miss path.
 class Session::Visit {
@@ -255,7 +264,7 @@ void Session::publish(const Signature& wanted, const std::shared_ptr<const Ready
 
 Status Session::make_ready(const Miss& miss, Readied* readied) {
   Status status;
-  if (!from_cache(miss, readied)) {
+  if (!from_cache(miss, readied, [this](const cache::WinnerRow& row) { return suits(row); })) {
     if (options_.tuning == Tuning::kCachedOnly) {
       status = {Code::kNotCached, "the cache holds no program for " + miss.workload.name() + " on " +
                                       device_->spec().identity() +
@@ -263,7 +272,8 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
     } else {
       status = options_.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
       // Memory may be short for a trial and suffice for the call: a guess that was verified before will do.
-      if (status.code() == Code::kOutOfMemory && from_cache(miss, readied, true)) status = {};
+      const auto verified = [](const cache::WinnerRow& row) { return outdated(row).empty(); };
+      if (status.code() == Code::kOutOfMemory && from_cache(miss, readied, verified)) status = {};
     }
   }
   for (const std::string& warning : store_->take_warnings()) log(true, warning);
@@ -277,10 +287,10 @@ bool Session::suits(const cache::WinnerRow& row) const {
   return outdated(row).empty() && !(row.provisional && options_.tuning == Tuning::kNow);
 }
 
-// False if there is nothing, or nothing that can be used: then a warning says why. `guesses`: they serve too.
-bool Session::from_cache(const Miss& miss, Readied* readied, bool guesses) {
+// False if there is nothing that `suits`, or nothing that can be used: then a warning says why.
+bool Session::from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits) {
   for (const cache::WinnerRow& winner : store_->find_winners(miss.key, device_->compiler())) {
-    if (!suits(winner) && !(guesses && outdated(winner).empty())) continue;
+    if (!suits(winner)) continue;
     auto ready = std::make_shared<ReadyProgram>();
     if (Status status = load(miss, winner, ready.get()); !status.ok()) {
       log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());
@@ -313,19 +323,31 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
 // ---- tuning
 
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
-// either, this one tunes without the lease.
+// either, this one tunes without the lease. What another raced while this one waited serves, provisional or not: a load
+// that disturbed that race would disturb the next.
 Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
-  const std::unique_ptr<cache::Lease> lease = store_->acquire(
-      miss.key, [this](const cache::WinnerRow& row) { return suits(row); }, miss.effort.stop());
+  const std::vector<cache::WinnerRow> known = store_->find_winners(miss.key, device_->compiler());
+  const auto serves = [&](const cache::WinnerRow& row) {
+    const auto same = [&](const cache::WinnerRow& before) {
+      return before.id() == row.id() && before.created == row.created && before.median_us == row.median_us;
+    };
+    const bool raced_meanwhile =
+        outdated(row).empty() && row.median_us > 0 && std::none_of(known.begin(), known.end(), same);
+    return suits(row) || raced_meanwhile;
+  };
+  const std::unique_ptr<cache::Lease> lease = store_->acquire(miss.key, serves, miss.effort.stop());
   if (Status status = miss.effort.check(); !status.ok()) return status;
-  if (from_cache(miss, readied)) return {};
+  if (from_cache(miss, readied, serves)) return {};
   return tune_here(miss, readied);
 }
 
 Status Session::tune_here(const Miss& miss, Readied* readied) {
   const Turn turn(this, miss.effort);
   if (Status status = miss.effort.check(); !status.ok()) return status;
-  const ProgressFn& progress = miss.request.progress ? miss.request.progress : options_.progress;
+  std::function<void(const std::string&)> tell;
+  if (options_.log) tell = [this](const std::string& line) { log(false, line); };
+  const ProgressFn progress = telling(miss.workload.name(), miss.policy.budget_seconds, std::move(tell),
+                                      miss.request.progress ? miss.request.progress : options_.progress);
   const Effort effort = miss.effort.restarted();  // others' tunings are not this one's budget
   Tuned tuned;
   Status status = tune(*device_, workshop_, miss.workload, miss.policy, effort, progress, &tuned);
@@ -344,13 +366,13 @@ Status Session::tune_here(const Miss& miss, Readied* readied) {
   readied->origin = Origin::kTuned;
   readied->times = tuned.times;
   readied->attempts = std::move(tuned.attempts);
-  log_tuned(miss, *readied);
+  log_tuned(miss, *readied, tuned.disturbed);
   return {};
 }
 
 // ---- telling
 
-void Session::log_tuned(const Miss& miss, const Readied& readied) const {
+void Session::log_tuned(const Miss& miss, const Readied& readied, const std::string& disturbed) const {
   const double microseconds = readied.ready->winner.median_us;
   char time[64];
   std::snprintf(time, sizeof time, miss.policy.guess ? "untimed, after %.2f s" : "%.1f us, after %.2f s",
@@ -361,7 +383,10 @@ void Session::log_tuned(const Miss& miss, const Readied& readied) const {
   }
   const std::string model = to_text(model_error(readied.attempts));
   log(false, (miss.policy.guess ? "guessed " : "tuned ") + miss.workload.name() + ": " + chosen + ", " + time +
-                 (model.empty() ? "" : "; cost model: " + model));
+                 (model.empty() ? "" : "; cost model: " + model) +
+                 (readied.ready->winner.provisional && !disturbed.empty()
+                      ? "; provisional, the next process races again: " + disturbed
+                      : ""));
 }
 
 void Session::log(bool warning, const std::string& message) const {

@@ -27,6 +27,9 @@
 
 namespace gqa {
 
+// TunePolicy::heed_load where nothing else is said: false if $GQA_IGNORE_LOAD is 1.
+bool heeds_load();
+
 enum class Tuning { kNow, kGuess, kCachedOnly };
 
 struct SessionOptions {
@@ -129,13 +132,13 @@ class Session {
   Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
   Status make_ready(const Miss& miss, Readied* readied);
   bool suits(const cache::WinnerRow& row) const;
-  bool from_cache(const Miss& miss, Readied* readied, bool guesses = false);
+  bool from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits);
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
   Status tune_under_lease(const Miss& miss, Readied* readied);
   Status tune_here(const Miss& miss, Readied* readied);
   void publish(const Signature& signature, const std::shared_ptr<const ReadyProgram>& ready);
   void log(bool warning, const std::string& message) const;
-  void log_tuned(const Miss& miss, const Readied& readied) const;
+  void log_tuned(const Miss& miss, const Readied& readied, const std::string& disturbed) const;
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;

@@ -50,10 +50,16 @@ struct Clocks {
   double before = 0, after = 0;
 };
 
+// How often the options raced, and what disturbed the last race; "": nothing.
+struct RaceNotes {
+  int races = 0;
+  std::string disturbed;
+};
+
 // What cache::WinnerRow::evidence holds: {"attempts": [...], "not_tried": {...}, "pruned": {...}, "seconds": {...},
-// "clock_mhz": {...}} and what the search has to tell (Options::evidence). Those tried come with all that was measured;
-// the others are counted by reason, the first few by name.
+// "clock_mhz": {...}, "race": {...}} and what the search has to tell (Options::evidence). Those tried come with all that
+// was measured; the others are counted by reason, the first few by name.
 std::string evidence_json(const std::vector<Attempt>& attempts, const std::string& search, const PhaseTimes& times,
-                          const Clocks& clocks);
+                          const Clocks& clocks, const RaceNotes& race);
 
 }  // namespace gqa

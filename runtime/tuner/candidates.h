@@ -26,6 +26,7 @@ struct TrialCandidate {
   bool judged = false, spilled = false;   // settled: verified, failed or set aside
   std::unique_ptr<LoadedProgram> loaded;  // and verified
   std::size_t round = 0;
+  double run_us = 0;  // in verification; 0: not timed
 };
 
 class Candidates {

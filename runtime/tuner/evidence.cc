@@ -97,7 +97,7 @@ void record(const Runner& runner, Attempt* attempt) {
   attempt->detail = runner.why_out;
   if (runner.failed) {
     attempt->outcome = "launch failed";
-  } else if (!runner.samples.empty()) {
+  } else if (!runner.samples.empty() || !runner.racing) {
     attempt->outcome = "slower";
   }
 }
@@ -123,7 +123,7 @@ std::string outcomes_text(const std::vector<Attempt>& attempts) {
 }
 
 std::string evidence_json(const std::vector<Attempt>& attempts, const std::string& search, const PhaseTimes& times,
-                          const Clocks& clocks) {
+                          const Clocks& clocks, const RaceNotes& race) {
   Json json;
   Json& list = json["attempts"] = Json::array();
   for (const Attempt& attempt : attempts) {
@@ -138,6 +138,7 @@ std::string evidence_json(const std::vector<Attempt>& attempts, const std::strin
                      {"time", times.time},
                      {"first_correct", times.first_correct}};
   json["clock_mhz"] = {{"before", clocks.before}, {"after", clocks.after}};
+  json["race"] = {{"races", race.races}, {"disturbed", race.disturbed}};
   return json_text(json);
 }
 

@@ -20,7 +20,7 @@ struct Runner {
   std::size_t order = 0;        // of those within 0.5 % the lowest wins
   std::vector<double> samples;  // microseconds
   Summary summary;
-  bool racing = true;
+  bool racing = true;   // one that begins with false takes no part
   std::string why_out;  // once no longer racing: "4.1 times slower than the best", or the sampler's error
   bool failed = false;  // the sampler failed: never chosen
 };
@@ -31,6 +31,8 @@ struct Race {
   std::function<bool()> out_of_time;
   std::function<void()> progress;  // after every turn; may be empty
 };
+
+std::string times_slower(double factor);  // "1.20 times the best candidate's time"
 
 // How a race stands, for progress: those with samples that did not fail, and the lowest median; 0: none yet.
 struct Standing {

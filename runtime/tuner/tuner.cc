@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <deque>
 
 #include "runtime/tuner/candidates.h"
-#include "runtime/tuner/halving.h"
+#include "runtime/tuner/races.h"
 #include "runtime/tuner/shortlist.h"
 #include "runtime/tuner/stopwatch.h"
 #include "runtime/workload/keys.h"
@@ -20,6 +21,12 @@ constexpr std::size_t kGuesses = 3;        // options that a guess compiles at m
 // Shares of the budget after which no further option is chosen, none further compiled or verified: timing gets the
 // rest.
 constexpr double kChooseShare = 0.4, kCompileShare = 0.6, kVerifyShare = 0.8;
+// The same where the device says how long a race may last.
+constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 3;
+// Where verification timed a run: who took that much longer than the best there does not race. A shorter best says more
+// of caches and threads that wake up than of a candidate.
+constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
+constexpr double kTurnSeconds = 0.1;  // where races are short
 
 class Miss {
  public:
@@ -170,7 +177,17 @@ class Miss {
     }
   }
 
-  bool over() const { return !stopped().ok() || (any_verified_ && effort_.spent(kVerifyShare)); }
+  bool over() const {
+    return !stopped().ok() ||
+           (any_verified_ && (effort_.spent(brisk() ? kBriskVerifyShare : kVerifyShare) || enough_verified()));
+  }
+
+  // The device's races are short.
+  bool brisk() const { return std::isfinite(device_.race_seconds(0)); }
+
+  bool enough_verified() const {
+    return effort_.seconds() - times_.first_correct > kVerifyRaces * device_.race_seconds(best_run_us_);
+  }
 
   // Those that share kernels, the most promising first.
   void verify_sharing() {
@@ -197,20 +214,30 @@ class Miss {
 
   void verify(TrialCandidate* candidate) {
     candidate->judged = true;
-    if (over()) return;
+    if (over()) {
+      if (any_verified_ && enough_verified()) candidate->attempt.detail = "so short a call is not worth a longer race";
+      return;
+    }
     const PhaseTimer timer(&times_.verify);
     if (Status status = load(candidate); !status.ok()) {
       note(status);
       const bool memory = status.code() == Code::kOutOfMemory;
       return candidates_.fail(candidate, memory ? "out of memory" : "load failed", status);
     }
+    if (best_run_us_ >= kTellingRunUs) trial_->hopeless_us = kSlowInVerification * best_run_us_;
     const Verdict verdict = trial_->verify(*candidate->loaded);
+    if (verdict.hopeless) {
+      candidate->loaded.reset();
+      return candidates_.fail(candidate, "slower", {Code::kNoCandidate, slow_in_verification(verdict.run_us)});
+    }
     if (!record(verdict, &candidate->attempt)) {
       note({verdict.out_of_memory ? Code::kOutOfMemory : Code::kDeviceFailed, verdict.reason});
       candidate->loaded.reset();
       return;
     }
     ++shown_.verified;
+    candidate->run_us = verdict.run_us;
+    if (best_run_us_ == 0 || verdict.run_us < best_run_us_) best_run_us_ = verdict.run_us;
     if (!any_verified_.exchange(true)) times_.first_correct = effort_.seconds();
     report(TunePhase::kVerify);
   }
@@ -230,23 +257,58 @@ class Miss {
     const PhaseTimer timer(&times_.time);
     clocks_.before = trial_->clock_mhz();
     std::vector<Runner> runners = runners_of(verified);
-    Race timing;
+    leave_out_slow(verified, &runners);
     std::vector<bool> short_of_memory(verified.size());
-    timing.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
-      Status status = trial_->time(*verified[index]->loaded, count, microseconds);
+    Course course = course_of_races();
+    course.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
+      Status status = sample(*verified[index]->loaded, count, microseconds);
       if (!status.ok()) note(status);
       short_of_memory[index] = status.code() == Code::kOutOfMemory;
       return status;
     };
-    timing.out_of_time = [this] { return effort_.spent() || !stopped().ok(); };
-    timing.progress = [&] { report_timing(runners); };
-    const int winner = race(timing, &runners);
+    raced_ = run_races(course, runners);
     clocks_.after = trial_->clock_mhz();
     for (std::size_t i = 0; i < verified.size(); ++i) {
-      record(runners[i], &verified[i]->attempt);
+      record(raced_.runners[i], &verified[i]->attempt);
       if (short_of_memory[i]) verified[i]->attempt.outcome = "out of memory";
     }
-    return winner < 0 ? nullptr : verified[static_cast<std::size_t>(winner)];
+    return raced_.winner < 0 ? nullptr : verified[static_cast<std::size_t>(raced_.winner)];
+  }
+
+  Course course_of_races() {
+    Course course;
+    course.stop = [this] { return effort_.spent(brisk() ? kBriskRaceShare : 1) || !stopped().ok(); };
+    course.seconds_left = [this] { return effort_.left(); };
+    course.most_seconds = [this](double best_us) { return device_.race_seconds(best_us); };
+    course.others = [this] { return policy_.heed_load ? trial_->taken_by_others() : 0; };
+    course.progress = [this](const std::vector<Runner>& runners) { report_timing(runners); };
+    if (!policy_.heed_load) course.most_races = 1;
+    return course;
+  }
+
+  // Where races are short, a turn may end within.
+  Status sample(const LoadedProgram& program, int count, std::vector<double>* microseconds) {
+    if (!brisk()) return trial_->time(program, count, microseconds);
+    const Stopwatch watch;
+    Status status;
+    for (int taken = 0; taken < count && status.ok(); ++taken) {
+      if (taken > 0 && watch.seconds() > kTurnSeconds) break;
+      status = trial_->time(program, 1, microseconds);
+    }
+    return status;
+  }
+
+  std::string slow_in_verification(double run_us) const {
+    return times_slower(run_us / best_run_us_) + ", in verification";
+  }
+
+  void leave_out_slow(const std::vector<TrialCandidate*>& verified, std::vector<Runner>* runners) const {
+    if (best_run_us_ < kTellingRunUs) return;
+    for (std::size_t i = 0; i < verified.size(); ++i) {
+      if (verified[i]->run_us <= kSlowInVerification * best_run_us_) continue;
+      (*runners)[i].racing = false;
+      (*runners)[i].why_out = slow_in_verification(verified[i]->run_us);
+    }
   }
 
   void report_timing(const std::vector<Runner>& runners) {
@@ -271,13 +333,15 @@ class Miss {
     cache::WinnerRow& row = tuned->winner;
     row = winner_row(device_, workload_.signature(), winner->program);
     row.kernel = candidates_.keys(*winner);
-    row.provisional = !out_of_memory_.ok();  // with more memory another may win
+    // With more memory, or on a quiet device, another may win.
+    row.provisional = !out_of_memory_.ok() || (policy_.heed_load && !raced_.disturbed.empty());
     row.median_us = attempt.median_us;
     row.spread_us = attempt.spread_us;
     row.clock_mhz = clocks_.before;
     row.error = attempt.error;
     row.bound = attempt.bound;
-    row.evidence = evidence_json(tuned->attempts, evidence_, times_, clocks_);
+    tuned->disturbed = raced_.disturbed;
+    row.evidence = evidence_json(tuned->attempts, evidence_, times_, clocks_, {raced_.races, raced_.disturbed});
     tuned->program = std::move(winner->program);
     tuned->loaded = std::move(winner->loaded);
   }
@@ -316,9 +380,11 @@ class Miss {
   std::vector<Attempt> others_;           // pruned, passed over or not made
   std::string evidence_, search_report_;  // of the search
   std::unique_ptr<Trial> trial_;
+  double best_run_us_ = 0;                  // in verification, where it is timed
   std::atomic<bool> any_verified_ = false;  // read by compile threads
   Status no_compiler_, out_of_memory_, broken_;
   Clocks clocks_;
+  Raced raced_;
 };
 
 }  // namespace

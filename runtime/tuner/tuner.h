@@ -25,6 +25,7 @@ struct TunePolicy {
   int compile_threads = 0;  // 0: all cores
   int max_candidates = 12;  // compiled at most
   bool guess = false;       // the model's best that verifies, untimed
+  bool heed_load = true;    // false: a race counts whatever else the device did; for a machine that is always busy
 };
 
 enum class TunePhase { kSearch, kCompile, kVerify, kTime, kPersist };
@@ -43,7 +44,10 @@ using ProgressFn = std::function<void(const Progress&)>;
 struct Tuned {
   Program program;
   std::unique_ptr<LoadedProgram> loaded;
-  cache::WinnerRow winner;  // provisional where some options were not tried for lack of memory; untimed where all were
+  // Provisional where some options were not tried for lack of memory, or load disturbed the race; untimed where memory
+  // sufficed for none.
+  cache::WinnerRow winner;
+  std::string disturbed;  // how; "": not
   std::vector<Attempt> attempts;
   PhaseTimes times;
 };

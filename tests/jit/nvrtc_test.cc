@@ -131,7 +131,7 @@ TEST(Nvrtc, VerificationKernelsCompile) {
   const Status status = nvrtc->compile(check_source(), "sm_80", &compiled);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(0, compiled.spill_bytes);
-  for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock"})
+  for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock", "gqa_probe"})
     EXPECT_NE(std::string::npos, compiled.ptx.find(kernel)) << kernel;
 }
 

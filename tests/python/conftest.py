@@ -19,6 +19,7 @@ import pytest
 _CACHE_FOLDER = tempfile.mkdtemp(prefix="gqa-tests-")
 os.chmod(_CACHE_FOLDER, 0o700)
 os.environ["GQA_CACHE"] = os.path.join(_CACHE_FOLDER, "cache.db")
+os.environ["GQA_IGNORE_LOAD"] = "1"  # other tests run beside these
 
 sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -51,15 +52,18 @@ struct FakeWorld {
   std::atomic<int> appended = 0;
   bool programs_append = false;  // in their own launch
   std::function<Status(const Binary&)> load_merger = [](const Binary&) { return Status(); };
-  double noise = 0;                         // relative standard deviation of a timing
-  std::atomic<double> compile_seconds = 0;  // really slept
-  double sample_seconds = 0;                // really slept, a sample
-  std::atomic<bool> unfinished = false;     // a run that was given up goes on
-  double close_seconds = 0;                 // and who destroys the trial waits so long for it
-  Status broken;                            // what a device that no longer works says
+  double noise = 0;                                       // relative standard deviation of a timing
+  std::atomic<double> compile_seconds = 0;                // really slept
+  double sample_seconds = 0;                              // really slept, a sample
+  std::function<double()> slowdown = [] { return 1.0; };  // of each sample, by load
+  std::function<double()> others = [] { return 0.0; };    // share of the device that they have
+  std::function<double(double)> race_seconds = [](double) { return std::numeric_limits<double>::infinity(); };
+  std::atomic<bool> unfinished = false;  // a run that was given up goes on
+  double close_seconds = 0;              // and who destroys the trial waits so long for it
+  Status broken;                         // what a device that no longer works says
   std::function<bool(void*)> capturing = [](void*) { return false; };
 
-  std::atomic<int> compiles = 0, loads = 0, trials = 0, verifies = 0, samples = 0, launches = 0;
+  std::atomic<int> compiles = 0, loads = 0, trials = 0, verifies = 0, samples = 0, launches = 0, hopeless = 0;
   std::atomic<int> timing_at_once = 0, most_timing_at_once = 0;
 };
 
@@ -95,7 +99,10 @@ class FakeTrial : public Trial {
   Verdict verify(const LoadedProgram& loaded) override {
     ++world_->verifies;
     const auto& program = static_cast<const FakeProgram&>(loaded);
-    return program.attention ? world_->verify(program.candidate) : world_->verify_program(program.graph);
+    Verdict verdict = program.attention ? world_->verify(program.candidate) : world_->verify_program(program.graph);
+    verdict.hopeless = verdict.run_us > hopeless_us;
+    world_->hopeless += verdict.hopeless ? 1 : 0;
+    return verdict;
   }
 
   Status time(const LoadedProgram& loaded, int samples, std::vector<double>* microseconds) override {
@@ -107,6 +114,7 @@ class FakeTrial : public Trial {
   }
 
   double clock_mhz() override { return 1500; }
+  double taken_by_others() override { return world_->others(); }
   ~FakeTrial() override { pause(world_->unfinished ? world_->close_seconds : 0); }
   bool unfinished() override { return world_->unfinished; }
   Status health() override { return world_->broken; }
@@ -121,7 +129,7 @@ class FakeTrial : public Trial {
       if (Status status = effort_.check(); !status.ok()) return status;
       ++world_->samples;
       pause(world_->sample_seconds);
-      microseconds->push_back(exact * (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
+      microseconds->push_back(exact * world_->slowdown() * (world_->noise > 0 ? std::max(0.5, noise(random_)) : 1));
     }
     return {};
   }
@@ -156,6 +164,7 @@ class FakeDevice : public Device {
   const DeviceSpec& spec() const override { return world_->spec; }
   std::string compiler() const override { return world_->compiler; }
   std::string timing_method() const override { return world_->timing_method; }
+  double race_seconds(double best_us) const override { return world_->race_seconds(best_us); }
   Status compile(const Source& source, Binary* binary) const override {
     ++world_->compiles;
     pause(world_->compile_seconds);

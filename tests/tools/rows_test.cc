@@ -48,6 +48,22 @@ class Rows : public testing::Test {
   std::unique_ptr<cache::Store> store_;
 };
 
+TEST(MeasuredText, SaysWhatMakesAWinnerProvisional) {
+  cache::WinnerRow row;
+  row.median_us = 12.3;
+  row.spread_us = 0.1;
+  const std::string measured = measured_text(row);
+  EXPECT_EQ(measured.rfind("12.3 us, spread ", 0), 0U) << measured;
+  row.provisional = true;
+  row.evidence = R"({"race": {"races": 3, "disturbed": "others had 48 % of the device"}})";
+  EXPECT_EQ(measured_text(row),
+            "provisional: " + measured + "; the next tuning replaces it: others had 48 % of the device");
+  row.evidence = R"({"race": 3})";
+  EXPECT_NE(measured_text(row).find("memory was short"), std::string::npos);
+  row.median_us = 0;
+  EXPECT_EQ(measured_text(row), "provisional: verified, not timed; the next tuning replaces it");
+}
+
 TEST_F(Rows, FoundByAUniquePrefix) {
   for (const char* prefix : {"c", "cc", "CC0"}) {
     const Found found = find_row(*store_, prefix);

@@ -33,6 +33,14 @@ std::string lowered(std::string text) {
   throw Failure(message + (keys.size() > kNamed ? ", ..." : "") + "; give more digits");
 }
 
+std::string disturbed_by(const cache::WinnerRow& row) {
+  const Json evidence = evidence_of(row);
+  const auto race = evidence.find("race");
+  if (race == evidence.end() || !race->is_object()) return "";
+  const auto at = race->find("disturbed");
+  return at != race->end() && at->is_string() ? at->get<std::string>() : "";
+}
+
 }  // namespace
 
 Json winner_json(const cache::WinnerRow& row) {
@@ -87,6 +95,22 @@ std::string candidate_text(const cache::WinnerRow& row) {
   KernelGraph program;
   if (!is_graph(row) || !parse(row.candidate, &program).ok()) return row.candidate;
   return describe(program) + " | " + thread_text(program);
+}
+
+Json evidence_of(const cache::WinnerRow& row) {
+  const Json json = Json::parse(row.evidence, nullptr, false);
+  return json.is_object() ? json : Json::object();
+}
+
+std::string measured_text(const cache::WinnerRow& row) {
+  const std::string replaced = "; the next tuning replaces it";
+  if (row.provisional && row.median_us == 0) return "provisional: verified, not timed" + replaced;
+  std::string measured = time_text(row.median_us) + ", spread " + time_text(row.spread_us);
+  if (row.clock_mhz > 0) measured += ", at " + std::to_string(static_cast<int>(row.clock_mhz)) + " MHz";
+  if (!row.provisional) return measured;
+  const std::string disturbed = disturbed_by(row);
+  return "provisional: " + measured + replaced + ": " +
+         (disturbed.empty() ? "memory was short for some candidates" : disturbed);
 }
 
 std::string compiler_text(const std::string& compiler) {

@@ -20,6 +20,11 @@ std::string shape_text(const cache::WinnerRow& row);
 std::string candidate_text(const cache::WinnerRow& row);
 bool is_graph(const cache::WinnerRow& row);
 
+// Written by the tuner, but perhaps of another version: whatever is not there is left out.
+Json evidence_of(const cache::WinnerRow& row);
+// "12.3 us, spread 0.1 us, at 1980 MHz"; of a provisional winner, what makes it one, too.
+std::string measured_text(const cache::WinnerRow& row);
+
 // "nvrtc 13.0" of the name with version and options.
 std::string compiler_text(const std::string& compiler);
 

@@ -73,6 +73,7 @@ class DeviceTarget : public Target {
   SessionOptions options(const TunePolicy& policy, const ProgressFn& progress) {
     SessionOptions options;
     options.policy = policy;
+    options.policy.heed_load = heeds_load();
     options.progress = progress;
     options.log = [this](bool warning, const std::string& message) {
       if (warning) warnings_.push_back(message);

@@ -33,7 +33,8 @@ class Handle:
         cost model's best guess) or "cached-only" (fail).
     tuning_budget: seconds; None: the library's default. threads: None: all cores.
     nvrtc_path: an explicit libnvrtc.
-    log: called as log("info" | "warning", message), from any thread; None: warnings are RuntimeWarnings of the call.
+    log: called as log("info" | "warning", message), from any thread, of a tuning as it begins, each second and as it
+        ends; None: warnings are RuntimeWarnings of the call.
     checked: each call looks at the numbers in its lengths, page table and starts first, and names the one that is out of
         range; it waits for the device. So too if $GQA_CHECKED is 1.
     A file at cache_path that is not a gqa cache is left untouched, one that cannot be written is read only: a warning

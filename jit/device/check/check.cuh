@@ -328,3 +328,15 @@ extern "C" __global__ void gqa_clock(unsigned long long* cycles_and_nanoseconds)
   cycles_and_nanoseconds[0] = static_cast<unsigned long long>(clock64() - cycles);
   cycles_and_nanoseconds[1] = now - begin;
 }
+
+// Is every SM free? A CTA an SM waits for `nanoseconds`, with so much shared memory that nothing lies beside it. From
+// the first that begins to the last that ends it takes that long once; where others have an SM, twice at least. Both of
+// span, 0 before: the complement of the first begin, and the last end.
+extern "C" __global__ void gqa_probe(unsigned long long* span, unsigned long long nanoseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  while (now - begin < nanoseconds);
+  atomicMax(&span[0], ~begin);
+  atomicMax(&span[1], now);
+}

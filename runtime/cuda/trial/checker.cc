@@ -27,27 +27,28 @@ RowErrors row_errors(const CheckResult& result, std::int64_t with_unit) {
   return errors;
 }
 
-Status Checker::load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker) {
-  auto fresh = std::unique_ptr<Checker>(new Checker(context.driver()));
+Status Checker::load(const Context& context, const Binary& binary, const DeviceSpec& spec,
+                     std::unique_ptr<Checker>* checker) {
+  auto fresh = std::unique_ptr<Checker>(new Checker(context.driver(), spec));
   if (Status s = Module::load(context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
   const struct {
     const char* name;
     CUfunction* function;
-  } functions[] = {{"gqa_fill", &fresh->fill_},
-                   {"gqa_reference", &fresh->reference_},
-                   {"gqa_compare", &fresh->compare_},
-                   {"gqa_scan", &fresh->scan_},
-                   {"gqa_clock", &fresh->clock_}};
+    int dynamic_smem = 0;
+  } functions[] = {{"gqa_fill", &fresh->fill_},       {"gqa_reference", &fresh->reference_},
+                   {"gqa_compare", &fresh->compare_}, {"gqa_scan", &fresh->scan_},
+                   {"gqa_clock", &fresh->clock_},     {"gqa_probe", &fresh->probe_, spec.smem_per_block}};
   for (const auto& f : functions)
-    if (Status s = fresh->module_.function(f.name, 0, f.function); !s.ok()) return s;
+    if (Status s = fresh->module_.function(f.name, f.dynamic_smem, f.function); !s.ok()) return s;
   *checker = std::move(fresh);
   return {};
 }
 
 Status Checker::launch(const char* name, CUfunction function, long long blocks, int threads, CUstream stream,
-                       void** arguments) const {
-  const CUresult result = driver_.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
-                                                 static_cast<unsigned>(threads), 1, 1, 0, stream, arguments, nullptr);
+                       void** arguments, int dynamic_smem) const {
+  const CUresult result =
+      driver_.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1, 1,
+                             static_cast<unsigned>(dynamic_smem), stream, arguments, nullptr);
   return result == CUDA_SUCCESS ? Status() : driver_.error(name, result);
 }
 
@@ -77,6 +78,11 @@ Status Checker::scan(CUstream stream, const ScanParams& scan) const {
 Status Checker::clock(CUstream stream, CUdeviceptr cycles_and_nanoseconds) const {
   void* arguments[] = {&cycles_and_nanoseconds};
   return launch("gqa_clock", clock_, 1, 1, stream, arguments);
+}
+
+Status Checker::probe(CUstream stream, CUdeviceptr span, unsigned long long nanoseconds) const {
+  void* arguments[] = {&span, &nanoseconds};
+  return launch("gqa_probe", probe_, sms_, 1, stream, arguments, smem_per_block_);
 }
 
 }  // namespace gqa

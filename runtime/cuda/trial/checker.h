@@ -25,7 +25,8 @@ RowErrors row_errors(const CheckResult& result, std::int64_t with_unit);
 class Checker {
  public:
   // `binary`: of jit's check_source().
-  static Status load(const Context& context, const Binary& binary, std::unique_ptr<Checker>* checker);
+  static Status load(const Context& context, const Binary& binary, const DeviceSpec& spec,
+                     std::unique_ptr<Checker>* checker);
 
   Status fill(CUstream stream, CUdeviceptr data, long long count, unsigned long long seed, long long first,
               const TrialRows& rows) const;
@@ -34,15 +35,20 @@ class Checker {
   Status compare(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const;
   Status scan(CUstream stream, const ScanParams& scan) const;
   Status clock(CUstream stream, CUdeviceptr cycles_and_nanoseconds) const;
+  // span: two 64-bit words of 0.
+  Status probe(CUstream stream, CUdeviceptr span, unsigned long long nanoseconds) const;
 
  private:
-  explicit Checker(const Driver& driver) : driver_(driver) {}
-  Status launch(const char* name, CUfunction function, long long blocks, int threads, CUstream stream,
-                void** arguments) const;
+  Checker(const Driver& driver, const DeviceSpec& spec)
+      : driver_(driver), sms_(spec.sms), smem_per_block_(spec.smem_per_block) {}
+  Status launch(const char* name, CUfunction function, long long blocks, int threads, CUstream stream, void** arguments,
+                int dynamic_smem = 0) const;
 
   const Driver& driver_;
+  const int sms_, smem_per_block_;
   Module module_;
-  CUfunction fill_ = nullptr, reference_ = nullptr, compare_ = nullptr, scan_ = nullptr, clock_ = nullptr;
+  CUfunction fill_ = nullptr, reference_ = nullptr, compare_ = nullptr, scan_ = nullptr, clock_ = nullptr,
+             probe_ = nullptr;
 };
 
 }  // namespace gqa

@@ -1,5 +1,6 @@
 // cuda_trial_base.h: what the trials of attention and of graphs have alike on a GPU.
-// Owns: the device's shared state, the checker, a stream of the trial's own; the health and the clock of the GPU.
+// Owns: the device's shared state, the checker, a stream of the trial's own; the health and the clock of the GPU,
+// and whether others use it.
 // Never: knows inputs, outputs or references; the trials do.
 // Threads: belongs to one thread.
 #pragma once
@@ -28,6 +29,10 @@ class CudaTrialBase : public Trial {
   double clock_mhz() override {
     const BesideCaptures here(shared_->context);
     return stream_.clock_mhz(*checker_, clock_memory());
+  }
+  double taken_by_others() override {
+    const BesideCaptures here(shared_->context);
+    return stream_.taken_by_others(*checker_, clock_memory());
   }
 
  protected:

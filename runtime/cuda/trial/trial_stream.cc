@@ -11,6 +11,8 @@ namespace {
 constexpr double kMaxSeconds = 20;  // a launch that is not done by then hangs
 constexpr double kGraphUs = 400, kLeastGuessUs = 2;
 constexpr double kMostLaunches = 32;  // a graph, unless there are more sets
+constexpr unsigned long long kProbeNs = 20000;
+constexpr int kProbes = 4;
 
 }  // namespace
 
@@ -131,6 +133,26 @@ double TrialStream::clock_mhz(const Checker& checker, CUdeviceptr memory) {
   if (!checker.clock(stream_, memory).ok()) return 0;
   if (!read(memory, counts, sizeof counts).ok() || counts[1] == 0) return 0;
   return 1e3 * static_cast<double>(counts[0]) / static_cast<double>(counts[1]);
+}
+
+Status TrialStream::probe(const Checker& checker, CUdeviceptr memory, bool* taken) {
+  unsigned long long span[2] = {0, 0};
+  if (const CUresult r = driver_.cuMemsetD8Async(memory, 0, sizeof span, stream_); r != CUDA_SUCCESS)
+    return driver_.error("cuMemsetD8Async", r);
+  if (Status s = checker.probe(stream_, memory, kProbeNs); !s.ok()) return s;
+  if (Status s = read(memory, span, sizeof span); !s.ok()) return s;
+  *taken = span[1] - ~span[0] > kProbeNs + kProbeNs / 2;
+  return {};
+}
+
+double TrialStream::taken_by_others(const Checker& checker, CUdeviceptr memory) {
+  int found = 0;
+  for (int i = 0; i < kProbes; ++i) {
+    bool taken = false;
+    if (!probe(checker, memory, &taken).ok()) return 0;
+    found += taken ? 1 : 0;
+  }
+  return static_cast<double>(found) / kProbes;
 }
 
 }  // namespace gqa

@@ -43,10 +43,13 @@ class TrialStream {
               std::vector<double>* microseconds);
   // 0 if it cannot be read. `memory`: two 64-bit words.
   double clock_mhz(const Checker& checker, CUdeviceptr memory);
+  // Of a few probes just now, the share that found an SM taken; 0 if none could be made. `memory`: the same.
+  double taken_by_others(const Checker& checker, CUdeviceptr memory);
   // Destroys the graphs: what they use may be freed.
   void forget_graphs();
 
  private:
+  Status probe(const Checker& checker, CUdeviceptr memory, bool* taken);
   Status replay_and_rest(CUgraphExec graph, float* milliseconds);
   Status rest(double seconds) const;
   Status capture(int launches, const std::function<Status(int)>& launch, CUgraphExec* graph);

@@ -222,32 +222,43 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
 }
 
 // Fails where it was given up on the way.
-Status HostTrial::launch(const LoadedProgram& program, const Call& with) const {
+Status HostTrial::launch(const LoadedProgram& program, const Call& with, double* microseconds) const {
   const GivesUp gives_up(effort_);
+  const auto begin = std::chrono::steady_clock::now();
   Status status = program.run(with);
+  *microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   return status.ok() ? effort_.check() : status;
 }
 
 Verdict HostTrial::verify(const LoadedProgram& program) {
-  return gqa::verify(std::size(variants_), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+  double first_us = 0;
+  bool hopeless = false;
+  Verdict verdict = gqa::verify(std::size(variants_), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
     const Variant& variant = variants_[run];
     poison();
-    if (Status status = launch(program, call(variant.problem, verified_, variant.q, 0)); !status.ok()) return status;
+    double us = 0;
+    if (Status status = launch(program, call(variant.problem, verified_, variant.q, 0), &us); !status.ok())
+      return status;
+    if (run == 0) first_us = us;
+    hopeless = first_us > hopeless_us;
+    if (hopeless) return {Code::kNoCandidate, "far slower than others"};
     Comparison comparison;
     scan(variant.problem, &comparison);
     compare(variant, &comparison);
     *outputs = measured(variant.problem, variant.rows, comparison);
     return {};
   });
+  verdict.run_us = first_us;
+  verdict.hopeless = hopeless;
+  return verdict;
 }
 
 Status HostTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
     const Call c = call(layout_.problem, timed_, q_.get(), next_set_++ % sets_);
-    const auto begin = std::chrono::steady_clock::now();
-    if (Status status = launch(program, c); !status.ok()) return status;
-    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
-    microseconds->push_back(passed.count());
+    double us = 0;
+    if (Status status = launch(program, c, &us); !status.ok()) return status;
+    microseconds->push_back(us);
   }
   return {};
 }

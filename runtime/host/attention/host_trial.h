@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/host/run_delay.h"
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
 #include "runtime/verify/trial_arrays.h"
@@ -22,6 +23,7 @@ class HostTrial final : public Trial {
                      std::unique_ptr<Trial>* trial);
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
+  double taken_by_others() override { return run_delay_.share(threads_); }
 
  private:
   // The problem at its own lengths, on the queries that are timed, and on hard ones a few shorter, so that tile edges
@@ -42,7 +44,7 @@ class HostTrial final : public Trial {
   void poison_unused(std::uint16_t* elements, const Strides& strides) const;
   Call call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set);
   void prepare(const Problem& problem, std::uint16_t* q, Variant* variant);
-  Status launch(const LoadedProgram& program, const Call& with) const;
+  Status launch(const LoadedProgram& program, const Call& with, double* microseconds) const;
   void poison();
   bool row_exists(const Problem& problem, std::int64_t row) const;
   void scan(const Problem& problem, Comparison* comparison) const;
@@ -60,6 +62,7 @@ class HostTrial final : public Trial {
   std::vector<std::uint16_t> out_;
   std::vector<float> lse_;
   Variant variants_[2];
+  RunDelay run_delay_;
 };
 
 }  // namespace gqa

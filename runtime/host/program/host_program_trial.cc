@@ -16,7 +16,7 @@ constexpr std::uint64_t kSeed = 1;
 
 Status HostProgramTrial::make(const KernelGraph& graph, const DeviceSpec& spec, const Effort& effort,
                               std::unique_ptr<Trial>* trial) {
-  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, effort));
+  std::unique_ptr<HostProgramTrial> made(new HostProgramTrial(graph, spec.sms, effort));
   if (Status status = make_reference(graph, kSeed, effort, spec.sms, &made->reference_); !status.ok()) return status;
   made->rotate_inputs(rotated_sets(graph, std::min(spec.l2_bytes, rotated_bytes(effort) / 2)));
   made->allocate_outputs();
@@ -42,31 +42,39 @@ ProgramCall HostProgramTrial::call(std::size_t set) {
 }
 
 // Fails where it was given up on the way.
-Status HostProgramTrial::launch(const LoadedProgram& program, const ProgramCall& with) const {
+Status HostProgramTrial::launch(const LoadedProgram& program, const ProgramCall& with, double* microseconds) const {
   const GivesUp gives_up(effort_);
+  const auto begin = std::chrono::steady_clock::now();
   Status status = program.run(with);
+  *microseconds = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
   return status.ok() ? effort_.check() : status;
 }
 
 Verdict HostProgramTrial::verify(const LoadedProgram& program) {
-  return gqa::verify(graph_, reference_, [&](std::size_t trial, std::vector<OutputBytes>* outputs) -> Status {
+  double first_us = 0;
+  const RunTrial run_trial = [&](std::size_t trial, std::vector<OutputBytes>* outputs) -> Status {
     for (TensorBytes& bytes : guarded_) {
       std::fill(bytes.begin(), bytes.end(), std::byte{kPoison});
       outputs->push_back({bytes.data()});
     }
     const ProgramCall run = call(0);
     if (trial > 0) inputs_[reference_.hidden[trial - 1].input] = reference_.hidden[trial - 1].bytes.data();
-    return launch(program, run);
-  });
+    double us = 0;
+    Status status = launch(program, run, &us);
+    if (trial == 0) first_us = us;
+    return status;
+  };
+  Verdict verdict = gqa::verify(graph_, reference_, run_trial);
+  verdict.run_us = first_us;
+  return verdict;
 }
 
 Status HostProgramTrial::time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) {
   for (int i = 0; i < samples && (i == 0 || !effort_.spent()); ++i) {
     const ProgramCall run = call(next_set_++ % (rotated_.size() + 1));
-    const auto begin = std::chrono::steady_clock::now();
-    if (Status status = launch(program, run); !status.ok()) return status;
-    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
-    microseconds->push_back(passed.count());
+    double us = 0;
+    if (Status status = launch(program, run, &us); !status.ok()) return status;
+    microseconds->push_back(us);
   }
   return {};
 }

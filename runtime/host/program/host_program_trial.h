@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/host/run_delay.h"
 #include "runtime/verify/program_reference.h"
 
 namespace gqa {
@@ -19,16 +20,19 @@ class HostProgramTrial final : public Trial {
 
   Verdict verify(const LoadedProgram& program) override;
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
+  double taken_by_others() override { return run_delay_.share(threads_); }
 
  private:
-  HostProgramTrial(const KernelGraph& graph, const Effort& effort) : graph_(graph), effort_(effort) {}
+  HostProgramTrial(const KernelGraph& graph, int threads, const Effort& effort)
+      : graph_(graph), threads_(threads), effort_(effort) {}
   void rotate_inputs(int sets);
   void allocate_outputs();
   // A run on the given set's inputs; what it points to is the trial's, until the next call.
   ProgramCall call(std::size_t set);
-  Status launch(const LoadedProgram& program, const ProgramCall& with) const;
+  Status launch(const LoadedProgram& program, const ProgramCall& with, double* microseconds) const;
 
   const KernelGraph graph_;
+  const int threads_;
   const Effort effort_;
   ProgramReference reference_;
   std::vector<std::vector<TensorBytes>> rotated_;  // further sets of inputs: copies, what rotates is where they lie
@@ -36,6 +40,7 @@ class HostProgramTrial final : public Trial {
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
   std::size_t next_set_ = 0;
+  RunDelay run_delay_;
 };
 
 }  // namespace gqa

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "runtime/session/telling.h"
 #include "runtime/workload/keys.h"
 #include "search/families/space.h"
 #include "search/problem/signature.h"
@@ -413,6 +414,86 @@ TEST_F(SessionTest, StoredCodeTheDriverAlwaysRefusesIsCompiledAnew) {
   ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
   EXPECT_FALSE(readied.origin == Origin::kCache);
   EXPECT_GT(world_.compiles, before);
+}
+
+TEST_F(SessionTest, WhatLoadDisturbedIsUsedAtOnceAndRacedAgainByTheNextProcess) {
+  world_.others = [] { return 0.5; };
+  Readied first, here, there, fixed, again;
+  const auto session = open();
+  ASSERT_TRUE(session->ready(small_problem(), &first).ok());
+  EXPECT_TRUE(first.ready->winner.provisional);
+  EXPECT_NE(messages_.back().find("provisional, the next process races again: others had 50 %"), std::string::npos);
+  ASSERT_TRUE(session->ready(small_problem(), &here).ok());
+  EXPECT_EQ(here.origin, Origin::kMemory);
+  EXPECT_TRUE(only_winner(*session).provisional);
+  ASSERT_TRUE(open(Tuning::kCachedOnly)->ready(small_problem(), &fixed).ok());
+  EXPECT_EQ(fixed.origin, Origin::kCache);
+  world_.others = [] { return 0.0; };
+  ASSERT_TRUE(open()->ready(small_problem(), &there).ok());
+  EXPECT_EQ(there.origin, Origin::kTuned);
+  EXPECT_FALSE(only_winner(*session).provisional);
+  ASSERT_TRUE(open()->ready(small_problem(), &again).ok());
+  EXPECT_EQ(again.origin, Origin::kCache);
+}
+
+// As ranks of one job do.
+TEST_F(SessionTest, WhoWaitsForARaceThatLoadDisturbsDoesNotRaceAgain) {
+  world_.others = [] { return 0.5; };
+  world_.compile_seconds = 0.05;
+  const auto one = open(), other = open();
+  Readied ready[2];
+  std::barrier start(2);
+  std::thread thread([&] {
+    start.arrive_and_wait();
+    EXPECT_TRUE(one->ready(small_problem(), &ready[0]).ok());
+  });
+  start.arrive_and_wait();
+  EXPECT_TRUE(other->ready(small_problem(), &ready[1]).ok());
+  thread.join();
+  EXPECT_EQ(world_.trials, 1);
+  EXPECT_TRUE(ready[0].ready->winner.provisional && ready[1].ready->winner.provisional);
+}
+
+TEST_F(SessionTest, TheLogTellsOfATuningBeforeItsEnd) {
+  const auto session = open();
+  world_.verify = [this](const Candidate&) {
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(messages_.size(), 1u);
+    return Verdict{true, 1e-3, 2e-3, ""};
+  };
+  ASSERT_TRUE(session->ready(small_problem()).ok());
+  ASSERT_EQ(messages_.size(), 2u);
+  EXPECT_EQ(messages_[0], "tuning " + to_text(Signature(small_problem())) + ": up to 8.0 s");
+  EXPECT_EQ(messages_[1].rfind("tuned ", 0), 0u);
+}
+
+TEST(Telling, ALineASecondThatMoves) {
+  std::vector<std::string> lines;
+  int passed_on = 0;
+  const ProgressFn tell = telling(
+      "a shape", 8, [&](const std::string& line) { lines.push_back(line); }, [&](const Progress&) { ++passed_on; });
+  Progress at;
+  at.kernels = 12;
+  at.selected = 20;
+  const auto report = [&](TunePhase phase, double seconds) {
+    at.phase = phase;
+    at.seconds = seconds;
+    tell(at);
+  };
+  report(TunePhase::kSearch, 0.1);
+  at.compiled = 3;
+  report(TunePhase::kCompile, 1.0);
+  report(TunePhase::kCompile, 1.9);
+  at.verified = 4;
+  report(TunePhase::kVerify, 2.1);
+  at.timed = 4;
+  at.best_us = 15021.3;
+  report(TunePhase::kTime, 6.0);
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"tuning a shape: up to 8.0 s", "tuning a shape: compile 3 of 12 kernels, 1.0 s",
+                                      "tuning a shape: verify 4 of 20 candidates, 2.1 s",
+                                      "tuning a shape: race, 4 timed, best 15021.3 us, 6.0 s"}));
+  EXPECT_EQ(passed_on, 5);
 }
 
 TEST_F(SessionTest, EvidenceTellsWhatHappened) {

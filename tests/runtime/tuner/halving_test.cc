@@ -59,7 +59,7 @@ TEST(Halving, FindsTheFastestWithoutNoise) {
   std::vector<Runner> runners;
   EXPECT_EQ(course.run(&runners), 2);
   EXPECT_EQ(runners[2].samples.size(), 4u);
-  EXPECT_EQ(runners[3].samples.size(), 1u);  // five times slower: not asked again
+  EXPECT_EQ(runners[3].samples.size(), 2u);  // five times slower: asked once more, as a pause may have been
 }
 
 TEST(Halving, FindsTheFastestUnderNoise) {

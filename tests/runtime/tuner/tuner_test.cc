@@ -252,8 +252,90 @@ TEST_F(TunerTest, ABudgetOfNothingStillTriesACandidate) {
   ASSERT_TRUE(run().ok());
   EXPECT_GE(world_.compiles, 1);
   EXPECT_LE(world_.compiles, 3);
-  EXPECT_EQ(world_.samples, 1);
+  EXPECT_EQ(world_.samples, 5);  // one, and the winner once more
   EXPECT_FALSE(with_outcome("not tried").empty());
+}
+
+TEST_F(TunerTest, BesideLoadAWinnerIsProvisionalAndTheEvidenceSaysWhy) {
+  world_.others = [] { return 0.5; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_TRUE(tuned_.winner.provisional);
+  EXPECT_GT(tuned_.winner.median_us, 0);
+  EXPECT_EQ(tuned_.disturbed, "others had 50 % of the device");
+  const auto race = nlohmann::json::parse(tuned_.winner.evidence)["race"];
+  EXPECT_EQ(race["races"], 3);
+  EXPECT_EQ(race["disturbed"], tuned_.disturbed);
+  policy_.heed_load = false;
+  ASSERT_TRUE(run().ok());
+  EXPECT_FALSE(tuned_.winner.provisional);
+}
+
+TEST_F(TunerTest, OfManyTuningsOnAnIdleDeviceNoneIsProvisional) {
+  world_.microseconds = [](const Candidate& c) { return 100.0 + static_cast<double>(hash(c) % 40); };
+  world_.noise = 0.02;
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(run().ok());
+    EXPECT_FALSE(tuned_.winner.provisional) << tuned_.disturbed;
+  }
+}
+
+TEST_F(TunerTest, ARaceLastsAsLongAsTheDeviceSays) {
+  world_.microseconds = [](const Candidate& c) { return 4000.0 + static_cast<double>(hash(c) % 7); };
+  world_.noise = 0.02;  // so that nothing is decided
+  world_.sample_seconds = 0.004;
+  ASSERT_TRUE(run().ok());
+  const int unlimited = world_.samples.exchange(0);
+  double asked = 0;
+  world_.race_seconds = [&](double best_us) {
+    if (best_us > 0) asked = best_us;
+    return best_us > 0 ? 20 * best_us / 1e6 : 0.1;
+  };
+  ASSERT_TRUE(run().ok());
+  EXPECT_GT(unlimited, 40);
+  EXPECT_LE(world_.samples, 25);  // the last four are the winner once more
+  EXPECT_NEAR(asked, 4000, 400) << "the best so far decides";
+  EXPECT_LT(tuned_.times.time, 1);
+}
+
+TEST_F(TunerTest, AShortRaceVerifiesFewAndSaysSo) {
+  const auto verify = [&](const Candidate&) { return pause(0.02), Verdict{true, 1e-3, 2e-3, ""}; };
+  world_.verify = verify;
+  ASSERT_TRUE(run().ok());
+  const int unlimited = world_.verifies.exchange(0);
+  world_.race_seconds = [](double) { return 0.05 / 3; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_GT(unlimited, 5);
+  EXPECT_GE(world_.verifies, 2);
+  EXPECT_LE(world_.verifies, 4);
+  EXPECT_NE(with_outcome("not tried").front().detail.find("longer race"), std::string::npos);
+}
+
+// The first to be verified is looked at again once others were quicker; a later one is not even verified to the end.
+TEST_F(TunerTest, WhoWasSlowInVerificationDoesNotRace) {
+  const std::string first = best_kernel();
+  for (const bool first_is_slow : {true, false}) {
+    double fast_us = 5000;
+    const auto slow = [&](const Candidate& c) { return (kernel_text(c) == first) == first_is_slow; };
+    world_.verify = [&](const Candidate& c) {
+      Verdict verdict{true, 1e-3, 2e-3, ""};
+      verdict.run_us = slow(c) ? 2 * fast_us : fast_us;
+      return verdict;
+    };
+    world_.microseconds = [&](const Candidate& c) { return slow(c) ? 1.0 : 10.0; };
+    world_.hopeless = 0;
+    policy_.compile_threads = 1;
+    ASSERT_TRUE(run().ok());
+    EXPECT_FALSE(slow(chosen()));
+    EXPECT_EQ(world_.hopeless > 0, !first_is_slow);
+    for (const Attempt& attempt : with_outcome("slower")) {
+      if (!slow(candidate_of(attempt))) continue;
+      EXPECT_EQ(attempt.samples, 0);
+      EXPECT_EQ(attempt.detail, "2.00 times the best candidate's time, in verification");
+    }
+    fast_us = 500;  // too short to tell
+    ASSERT_TRUE(run().ok());
+    EXPECT_TRUE(slow(chosen()));
+  }
 }
 
 TEST_F(TunerTest, ABudgetStopsCompiling) {

@@ -44,12 +44,6 @@ Shown look_up(cache::Store& store, const std::string& prefix) {
   return shown;
 }
 
-// Written by the tuner, but perhaps of another version: whatever is not there is left out.
-Json evidence_of(const cache::WinnerRow& row) {
-  const Json json = Json::parse(row.evidence, nullptr, false);
-  return json.is_object() ? json : Json::object();
-}
-
 double number(const Json& json, const char* key) {
   const auto at = json.find(key);
   return at != json.end() && at->is_number() ? at->get<double>() : 0;
@@ -76,13 +70,11 @@ std::string line(const char* name, const std::string& value) {
 }
 
 std::string winner_text(const cache::WinnerRow& row) {
-  std::string clock = row.clock_mhz > 0 ? ", at " + std::to_string(static_cast<int>(row.clock_mhz)) + " MHz" : "";
-  const std::string time = row.provisional ? "provisional: verified, not timed; the next tuning replaces it"
-                                           : time_text(row.median_us) + ", spread " + time_text(row.spread_us) + clock;
   return line("winner", row.id()) + line("problem", row.key.signature) + line("candidate", candidate_text(row)) +
          line("device", row.key.device) + line("compiler", row.compiler) + line("families", row.families) +
-         line("time", time) + line("numbers", error_text(row.error, row.bound)) + line("search", row.key.search) +
-         line("driver", row.driver) + line("tuned", when(row.created)) + line("used", when(row.used));
+         line("time", measured_text(row)) + line("numbers", error_text(row.error, row.bound)) +
+         line("search", row.key.search) + line("driver", row.driver) + line("tuned", when(row.created)) +
+         line("used", when(row.used));
 }
 
 // The host counts none.
