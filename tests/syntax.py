@@ -53,7 +53,9 @@ def flags_of(path, cuda):
     name = path.as_posix()
     if name.startswith("bindings/python/"):
         python = python_headers()
-        return ["-std=c++20"] + flags + [flag.replace("-I", "-isystem") for flag in python] if python else "no pybind11 here"
+        if not python:
+            return "no pybind11 here"
+        return ["-std=c++20", "-fvisibility=hidden"] + flags + [flag.replace("-I", "-isystem") for flag in python]
     if name.startswith("bindings/"):
         return ["-std=c++17"] + flags
     variant = re.search(r"^runtime/host/kernels_(\w+)\.cc$", name)

@@ -15,7 +15,7 @@ constexpr double kTolerance = 1.1;
 // What others may take: an idle host's threads wait a little for a core, too.
 constexpr double kMostOthers = 0.15;
 constexpr double kLookEvery = 0.02;  // seconds
-// The winner is timed once more for so long, and where the budget is spent only if that takes next to nothing.
+// The winner is timed once more for so long; where the budget is spent, only while that takes next to nothing.
 constexpr double kAgainUs = 200e3, kNothingUs = 100e3;
 constexpr int kAgainSamples = 4;
 // Samples that come in bursts are not each other's chance, and medians with their errors do not see them.
@@ -55,7 +55,9 @@ class Others {
 // The winner once more.
 void time_again(const Course& course, std::size_t winner, double median_us, std::vector<double>* samples) {
   const int count = static_cast<int>(std::clamp(kAgainUs / std::max(1.0, median_us), 1.0, double{kAgainSamples}));
-  while (static_cast<int>(samples->size()) < count && (!course.stop() || count * median_us < kNothingUs))
+  const Stopwatch watch;
+  const auto nothing = [&] { return std::max(count * median_us, 1e6 * watch.seconds()) < kNothingUs; };
+  while (static_cast<int>(samples->size()) < count && (!course.stop() || nothing()))
     if (!course.sample(winner, 1, samples).ok()) break;
 }
 

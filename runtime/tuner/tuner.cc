@@ -22,7 +22,7 @@ constexpr std::size_t kGuesses = 3;        // options that a guess compiles at m
 // rest.
 constexpr double kChooseShare = 0.4, kCompileShare = 0.6, kVerifyShare = 0.8;
 // The same where the device says how long a race may last.
-constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 3;
+constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 2;
 // Where verification timed a run: who took that much longer than the best there does not race. A shorter best says more
 // of caches and threads that wake up than of a candidate.
 constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
