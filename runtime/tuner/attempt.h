@@ -57,8 +57,8 @@ struct RaceNotes {
 };
 
 // What cache::WinnerRow::evidence holds: {"attempts": [...], "not_tried": {...}, "pruned": {...}, "seconds": {...},
-// "clock_mhz": {...}, "race": {...}} and what the search has to tell (Options::evidence). Those tried come with all that
-// was measured; the others are counted by reason, the first few by name.
+// "clock_mhz": {...}, "race": {...}} and what the search has to tell (Options::evidence). Those tried come with all
+// that was measured; the others are counted by reason, the first few by name.
 std::string evidence_json(const std::vector<Attempt>& attempts, const std::string& search, const PhaseTimes& times,
                           const Clocks& clocks, const RaceNotes& race);
 

@@ -10,9 +10,10 @@
 
 namespace gqa {
 
-// Of packed rows: what `lengths` says, or else where the next sequence begins.
+// Of packed rows: up to where the next sequence begins, or as many of them as `lengths` says.
 __device__ inline int packed_length(const int* starts, const int* lengths, int sequence) {
-  return lengths != nullptr ? __ldg(lengths + sequence) : __ldg(starts + sequence + 1) - __ldg(starts + sequence);
+  const int rows = __ldg(starts + sequence + 1) - __ldg(starts + sequence);
+  return lengths != nullptr ? min(__ldg(lengths + sequence), rows) : rows;
 }
 
 // Of a sequence of a list, where it is not packed: what its cache holds before the launch.
