@@ -28,8 +28,8 @@ DEFINES = ["-fopenmp", "-DNDEBUG", "-DGQA_HOST_AVX512"] + [f'-D{name}=""' for na
 VARIANTS = {"avx2": "-mavx2 -mfma -mf16c", "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"}
 VARIANTS["amx"] = VARIANTS["avx512"] + " -mavx512bf16 -mamx-tile -mamx-bf16"
 VARIANTS["baseline"] = ""
-# Read by the compilers of kernels only.
-DEVICE = re.compile(r"\.cuh?$|^tests/simt/emulator/(include|shim)/|^jit/device/(?!.*\.h$)")
+# Read by the compilers of kernels only, or from within another header only.
+DEVICE = re.compile(r"\.cuh?$|^tests/simt/emulator/((include|shim)/|cuda_intrinsics\.h$)|^jit/device/(?!.*\.h$)")
 
 
 def python_headers():

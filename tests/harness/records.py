@@ -6,7 +6,7 @@ runs where a unit differs from the stage's record, tests/records/STAGE, whose li
 contents and paths, never of a commit, so shallow clones and exported trees are like any other.
 
   build     CMake's files, the presets, tools/setup, tools/test, and the compiler's version
-  tests     the loose files of tests/ and tests/harness
+  tests     the loose files of tests/, but for what the stage format runs, and tests/harness
 
 Owns: which stage has which parts, and what each depends on. A record with any other line (a conflict's mark) is named
 and counts as empty; a unit that stands twice counts for nothing. Pages (*.md) concern what reads
@@ -66,7 +66,8 @@ def contained(unit):
         found = [path for pattern in ("**/CMakeLists.txt", "**/*.cmake") for path in Path().glob(pattern)]
         return found + [Path(name) for name in ("CMakePresets.json", "tools/setup", "tools/test")]
     if unit == "tests":
-        return [path for path in [*Path("tests").glob("*"), *Path("tests/harness").rglob("*")] if path.is_file()]
+        loose = [path for path in Path("tests").glob("*") if path.name not in ("syntax.py", "layering.py")]
+        return [path for path in [*loose, *Path("tests/harness").rglob("*")] if path.is_file()]
     path = Path(unit)
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 

@@ -10,6 +10,8 @@ first call of a shape searches, compiles, verifies and times; from then on it is
 gqa.new_kernel_graph() is for programs of your own: a graph of operators, whose superoptimize() finds the fastest equal
 program.
 
+PyTorch has operators of these functions, too: gqa.torch, which is imported where PyTorch is.
+
 Never: imports a framework. Threads: everything here may be called from many threads at once.
 """
 
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Tuple, Union
 
-from . import _defaults, _gqa
+from . import _defaults, _gqa, _modes
 from ._cache import flash_attn_with_kvcache
 from ._call import attend
 from ._dtypes import DType, bfloat16, float16, float32
@@ -74,6 +76,8 @@ def version() -> str:
 
 
 __version__ = version()
+
+_modes.define()
 
 
 def attention(

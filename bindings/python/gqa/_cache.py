@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _defaults
+from ._arguments import APPEND, KVCACHE
 from ._call import attend, exported
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Kind
@@ -231,7 +232,20 @@ def flash_attn_with_kvcache(
     core_of = _defaults.served_by(handle)
     lse = return_softmax_lse
     return attend(
-        core_of, q, k_cache, v_cache, causal, softmax_scale, out, lse, cache, softcap, sink, late=True, names=_NAMES
+        core_of,
+        q,
+        k_cache,
+        v_cache,
+        causal,
+        softmax_scale,
+        out,
+        lse,
+        cache,
+        softcap,
+        sink,
+        late=True,
+        names=_NAMES,
+        operator=KVCACHE if k is None else APPEND,
     )
 
 

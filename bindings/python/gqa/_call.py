@@ -1,4 +1,5 @@
-"""One call: recognise the tensors, make what is missing, hand everything to the library.
+"""One call: recognise the tensors, make what is missing, hand everything to the library; or to PyTorch's operators, where
+PyTorch has to see the call.
 
 Owns: the order of these steps, and what a refusal calls the arguments. Never: checks shapes, but for the rank it needs
 to allocate. Threads: any.
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
 
-from . import _gqa
+from . import _gqa, _modes
+from ._arguments import ATTENTION
 from ._dtypes import float32
 from ._errors import GqaError, Status, error_for, renamed
 from ._frameworks import KINDS, Kind, adopt, not_exported, refused_oddity
@@ -33,10 +35,11 @@ def attend(
     late: bool = False,
     arrays: Optional[Dict[str, Any]] = None,
     names: Dict[str, str] = {},  # never written
+    operator: str = ATTENTION,
 ) -> Any:
     """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for; where
     out is given, at once, as frameworks do. arrays: of scores, by their names in _gqa. names: what the function that was
-    called has other names for than the library."""
+    called has other names for than the library. operator: PyTorch's, where it has to see the call."""
     if type(causal) is not bool:
         causal = CALL["causal"]("causal", causal)
     if type(return_lse) is not bool:
@@ -45,6 +48,30 @@ def attend(
         scale = CALL["scale"](names.get("scale", "scale"), scale)
     if type(softcap) is not float or (softcap != 0.0 and not 1e-30 < softcap < 1e30):
         softcap = CALL["softcap"]("softcap", softcap)
+    if _modes.active(q):
+        return _modes.operators().attend(
+            operator, core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names
+        )
+    return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names)
+
+
+def compute(
+    core_of: Callable[[str], _gqa.Handle],
+    q: Any,
+    k: Any,
+    v: Any,
+    causal: bool,
+    scale: Optional[float],
+    out: Any,
+    return_lse: bool,
+    cache: "Optional[Cache]",
+    softcap: float,
+    sink: Any,
+    late: bool,
+    arrays: Optional[Dict[str, Any]],
+    names: Dict[str, str],
+) -> Any:
+    """attend(), of arguments that are of their kinds, by the library itself."""
     try:
         if type(q) not in KINDS:
             q = adopt(q, "q")
@@ -56,15 +83,15 @@ def attend(
         if not late or out is not None:
             kind.refuse(q, k, v)
         q_shape, v_shape = q.shape, v.shape
-        _check_ranks(q_shape, v_shape, cache)
+        check_ranks(q_shape, v_shape, cache)
         result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
-        stream = kind.stream(q)
+        stream, as_is = kind.stream(q), kind.as_is
         core_of(kind.device(q)).run(
-            exported(q, kind, stream, "q"),
-            exported(k, kind, stream, "k"),
-            exported(v, kind, stream, "v"),
-            exported(result, kind, stream, "out"),
+            q if type(q) in as_is else exported(q, kind, stream, "q"),
+            k if type(k) in as_is else exported(k, kind, stream, "k"),
+            v if type(v) in as_is else exported(v, kind, stream, "v"),
+            result if type(result) in as_is else exported(result, kind, stream, "out"),
             None if lse is None else exported(lse, kind, stream, "lse"),
             scale or 0.0,  # the library's word for 1/sqrt(head_dim)
             causal,
@@ -81,7 +108,7 @@ def attend(
         raise refined(error, {"q": q, "k": k, "v": v, "out": out}, names) from error.__cause__
 
 
-def _check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: "Optional[Cache]") -> None:
+def check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: "Optional[Cache]") -> None:
     q_packed = cache is not None and cache.cu_seqlens_q is not None
     v_packed = cache is not None and cache.cu_seqlens_k is not None
     if len(q_shape) != (3 if q_packed else 4):
@@ -108,6 +135,8 @@ def refined(error: Exception, tensors: Dict[str, Any], names: Dict[str, str] = {
 
 def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
     """What _gqa takes for this tensor; kind is the one that leads the call, on its stream."""
+    if type(tensor) in kind.as_is:
+        return tensor
     own = KINDS.get(type(tensor))
     if own is None:
         tensor = adopt(tensor, name)

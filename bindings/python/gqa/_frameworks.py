@@ -11,11 +11,13 @@ import array
 import functools
 import importlib
 import sys
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Optional, Sequence, Tuple
 
 from . import _gqa
 from ._dtypes import DType
 from ._errors import GqaError, Status, error_for
+
+NO_GRADIENTS = "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them"
 
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
 _INT = 0  # DLDataTypeCode
@@ -24,6 +26,8 @@ _LEGACY_STREAM = 1  # what the array API calls CUDA's legacy default stream; 0 w
 
 class Kind:
     """A framework. The base class asks only what DLPack and the array API promise."""
+
+    as_is: FrozenSet[type] = frozenset()  # types whose tensors _gqa takes as they are
 
     def device(self, tensor: Any) -> str:
         """The device option of the handle that serves this tensor."""
@@ -128,6 +132,7 @@ class NumpyKind(Kind):
 
     def __init__(self, numpy: Any) -> None:
         self._numpy, self._empty = numpy, numpy.empty
+        self.as_is = frozenset((numpy.ndarray,))
 
     def device(self, tensor: Any) -> str:
         return "host"
@@ -168,6 +173,8 @@ class TorchKind(Kind):
         self._to_dlpack = torch.utils.dlpack.to_dlpack
         if getattr(torch.Tensor, "__dlpack_c_exchange_api__", None) is None:
             self.export = self._to_dlpack  # type: ignore[method-assign]
+        else:
+            self.as_is = frozenset((torch.Tensor, torch.nn.Parameter))
         self._empty, self._full, self._int32 = torch.empty, torch.full, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
@@ -206,31 +213,41 @@ class TorchKind(Kind):
     def oddity(self, tensor: Any) -> str:
         torch = sys.modules["torch"]
         if type(tensor).__name__ == "FakeTensor":
-            return "a fake tensor, which has no memory; gqa is no operator of torch.compile and torch.export yet"
+            return "a fake tensor, which has no memory, beside tensors that have; expected all of one kind"
         inside = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
         if inside is not None and inside(tensor):
-            return "a tensor inside torch.func (vmap, grad, ...), which gqa is no operator of yet; call outside of it"
+            return "a tensor of a transform of torch.func (vmap, grad, ...) outside of it; call within"
+        return self.layout_oddity(tensor)
+
+    @staticmethod
+    def layout_oddity(tensor: Any) -> str:
+        """Of a tensor that no operator takes either."""
         if getattr(tensor, "is_nested", False):
             return "a nested tensor; expected a dense one, or packed sequences (flash_attn_varlen_func)"
-        if tensor.layout is not torch.strided:
+        if tensor.layout is not sys.modules["torch"].strided:
             return f"a sparse tensor ({tensor.layout}); expected a dense one, as to_dense() gives"
         return ""
 
     def _asks_for_gradients(self, tensors: Sequence[Any]) -> bool:
-        return self._grad_enabled() and any(getattr(t, "requires_grad", False) for t in tensors)
+        if self._grad_enabled():
+            for tensor in tensors:
+                if getattr(tensor, "requires_grad", False):
+                    return True
+        return False
 
     def refuse(self, *tensors: Any) -> None:
         if self._asks_for_gradients(tensors):
-            raise error_for(
-                Status.ERROR_OPTION,
-                "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
-            )
+            raise error_for(Status.ERROR_OPTION, NO_GRADIENTS)
 
     def refuse_later(self, result: Any, *tensors: Any) -> Any:
         if not self._asks_for_gradients(tensors):
             return result
-        inputs = (t for t in tensors if getattr(t, "requires_grad", False))
-        return _no_backward(sys.modules["torch"]).apply(result, *inputs)
+        inputs = [t for t in tensors if getattr(t, "requires_grad", False)]
+        return self.without_backward(sys.modules["torch"], result, inputs)
+
+    @staticmethod
+    def without_backward(torch: Any, result: Any, inputs: Sequence[Any]) -> Any:
+        return _no_backward(torch).apply(result, *inputs)
 
 
 @functools.lru_cache(maxsize=None)

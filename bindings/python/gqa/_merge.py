@@ -6,9 +6,9 @@ Threads: any.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional, Tuple
+from typing import Any, Callable, Iterable, Optional, Tuple
 
-from . import _defaults
+from . import _defaults, _gqa, _modes
 from ._call import exported, refined
 from ._dtypes import float32
 from ._errors import Status, error_for
@@ -46,12 +46,22 @@ def merge_states(
         own = gqa.attention(q, k[:, 512:], v[:, 512:], causal=True, return_lse=True)
         out, lse = gqa.merge_states(*zip(prefix, own))
     """
-    parts, sums = _adopted(outs, "outs"), _adopted(lses, "lses")
+    parts, sums = _listed("outs", outs), _listed("lses", lses)
     if len(parts) != len(sums) or not parts:
         raise error_for(
             Status.ERROR_SHAPE,
             f"there are {len(parts)} outs and {len(sums)} lses; expected as many of each, and at least one",
         )
+    if _modes.active(parts[0]):
+        return _modes.operators().merge(parts, sums, out, lse, handle)
+    return merge(parts, sums, out, lse, _defaults.served_by(handle))
+
+
+def merge(
+    parts: "list[Any]", sums: "list[Any]", out: Any, lse: Any, core_of: Callable[[str], _gqa.Handle]
+) -> Tuple[Any, Any]:
+    """merge_states(), by the library itself."""
+    parts, sums = _adopted(parts, "outs"), _adopted(sums, "lses")
     try:
         first = parts[0]
         kind = KINDS[type(first)]
@@ -61,8 +71,7 @@ def merge_states(
         if lse is None:
             lse = kind.empty_of(first, tuple(sums[0].shape), float32)
         stream = kind.stream(first)
-        core = _defaults.served_by(handle)(kind.device(first))
-        core.merge_states(
+        core_of(kind.device(first)).merge_states(
             [exported(part, kind, stream, f"outs[{at}]") for at, part in enumerate(parts)],
             [exported(part, kind, stream, f"lses[{at}]") for at, part in enumerate(sums)],
             exported(out, kind, stream, "out"),
@@ -75,8 +84,10 @@ def merge_states(
         raise refined(error, named) from error.__cause__
 
 
-def _adopted(tensors: Iterable[Any], name: str) -> "list[Any]":
+_listed = several(lambda _, tensor: tensor, "[first, second]")
+
+
+def _adopted(tensors: "list[Any]", name: str) -> "list[Any]":
     return [
-        tensor if type(tensor) in KINDS else adopt(tensor, f"{name}[{at}]")
-        for at, tensor in enumerate(several(lambda _, tensor: tensor, "[first, second]")(name, tensors))
+        tensor if type(tensor) in KINDS else adopt(tensor, f"{name}[{at}]") for at, tensor in enumerate(tensors)
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
+from ._arguments import VARLEN
 from ._cache import Cache, maximum, refuse_given, window_of
 from ._call import attend
 from ._handle import Handle
@@ -88,5 +89,5 @@ def flash_attn_varlen_func(
     )
     core_of, lse = _defaults.served_by(handle), return_attn_probs
     return attend(
-        core_of, q, k, v, causal, softmax_scale, out, lse, lists, softcap, sink, late=True, names=_NAMES
+        core_of, q, k, v, causal, softmax_scale, out, lse, lists, softcap, sink, late=True, names=_NAMES, operator=VARLEN
     )
