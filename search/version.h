@@ -26,9 +26,9 @@ struct FamilyVersion {
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 4},
-    {"split", 5},
-    {"warpgroup", 5},
+    {"flash", 5},
+    {"split", 6},
+    {"warpgroup", 6},
     {kBlockFamily, 1},
 };
 
