@@ -20,9 +20,10 @@ struct Sequence {
 namespace sequence_detail {
 
 inline std::int32_t length(const std::int32_t* starts, const std::int32_t* lengths, int sequence, std::int32_t most) {
-  const std::int64_t rows = starts != nullptr ? std::int64_t{starts[sequence + 1]} - starts[sequence] : most;
-  const std::int64_t used = lengths != nullptr ? std::min<std::int64_t>(lengths[sequence], rows) : rows;
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(used, 0, most));
+  const std::int64_t given = lengths != nullptr  ? lengths[sequence]
+                             : starts != nullptr ? std::int64_t{starts[sequence + 1]} - starts[sequence]
+                                                 : most;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(given, 0, most));
 }
 
 }  // namespace sequence_detail

@@ -26,9 +26,9 @@ struct FamilyVersion {
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 5},
-    {"split", 6},
-    {"warpgroup", 6},
+    {"flash", 4},
+    {"split", 5},
+    {"warpgroup", 5},
     {kBlockFamily, 1},
 };
 

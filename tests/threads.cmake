@@ -20,6 +20,7 @@ set(thread_sources
   runtime/host/host_parallel_test.cc
   runtime/host/host_program_test.cc
   runtime/host/host_scores_test.cc
+  runtime/host/run_delay_test.cc
   runtime/pages/page_pool_test.cc
   runtime/session/cancel_test.cc
   runtime/session/first_use_test.cc

@@ -30,8 +30,6 @@ struct Packing {
   int gap = 0;
   // 0, 1: k and v of even, or of odd sequences are NaN, and only the others are judged.
   int blind = -1;
-  // So many rows more than each sequence has are said to be used: they are another's, or past all.
-  int beyond = 0;
 };
 
 class CacheCase {
@@ -48,8 +46,6 @@ class CacheCase {
     EXPECT_EQ(packing.queries.empty(), !p.q_packed());
     if (p.q_packed()) q_starts = starts_of(packing.queries);
     if (p.k_packed()) k_starts = starts_of(lengths);
-    said_keys = said(lengths);
-    said_queries = said(packing.queries);
     fill(&q, query_rows() * p.q_heads * p.head_dim);
     fill(&meant_k_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim);
     fill(&meant_v_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v);
@@ -106,7 +102,6 @@ class CacheCase {
   std::vector<float> lse, sink;
   ChainArraysCase arrays;
   std::vector<std::int32_t> lengths, table, q_starts, k_starts;
-  std::vector<std::int32_t> said_keys, said_queries;  // what the call says is used
   Packing packing;
   int pages = 0, table_stride = 0;
   Call call;
@@ -202,11 +197,6 @@ class CacheCase {
     return ::testing::AssertionSuccess();
   }
 
-  std::vector<std::int32_t> said(std::vector<std::int32_t> list) const {
-    for (std::int32_t& length : list) length += packing.beyond;
-    return list;
-  }
-
   std::int64_t meant_at(int b, int j, int h, int dim) const {
     const Problem& p = call.problem;
     return ((std::int64_t{b} * p.kv_len + j) * p.kv_heads + h) * dim;
@@ -233,13 +223,13 @@ class CacheCase {
     call.sink = p.sink ? sink.data() : nullptr;
     arrays.make(p, [&](int b, int i, int j) { return j < length(b) && sees(b, i, j); });
     call.arrays = arrays.here();
-    const bool says = packing.gap > 0 || packing.beyond > 0;
-    call.kv_lengths = lengths.empty() || (p.k_packed() && !says) ? nullptr : said_keys.data();
+    const bool gaps = packing.gap > 0;
+    call.kv_lengths = lengths.empty() || (p.k_packed() && !gaps) ? nullptr : lengths.data();
     call.q_rows = query_rows();
     call.k_rows = k_starts.empty() ? 0 : k_starts.back();
     call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
     call.k_starts = k_starts.empty() ? nullptr : k_starts.data();
-    call.q_lengths = p.q_packed() && says ? said_queries.data() : nullptr;
+    call.q_lengths = p.q_packed() && gaps ? packing.queries.data() : nullptr;
     call.page_table = table.empty() ? nullptr : table.data();
     call.page_table_stride = table_stride;
     call.pages = pages;

@@ -112,10 +112,10 @@ struct CheckedRow {
   }
 };
 
-// Of sequence b, at most `most`: the distance of its starts, of which `lengths` may say that fewer are used.
+// Of sequence b, at most `most`: what `lengths` says, or else the distance of its starts.
 __device__ inline int checked_length(const int* starts, const int* lengths, int b, int most) {
-  const int rows = starts != nullptr ? starts[b + 1] - starts[b] : most;
-  return max(0, min(lengths != nullptr ? min(lengths[b], rows) : rows, most));
+  const int given = lengths != nullptr ? lengths[b] : starts != nullptr ? starts[b + 1] - starts[b] : most;
+  return max(0, min(given, most));
 }
 
 // The keys of the checked row's sequence and head, where they lie, and which of them the row sees: [first, end). The

@@ -179,19 +179,6 @@ TEST(HostPacked, UsedLengthsAreFewerThanTheListsSay) {
   }
 }
 
-TEST(HostPacked, UsedLengthsAboveASequencesRowsAreItsRows) {
-  const HostKernel kernel(packed_candidate(kPackedCandidates[0]), 1);
-  const char* const problem = "b=2,hq=2,hk=1,sq=9,sk=30,d=32,causal,packq,packk,lse";
-  const Sizes sizes = {{9, 5}, {20, 30}};
-  PackedCase plain(problem, sizes), more(problem, sizes);
-  const std::vector<std::int32_t> queries = {9, 9}, keys = {30, 1000};
-  more.call.q_lengths = queries.data();
-  more.call.kv_lengths = keys.data();
-  ASSERT_TRUE(kernel.run(plain.call).ok());
-  ASSERT_TRUE(kernel.run(more.call).ok());
-  EXPECT_EQ(plain.out, more.out);
-}
-
 // ---- the trial
 
 class MisledPacked final : public LoadedProgram {

@@ -10,10 +10,9 @@
 
 namespace gqa {
 
-// Of packed rows: up to where the next sequence begins, or as many of them as `lengths` says.
+// Of packed rows: what `lengths` says, or else where the next sequence begins.
 __device__ inline int packed_length(const int* starts, const int* lengths, int sequence) {
-  const int rows = __ldg(starts + sequence + 1) - __ldg(starts + sequence);
-  return lengths != nullptr ? min(__ldg(lengths + sequence), rows) : rows;
+  return lengths != nullptr ? __ldg(lengths + sequence) : __ldg(starts + sequence + 1) - __ldg(starts + sequence);
 }
 
 // Of a sequence of a list, where it is not packed: what its cache holds before the launch.
