@@ -1,5 +1,5 @@
 # Writes the ctests of a GoogleTest program, one a suite; called by gqa_test_program (suites.cmake) when it is built.
-# Compiling every warpgroup kernel takes half an hour of two cores: more than CTest would wait.
+# Compiling every warpgroup kernel takes a quarter of an hour of two cores, and twice that beside others: more than CTest would wait.
 execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed COMMAND_ERROR_IS_FATAL ANY)
 get_filename_component(program ${PROGRAM} NAME)
 string(REGEX MATCHALL "[^\n]+" lines "${listed}")

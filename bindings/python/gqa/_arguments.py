@@ -10,9 +10,8 @@ from collections import namedtuple
 from typing import Any, List, NamedTuple, Tuple
 
 ATTENTION, VARLEN, KVCACHE, APPEND, MERGE = "attention", "varlen", "kvcache", "kvcache_append", "merge_states"
-_READS = (ATTENTION, VARLEN, KVCACHE)
 _CACHES = (KVCACHE, APPEND)
-_ALL = (*_READS, APPEND)
+_ALL = (ATTENTION, VARLEN, *_CACHES)
 
 REQUIRED = object()
 

@@ -7,7 +7,7 @@ to allocate. Threads: any.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 from . import _gqa, _modes
 from ._arguments import ATTENTION
@@ -49,10 +49,27 @@ def attend(
     if type(softcap) is not float or (softcap != 0.0 and not 1e-30 < softcap < 1e30):
         softcap = CALL["softcap"]("softcap", softcap)
     if _modes.active(q):
-        return _modes.operators().attend(
-            operator, core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names
-        )
+        asked = Asked(q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names)
+        return _modes.operators().attend(operator, core_of, asked)
     return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names)
+
+
+class Asked(NamedTuple):
+    """What compute() takes beside core_of, for those who hand it on. Itself it takes them one by one: a tuple costs a hit."""
+
+    q: Any
+    k: Any
+    v: Any
+    causal: bool
+    scale: Optional[float]
+    out: Any
+    return_lse: bool
+    cache: "Optional[Cache]"
+    softcap: float
+    sink: Any
+    late: bool
+    arrays: Optional[Dict[str, Any]]
+    names: Dict[str, str]
 
 
 def compute(

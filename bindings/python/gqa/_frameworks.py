@@ -17,8 +17,6 @@ from . import _gqa
 from ._dtypes import DType
 from ._errors import GqaError, Status, error_for
 
-NO_GRADIENTS = "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them"
-
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13  # DLDeviceType
 _INT = 0  # DLDataTypeCode
 _LEGACY_STREAM = 1  # what the array API calls CUDA's legacy default stream; 0 would be ambiguous there
@@ -237,17 +235,16 @@ class TorchKind(Kind):
 
     def refuse(self, *tensors: Any) -> None:
         if self._asks_for_gradients(tensors):
-            raise error_for(Status.ERROR_OPTION, NO_GRADIENTS)
+            raise error_for(
+                Status.ERROR_OPTION,
+                "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them",
+            )
 
     def refuse_later(self, result: Any, *tensors: Any) -> Any:
         if not self._asks_for_gradients(tensors):
             return result
-        inputs = [t for t in tensors if getattr(t, "requires_grad", False)]
-        return self.without_backward(sys.modules["torch"], result, inputs)
-
-    @staticmethod
-    def without_backward(torch: Any, result: Any, inputs: Sequence[Any]) -> Any:
-        return _no_backward(torch).apply(result, *inputs)
+        inputs = (t for t in tensors if getattr(t, "requires_grad", False))
+        return _no_backward(sys.modules["torch"]).apply(result, *inputs)
 
 
 @functools.lru_cache(maxsize=None)

@@ -33,25 +33,15 @@ def active(tensor: Any) -> bool:
     """Whether the call that this tensor leads is one for the operators."""
     if _torch is None:
         return False
-    if _compiled():
-        return isinstance(tensor, _torch.Tensor)
-    kind = type(tensor)
-    if kind not in _PLAIN and not isinstance(tensor, _torch.Tensor):
+    if type(tensor) not in _PLAIN and not isinstance(tensor, _torch.Tensor):
         return False
-    return bool(
-        _dispatch_modes()
-        or _function_modes()
-        or _transforms() is not None
-        or _autocasts()
-        or _profiler._is_profiler_enabled
-        or _forward_ad._current_level >= 0
-        or _traces() is not None
-        or (kind not in _PLAIN and _dispatches(kind))
+    return recorded(tensor) or bool(
+        _function_modes() or _autocasts() or _profiler._is_profiler_enabled or _forward_ad._current_level >= 0
     )
 
 
 def recorded(tensor: Any) -> bool:
-    """Of an active call: whether something else than the library will run it, perhaps later."""
+    """Whether something else than the library will run the call, perhaps later; of a tensor of PyTorch's."""
     if _compiled():
         return True
     kind = type(tensor)

@@ -106,7 +106,7 @@ def _append(given: Any) -> Optional[Append]:
 _KIND = TorchKind(torch)
 
 
-def refuse_tangents(*tensors: torch.Tensor) -> None:
+def _refuse_tangents(*tensors: torch.Tensor) -> None:
     ad = torch.autograd.forward_ad
     if ad._current_level >= 0 and any(ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise NotImplementedError(
@@ -124,34 +124,19 @@ def _computes(name: str) -> Callable[..., _Pair]:
     def kernel(*args: Any, **keywords: Any) -> _Pair:
         given = given_to(*args, **keywords)
         k, v, cache = _caches(given)
-        refuse_tangents(given.q, k, v)
+        _refuse_tangents(given.q, k, v)
         arrays = {at: x for at, x in (("score_scale", given.score_scale), ("bias", given.bias)) if x is not None}
-        shared, lse = _defaults.core_of, given.return_lse
-        result = _call.compute(
-            shared,
-            given.q,
-            k,
-            v,
-            given.causal,
-            given.scale,
-            None,
-            lse,
-            cache,
-            given.softcap,
-            given.sink,
-            False,
-            arrays,
-            names,
-        )
+        numbers = (given.causal, given.scale, None, given.return_lse, cache, given.softcap)
+        result = _call.compute(_defaults.core_of, given.q, k, v, *numbers, given.sink, False, arrays, names)
         if name == APPEND:
             _written(k, v)
-        return result if lse else (result, _no_lse(given.q))
+        return result if given.return_lse else (result, _no_lse(given.q))
 
     return kernel
 
 
 def _merges(outs: List[torch.Tensor], lses: List[torch.Tensor]) -> _Pair:
-    refuse_tangents(*outs, *lses)
+    _refuse_tangents(*outs, *lses)
     return _merge.merge(outs, lses, None, None, _defaults.core_of)
 
 
@@ -173,7 +158,7 @@ def _shapes(name: str) -> Callable[..., _Pair]:
     def fake(*args: Any, **keywords: Any) -> _Pair:
         given = given_to(*args, **keywords)
         k, v, cache = _caches(given)
-        refuse_tangents(given.q, k, v)
+        _refuse_tangents(given.q, k, v)
         _KIND.refuse(given.q, k, v)
         _call.check_ranks(given.q.shape, v.shape, cache)
         *batch, length, heads, _ = given.q.shape
@@ -186,7 +171,7 @@ def _shapes(name: str) -> Callable[..., _Pair]:
 
 
 def _merged_shapes(outs: List[torch.Tensor], lses: List[torch.Tensor]) -> _Pair:
-    refuse_tangents(*outs, *lses)
+    _refuse_tangents(*outs, *lses)
     _KIND.refuse(*outs)
     return outs[0].new_empty(outs[0].shape), lses[0].new_empty(lses[0].shape)
 
@@ -295,13 +280,11 @@ def _flop_counter() -> Any:
 
 def _scores(q: torch.Tensor, k: torch.Tensor, cache: Optional[Cache]) -> int:
     """Of a head: queries times the keys of their sequences."""
-    if cache is None or cache.cu_seqlens_q is cache.cu_seqlens_k is None:
-        keys = k.shape[1] if cache is None or cache.page_table is None else k.shape[1] * cache.page_table.shape[1]
-        return q.shape[0] * q.shape[1] * keys
+    if cache is None:
+        return q.shape[0] * q.shape[1] * k.shape[1]
     queries = _lengths(cache.cu_seqlens_q, q, cache.max_seqlen_q)
     if cache.cu_seqlens_k is None:
-        keys = k.shape[1] if cache.page_table is None else k.shape[1] * cache.page_table.shape[1]
-        return sum(queries) * keys
+        return sum(queries) * k.shape[1] * (1 if cache.page_table is None else cache.page_table.shape[1])
     return sum(a * b for a, b in zip(queries, _lengths(cache.cu_seqlens_k, k, cache.max_seqlen_k)))
 
 
@@ -317,61 +300,35 @@ def _lengths(starts: Any, packed: torch.Tensor, most: int) -> List[int]:
 # ---- the functions' way here
 
 
-def attend(
-    name: str,
-    core_of: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    causal: bool,
-    scale: Optional[float],
-    out: Any,
-    return_lse: bool,
-    cache: Optional[Cache],
-    softcap: float,
-    sink: Any,
-    late: bool,
-    arrays: Optional[Dict[str, Any]],
-    names: Dict[str, str],
-) -> Any:
+def attend(name: str, core_of: Any, asked: _call.Asked) -> Any:
     """_call.attend() by the operator of that name. out and a handle are the library's alone: where only autocast, the
     profiler or a function mode is active, the library is called for them."""
-    if not torch.compiler.is_dynamo_compiling():
-        _refuse_odd(q=q, k=k, v=v)
-    if out is not None or core_of is not _defaults.core_of:
-        if not _modes.recorded(q):
-            given = (causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names)
-            return _call.compute(core_of, q, k, v, *given)
-        refuse_recorded("out" if out is not None else "handle")
-    if not torch.compiler.is_dynamo_compiling():
-        refuse_tangents(q, k, v)
-        if late and not _modes.recorded(q):  # the library's functions for serving refuse when a gradient is asked for
-            detached = (x.detach() if isinstance(x, torch.Tensor) else x for x in (q, k, v))
-            result = _called(name, *detached, causal, scale, return_lse, cache, softcap, sink, arrays)
-            out = _KIND.refuse_later(result[0], q, k, v)
-            return (out, result[1]) if return_lse else out
-        _KIND.refuse(q, k, v)
-    result = _called(name, q, k, v, causal, scale, return_lse, cache, softcap, sink, arrays)
-    return result if return_lse else result[0]
+    compiled, tensors = torch.compiler.is_dynamo_compiling(), (asked.q, asked.k, asked.v)
+    if not compiled:
+        _refuse_odd(q=asked.q, k=asked.k, v=asked.v)
+    if asked.out is not None or core_of is not _defaults.core_of:
+        if not _modes.recorded(asked.q):
+            return _call.compute(core_of, *asked)
+        _refuse_recorded("out" if asked.out is not None else "handle")
+    late = not compiled and asked.late and not _modes.recorded(asked.q)
+    if not compiled:
+        _refuse_tangents(*tensors)
+    if late:  # refused where a gradient is asked for
+        q, k, v = (x.detach() if isinstance(x, torch.Tensor) else x for x in tensors)
+        asked = asked._replace(q=q, k=k, v=v)
+    elif not compiled:
+        _KIND.refuse(*tensors)
+    out, lse = _called(name, asked)
+    if late:
+        out = _KIND.refuse_later(out, *tensors)
+    return (out, lse) if asked.return_lse else out
 
 
-def _called(
-    name: str,
-    q: Any,
-    k: Any,
-    v: Any,
-    causal: bool,
-    scale: Optional[float],
-    return_lse: bool,
-    cache: Optional[Cache],
-    softcap: float,
-    sink: Any,
-    arrays: Optional[Dict[str, Any]],
-) -> _Pair:
+def _called(name: str, asked: _call.Asked) -> _Pair:
+    q, k, v, cache, arrays = asked.q, asked.k, asked.v, asked.cache, asked.arrays or {}
     left, right = (None if cache is None else cache.window) or (-1, -1)
-    numbers = (scale, causal, left, right, softcap)
-    arrays = arrays or {}
-    scores = (return_lse, sink, arrays.get("score_scale"), arrays.get("bias"))
+    numbers = (asked.scale, asked.causal, left, right, asked.softcap)
+    scores = (asked.return_lse, asked.sink, arrays.get("score_scale"), arrays.get("bias"))
     if name == ATTENTION or cache is None:
         return torch.ops.gqa.attention.default(q, k, v, *numbers, *scores)
     if name == VARLEN:
@@ -409,14 +366,14 @@ def merge(outs: List[Any], lses: List[Any], out: Any, lse: Any, handle: Optional
     if out is not None or lse is not None or handle is not None:
         if not _modes.recorded(outs[0]):
             return _merge.merge(outs, lses, out, lse, _defaults.served_by(handle))
-        refuse_recorded("out" if out is not None else "lse" if lse is not None else "handle")
+        _refuse_recorded("out" if out is not None else "lse" if lse is not None else "handle")
     if not torch.compiler.is_dynamo_compiling():
-        refuse_tangents(*outs, *lses)
+        _refuse_tangents(*outs, *lses)
         _KIND.refuse(*outs)
     return torch.ops.gqa.merge_states.default(outs, lses)
 
 
-def refuse_recorded(name: str) -> None:
+def _refuse_recorded(name: str) -> None:
     expected = "the device's shared handle" if name == "handle" else f"a result of its own: leave {name} out"
     raise error_for(
         Status.ERROR_OPTION, f"{name} is given where PyTorch records the call (a tracer, a transform or a mode); expected {expected}"
