@@ -24,7 +24,8 @@ namespace gqa {
   X(kRegisters, "more registers than a block has")                        \
   X(kSlower, "predicted slower than another of its kind")                 \
   X(kCycle, "kernels would wait for each other")                          \
-  X(kRounded, "would read a value both rounded to 16 bits and not")       \
+  X(kRounded, "would round to 16 bits what the graph does not")           \
+  X(kOverflow, "may overflow where the graph does not")                   \
   X(kUnproved, "not proved equal")
 
 enum class Reason : std::uint8_t {

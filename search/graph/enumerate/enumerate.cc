@@ -9,6 +9,7 @@
 #include "search/graph/enumerate/partition.h"
 #include "search/graph/enumerate/schedule.h"
 #include "search/graph/ir/canonical.h"
+#include "search/graph/rewrite/value_range.h"
 
 namespace gqa {
 namespace {
@@ -81,25 +82,44 @@ bool all_fuse(const KernelGraph& part) {
                      [](const KernelNode& node) { return can_fuse(node.op); });
 }
 
-// An output of a part that one kernel would make known twice: the part's own operators read what was computed, those of
-// other kernels what rounding to 16 bits left of it. What cancels operator by operator, as in e / sum(e), does not
-// then.
-struct ReadTwice {
-  std::vector<bool> wide;  // of each output: float32 serves both, since no user sees it
-  bool apart = false;      // an output of the graph is such a one: no kernel serves both
+// 16-bit values that the user's graph does not have: in their type they may overflow, or lose digits that it keeps.
+std::vector<bool> foreign_values(const KernelGraph& graph) {
+  const std::vector<ValueRange> ranges = value_ranges(graph);
+  std::vector<bool> foreign(graph.tensors().size(), false);
+  for (const KernelNode& node : graph.nodes()) {
+    const auto at = static_cast<std::size_t>(node.outputs[0]);
+    const KernelTensor& made = graph.tensors()[at];
+    foreign[at] = made.origin != ValueOrigin::kGiven && made.spec.type != ElementType::kF32 &&
+                  node.op != Op::kConstant && !ranges[at].in_unit();
+  }
+  return foreign;
+}
+
+// How kernels keep what a part of a graph gives. An output is known twice where the part's own operators read what was
+// computed and those of other kernels what rounding to 16 bits left of it: what cancels operator by operator, as in
+// e / sum(e), does not then.
+struct Kept {
+  std::vector<bool> wide;    // of each output: as float32, since it is known twice or foreign, and no user sees it
+  bool known_twice = false;  // an output of the graph is: no kernel serves both
+  bool foreign = false;      // a foreign value is made: operators one by one would round it
 };
 
-ReadTwice read_twice(const KernelGraph& graph, const KernelGraph& part, const std::vector<int>& outputs) {
+Kept kept_of(const KernelGraph& graph, const std::vector<int>& nodes, const KernelGraph& part,
+             const std::vector<int>& outputs, const std::vector<bool>& foreign) {
   const std::vector<std::vector<int>> inside = readers(part), all = readers(graph);
   const std::vector<int> results = graph.outputs(), of_part = part.outputs();
-  ReadTwice found;
+  Kept found;
   for (std::size_t at = 0; at < outputs.size(); ++at) {
     const auto own = inside[static_cast<std::size_t>(of_part[at])].size();
     const bool twice = own > 0 && own < all[static_cast<std::size_t>(outputs[at])].size() &&
                        graph.spec(outputs[at]).type != ElementType::kF32;
     const bool result = std::count(results.begin(), results.end(), outputs[at]) > 0;
-    found.wide.push_back(twice && !result);
-    found.apart = found.apart || (twice && result);
+    found.wide.push_back((twice && !result) || foreign[static_cast<std::size_t>(outputs[at])]);
+    found.known_twice = found.known_twice || (twice && result);
+  }
+  for (const int at : nodes) {
+    const int made = graph.nodes()[static_cast<std::size_t>(at)].outputs[0];
+    found.foreign = found.foreign || foreign[static_cast<std::size_t>(made)];
   }
   return found;
 }
@@ -159,16 +179,16 @@ std::string config_names() {
   return names;
 }
 
-bool safe_exponents(const KernelGraph& graph) {
-  return std::all_of(graph.nodes().begin(), graph.nodes().end(), [&](const KernelNode& node) {
-    if (node.op != Op::kExp && node.op != Op::kExp2) return true;
+int unsafe_exponents(const KernelGraph& graph) {
+  return static_cast<int>(std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const KernelNode& node) {
+    if (node.op != Op::kExp && node.op != Op::kExp2) return false;
     const int maker = graph.tensor(node.inputs[0]).node;
-    if (maker < 0) return false;
+    if (maker < 0) return true;
     const KernelNode& shifted = graph.nodes()[static_cast<std::size_t>(maker)];
-    if (shifted.op == Op::kSubMax) return true;
+    if (shifted.op == Op::kSubMax) return false;
     const int by = shifted.op == Op::kSub ? graph.tensor(shifted.inputs[1]).node : -1;
-    return by >= 0 && graph.nodes()[static_cast<std::size_t>(by)].op == Op::kMax;
-  });
+    return by < 0 || graph.nodes()[static_cast<std::size_t>(by)].op != Op::kMax;
+  }));
 }
 
 std::vector<Choice> Enumerator::make_choices(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs,
@@ -204,36 +224,38 @@ void Enumerator::add(const Rewritten& rewritten) {
   const Units units = units_of(graph);
   const std::vector<AbstractSpace::Id> ids = abstract_.tensors(graph);
   const std::vector<Group> groups = groups_of(units, kMostGroups);
+  const std::vector<bool> foreign = foreign_values(graph);
   std::vector<double> best;
   std::vector<std::vector<Part>> parts;  // of each group, one a choice
   for (const Group group : groups) {
     std::vector<int> inputs, outputs;
-    const KernelGraph part = extract(graph, nodes_of(units, group), &inputs, &outputs);
+    const std::vector<int> nodes = nodes_of(units, group);
+    const KernelGraph part = extract(graph, nodes, &inputs, &outputs);
     std::vector<AbstractSpace::Id> of_inputs;
     for (const int input : inputs) of_inputs.push_back(ids[static_cast<std::size_t>(input)]);
     const std::vector<Choice>& choices = choices_of(part, of_inputs, (group & (group - 1)) == 0);
-    const ReadTwice twice = read_twice(graph, part, outputs);
+    const Kept kept = kept_of(graph, nodes, part, outputs, foreign);
     std::vector<Part>& of_group = parts.emplace_back();
     for (const Choice& choice : choices) {
-      if (twice.apart && !one_by_one(choice.graph))
+      if (one_by_one(choice.graph) ? kept.foreign : kept.known_twice)
         report_.programs.prune(Reason::kRounded);
       else
-        of_group.push_back({inputs, outputs, twice.wide, &choice});
+        of_group.push_back({inputs, outputs, kept.wide, &choice});
     }
     best.push_back(of_group.empty() ? -1 : of_group[0].choice->seconds);
   }
-  const bool safe = safe_exponents(graph);
+  const int unsafe = unsafe_exponents(graph);
   for (const std::vector<std::size_t>& cover : Cover(groups, best, units.nodes.size()).run()) {
     std::vector<std::vector<Part>> chosen;
     for (const std::size_t at : cover) chosen.push_back(parts[at]);
-    add_drafts(rewritten, chosen, safe);
+    add_drafts(rewritten, chosen, unsafe);
   }
 }
 
 // The best choice everywhere, and then each other choice in each place.
-void Enumerator::add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe) {
+void Enumerator::add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, int unsafe) {
   const auto add_one = [&](std::size_t place, std::size_t choice) {
-    Draft draft = {&rewritten, {}, 0, safe, ""};
+    Draft draft = {&rewritten, {}, 0, unsafe, ""};
     for (std::size_t at = 0; at < parts.size(); ++at) {
       draft.parts.push_back(parts[at][at == place ? choice : 0]);
       draft.seconds += draft.parts.back().choice->seconds;
@@ -264,10 +286,10 @@ std::vector<const Enumerator::Draft*> Enumerator::ordered() const {
   std::vector<const Draft*> drafts, first, rest;
   for (const Draft& draft : drafts_) drafts.push_back(&draft);
   std::stable_sort(drafts.begin(), drafts.end(), [](const Draft* a, const Draft* b) {
-    return a->safe != b->safe ? a->safe : a->seconds < b->seconds;
+    return std::pair(a->unsafe, a->seconds) < std::pair(b->unsafe, b->seconds);
   });
-  std::set<std::pair<bool, std::string>> kinds;
-  for (const Draft* draft : drafts) (kinds.emplace(draft->safe, draft->kind).second ? first : rest).push_back(draft);
+  std::set<std::pair<int, std::string>> kinds;
+  for (const Draft* draft : drafts) (kinds.emplace(draft->unsafe, draft->kind).second ? first : rest).push_back(draft);
   first.insert(first.end(), rest.begin(), rest.end());
   return first;
 }
@@ -294,7 +316,7 @@ bool Enumerator::fits_widened(const Draft& draft, Reason* reason, FoundProgram* 
 std::optional<FoundProgram> Enumerator::assemble(const Draft& draft, Reason* reason) const {
   *reason = Reason::kCycle;
   const KernelGraph& from = draft.rewritten->graph;
-  FoundProgram program = {{}, draft.seconds, draft.safe, draft.kind, {}};
+  FoundProgram program = {{}, draft.seconds, draft.unsafe, true, draft.kind, {}};
   std::vector<int> made(from.tensors().size(), -1);
   for (const int input : from.inputs()) {
     if (!program.graph.add_input(from.spec(input), &made[static_cast<std::size_t>(input)], from.tensor(input).name)
@@ -347,7 +369,7 @@ std::vector<FoundProgram> Enumerator::take(std::size_t most) {
     }
   }
   std::stable_sort(programs.begin(), programs.end(), [](const FoundProgram& a, const FoundProgram& b) {
-    return a.safe != b.safe ? a.safe : a.seconds < b.seconds;
+    return std::pair(a.unsafe, a.seconds) < std::pair(b.unsafe, b.seconds);
   });
   return programs;
 }

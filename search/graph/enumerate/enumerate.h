@@ -36,14 +36,15 @@ std::string config_names();
 struct FoundProgram {
   KernelGraph graph;
   double seconds = 0;              // predicted
-  bool safe = true;                // see safe_exponents()
+  int unsafe = 0;                  // unsafe_exponents()
+  bool safe = true;                // no other program that was found has fewer
   std::string kind;                // of its largest part: "loop+running_maximum+splits", "plain among others"
   std::vector<std::string> rules;  // that led to its graph
 };
 
-// Whether each exponential is of what has its maximum, running or not, taken off: no score overflows it. Exponentials
-// that no quotient undoes, as a user may mean them, count as unsafe in all programs alike.
-bool safe_exponents(const KernelGraph& graph);
+// How many exponentials are of what has no maximum, running or not, taken off, so that a score may overflow them. Those
+// that no quotient undoes, as a user may mean them, count in all programs alike.
+int unsafe_exponents(const KernelGraph& graph);
 
 // Some operators as one or two kernels, or each as its own.
 struct Choice {
@@ -62,8 +63,8 @@ class Enumerator {
   // Divides the graph into kernels in all the ways that pay. `rewritten` must outlive the enumerator.
   void add(const Rewritten& rewritten);
 
-  // The best program of each kind, then the best whatever their kind, `most` in all; best first, safe ones before
-  // others.
+  // The best program of each kind, then the best whatever their kind, `most` in all; those of the fewest unsafe
+  // exponentials first, of them the fastest.
   std::vector<FoundProgram> take(std::size_t most);
 
  private:
@@ -76,14 +77,14 @@ class Enumerator {
     const Rewritten* rewritten;
     std::vector<Part> parts;
     double seconds;
-    bool safe;
+    int unsafe;
     std::string kind;
   };
 
   const std::vector<Choice>& choices_of(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs,
                                         bool unit);
   std::vector<Choice> make_choices(const KernelGraph& part, const std::vector<AbstractSpace::Id>& inputs, bool unit);
-  void add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, bool safe);
+  void add_drafts(const Rewritten& rewritten, const std::vector<std::vector<Part>>& parts, int unsafe);
   static std::string kind_of(const Draft& draft);
   std::vector<const Draft*> ordered() const;
   std::optional<FoundProgram> assemble(const Draft& draft, Reason* reason) const;

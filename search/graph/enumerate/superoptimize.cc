@@ -25,16 +25,18 @@ void add_unfused(const KernelGraph& graph, const DeviceSpec& device, SearchRepor
                                  [&](const FoundProgram& program) { return same_graph(program.graph, graph); });
   if (known) return report->programs.prune(Reason::kDuplicate);
   report->programs.keep();
-  programs->push_back({graph, seconds(graph, device), safe_exponents(graph), kUnfused, {}});
+  programs->push_back({graph, seconds(graph, device), unsafe_exponents(graph), true, kUnfused, {}});
 }
 
-bool before(const FoundProgram& a, const FoundProgram& b) { return a.safe != b.safe ? a.safe : a.seconds < b.seconds; }
+bool before(const FoundProgram& a, const FoundProgram& b) {
+  return std::pair(a.unsafe, a.seconds) < std::pair(b.unsafe, b.seconds);
+}
 
-// A graph is equal to itself, even where it is too strange to be tried.
-bool proved(const KernelGraph& graph, const FoundProgram& program, std::uint64_t seed, EquivalenceReport* proof,
-            const Stop& stop) {
+// A graph is equal to itself, even where it is too strange to be tried. `live`: the graph without what no output needs.
+bool proved(const KernelGraph& graph, const KernelGraph& live, const FoundProgram& program, std::uint64_t seed,
+            EquivalenceReport* proof, const Stop& stop) {
   if (prove_equal(graph, program.graph, seed, proof, stop).ok()) return true;
-  return proof->equal = program.rules.empty() && program.kind == kUnfused;
+  return proof->equal = same_graph(live, program.graph);
 }
 
 std::string step_text(const BlockGraph& block) {
@@ -80,12 +82,13 @@ Status superoptimize(const KernelGraph& graph, const DeviceSpec& device, const S
   tell(SearchStep::kEnumerated);
   for (FoundProgram& program : programs) {
     EquivalenceReport proof;
-    if (!proved(graph, program, options.seed, &proof, no_proof)) {
+    if (!proved(graph, *live, program, options.seed, &proof, no_proof)) {
       report.programs.drop(Reason::kUnproved);
       report.exhausted = report.exhausted && !(no_proof && no_proof());
       continue;
     }
     ++report.proved;
+    program.safe = result->programs.empty() || program.unsafe == result->programs[0].program.unsafe;
     result->programs.push_back({std::move(program), std::move(proof)});
   }
   report.ranked = static_cast<std::int64_t>(result->programs.size());

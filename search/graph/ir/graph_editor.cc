@@ -24,7 +24,9 @@ std::vector<std::vector<int>> readers(const KernelGraph& graph) {
   return found;
 }
 
-GraphEditor::GraphEditor(const KernelGraph& from) : from_(from), made_(from.tensors().size(), -1) {
+GraphEditor::GraphEditor(const KernelGraph& from, ValueOrigin origin)
+    : from_(from), origin_(origin), made_(from.tensors().size(), -1) {
+  for (const KernelTensor& tensor : from.tensors()) origins_.push_back(tensor.origin);
   for (const int input : from.inputs()) {
     int tensor = -1;
     if (graph_.add_input(from.spec(input), &tensor, from.tensor(input).name).ok()) replace(input, tensor);
@@ -38,7 +40,8 @@ int GraphEditor::keep(int tensor) {
   const std::vector<int> inputs = keep(node.inputs);
   const auto named = names_.find(tensor);
   const std::string& name = named == names_.end() ? from_.tensor(tensor).name : named->second;
-  if (!node.block) return made = add(node.op, inputs, node.attributes, name);
+  if (!node.block)
+    return made = add(node.op, inputs, node.attributes, name, origins_[static_cast<std::size_t>(tensor)]);
   const std::vector<int> results = add_custom(inputs, *node.block);
   for (std::size_t at = 0; at < results.size(); ++at) replace(node.outputs[at], results[at]);
   return made;
@@ -50,11 +53,23 @@ std::vector<int> GraphEditor::keep(const std::vector<int>& tensors) {
   return kept;
 }
 
-int GraphEditor::add(Op op, const std::vector<int>& inputs, const Attributes& attributes, const std::string& wanted) {
+void GraphEditor::replace(int tensor, int made) {
+  made_[static_cast<std::size_t>(tensor)] = settle(made, origins_[static_cast<std::size_t>(tensor)]);
+}
+
+int GraphEditor::settle(int made, ValueOrigin origin) {
+  if (made >= 0) graph_.set_origin(made, std::min(graph_.tensor(made).origin, origin));
+  return made;
+}
+
+int GraphEditor::add(Op op, const std::vector<int>& inputs, const Attributes& attributes, const std::string& wanted,
+                     ValueOrigin origin) {
   if (std::count(inputs.begin(), inputs.end(), -1) > 0) return -1;
   const auto [known, fresh] = known_.emplace(key_of(op, inputs, attributes), -1);
   const std::string name = graph_.find(wanted) < 0 ? wanted : "";
-  if (fresh && !graph_.add(op, inputs, attributes, &known->second, name).ok()) known->second = -1;
+  if (!fresh) return settle(known->second, origin);
+  if (!graph_.add(op, inputs, attributes, &known->second, name).ok()) return known->second = -1;
+  graph_.set_origin(known->second, origin);
   return known->second;
 }
 

@@ -5,6 +5,7 @@
 // Threads: a value. Copies share their block graphs, which never change.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,11 +18,21 @@
 
 namespace gqa {
 
+// What a value is in the graph that a user wrote.
+enum class ValueOrigin : std::uint8_t {
+  kGiven,      // one of its tensors has this value: evaluating operator by operator rounds it to its type too
+  kOpened,     // a step of an operator with a name, which that operator takes in float32 itself
+  kRewritten,  // none of these: a rule of algebra brought it in, and only rules say that the outputs are the same
+};
+
 struct KernelTensor {
   std::string name;  // unique in the graph: a letter or _, then letters, digits and _
   TensorSpec spec;
-  int node = -1;  // that makes it; -1: an input
-  friend bool operator==(const KernelTensor&, const KernelTensor&) = default;
+  int node = -1;                             // that makes it; -1: an input
+  ValueOrigin origin = ValueOrigin::kGiven;  // no part of the text
+  friend bool operator==(const KernelTensor& a, const KernelTensor& b) {
+    return a.name == b.name && a.spec == b.spec && a.node == b.node;
+  }
 };
 
 struct KernelNode {
@@ -41,6 +52,7 @@ class KernelGraph {
   Status add_custom(std::vector<int> inputs, BlockGraph block, std::vector<int>* tensors);
   Status mark_output(int tensor);
   Status rename(int tensor, std::string name);
+  void set_origin(int tensor, ValueOrigin origin) { tensors_[static_cast<std::size_t>(tensor)].origin = origin; }
 
   const std::vector<KernelTensor>& tensors() const { return tensors_; }
   const std::vector<KernelNode>& nodes() const { return nodes_; }  // in an order in which they can run

@@ -165,7 +165,7 @@ FieldValue Field::unary(Op op, const Attributes& attributes, const FieldValue& x
   }
 }
 
-FieldValue Field::unary_of_infinite(Op op, const Attributes& attributes, const FieldValue& x) const {
+FieldValue Field::unary_of_infinite(Op op, const Attributes& attributes, const FieldValue& x) {
   switch (op) {
     case Op::kExp:
     case Op::kExp2:
@@ -175,9 +175,30 @@ FieldValue Field::unary_of_infinite(Op op, const Attributes& attributes, const F
       return attributes.factor > 0 ? x : opposite(x);
     case Op::kAddConstant:
       return x;
+    case Op::kReciprocal:
+      return zero();
+    case Op::kSquare:
+      return highest();
+    case Op::kTanh:
+      return constant(is(x, FieldState::kLowest) ? -1 : 1, 1);
+    case Op::kRelu:
+      return is(x, FieldState::kLowest) ? zero() : x;
+    case Op::kClamp:
+      return bound_of(attributes, x);
+    case Op::kSqrt:
+    case Op::kRsqrt:
+    case Op::kSilu:
+    case Op::kGelu:
+      return is(x, FieldState::kLowest) ? state(FieldState::kNan) : state(FieldState::kUndefined);
     default:
       return state(FieldState::kUndefined);
   }
+}
+
+// The bound that stops an infinity, or it where none does.
+FieldValue Field::bound_of(const Attributes& attributes, const FieldValue& x) {
+  const double bound = is(x, FieldState::kLowest) ? attributes.low : attributes.high;
+  return std::isinf(bound) ? x : constant(bound, 1);
 }
 
 FieldValue Field::binary(Op op, const FieldValue& a, const FieldValue& b) const {

@@ -7,9 +7,9 @@
 // A value is known mod p and, as long as it has not been through an exponential, mod q too. exp takes what is known mod
 // q to a power of a base ω of order q mod p, so exp(a + b) = exp(a) exp(b) holds exactly. Functions with no such law
 // (sqrt, rsqrt, relu, silu, gelu, tanh, clamp, and exp of an exponential) are random functions: a keyed hash of their
-// argument. max is a random associative, commutative operation: addition seen through a random permutation. A running
-// maximum is a random number, new for each step: what it is compared with must not depend on it; of nothing but −inf it
-// is −inf.
+// argument, as floating-point numbers have it where that is infinite (tanh 1, sqrt of −inf NaN). max is a random
+// associative, commutative operation: addition seen through a random permutation. A running maximum is a random number,
+// new for each step: what it is compared with must not depend on it; of nothing but −inf it is −inf.
 #pragma once
 
 #include <array>
@@ -68,7 +68,8 @@ class Field {
  private:
   std::uint64_t next();
   Value exp(const Value& x) const;
-  Value unary_of_infinite(Op op, const Attributes& attributes, const Value& x) const;
+  Value unary_of_infinite(Op op, const Attributes& attributes, const Value& x);
+  Value bound_of(const Attributes& attributes, const Value& x);
   std::uint64_t power_of_base(std::uint64_t exponent) const;
   Value function(Op op, const Attributes& attributes, std::uint64_t x) const;
   std::uint64_t permute(std::uint64_t x) const;

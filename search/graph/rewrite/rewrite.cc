@@ -5,6 +5,7 @@
 #include <set>
 
 #include "search/graph/ir/canonical.h"
+#include "search/graph/rewrite/value_range.h"
 
 namespace gqa {
 namespace {
@@ -26,7 +27,7 @@ class Saturation {
  private:
   // The first graph that a rule of this kind gives; its rules are empty where none does.
   static std::optional<KernelGraph> apply(const Rule& rule, const Site& site) {
-    GraphEditor editor(site.graph);
+    GraphEditor editor(site.graph, rule.always ? ValueOrigin::kOpened : ValueOrigin::kRewritten);
     const int made = rule.apply(site, &editor);
     if (made < 0) return std::nullopt;
     editor.replace(site.node.outputs[0], made);
@@ -79,6 +80,7 @@ class Saturation {
     for (const AbstractSpace::Id id : abstract_->tensors(candidate.graph)) {
       if (found_.size() > 1 && !abstract_->part_of_goal(id)) return prune(Reason::kAbstract);
     }
+    if (may_overflow(candidate.graph)) return prune(Reason::kOverflow);
     report_->rewrites.keep();
     found_.push_back(std::move(candidate));
     if (found_.size() <= 2) set_goal(found_.back().graph);

@@ -229,8 +229,8 @@ int distribute_product(const Site& site, GraphEditor* editor) {
 
 // --- exponents ------------------------------------------------------------------------------------------------------
 
-// Whether the graph's outputs stay as they are when all that is under this exponential moves by a number of each row.
-bool free_of_shift(const KernelGraph& graph, int exponential) {
+// What moves when all that is under this exponential moves by a number of each row; nothing where an output does.
+std::optional<std::vector<Shift>> inner_shifts(const KernelGraph& graph, int exponential) {
   std::vector<Shift> shifts(graph.tensors().size());
   shifts[static_cast<std::size_t>(exponential)] = {exponential, 1, 0};
   for (const KernelNode& node : graph.nodes()) {
@@ -239,12 +239,14 @@ bool free_of_shift(const KernelGraph& graph, int exponential) {
     for (const int input : node.inputs) operands.push_back(shifts[static_cast<std::size_t>(input)]);
     if (operands.empty()) continue;
     const auto shift = shift_of(node.op, operands);
-    if (!shift) return false;
+    if (!shift) return std::nullopt;
     for (const int output : node.outputs) shifts[static_cast<std::size_t>(output)] = *shift;
   }
   const std::vector<int> outputs = graph.outputs();
-  return std::all_of(outputs.begin(), outputs.end(),
-                     [&](int output) { return shifts[static_cast<std::size_t>(output)].free(); });
+  if (std::any_of(outputs.begin(), outputs.end(),
+                  [&](int output) { return !shifts[static_cast<std::size_t>(output)].free(); }))
+    return std::nullopt;
+  return shifts;
 }
 
 // The dimension over which the exponentials are summed; -1: none.
@@ -257,15 +259,34 @@ std::int64_t summed_dim(const KernelGraph& graph, int exponential) {
   return -1;
 }
 
+// Whether it is x - max(x) already.
+bool is_below_maximum(const Site& site, int tensor) {
+  const KernelNode* maker = site.maker(tensor);
+  if (!maker || (maker->op != Op::kSub && maker->op != Op::kSubMax)) return false;
+  const KernelNode* maximum = site.maker(maker->inputs[1]);
+  return maximum && maximum->op == Op::kMax && maximum->inputs[0] == maker->inputs[0];
+}
+
+// a without what is the same all along dim, taken off somewhere in it: it moves a and its maximum alike.
+int without_shift(const Site& site, int a, std::int64_t dim, GraphEditor* editor) {
+  const KernelNode* maker = site.maker(a);
+  if (!maker || site.dims(a) != site.dims(maker->inputs[0])) return editor->keep(a);
+  if (maker->op == Op::kSub && from_end(site.dims(maker->inputs[1]), back_of(site.dims(a), dim)) == 1)
+    return without_shift(site, maker->inputs[0], dim, editor);
+  if (maker->op != Op::kAdd) return editor->keep(a);
+  return editor->add(Op::kAdd, {without_shift(site, maker->inputs[0], dim, editor), editor->keep(maker->inputs[1])});
+}
+
 // exp(a) -> exp(a - max(a)), where the result is a quotient that does not see it: nothing overflows any more.
 int subtract_maximum(const Site& site, GraphEditor* editor) {
-  if (site.node.op != Op::kExp) return -1;
-  const KernelNode* maker = site.maker(site.tensor(0));
-  const KernelNode* subtracted = maker && maker->inputs.size() == 2 ? site.maker(maker->inputs[1]) : nullptr;
-  if (maker && (maker->op == Op::kSubMax || (subtracted && subtracted->op == Op::kMax))) return -1;
+  if (site.node.op != Op::kExp || is_below_maximum(site, site.tensor(0))) return -1;
   const std::int64_t dim = summed_dim(site.graph, site.node.outputs[0]);
-  if (dim < 0 || !free_of_shift(site.graph, site.node.outputs[0])) return -1;
-  const int a = editor->keep(site.tensor(0));
+  const auto shifts = dim < 0 ? std::nullopt : inner_shifts(site.graph, site.node.outputs[0]);
+  if (!shifts) return -1;
+  for (std::size_t at = 0; at < shifts->size(); ++at) {
+    if (!(*shifts)[at].free()) editor->alter(static_cast<int>(at));
+  }
+  const int a = without_shift(site, site.tensor(0), dim, editor);
   return editor->add(Op::kExp, {editor->add(Op::kSubMax, {a, editor->add(Op::kMax, {a}, attributes_along(dim))})});
 }
 

@@ -1,9 +1,12 @@
 // host_program_test.cc: programs on the host give what evaluate() gives: every operator, every program of the search.
 #include "runtime/host/program/host_program.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <new>
+#include <numbers>
 #include <set>
 #include <thread>
 
@@ -207,6 +210,23 @@ l = reciprocal(x)
       std::vector<double> rounded = expected[at];
       for (double& value : rounded) value = round_to(value, ElementType::kF32);
       ASSERT_NO_FATAL_FAILURE(expect_same(found[at], rounded, 2e-5));
+    }
+  }
+}
+
+// No farther off than float32's own erf leaves 0.5 x (1 + erf(x / sqrt(2))), and in the left tail far less.
+TEST(HostProgram, GeluKeepsTheDigitsOfItsTail) {
+  std::vector<float> x;
+  for (int at = -12 * 1024; at <= 6 * 1024; ++at) x.push_back(static_cast<float>(at) / 1024);
+  UnaryStep step;
+  step.op = Op::kGelu;
+  for (const HostOps* ops : usable_host_ops()) {
+    std::vector<float> found(x.size());
+    ops->unary(step, x.data(), found.data(), static_cast<std::ptrdiff_t>(x.size()));
+    for (std::size_t at = 0; at < x.size(); ++at) {
+      const double exact = 0.5 * x[at] * std::erfc(-x[at] / std::numbers::sqrt2);
+      const double allowed = x[at] < -4 ? 1e-9 : x[at] < 0 ? 1e-7 : 1.2e-7 * std::max(1.0F, x[at]);
+      ASSERT_NEAR(found[at], exact, allowed) << ops->name << " " << x[at];
     }
   }
 }

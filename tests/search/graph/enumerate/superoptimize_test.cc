@@ -236,6 +236,96 @@ TEST(Superoptimize, AnOutputThatOthersReadIsReadAsItIsStored) {
   }
 }
 
+// A graph, and for each input the powers of two of its deviation at which rounding or range decided what came out.
+struct AtMagnitudes {
+  const char* name;
+  std::string text;
+  std::vector<std::vector<int>> powers;
+};
+
+const AtMagnitudes kAtMagnitudes[] = {
+    {"norm",
+     "graph 1\nx = input f16[2,256]\nw = input f16[256,64]\nn = rms_norm(x)\ny = matmul(n, w)\n",
+     {{-8, 0}, {-7, 0}, {0, 0}, {8, 0}, {10, 0}}},
+    {"weighted norm",
+     "graph 1\nx = input f16[16,256]\ng = input f16[256]\nw = input f16[256,64]\nn = rms_norm(x, g)\n"
+     "y = matmul(n, w)\n",
+     {{13, 2, -5}, {-8, -5, 4}}},
+    {"quotient times",
+     "graph 1\nx = input f16[64,64]\ns = input f16[64,1]\nt = input f16[1,64]\nd = div(x, s)\n"
+     "y = mul(d, t)\n",
+     {{9, 9, 9}, {-8, -8, 8}}},
+    {"low rank",
+     "graph 1\nx = input f16[64,8]\na = input f16[8,64]\nb = input f16[64,16]\nh = matmul(x, a)\n"
+     "y = matmul(h, b)\n",
+     {{-4, 5, 7}, {-9, 7, 8}}},
+    {"a scale",
+     "graph 1\nx = input f16[64,64]\nw = input f16[64,64]\np = matmul(x, w)\ny = scale(p) c=0.01\n",
+     {{-8, 4}, {8, 0}}},
+    {"sum multiplied back",
+     "graph 1\nq = input f32[65,65]\nk = input f32[65,32]\nv = input f32[32,64]\n"
+     "a = matmul(q, k)\ne = exp(a)\ns = sum(e) dim=1\nd = div(e, s)\no = matmul(d, v)\n"
+     "y = mul(o, s)\n",
+     {{1, 1, 1}}},
+    {"a power, by it, times it",
+     "graph 1\nx = input f32[64,64]\ne = exp(x)\nf = exp(x)\nd = div(e, f)\n"
+     "y = mul(d, e)\n",
+     {{4}}},
+};
+
+class Magnitudes : public testing::TestWithParam<AtMagnitudes> {};
+
+std::vector<std::vector<double>> inputs_at(const KernelGraph& graph, const std::vector<int>& powers) {
+  std::vector<std::vector<double>> inputs = random_inputs(graph, 5);
+  for (std::size_t at = 0; at < inputs.size(); ++at) {
+    for (double& x : inputs[at]) x = round_to(std::ldexp(x, powers[at]), graph.spec(graph.inputs()[at]).type);
+  }
+  return inputs;
+}
+
+struct Off {
+  std::int64_t nonfinite = 0;  // where operator by operator is finite
+  double norm = 0;
+};
+
+Off off(const std::vector<double>& found, const std::vector<double>& naive, const std::vector<double>& exact) {
+  Off sum;
+  for (std::size_t at = 0; at < exact.size(); ++at) {
+    if (!std::isfinite(naive[at]) || !std::isfinite(exact[at])) continue;
+    sum.nonfinite += !std::isfinite(found[at]);
+    if (std::isfinite(found[at])) sum.norm += (found[at] - exact[at]) * (found[at] - exact[at]);
+  }
+  sum.norm = std::sqrt(sum.norm);
+  return sum;
+}
+
+// As kernels that keep float32 within and round what they store.
+TEST_P(Magnitudes, ProgramsAreAsFiniteAndAsExactAsOperatorByOperator) {
+  const KernelGraph graph = graph_of(GetParam().text);
+  const SearchResult result = search(graph, "", 64);
+  EXPECT_GT(result.programs.size(), 1U);
+  for (const std::vector<int>& powers : GetParam().powers) {
+    const auto inputs = inputs_at(graph, powers);
+    std::vector<std::vector<double>> exact, naive, found;
+    ASSERT_TRUE(evaluate(graph, inputs, &exact).ok() && evaluate(graph, inputs, &naive, Rounding::kResults).ok());
+    const Off allowed = off(naive[0], naive[0], exact[0]);
+    for (const RankedProgram& ranked : result.programs) {
+      ASSERT_TRUE(evaluate(ranked.program.graph, inputs, &found, Rounding::kResults).ok());
+      const Off now = off(found[0], naive[0], exact[0]);
+      const bool f32 = graph.spec(graph.outputs()[0]).type == ElementType::kF32;
+      ASSERT_EQ(now.nonfinite, 0) << to_text(ranked.program.graph);
+      ASSERT_LE(now.norm, (f32 ? 20 : 1.5) * allowed.norm) << to_text(ranked.program.graph);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Search, Magnitudes, testing::ValuesIn(kAtMagnitudes), [](const auto& at) {
+  std::string name = at.param.name;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+});
+
 TEST(Superoptimize, RanksWhatCannotOverflowBeforeWhatCan) {
   bool unsafe = false;
   for (const RankedProgram& ranked : search(graph_of(programs::kNaive)).programs) {
@@ -243,6 +333,17 @@ TEST(Superoptimize, RanksWhatCannotOverflowBeforeWhatCan) {
     unsafe = unsafe || !ranked.program.safe;
   }
   EXPECT_TRUE(unsafe);
+}
+
+// One exponential is as the user means it; the other's maximum is taken off all the same.
+TEST(Superoptimize, AnExponentialThatNothingUndoesKeepsNoOtherFromItsMaximum) {
+  const SearchResult result =
+      search(graph_of("graph 1\nx = input f16[64,128]\nw = input f16[128,96]\ny = input f16[64,96]\na = matmul(x, w)\n"
+                      "e = exp(a)\ns = sum(e) dim=1\np = div(e, s)\nu = exp(y)\no = mul(p, u)\n"));
+  ASSERT_GT(result.programs.size(), 1U);
+  EXPECT_EQ(result.programs[0].program.unsafe, 1);
+  for (const RankedProgram& ranked : result.programs) EXPECT_EQ(ranked.program.safe, ranked.program.unsafe == 1);
+  EXPECT_FALSE(result.programs.back().program.safe) << "as it stands";
 }
 
 TEST(Superoptimize, CountsAreConsistent) {

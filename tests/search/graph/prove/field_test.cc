@@ -116,7 +116,23 @@ TEST_F(Laws, LowestIsWhatAMaskLeaves) {
   EXPECT_EQ(of(Op::kMul, lowest, x).state, FieldState::kUndefined);
   EXPECT_EQ(of(Op::kSub, x, lowest).state, FieldState::kUndefined);
   EXPECT_EQ(of(Op::kSub, lowest, lowest).state, FieldState::kNan);
-  EXPECT_EQ(of(Op::kRelu, lowest).state, FieldState::kUndefined);
+  for (const Op op : {Op::kSqrt, Op::kRsqrt, Op::kSilu, Op::kGelu})
+    EXPECT_EQ(of(op, lowest).state, FieldState::kNan) << name(op);
+}
+
+// As floating-point numbers have it.
+TEST_F(Laws, FunctionsOfAnInfinity) {
+  const FieldValue lowest = field.lowest(), highest = field.highest();
+  expect_equal(of(Op::kRelu, lowest), field.zero());
+  EXPECT_EQ(of(Op::kRelu, highest).state, FieldState::kHighest);
+  expect_equal(of(Op::kTanh, lowest), field.constant(-1, 1));
+  expect_equal(of(Op::kTanh, highest), field.constant(1, 1));
+  expect_equal(of(Op::kReciprocal, lowest), field.zero());
+  EXPECT_EQ(of(Op::kSquare, lowest).state, FieldState::kHighest);
+  Attributes bounds;
+  bounds.low = -3;
+  expect_equal(field.unary(Op::kClamp, bounds, lowest), field.constant(-3, 1));
+  EXPECT_EQ(field.unary(Op::kClamp, bounds, highest).state, FieldState::kHighest);
 }
 
 TEST_F(Laws, HighestTakenOffIsLowest) {

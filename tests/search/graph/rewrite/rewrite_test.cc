@@ -7,21 +7,10 @@
 #include "search/graph/prove/equivalence.h"
 #include "search/graph/prove/shift.h"
 #include "tests/search/graph/enumerate/search_support.h"
+#include "tests/search/graph/rewrite/saturated.h"
 
 namespace gqa {
 namespace {
-
-struct Saturated {
-  std::vector<Rewritten> graphs;
-  SearchReport report;
-};
-
-Saturated saturated(const std::string& text, std::size_t most = 64) {
-  Saturated result;
-  AbstractSpace abstract;
-  result.graphs = saturate(graph_of(text), most, &abstract, &result.report);
-  return result;
-}
 
 bool found(const Saturated& result, const std::string& text) {
   const KernelGraph wanted = graph_of(text);
