@@ -2,14 +2,36 @@
 #include "runtime/tuner/candidates.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace gqa {
+namespace {
+
+double share_of_bound(const TrialCandidate& candidate) {
+  constexpr double kLeast = 1.0 / 64;
+  return std::max(kLeast, candidate.attempt.error / candidate.attempt.bound);
+}
+
+// Errors are of one set of random inputs: those within 1.4 of the smallest count as alike, then those within 2, and so
+// on.
+void order_by_exactness(const std::vector<TrialCandidate*>& candidates, std::vector<Runner>* runners) {
+  double smallest = 1;
+  for (const TrialCandidate* candidate : candidates) smallest = std::min(smallest, share_of_bound(*candidate));
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i]->exact_first)
+      (*runners)[i].exactness = static_cast<int>(2 * std::log2(share_of_bound(*candidates[i]) / smallest));
+  }
+}
+
+}  // namespace
 
 void Candidates::add(const Option& option, Program program, bool shares) {
   TrialCandidate& candidate = rounds_.back().candidates.emplace_back();
   candidate.attempt = untried(option, "not tried", "the budget was spent");
   candidate.moved_bytes = option.moved_bytes;
+  candidate.exact_first = option.exact_first;
   candidate.shares = shares;
   candidate.round = rounds_.size() - 1;
   for (const Source& source : program.sources) candidate.kernels.push_back(kernel_of(source));
@@ -108,11 +130,13 @@ std::vector<Attempt> Candidates::attempts() const {
 }
 
 std::vector<Runner> runners_of(const std::vector<TrialCandidate*>& candidates) {
-  std::vector<std::pair<double, std::size_t>> places;
-  for (std::size_t i = 0; i < candidates.size(); ++i) places.emplace_back(candidates[i]->moved_bytes, i);
+  std::vector<std::tuple<double, std::size_t, std::size_t>> places;
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    places.emplace_back(candidates[i]->moved_bytes, candidates[i]->program.steps.size(), i);
   std::sort(places.begin(), places.end());
   std::vector<Runner> runners(candidates.size());
-  for (std::size_t place = 0; place < places.size(); ++place) runners[places[place].second].order = place;
+  for (std::size_t place = 0; place < places.size(); ++place) runners[std::get<2>(places[place])].order = place;
+  order_by_exactness(candidates, &runners);
   return runners;
 }
 

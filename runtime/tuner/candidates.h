@@ -21,6 +21,7 @@ struct TrialCandidate {
   Attempt attempt;
   Program program;
   double moved_bytes = 0;
+  bool exact_first = false;
   std::vector<std::size_t> kernels;       // of the round, in the order of program.sources
   bool shares = false;                    // none of its kernels is its own
   bool judged = false, spilled = false;   // settled: verified, failed or set aside
@@ -66,7 +67,8 @@ class Candidates {
   std::deque<Round> rounds_;
 };
 
-// Where each stands among those that take equally long: what moves least first, then by rank.
+// Where each stands among those that take equally long: what moves least first, then what launches fewest kernels, then
+// by rank.
 std::vector<Runner> runners_of(const std::vector<TrialCandidate*>& candidates);
 
 }  // namespace gqa

@@ -123,12 +123,16 @@ class Racing {
   int choose() {
     int chosen = best();
     if (chosen < 0) return -1;
-    const double limit = runners_[chosen].summary.median * (1 + kNoDifference);
-    const double fastest = runners_[chosen].summary.median;
+    const Runner& leader = runners_[chosen];
+    const double fastest = leader.summary.median;
     for (std::size_t i = 0; i < runners_.size(); ++i) {
-      const Runner& rival = runners_[i];
-      if (!rival.racing || rival.samples.empty() || rival.summary.median > limit) continue;
-      if (rival.order < runners_[chosen].order) chosen = static_cast<int>(i);
+      const Runner &rival = runners_[i], &before = runners_[chosen];
+      if (!rival.racing || rival.samples.empty()) continue;
+      const bool same = rival.summary.median <= fastest * (1 + kNoDifference);
+      const bool more_exact = rival.exactness < before.exactness;
+      if (more_exact ? same || !clearly_faster(leader.summary, rival.summary)
+                     : same && rival.exactness == before.exactness && rival.order < before.order)
+        chosen = static_cast<int>(i);
     }
     for (Runner& runner : runners_) {
       if (runner.racing && !runner.samples.empty() && &runner != &runners_[chosen]) {

@@ -1,7 +1,8 @@
 // halving.h: which of several runners is the fastest, with as few launches as the noise allows.
 // Owns: the race: runners take turns (so drift hits all alike), each round doubles the samples and drops those of
 // the slower half that are clearly slower, finalists go on until the difference is clear of the noise or under 0.5 %;
-// what stays within 0.5 % is decided by the order given, so that the same machine picks the same winner.
+// what stays within 0.5 % is decided by the order given, so that the same machine picks the same winner; a more exact
+// one wins already where the difference is not clear of the noise.
 // Never: launches anything or reads a clock: the sampler and `out_of_time` do.
 // Threads: one caller.
 #pragma once
@@ -17,7 +18,8 @@
 namespace gqa {
 
 struct Runner {
-  std::size_t order = 0;        // of those within 0.5 % the lowest wins
+  int exactness = 0;            // of those that no noise tells apart the lowest wins
+  std::size_t order = 0;        // and of those alike in that, within 0.5 %, the lowest
   std::vector<double> samples;  // microseconds
   Summary summary;
   bool racing = true;   // one that begins with false takes no part

@@ -78,6 +78,7 @@ Option GraphWorkload::option(const Contender& contender, DeviceKind kind, const 
   made.name = describe(program) + " | " + thread_text(program);
   made.predicted_us = contender.predicted_us;
   made.safe = contender.safe;
+  made.exact_first = true;
   made.notes = program_notes(contender);
   auto ready = std::make_shared<Program>();
   const Status status = program_of(contender.plan, kind, ready.get());

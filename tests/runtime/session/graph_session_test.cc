@@ -279,6 +279,20 @@ TEST_F(GraphSessionTest, ASafeProgramGoesBeforeAnyFasterOneThatMayOverflow) {
   EXPECT_GT(unsafe_exponents(other.program), 0) << "where no safe one verified, the others have their turn";
 }
 
+TEST_F(GraphSessionTest, OfProgramsThatTakeEquallyLongTheMoreExactWinsAndThenTheOneOfFewerKernels) {
+  world_.program_microseconds = [](const KernelGraph&) { return 100.0; };
+  const auto by_kernels = [&](double one, double more) {
+    world_.verify_program = [=](const KernelGraph& program) {
+      return Verdict{true, program.nodes().size() == 1 ? one : more, 1e-3, ""};
+    };
+    return ask(*open(Tuning::kNow, cache::Mode::kOff), attention()).program.nodes().size();
+  };
+  EXPECT_EQ(by_kernels(1e-4, 1e-4), 1U);
+  EXPECT_EQ(by_kernels(1.1e-4, 1e-4), 1U) << "as exact";
+  EXPECT_EQ(by_kernels(1e-5, 8e-4), 1U);
+  EXPECT_GT(by_kernels(8e-4, 1e-5), 1U);
+}
+
 TEST_F(GraphSessionTest, NothingThatVerifiesIsAnErrorWithTheCounts) {
   world_.verify_program = [](const KernelGraph&) { return Verdict{false, 1, 1e-3, "element 3 is wrong"}; };
   world_.program_microseconds = [](const KernelGraph&) { return 1.0; };

@@ -11,17 +11,19 @@ namespace {
 
 struct HalvingCase {
   std::vector<double> true_us;
-  double noise = 0;     // relative
-  double outliers = 0;  // share of samples that take three times as long
-  double drift = 0;     // relative, a sample, hitting all alike
-  int samples = 0;      // taken
-  int most = 1 << 30;   // then time is out
+  double noise = 0;                 // relative
+  double outliers = 0;              // share of samples that take three times as long
+  double drift = 0;                 // relative, a sample, hitting all alike
+  int samples = 0;                  // taken
+  int most = 1 << 30;               // then time is out
+  std::vector<int> exactness = {};  // none: all alike
   std::mt19937 random{7};
 
   int run(std::vector<Runner>* runners) {
     runners->clear();
     for (std::size_t i = 0; i < true_us.size(); ++i) {
       runners->emplace_back().order = i;
+      if (i < exactness.size()) runners->back().exactness = exactness[i];
     }
     Race timing;
     timing.sample = [this](std::size_t index, int count, std::vector<double>* us) {
@@ -89,6 +91,24 @@ TEST(Halving, TiesAreBrokenByCandidateOrder) {
   std::vector<Runner> runners;
   EXPECT_EQ((HalvingCase{{100.4, 100.2, 100}}).run(&runners), 0);
   EXPECT_EQ((HalvingCase{{100.6, 100.2, 100}}).run(&runners), 1);
+}
+
+TEST(Halving, AMoreExactOneWinsWhereNoNoiseTellsThemApart) {
+  std::vector<Runner> runners;
+  HalvingCase alike{{100, 100.4, 100.2}};
+  alike.exactness = {2, 0, 0};
+  EXPECT_EQ(alike.run(&runners), 1) << "of two as exact the first";
+  HalvingCase slower{{100, 110, 130}};
+  slower.exactness = {2, 1, 0};
+  EXPECT_EQ(slower.run(&runners), 0);
+  int exact = 0;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    HalvingCase noisy{{100, 101}, 0.1};
+    noisy.exactness = {1, 0};
+    noisy.random.seed(seed);
+    exact += noisy.run(&runners) == 1;
+  }
+  EXPECT_GE(exact, 75) << "1 % under a noise of 10";
 }
 
 TEST(Halving, AFailureIsNeverChosen) {
