@@ -261,6 +261,18 @@ def test_graphs_in_both_words():
         assert graph_peers.graph_of(case).to_text().count("input") == len(inputs)
 
 
+def test_errors_beside_operator_by_operator():
+    """That of the graph as it is written is the measure itself; with twice its error an answer stands at 2."""
+    graph_peers = pytest.importorskip("gqa.bench.graph_peers", reason="the measure of errors needs PyTorch")
+    for text in GRAPHS:
+        case = graph_cases.parse(text)
+        inputs = graph_peers.make_inputs(case, "cpu", 0)
+        words = graph_peers._op_by_op_attention if case.kind == "attention" else graph_peers._WORDS[case.kind][1]
+        out, exact = words(*inputs).double(), words(*(tensor.double() for tensor in inputs))
+        assert graph_peers.error_ratio(case, inputs, out) == pytest.approx(1)
+        assert graph_peers.error_ratio(case, inputs, exact + 2 * (out - exact)) == pytest.approx(2)
+
+
 def test_graphs_on_the_cpu(tmp_path):
     pytest.importorskip("torch", reason="test_graphs_on_the_cpu needs PyTorch")
     file = tmp_path / "result.json"
@@ -273,6 +285,8 @@ def test_graphs_on_the_cpu(tmp_path):
     for result in results:
         assert result["failures"] == {} and not result["best_peer"].startswith("gqa")
         assert result["max_abs_error"]["gqa"] < 5e-2
+        assert result["error_norm_ratio"]["gqa"] <= 1.5
+    assert "error / op by op" in done.stdout
 
 
 @pytest.mark.gpu

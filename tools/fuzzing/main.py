@@ -17,12 +17,12 @@ import time
 
 from .judgement import Failure
 
-KINDS = ("calls",)
+KINDS = ("calls", "graphs")
 PATIENCE = 300.0  # seconds that a case may take, compiling included
 
 ABOUT = """\
-usage: tools/fuzz calls [--seconds N | --cases N] [--seed S] [--device cuda]
-       tools/fuzz calls --seed S --case N
+usage: tools/fuzz calls|graphs [--seconds N | --cases N] [--seed S] [--device cuda]
+       tools/fuzz calls|graphs --seed S --case N
 
 Random programs, each held against a reference in float64. A program that fails is made smaller, and printed as a test
 function that fails as it did. A seed's case is always the same one, whatever ran before. A line of progress comes every
@@ -30,13 +30,15 @@ function that fails as it did. A seed's case is always the same one, whatever ra
 
   calls    attention, flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache, merge_states: shapes, layouts,
            lists, masks and options that are drawn, with numbers that are hard. NaN lies where nobody may look
+  graphs   one to a dozen operators, superoptimized: fragments of models and what may follow them, layouts, masks, five
+           sets of magnitudes. Also held against the graph operator by operator in its types: as finite, as exact
 
   --seconds N   how long (60)
   --cases N     so many cases, however long that takes
   --seed S      which cases (1)
   --case N      one case of the seed, again
   --device D    cpu or cuda; cuda needs torch (cpu)
-  --budget N    seconds that a shape may tune (0.02)
+  --budget N    seconds that a shape may tune (0.02; a graph at least 0.1)
   --known       tells failures of open defects, too; others only count them
 
   example: tools/fuzz calls --seconds 180 --seed "$(date +%Y%m%d)"

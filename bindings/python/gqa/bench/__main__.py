@@ -266,10 +266,14 @@ def _measure(
     for name, prepare in contestants:
         try:
             calls = [prepare(case, each) for each in inputs]
-            result.errors[name] = error_of(case, inputs[0], calls[0]())
+            out = calls[0]()
+            result.errors[name] = error_of(case, inputs[0], out)
+            if isinstance(case, GraphCase):
+                result.error_ratios[name] = graph_peers.error_ratio(case, inputs[0], out)
             replays[name] = timing.replay_of(calls, device)
         except Exception as error:  # whatever a library raises: it is named and not timed
             result.errors.pop(name, None)
+            result.error_ratios.pop(name, None)
             result.failures[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             if not timing.alive(device):
                 raise DeviceLost(

@@ -98,6 +98,19 @@ def worst_error(case: GraphCase, inputs: Inputs, out: torch.Tensor) -> float:
     return float((out.float() - expected).abs().max())
 
 
+def _op_by_op_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    weights = torch.exp(q @ k)
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def error_ratio(case: GraphCase, inputs: Inputs, out: torch.Tensor) -> float:
+    """The norm of out's error over that of the graph as it is written, each operator rounded to the dtype; both against
+    float64."""
+    words = _op_by_op_attention if case.kind == "attention" else _WORDS[case.kind][1]
+    expected = words(*(tensor.double() for tensor in inputs))
+    return float((out.double() - expected).norm() / (words(*inputs).double() - expected).norm())
+
+
 # ---- the contestants
 
 

@@ -22,6 +22,7 @@ class Result:
     sets: int
     times: Dict[str, List[float]] = field(default_factory=dict)
     errors: Dict[str, float] = field(default_factory=dict)
+    error_ratios: Dict[str, float] = field(default_factory=dict)  # of graphs: over operator by operator's, in norm
     failures: Dict[str, str] = field(default_factory=dict)
 
     def us(self, name: str) -> float:
@@ -47,6 +48,7 @@ class Result:
             "tflops": {name: self._tflops(name) for name in self.times},
             "gbps": {name: self._gbps(name) for name in self.times},
             "max_abs_error": self.errors,
+            **({"error_norm_ratio": self.error_ratios} if self.error_ratios else {}),
             "ratio": {name: self.ratio(name) for name in self.times if "gqa" in self.times},
             "best_peer": best,
             "failures": self.failures,
@@ -65,17 +67,18 @@ class Result:
         return f"{gbps:.0f} GB/s" if gbps < 1000 else f"{gbps / 1000:.2f} TB/s"
 
 
-_COLUMNS = ("shape", "library", "us", "rate", "time / gqa", "max abs error")
+_COLUMNS = ("shape", "library", "us", "rate", "time / gqa", "error / op by op", "max abs error")  # the sixth: of graphs
 
 
 def rows_of(result: Result) -> List[Tuple[str, ...]]:
     rows = []
     for name in result.times:
         ratio = f"{result.ratio(name):.3f}" if "gqa" in result.times else "-"
+        off = f"{result.error_ratios[name]:.2f}" if name in result.error_ratios else "-"
         error = f"{result.errors[name]:.2g}"
-        rows.append((str(result.shape), name, f"{result.us(name):.1f}", result.rate(name), ratio, error))
+        rows.append((str(result.shape), name, f"{result.us(name):.1f}", result.rate(name), ratio, off, error))
     for name, why in result.failures.items():
-        rows.append((str(result.shape), name, "-", "-", "-", f"failed: {why}"))
+        rows.append((str(result.shape), name, "-", "-", "-", "-", f"failed: {why}"))
     return [rows[0]] + [("",) + row[1:] for row in rows[1:]]
 
 
@@ -83,7 +86,9 @@ def table(results: List[Result]) -> str:
     rows: List[Tuple[str, ...]] = [_COLUMNS]
     for result in results:
         rows += rows_of(result)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS) - 1)] + [0]
+    if not any(result.error_ratios for result in results):
+        rows = [row[:5] + row[6:] for row in rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)] + [0]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
 
 
