@@ -1,4 +1,4 @@
-"""tools/fuzz graphs: a few cases of a fixed seed find nothing; planted faults are found, made smaller and printed as tests.
+"""tools/fuzz graphs: a few cases of a fixed seed find nothing; planted faults are found, shrunk and printed as tests.
 
 Owns: the judgement of that fuzz. Never: judges gqa itself by it for longer than a few seconds; tools/test --full does.
 """
