@@ -21,7 +21,8 @@ namespace gqa::test {
 struct MergeSizes {
   ElementType type = ElementType::kBF16;
   int count = 2, batch = 2, q_len = 3, heads = 4, head_dim = 64;
-  int pad = 0;  // elements of nobody after each row of a head
+  int pad = 0;     // elements of nobody after each row of a head
+  float most = 0;  // of outs, all positive and near it; 0: normal numbers
 };
 
 class MergeCase {
@@ -123,8 +124,13 @@ class MergeCase {
           const float lse_here = lse_of(row++, static_cast<int>(part));
           lses[part][static_cast<std::size_t>(place(l, b, i, h))] = lse_here;
           for (int d = 0; d < sizes.head_dim && std::isfinite(lse_here); ++d)
-            set(&outs[part], place(o, b, i, h) + d, normal_(random_));
+            set(&outs[part], place(o, b, i, h) + d, number());
         }
+  }
+
+  float number() {
+    const float normal = normal_(random_);
+    return sizes.most == 0 ? normal : sizes.most * std::fmax(0.5F, 1 - std::abs(normal));
   }
 
   ::testing::AssertionResult row_right(int b, int i, int h, int roundings) const {
@@ -175,7 +181,7 @@ class MergeCase {
 };
 
 // Sizes that take every way: dtypes, rows in vectors and not, a warp's lanes shared by rows or walking one, parts of
-// one launch and of several.
+// one launch and of several, numbers near the type's largest, whose sum is not finite.
 inline std::vector<MergeSizes> merge_sizes() {
   std::vector<MergeSizes> all;
   for (const ElementType type : kElementTypes) {
@@ -184,6 +190,7 @@ inline std::vector<MergeSizes> merge_sizes() {
     all.push_back({type, 1, 1, 9, 2, 32, 8});
     all.push_back({type, 33, 1, 2, 3, 64, 0});
     all.push_back({type, 70, 1, 2, 3, 40, 1});
+    all.push_back({type, 40, 1, 2, 3, 64, 0, type == ElementType::kF16 ? 65504.F : 3.38e38F});
   }
   return all;
 }

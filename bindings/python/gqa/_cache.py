@@ -98,7 +98,7 @@ class Append(NamedTuple):
         rows, new = (tuple(getattr(x, "shape", ())) for x in (self.rotary_cos, self.k_new))
         if len(rows) != 2 or len(new) < 3 or self.rotary_seqlens is not None:
             return  # there is none, or the library says what is wrong
-        queries = q_shape[1] if len(q_shape) == 4 else 1  # packed ones are counted on the device
+        queries = q_shape[1] if len(q_shape) == 4 else min(q_shape[0], 1)  # packed ones are counted on the device
         positions = max(min(new[1], room) if len(new) == 4 else 0, queries if self.advances else min(queries, 1))
         if length + positions > rows[0]:
             raise error_for(

@@ -92,22 +92,20 @@ __device__ void store_chunk(const float (&x)[kMergeChunk], int count, bool vecto
 template <typename Element>
 __device__ void merge_row(const MergeParams& p, const MergeRow& row, const MergeWeights& weights, int lane) {
   using Bits = typename Element::Bits;
-  const float share = weights.sum == 0 ? 0.f : 1 / weights.sum;
+  const float share = 1 / weights.sum;  // of no part, where that is 0
   for (int at = lane * kMergeChunk; at < p.head_dim; at += p.lanes * kMergeChunk) {
     float sums[kMergeChunk] = {};
     for (int i = 0; i < p.count; ++i) {
       const MergePart& part = p.parts[i];
       const float lse = row.lse(part);
       if (lse == negative_infinity()) continue;
-      const float weight = weights.of(lse);
+      const float weight = weights.of(lse) * share;  // their sum is 1, so that no sum is larger than its parts
       float x[kMergeChunk];
       load_chunk<Element>(static_cast<const Bits*>(part.out) + row.offset(part.out_strides) + at, p.head_dim - at,
                           p.vectors, x);
 #pragma unroll
       for (int d = 0; d < kMergeChunk; ++d) sums[d] = fmaf(weight, x[d], sums[d]);
     }
-#pragma unroll
-    for (int d = 0; d < kMergeChunk; ++d) sums[d] *= share;
     store_chunk<Element>(sums, p.head_dim - at, p.vectors,
                          static_cast<Bits*>(p.merged.out) + row.offset(p.merged.out_strides) + at);
   }

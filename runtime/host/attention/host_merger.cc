@@ -55,7 +55,7 @@ void merge_row(const MergeCall& call, const Row& row) {
   };
   for (int i = 0; i < call.count; ++i) maximum = std::fmax(maximum, row.lse(call.parts[i]));
   for (int i = 0; i < call.count; ++i) sum += weight(call.parts[i]);
-  const float share = sum == 0 ? 0 : 1 / sum;
+  const float share = 1 / sum;  // of no part, where that is 0
   Bits* merged = static_cast<Bits*>(call.merged.out) + row.offset(call.merged.out_strides);
   for (int first = 0; first < call.head_dim; first += kPiece) {
     const int count = std::min(kPiece, call.head_dim - first);
@@ -63,11 +63,11 @@ void merge_row(const MergeCall& call, const Row& row) {
     for (int i = 0; i < call.count; ++i) {
       const AttentionState& part = call.parts[i];
       if (row.lse(part) == kEmpty) continue;
-      const float of_part = weight(part);
+      const float of_part = weight(part) * share;  // their sum is 1, so that no sum is larger than its parts
       const Bits* out = static_cast<const Bits*>(part.out) + row.offset(part.out_strides) + first;
       for (int d = 0; d < count; ++d) sums[d] += of_part * Element::load(out[d]);
     }
-    for (int d = 0; d < count; ++d) merged[first + d] = Element::store(sums[d] * share);
+    for (int d = 0; d < count; ++d) merged[first + d] = Element::store(sums[d]);
   }
   row.lse_at(call.merged) = sum == 0 ? kEmpty : maximum + std::log(sum);
 }

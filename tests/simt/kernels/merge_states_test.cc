@@ -107,7 +107,12 @@ TEST_F(MergeStates, AnEmptyPartThatIsReadIsSeen) {
   EXPECT_TRUE(seen("if (lse == negative_infinity()) continue;", ""));
   EXPECT_TRUE(seen("lse == negative_infinity() ? 0.f : ", ""));
   EXPECT_TRUE(seen("lse == -negative_infinity() ? negative_infinity() : lse", "lse"));
-  EXPECT_TRUE(seen("weights.sum == 0 ? 0.f : 1 / weights.sum", "1 / weights.sum"));
+}
+
+// Weights that are divided by their sum at the end only add up to infinity.
+TEST_F(MergeStates, AShareTakenTooLateIsSeen) {
+  EXPECT_TRUE(
+      seen("sums[d] = fmaf(weight, x[d], sums[d])", "sums[d] = fmaf(weight / share, x[d], sums[d] / share) * share"));
 }
 
 TEST_F(MergeStates, AnotherPartsStridesAreSeen) {

@@ -52,7 +52,7 @@ def drawn_shape(dice, function, device):
     c.update(dim=d, dim_v=dice.of(*DIMS) if dice.some(0.2) else d)
     c.update(batch=dice.number(1, 5), q_len=dice.of(1, 1, dice.number(0, 41)), kv_heads=dice.number(1, 4))
     c.update(
-        kv_len=dice.of(*KEYS) if dice.some(0.6) else dice.number(0, 201), group=dice.of(1, 1, 2, dice.number(1, 9))
+        kv_len=dice.of(*KEYS) if dice.some(0.6) else dice.number(1, 201), group=dice.of(1, 1, 2, dice.number(1, 9))
     )
     if dice.some(0.05):
         c.update(batch=0)
