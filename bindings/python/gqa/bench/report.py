@@ -22,8 +22,8 @@ class Result:
     sets: int
     times: Dict[str, List[float]] = field(default_factory=dict)
     errors: Dict[str, float] = field(default_factory=dict)
-    error_ratios: Dict[str, float] = field(default_factory=dict)  # of graphs: over operator by operator's, in norm
     failures: Dict[str, str] = field(default_factory=dict)
+    error_ratios: Dict[str, float] = field(default_factory=dict)  # of graphs: over operator by operator's, in norm
 
     def us(self, name: str) -> float:
         return median(self.times[name])
