@@ -30,6 +30,15 @@ class Type:
         return "ml_dtypes.bfloat16" if self.name == "bfloat16" else f"np.{self.name}"
 
 
+def array_text(text, kind, frame, device):
+    """The expression of a tensor of this element type, a name of TYPES or NumPy's, that holds a NumPy array."""
+    if frame == "torch":
+        on = ', device="cuda"' if device == "cuda" else ""
+        return f"torch.tensor(np.ascontiguousarray({text}), dtype=torch.{kind}{on})"
+    name = TYPES[kind].numpy_text if kind in TYPES else f"np.{kind}"
+    return f"np.ascontiguousarray({text}).astype({name})"
+
+
 TYPES = {
     "float16": Type("float16", 2.0**-10, 2.0**-24, 65504.0, 2.0**-20),
     "bfloat16": Type("bfloat16", 2.0**-7, 2.0**-126, (2 - 2.0**-7) * 2.0**127, 2.0**-120),

@@ -182,12 +182,10 @@ std::string config_names() {
 int unsafe_exponents(const KernelGraph& graph) {
   return static_cast<int>(std::count_if(graph.nodes().begin(), graph.nodes().end(), [&](const KernelNode& node) {
     if (node.op != Op::kExp && node.op != Op::kExp2) return false;
-    const int maker = graph.tensor(node.inputs[0]).node;
-    if (maker < 0) return true;
-    const KernelNode& shifted = graph.nodes()[static_cast<std::size_t>(maker)];
-    if (shifted.op == Op::kSubMax) return false;
-    const int by = shifted.op == Op::kSub ? graph.tensor(shifted.inputs[1]).node : -1;
-    return by < 0 || graph.nodes()[static_cast<std::size_t>(by)].op != Op::kMax;
+    const KernelNode* shifted = graph.maker(node.inputs[0]);
+    if (!shifted || shifted->op == Op::kSubMax) return !shifted;
+    const KernelNode* by = shifted->op == Op::kSub ? graph.maker(shifted->inputs[1]) : nullptr;
+    return !by || by->op != Op::kMax;
   }));
 }
 

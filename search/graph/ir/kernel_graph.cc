@@ -159,6 +159,11 @@ int KernelGraph::find(std::string_view name) const {
   return -1;
 }
 
+const KernelNode* KernelGraph::maker(int id) const {
+  const int node = tensor(id).node;
+  return node < 0 ? nullptr : &nodes_[static_cast<std::size_t>(node)];
+}
+
 std::string to_text(const TensorSpec& spec) { return to_text(spec.dims) + " of " + std::string(name(spec.type)); }
 
 int KernelBuilder::keep(const Status& status, int tensor) {

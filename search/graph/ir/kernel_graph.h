@@ -62,6 +62,7 @@ class KernelGraph {
   const KernelTensor& tensor(int id) const { return tensors_[static_cast<std::size_t>(id)]; }
   const TensorSpec& spec(int id) const { return tensor(id).spec; }
   int find(std::string_view name) const;  // the tensor of that name; -1: none
+  const KernelNode* maker(int id) const;  // null: an input
 
   friend bool operator==(const KernelGraph&, const KernelGraph&) = default;  // the same text
 

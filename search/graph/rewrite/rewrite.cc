@@ -111,11 +111,6 @@ class Saturation {
 
 }  // namespace
 
-const KernelNode* Site::maker(int tensor_id) const {
-  const int at = graph.tensor(tensor_id).node;
-  return at < 0 ? nullptr : &graph.nodes()[static_cast<std::size_t>(at)];
-}
-
 std::vector<Rewritten> saturate(const KernelGraph& graph, std::size_t most, AbstractSpace* abstract,
                                 SearchReport* report, const Stop& stop) {
   return Saturation(graph, most, abstract, report, stop).run();

@@ -23,7 +23,7 @@ struct Site {
 
   int tensor(std::size_t at) const { return node.inputs[at]; }
   const Dims& dims(int tensor_id) const { return graph.spec(tensor_id).dims; }
-  const KernelNode* maker(int tensor_id) const;  // null: an input
+  const KernelNode* maker(int tensor_id) const { return graph.maker(tensor_id); }
 };
 
 struct Rule {

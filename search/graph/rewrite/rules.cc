@@ -3,6 +3,7 @@
 
 #include "search/graph/prove/shift.h"
 #include "search/graph/rewrite/rewrite.h"
+#include "search/graph/rewrite/value_range.h"
 
 namespace gqa {
 namespace {
@@ -259,14 +260,6 @@ std::int64_t summed_dim(const KernelGraph& graph, int exponential) {
   return -1;
 }
 
-// Whether it is x - max(x) already.
-bool is_below_maximum(const Site& site, int tensor) {
-  const KernelNode* maker = site.maker(tensor);
-  if (!maker || (maker->op != Op::kSub && maker->op != Op::kSubMax)) return false;
-  const KernelNode* maximum = site.maker(maker->inputs[1]);
-  return maximum && maximum->op == Op::kMax && maximum->inputs[0] == maker->inputs[0];
-}
-
 // a without what is the same all along dim, taken off somewhere in it: it moves a and its maximum alike.
 int without_shift(const Site& site, int a, std::int64_t dim, GraphEditor* editor) {
   const KernelNode* maker = site.maker(a);
@@ -279,7 +272,7 @@ int without_shift(const Site& site, int a, std::int64_t dim, GraphEditor* editor
 
 // exp(a) -> exp(a - max(a)), where the result is a quotient that does not see it: nothing overflows any more.
 int subtract_maximum(const Site& site, GraphEditor* editor) {
-  if (site.node.op != Op::kExp || is_below_maximum(site, site.tensor(0))) return -1;
+  if (site.node.op != Op::kExp || maximum_taken_off(site.graph, site.tensor(0))) return -1;
   const std::int64_t dim = summed_dim(site.graph, site.node.outputs[0]);
   const auto shifts = dim < 0 ? std::nullopt : inner_shifts(site.graph, site.node.outputs[0]);
   if (!shifts) return -1;

@@ -29,6 +29,17 @@ ValueRange inverse(const ValueRange& x) {
   return x.high < 0 ? ValueRange{1 / x.high, 1 / x.low} : ValueRange();
 }
 
+const KernelNode* maker_of(const KernelGraph& graph, int tensor, Op op) {
+  const KernelNode* made = graph.maker(tensor);
+  return made && made->op == op ? made : nullptr;
+}
+
+// `taken`, where it is the maximum of x.
+const KernelNode* maximum_of(const KernelGraph& graph, int x, int taken) {
+  const KernelNode* maximum = maker_of(graph, taken, Op::kMax);
+  return maximum && maximum->inputs[0] == x ? maximum : nullptr;
+}
+
 class Ranges {
  public:
   explicit Ranges(const KernelGraph& graph) : graph_(graph), found_(graph.tensors().size()) {}
@@ -47,15 +58,7 @@ class Ranges {
  private:
   ValueRange& at(int tensor) { return found_[static_cast<std::size_t>(tensor)]; }
 
-  const KernelNode* maker(int tensor) const {
-    const int node = graph_.tensor(tensor).node;
-    return node < 0 ? nullptr : &graph_.nodes()[static_cast<std::size_t>(node)];
-  }
-
-  const KernelNode* maker(int tensor, Op op) const {
-    const KernelNode* made = maker(tensor);
-    return made && made->op == op ? made : nullptr;
-  }
+  const KernelNode* maker(int tensor, Op op) const { return maker_of(graph_, tensor, op); }
 
   // Operator by operator it is rounded to its type, and is finite there.
   void clip(int tensor) {
@@ -67,30 +70,21 @@ class Ranges {
     return elements(graph_.spec(node.inputs[0]).dims) / elements(graph_.spec(node.outputs[0]).dims);
   }
 
-  // The maximum, of those that are taken from a tensor, that it is of.
-  const KernelNode* maximum_of(int x, int taken) const {
-    const KernelNode* maximum = maker(taken, Op::kMax);
-    return maximum && maximum->inputs[0] == x ? maximum : nullptr;
-  }
-
   // exp(x - max(x)): one of the elements along dim is 1.
   bool below_maximum(int tensor, std::int64_t dim) const {
     const KernelNode* exponential = maker(tensor, Op::kExp);
-    const KernelNode* shifted = exponential ? maker(exponential->inputs[0]) : nullptr;
-    if (!shifted || (shifted->op != Op::kSub && shifted->op != Op::kSubMax)) return false;
-    const KernelNode* maximum = maximum_of(shifted->inputs[0], shifted->inputs[1]);
+    const KernelNode* maximum = exponential ? maximum_taken_off(graph_, exponential->inputs[0]) : nullptr;
     return maximum && maximum->attributes.dim == dim;
   }
 
   ValueRange difference(const KernelNode& node) {
     const ValueRange &x = at(node.inputs[0]), &y = at(node.inputs[1]);
-    const bool below = maximum_of(node.inputs[0], node.inputs[1]) != nullptr;
-    return {x.low - y.high, below ? 0 : x.high - y.low};
+    return {x.low - y.high, maximum_taken_off(graph_, node.outputs[0]) ? 0 : x.high - y.low};
   }
 
   bool is_exponential_over_its_largest(const KernelNode& node) const {
     const KernelNode *above = maker(node.inputs[0], Op::kExp), *below = maker(node.inputs[1], Op::kExp);
-    return above && below && maximum_of(above->inputs[0], below->inputs[0]);
+    return above && below && maximum_of(graph_, above->inputs[0], below->inputs[0]);
   }
 
   ValueRange sum(const KernelNode& node) {
@@ -215,6 +209,12 @@ bool makes_no_larger(Op op) {
 double ValueRange::largest() const { return std::max(std::abs(low), std::abs(high)); }
 
 std::vector<ValueRange> value_ranges(const KernelGraph& graph) { return Ranges(graph).run(); }
+
+const KernelNode* maximum_taken_off(const KernelGraph& graph, int tensor) {
+  const KernelNode* node = graph.maker(tensor);
+  const bool difference = node && (node->op == Op::kSub || node->op == Op::kSubMax);
+  return difference ? maximum_of(graph, node->inputs[0], node->inputs[1]) : nullptr;
+}
 
 bool may_overflow(const KernelGraph& graph) {
   const std::vector<ValueRange> ranges = value_ranges(graph);

@@ -23,6 +23,9 @@ struct ValueRange {
 
 std::vector<ValueRange> value_ranges(const KernelGraph& graph);  // one a tensor; a custom operator's: anything
 
+// The maximum, where the tensor is x - max(x); null: it is none.
+const KernelNode* maximum_taken_off(const KernelGraph& graph, int tensor);
+
 // A program of such a graph could be infinite where the user's is not: (E / S) V is finite as long as V is, E V is not.
 bool may_overflow(const KernelGraph& graph);
 

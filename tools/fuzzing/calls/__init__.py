@@ -5,12 +5,11 @@ runs and judges it by reference.py, shrinks.py makes it smaller, merge.py is mer
 defects that are open.
 """
 
-import functools
-import importlib.util
 from dataclasses import replace
 
 import gqa
 
+from ..modules import has, loaded
 from . import check
 from .case import differing, fits
 from .draw import draw as drawn
@@ -40,11 +39,6 @@ def bias_of(case):
     return {} if isinstance(case, Merge) else {"bias_type": "float32"}
 
 
-@functools.lru_cache
-def has(module):
-    return importlib.util.find_spec(module) is not None
-
-
 def attempt(case):
     return attempt_merge(case) if isinstance(case, Merge) else check.attempt_call(case)
 
@@ -67,7 +61,7 @@ def group(case):
 
 def load():
     """What takes seconds and makes no handle: once, before processes that run a case each."""
-    check.MODULES.update((module, importlib.import_module(module)) for module in ("torch", "ml_dtypes") if has(module))
+    check.MODULES.update(loaded())
 
 
 def setup(device, budget):

@@ -6,7 +6,7 @@ Owns: how numbers, layouts and options are written down, in NumPy and in torch. 
 from dataclasses import dataclass, field
 from typing import Dict, List, Tuple
 
-from ..types import TYPES
+from ..types import TYPES, array_text
 from .case import Lists
 
 # A layout: what the tensor's memory is made of, and the view of it that is handed in. {x}: the array, in float64; gaps
@@ -35,11 +35,7 @@ class Text:
 
     def array(self, text, kind):
         """The expression of a tensor of this element type."""
-        if self.frame == "torch":
-            on = ', device="cuda"' if self.device == "cuda" else ""
-            return f"torch.tensor(np.ascontiguousarray({text}), dtype=torch.{kind}{on})"
-        name = TYPES[kind].numpy_text if kind in TYPES else f"np.{kind}"
-        return f"np.ascontiguousarray({text}).astype({name})"
+        return array_text(text, kind, self.frame, self.device)
 
     def ints(self, numbers):
         listed = repr([int(n) for n in numbers])

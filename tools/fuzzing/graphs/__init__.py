@@ -4,12 +4,11 @@ Owns: how its parts are put together. case.py says what a graph is, draw.py draw
 reference.py evaluates it, check.py runs and judges it, shrinks.py makes it smaller.
 """
 
-import importlib
-import importlib.util
 from dataclasses import replace
 
 import gqa
 
+from ..modules import has, loaded
 from . import check
 from .case import differing
 from .check import attempt, test
@@ -31,17 +30,13 @@ def draw(seed, number, device):
     return None if bfloat and not has("ml_dtypes") else case
 
 
-def has(module):
-    return importlib.util.find_spec(module) is not None
-
-
 def group(case):
     """What a tally counts by."""
     return next((each.type for each in case.inputs if each.type != "float32"), "float32")
 
 
 def load():
-    check.MODULES.update((module, importlib.import_module(module)) for module in ("torch", "ml_dtypes") if has(module))
+    check.MODULES.update(loaded())
 
 
 def setup(device, budget):

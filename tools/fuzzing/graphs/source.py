@@ -3,7 +3,7 @@
 Owns: what a printed test says; the fuzz runs the same lines. Never: judges.
 """
 
-from ..types import TYPES
+from ..types import TYPES, array_text
 from .case import dims_of, shape_of
 
 # What memory a layout has, and the tensor in it; {x}: the array, {n}: its last dimension.
@@ -34,12 +34,7 @@ def input_lines(case, powers, device):
         if each.kind in ("normal", "positive") and each.type == "float16":
             lines.append(f"{x} = {x}.clip({-most}, {most})")
         base, view = (text.format(x=x, n=shape[-1]) for text in LAYOUTS[each.layout])
-        if case.frame == "torch":
-            on = ', device="cuda"' if device == "cuda" else ""
-            tensor = f"torch.tensor(np.ascontiguousarray({base}), dtype=torch.{each.type}{on})"
-        else:
-            tensor = f"np.ascontiguousarray({base}).astype({TYPES[each.type].numpy_text})"
-        lines.append(f"{x} = {tensor}{view}")
+        lines.append(f"{x} = {array_text(base, each.type, case.frame, device)}{view}")
     return lines
 
 
