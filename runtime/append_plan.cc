@@ -137,6 +137,7 @@ Call attended_call(const Call& call, const AppendParams& p) {
   attended.append = nullptr;
   attended.kv_lengths = p.out_lengths;
   attended.k_starts = p.out_starts;
+  attended.k_in_slots = p.out_starts != nullptr;
   if (p.out_table != nullptr) {
     attended.page_table = p.out_table;
     attended.page_table_stride = p.out_columns;

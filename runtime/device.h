@@ -40,7 +40,7 @@ struct ChainArrays {
 // and page_table says which page holds a sequence's keys: row `b` of it those of sequence b. Entries past a sequence's
 // length are never read. Where problem.chain has slots, `slots` are their numbers. Where queries or keys are packed,
 // their tensors have no batch: the batch stride is 0, and sequence b is rows starts[b] to starts[b + 1], of which
-// lengths, where there are any, say how many are used.
+// lengths, where there are any, say how many are used: no more than there are.
 struct Call {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -50,6 +50,7 @@ struct Call {
   Strides q_strides, k_strides, v_strides, out_strides;
   const std::int32_t* q_starts = nullptr;    // batch + 1, where problem.q_packed(); else null
   const std::int32_t* k_starts = nullptr;    // batch + 1, where problem.k_packed(); else null
+  bool k_in_slots = false;  // k_starts are batch slots of a cache, in any order: kv_lengths alone ends a sequence
   const std::int32_t* q_lengths = nullptr;   // queries of each sequence; may be given where problem.q_packed()
   const std::int32_t* kv_lengths = nullptr;  // keys of each; given where kv_lengths is kEach, may be where kPacked
   const std::int32_t* page_table = nullptr;  // where problem.paged(); else null

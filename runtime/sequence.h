@@ -19,11 +19,12 @@ struct Sequence {
 
 namespace sequence_detail {
 
+// starts: null, too, where they do not say how many rows there are.
 inline std::int32_t length(const std::int32_t* starts, const std::int32_t* lengths, int sequence, std::int32_t most) {
-  const std::int64_t given = lengths != nullptr  ? lengths[sequence]
-                             : starts != nullptr ? std::int64_t{starts[sequence + 1]} - starts[sequence]
-                                                 : most;
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(given, 0, most));
+  std::int64_t length = most;
+  if (lengths != nullptr) length = std::min<std::int64_t>(length, lengths[sequence]);
+  if (starts != nullptr) length = std::min(length, std::int64_t{starts[sequence + 1]} - starts[sequence]);
+  return static_cast<std::int32_t>(std::max<std::int64_t>(length, 0));
 }
 
 }  // namespace sequence_detail
@@ -31,7 +32,8 @@ inline std::int32_t length(const std::int32_t* starts, const std::int32_t* lengt
 inline Sequence sequence_of(const Call& call, int sequence) {
   const auto start = [&](const std::int32_t* starts) { return starts == nullptr ? 0 : std::int64_t{starts[sequence]}; };
   return {{sequence_detail::length(call.q_starts, call.q_lengths, sequence, call.problem.q_len),
-           sequence_detail::length(call.k_starts, call.kv_lengths, sequence, call.problem.kv_len)},
+           sequence_detail::length(call.k_in_slots ? nullptr : call.k_starts, call.kv_lengths, sequence,
+                                   call.problem.kv_len)},
           start(call.q_starts),
           start(call.k_starts)};
 }

@@ -211,9 +211,10 @@ typedef struct gqa_call {
   const DLTensor* cu_seqlens_q; /* NULL: q is (batch, q_len, q_heads, head_dim); or (batch + 1) int32, contiguous, on
                                    the handle's device, ascending from 0 on */
   const DLTensor* cu_seqlens_k; /* the same of k and v; not with page_table. cache_seqlens, where it is given too, says
-                                   how many keys of each sequence's are used */
-  const DLTensor* seqused_q;    /* NULL, or (batch) int32: how many queries of each packed sequence's are used, the
-                                   others' rows of out and lse are not written; cu_seqlens_q alone has it */
+                                   how many keys of each sequence's are used; more than it has count as all of them */
+  const DLTensor* seqused_q;    /* NULL, or (batch) int32: how many queries of each packed sequence's are used (more
+                                   than it has: all), the others' rows of out and lse are not written; cu_seqlens_q
+                                   alone has it */
   int64_t max_seqlen_q; /* with cu_seqlens_q: no sequence has more queries; those that are past it are not read */
   int64_t max_seqlen_k; /* with cu_seqlens_k: no sequence has more keys */
   /* A gqa_call that ends here is taken too. */

@@ -6,6 +6,8 @@
 #include <limits>
 #include <sstream>
 
+#include "search/graph/prove/evaluate.h"
+
 namespace gqa {
 namespace {
 
@@ -39,6 +41,12 @@ RowUnit row_unit(const RowError& naive, const RowError& values, const Roundings&
   const double root = std::sqrt(static_cast<double>(values.elements));
   const double norm = std::max({naive.norm(), rounding.relative * values.norm(), rounding.least * root});
   return {norm, std::max({norm / root, kOfLargest * naive.largest, rounding.relative * values.largest})};
+}
+
+bool differs_in_kind(double found, double expected, ElementType type) {
+  const double rounded = round_to(expected, type);
+  if (std::isnan(expected)) return !std::isnan(found) && found != 0;
+  return std::isinf(rounded) ? found != rounded : !std::isfinite(found);
 }
 
 double in_unit(double error, double unit) {

@@ -54,6 +54,10 @@ inline const Roundings& rounding_of(ElementType type) {
   return type == ElementType::kF32 ? kF32Rounding : type == ElementType::kBF16 ? kBF16Rounding : kF16Rounding;
 }
 
+// Whether one is finite and the other is not, once that is rounded to its type, or they are not the same infinity. NaN
+// where keys are hidden is a row that has none: 0 stands for it too.
+bool differs_in_kind(double found, double expected, ElementType type);
+
 // An error in a unit. What must be zero has none.
 double in_unit(double error, double unit);
 

@@ -1,16 +1,16 @@
-// program_reference.cc: see program_reference.h: inputs and the reference. program_check.cc compares.
+// program_reference.cc: see program_reference.h: what is tried, and the reference. program_check.cc compares.
 #include "runtime/verify/program_reference.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <random>
+#include <string>
 
 #include "runtime/parallel.h"
+#include "runtime/verify/program_inputs.h"
 #include "runtime/verify/sampled_places.h"
 #include "search/graph/prove/evaluate.h"
-#include "search/graph/prove/hiding.h"
 #include "search/graph/prove/sample.h"
 
 namespace gqa {
@@ -20,58 +20,22 @@ constexpr int kMostHalvings = 6;
 constexpr std::int64_t kMostInputBytes = std::int64_t{1} << 30;
 constexpr int kMostSets = 16;
 constexpr std::size_t kMostHiddenTrials = 3;  // of an input
-constexpr std::int64_t kPiece = 1 << 14;      // elements that are worth a turn of a thread
 constexpr std::int64_t kFewestElements = 64;  // that are judged together
+constexpr double kFarApart = 4096;                 // how many times larger or smaller inputs far apart in size are
+constexpr const char* kLarger = " is 2^12 ";
+constexpr const char* kSmaller = " is 2^-12 ";
 
 // What all runs together may cost, in multiply-adds: a share of the budget at the speed of an ordinary core.
 constexpr double kBudgetShare = 0.2, kWorkASecond = 4e8, kLeastWork = 4e7, kMostWork = 4e9;
-
-std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-// Calls visit(row, offsets) for each row of dims, many rows a turn of a thread.
-template <std::size_t N, typename Visit>
-void each_row(const Dims& dims, const std::array<Dims, N>& strides, const Workers& workers, const Visit& visit) {
-  const Dims outer = outer_dims(dims);
-  const std::int64_t rows = elements(outer), piece = std::max<std::int64_t>(1, kPiece / dims.back());
-  workers.each((rows + piece - 1) / piece, [&](std::int64_t at) {
-    std::int64_t row = at * piece;
-    walk_part<N>(outer, strides, row, std::min(piece, rows - row), [&](const auto& offsets) { visit(row++, offsets); });
-  });
-}
-
-// ---- inputs
-
-// The distribution of inputs: near normal, a sum of four uniform numbers; never 0, so that one may divide by it. Eight
-// significant bits and no finer than 2^-9, so that each, also times 1/64, is exact in every type.
-constexpr std::uint64_t kDraws = 4096, kDrawBits = 12, kDrawsAWord = 5;
-
-const std::array<float, kDraws>& draws() {
-  static const std::array<float, kDraws> values = [] {
-    std::array<float, kDraws> made = {};
-    for (std::size_t at = 0; at < kDraws; ++at) {
-      const std::uint64_t bits = mix(at);
-      double sum = 0;
-      for (int i = 0; i < 4; ++i) sum += static_cast<double>((bits >> (16 * i)) & 0xffff) / 65536;
-      const double near_normal = (std::floor((sum - 2) * std::sqrt(3.0) * 256) + 0.5) / 256;
-      made[at] = static_cast<float>(round_to(near_normal, ElementType::kBF16));
-    }
-    return made;
-  }();
-  return values;
-}
-
-// Which of the draws stands at an index of a tensor of this seed.
-std::size_t draw_at(std::uint64_t seed, std::int64_t index) {
-  const auto at = static_cast<std::uint64_t>(index);
-  return (mix(seed + at / kDrawsAWord) >> (kDrawBits * (at % kDrawsAWord))) % kDraws;
-}
+constexpr std::size_t kRunsATrial = 3;   // the reference and the yardstick, this twice
+constexpr std::size_t kRunsOfFirst = 5;  // the first two once more where the magnitude changes
+// The yardstick's second run has inputs that are off by so much, relative to them, up or down: as much as sums of some
+// dozen float32 numbers in another order are. Where that shows, it is the graph that makes much of little.
+constexpr double kDisturbance = 0x1p-22;
 
 // ---- the reference
+
+enum class Arithmetic : std::uint8_t { kExact, kNaive, kDisturbed };
 
 // An output of a run, and how many elements on the way to it were not finite.
 struct ScaledRun {
@@ -79,52 +43,112 @@ struct ScaledRun {
   std::int64_t nonfinite = 0;
 };
 
-ReferenceOutput compare(std::vector<double> values, const std::vector<double>& naive, const Dims& dims,
-                        ElementType type) {
+// Each row's unit is at least what the yardstick's errors are on average, relative to the rows: numbers far apart make
+// of a row the work of one key or two, and its own error is then chance.
+void even_out(const std::vector<RowError>& sizes, std::vector<RowUnit>* units) {
+  double norms = 0, elements = 0, rows = 0;
+  for (std::size_t row = 0; row < units->size(); ++row) {
+    const double size = sizes[row].norm();
+    if (size == 0) continue;
+    norms += std::pow((*units)[row].norm / size, 2);
+    elements += std::pow((*units)[row].element / size, 2);
+    ++rows;
+  }
+  for (std::size_t row = 0; row < units->size() && rows > 0; ++row) {
+    RowUnit& unit = (*units)[row];
+    unit.norm = std::max(unit.norm, std::sqrt(norms / rows) * sizes[row].norm());
+    unit.element = std::max(unit.element, std::sqrt(elements / rows) * sizes[row].norm());
+  }
+}
+
+// Up or down by the disturbance, in no order.
+template <typename Real>
+void disturb(std::uint64_t seed, std::vector<Real>* values) {
+  std::minstd_rand random(static_cast<std::uint32_t>(seed + 1));
+  for (Real& value : *values) value *= static_cast<Real>(random() & 64 ? 1 + kDisturbance : 1 - kDisturbance);
+}
+
+RowUnit larger(const RowUnit& a, const RowUnit& b) {
+  return {std::max(a.norm, b.norm), std::max(a.element, b.element)};
+}
+
+// One output of the graph, run in three ways on the same inputs.
+struct Outputs {
+  std::vector<double> exact;
+  const std::vector<double>&naive, &disturbed;
+};
+
+ReferenceOutput compare(Outputs runs, const Dims& dims, ElementType type, bool far) {
   ReferenceOutput output;
   const auto together = static_cast<std::size_t>(rows_together(dims.back()) * dims.back());
-  std::vector<RowError> errors((values.size() + together - 1) / together), sizes(errors.size());
-  for (std::size_t at = 0; at < values.size(); ++at) {
-    output.finite = output.finite && std::isfinite(values[at]);
-    output.anything.push_back(std::isnan(values[at]));
-    if (!std::isfinite(values[at])) continue;
-    sizes[at / together].add(values[at], 0);
-    if (std::isfinite(naive[at])) errors[at / together].add(naive[at] - values[at], 0);
+  std::vector<RowError> sizes((runs.exact.size() + together - 1) / together), naive(sizes.size()), disturbed(naive);
+  for (std::size_t at = 0; at < runs.exact.size(); ++at) {
+    const double exact = runs.exact[at], rounded = runs.naive[at], other = runs.disturbed[at];
+    const bool overflows =
+        !std::isnan(exact) && (differs_in_kind(rounded, exact, type) || differs_in_kind(other, exact, type));
+    output.finite = output.finite && std::isfinite(exact) && std::isfinite(rounded) && !overflows;
+    output.anything.push_back(std::isnan(exact) || overflows);
+    if (!std::isfinite(exact) || overflows) continue;
+    sizes[at / together].add(exact, 0);
+    if (!std::isfinite(rounded)) continue;
+    naive[at / together].add(rounded - exact, 0);
+    disturbed[at / together].add(other - exact, 0);
   }
-  for (std::size_t row = 0; row < errors.size(); ++row)
-    output.units.push_back(row_unit(errors[row], sizes[row], rounding_of(type)));
-  output.values = std::move(values);
+  for (std::size_t row = 0; row < sizes.size(); ++row)
+    output.units.push_back(larger(row_unit(naive[row], sizes[row], rounding_of(type)),
+                                  row_unit(disturbed[row], sizes[row], rounding_of(type))));
+  if (far) even_out(sizes, &output.units);
+  output.values = std::move(runs.exact);
   return output;
 }
 
 // ---- hidden keys
 
-float hidden_value(HidesBy by) {
-  constexpr auto kInfinite = std::numeric_limits<float>::infinity();
-  return by == HidesBy::kLowest ? -kInfinite : by == HidesBy::kHighest ? kInfinite : 0;
+// As masks are written: an infinity, or the largest number that the type has.
+float hidden_value(HidesBy by, ElementType type, bool infinite) {
+  const float most = infinite ? std::numeric_limits<float>::infinity() : static_cast<float>(largest_of(type));
+  return by == HidesBy::kLowest ? -most : by == HidesBy::kHighest ? most : 0;
 }
 
 // What one trial hides of one input.
 struct Hidden {
   std::size_t input;
-  HiddenElements elements;
-  float value;
+  HiddenInput what;
 };
 
-// A pattern a row: an input of few rows is tried several times.
+// A pattern a row: an input of few rows is tried several times. Once more with the largest number, where an infinity
+// hides.
 std::vector<Hidden> hidden_trials(const KernelGraph& graph) {
   std::vector<Hidden> trials;
   for (const Hiding& hiding : find_hidings(graph)) {
-    const Dims& dims = graph.spec(graph.inputs()[hiding.input]).dims;
+    const TensorSpec& spec = graph.spec(graph.inputs()[hiding.input]);
+    if (overlaps(spec)) continue;
+    const Dims dims = stored_dims(spec);
     const auto rows = static_cast<std::size_t>(hidden_rows(dims, hiding.key_dim));
     const std::size_t most = hiding.key_dim < 0 ? 1 : std::min(kMostHiddenTrials, (kHiddenPatterns + rows - 1) / rows);
-    for (std::size_t at = 0; at < most; ++at)
-      trials.push_back({hiding.input, {dims, hiding.key_dim, at * rows}, hidden_value(hiding.by)});
+    const auto add = [&](std::size_t first, bool infinite) {
+      const float value = hidden_value(hiding.by, spec.type, infinite);
+      trials.push_back({hiding.input, {{dims, hiding.key_dim, first}, value}});
+    };
+    for (std::size_t at = 0; at < most; ++at) add(at * rows, true);
+    if (hiding.by != HidesBy::kZero) add(0, false);
   }
   return trials;
 }
 
 // ---- runs
+
+// Which inputs are large where all are far apart in size: every other one, the others; and every other two.
+std::vector<std::vector<bool>> far_trials(std::size_t inputs) {
+  std::vector<std::vector<bool>> trials;
+  for (const std::size_t neighbours : {1, 2})
+    for (const bool first : {true, false}) {
+      if (neighbours >= inputs && neighbours > 1) continue;
+      std::vector<bool>& larger = trials.emplace_back();
+      for (std::size_t at = 0; at < inputs; ++at) larger.push_back((at / neighbours % 2 == 0) == first);
+    }
+  return trials;
+}
 
 // The graph on inputs of one magnitude, at the sampled places. Numbers are made as they are needed: a layer's weights
 // are large, and few of them may be in the sample.
@@ -137,71 +161,95 @@ class Runs {
         threads_(threads),
         workers_(workers_of(effort, threads)),
         hidden_(hidden_trials(graph)),
-        sample_(sample(graph, work_a_run())) {}
+        far_(far_trials(graph.inputs().size())),
+        sample_(sample(graph, work_a_run())) {
+    if (sample_.whole) return;
+    far_.clear();
+    sample_ = sample(graph, work_a_run());
+  }
 
   Status make(ProgramReference* made) {
-    ScaledRun exact, naive;
-    Status status = run(1, Rounding::kNone, nullptr, &exact);
-    if (status.ok()) status = choose_magnitude(exact.nonfinite, &naive);
-    if (status.ok() && magnitude_ != 1) status = run(magnitude_, Rounding::kNone, nullptr, &exact);
+    Trio runs;
+    Status status = run(numbers(1), Arithmetic::kExact, &runs.exact);
+    if (status.ok()) status = choose_magnitude(runs.exact.nonfinite, &runs.naive);
+    const std::vector<InputNumbers> chosen = numbers(magnitude_);
+    if (status.ok() && magnitude_ != 1) status = run(chosen, Arithmetic::kExact, &runs.exact);
+    if (status.ok()) status = run(chosen, Arithmetic::kDisturbed, &runs.disturbed);
     if (!status.ok()) return status;
     made->magnitude = magnitude_;
-    made->outputs = compare_all(std::move(exact), naive);
-    fill_inputs(made);
-    for (const Hidden& hidden : hidden_) {
+    made->outputs = compare_all(std::move(runs), false);
+    for (const InputNumbers& input : chosen) made->inputs.push_back(laid_out(input));
+    for (const Hidden& hidden : hidden_)
       if (status = add_hidden(hidden, made); !status.ok()) return status;
-    }
+    for (const std::vector<bool>& larger : far_)
+      if (status = add_far(larger, made); !status.ok()) return status;
     return effort_.check();
   }
 
  private:
-  // The reference and the yardstick, each once more where the magnitude changes, and both for each that hides keys.
   double work_a_run() const {
-    const double runs = 4 + 2 * static_cast<double>(hidden_.size());
+    const std::size_t runs = kRunsOfFirst + kRunsATrial * (hidden_.size() + far_.size());
     const double work = kBudgetShare * effort_.budget() * kWorkASecond * threads_;
-    return std::clamp(work, kLeastWork, kMostWork) / runs;
+    return std::clamp(work, kLeastWork, kMostWork) / static_cast<double>(runs);
   }
 
-  Status run(double magnitude, Rounding rounding, const Hidden* hidden, ScaledRun* made) {
-    return rounding == Rounding::kNone ? run_in<double>(magnitude, rounding, hidden, made)
-                                       : run_in<float>(magnitude, rounding, hidden, made);
+  // ---- inputs
+
+  const TensorSpec& spec_of(std::size_t input) const { return graph_.spec(graph_.inputs()[input]); }
+  const std::string& name_of(std::size_t input) const { return graph_.tensor(graph_.inputs()[input]).name; }
+  InputNumbers numbers(std::size_t input, double magnitude) const {
+    return {spec_of(input), seed_ + input + 1, magnitude};
+  }
+  std::vector<InputNumbers> numbers(double magnitude) const {
+    std::vector<InputNumbers> all;
+    for (std::size_t at = 0; at < graph_.inputs().size(); ++at) all.push_back(numbers(at, magnitude));
+    return all;
+  }
+  // Gaps between elements are zero.
+  TensorBytes laid_out(const InputNumbers& input) const {
+    const TensorSpec& spec = input.spec();
+    const auto bytes = static_cast<std::size_t>(tensor_bytes(spec));
+    const bool gaps = tensor_bytes(spec) != elements(spec.dims) * element_bytes(spec.type);
+    TensorBytes made = gaps ? TensorBytes(bytes, std::byte{0}) : TensorBytes(bytes);
+    input.fill(workers_, made.data());
+    return made;
+  }
+
+  // ---- one run
+
+  struct Trio {
+    ScaledRun exact, naive, disturbed;
+  };
+
+  Status run(const std::vector<InputNumbers>& numbers, Arithmetic arithmetic, ScaledRun* made) {
+    return arithmetic == Arithmetic::kExact ? run_in<double>(numbers, arithmetic, made)
+                                            : run_in<float>(numbers, arithmetic, made);
   }
 
   // On inputs of the type that it computes in.
   template <typename Real>
-  Status run_in(double magnitude, Rounding rounding, const Hidden* hidden, ScaledRun* made) {
+  Status run_in(const std::vector<InputNumbers>& numbers, Arithmetic arithmetic, ScaledRun* made) {
+    *made = {};
     EvaluateOptions options;
-    options.rounding = rounding;
+    options.rounding = arithmetic == Arithmetic::kExact ? Rounding::kNone : Rounding::kResults;
     options.nonfinite = &made->nonfinite;
-    options.near_overflow = !sample_.whole && rounding == Rounding::kResults;
+    options.near_overflow = !sample_.whole && arithmetic == Arithmetic::kNaive;
     options.places = sample_.places;
     options.workers = workers_;
     std::vector<std::vector<Real>> inputs;
-    for (std::size_t at = 0; at < graph_.inputs().size(); ++at)
-      inputs.push_back(values<Real>(at, magnitude, hidden != nullptr && hidden->input == at ? hidden : nullptr));
+    for (std::size_t at = 0; at < numbers.size(); ++at) {
+      inputs.push_back(numbers[at].at<Real>(sample_.inputs[at], workers_));
+      if (arithmetic == Arithmetic::kDisturbed) disturb(seed_ + at, &inputs.back());
+    }
     if (Status status = effort_.check(); !status.ok()) return status;
     Status status = evaluate(sample_.graph, std::move(inputs), &made->outputs, options);
     return status.code() == Code::kCancelled ? effort_.check() : status;
   }
 
-  std::uint64_t seed_of(std::size_t input) const { return mix(seed_ + input + 1); }
-
-  // An input's numbers at the sampled places.
-  template <typename Real>
-  std::vector<Real> values(std::size_t input, double magnitude, const Hidden* hidden) const {
-    const Dims& whole = graph_.spec(graph_.inputs()[input]).dims;
-    const SampledPlaces places(whole, row_major_strides(whole), sample_.inputs[input]);
-    std::vector<Real> read(static_cast<std::size_t>(elements(places.dims())));
-    const std::uint64_t seed = seed_of(input);
-    const auto scale = static_cast<Real>(magnitude);
-    each_row<1>(places.dims(), {Dims(whole.size(), 0)}, workers_, [&](std::int64_t row, const auto&) {
-      Real* to = read.data() + row * places.dims().back();
-      places.visit_row(row, [&](std::int64_t index) {
-        *to++ = hidden != nullptr && hidden->elements(index) ? static_cast<Real>(hidden->value)
-                                                             : static_cast<Real>(draws()[draw_at(seed, index)]) * scale;
-      });
-    });
-    return read;
+  Status run_all(const std::vector<InputNumbers>& numbers, Trio* made) {
+    Status status = run(numbers, Arithmetic::kExact, &made->exact);
+    if (status.ok()) status = run(numbers, Arithmetic::kNaive, &made->naive);
+    return status.ok() ? run(numbers, Arithmetic::kDisturbed, &made->disturbed) : status;
   }
 
   // The largest magnitude at which the yardstick has no more infinities and NaNs than the reference, or the fewest.
@@ -209,62 +257,69 @@ class Runs {
     std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
     double magnitude = 1;
     for (int halvings = 0; halvings <= kMostHalvings; ++halvings, magnitude /= 2) {
-      Status status = run(magnitude, Rounding::kResults, nullptr, naive);
+      Status status = run(numbers(magnitude), Arithmetic::kNaive, naive);
       if (!status.ok()) return status;
       if (naive->nonfinite >= fewest) continue;
       magnitude_ = magnitude;
       fewest = naive->nonfinite;
       if (fewest <= allowed) return {};
     }
-    return run(magnitude_, Rounding::kResults, nullptr, naive);
+    return run(numbers(magnitude_), Arithmetic::kNaive, naive);
   }
 
-  std::vector<ReferenceOutput> compare_all(ScaledRun exact, const ScaledRun& naive) const {
+  std::vector<ReferenceOutput> compare_all(Trio runs, bool far) const {
     std::vector<ReferenceOutput> outputs;
-    for (std::size_t at = 0; at < exact.outputs.size(); ++at) {
+    for (std::size_t at = 0; at < runs.exact.outputs.size(); ++at) {
       const TensorSpec& spec = graph_.spec(graph_.outputs()[at]);
       const SampledPlaces places(spec.dims, row_major_strides(spec.dims), sample_.outputs[at]);
-      outputs.push_back(compare(std::move(exact.outputs[at]), naive.outputs[at], places.dims(), spec.type));
+      Outputs output = {std::move(runs.exact.outputs[at]), runs.naive.outputs[at], runs.disturbed.outputs[at]};
+      outputs.push_back(compare(std::move(output), places.dims(), spec.type, far));
       outputs.back().at = sample_.outputs[at];
     }
     return outputs;
   }
 
-  void fill_inputs(ProgramReference* made) const {
-    for (std::size_t at = 0; at < graph_.inputs().size(); ++at) {
-      const TensorSpec& spec = graph_.spec(graph_.inputs()[at]);
-      made->inputs.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
-      fill_input(spec, seed_of(at), magnitude_, threads_, made->inputs.back().data());
-    }
-  }
+  // ---- other inputs
 
-  // The graph with one input replaced. What is NaN without that too stays free; rows that were not sampled may be NaN.
-  Status add_hidden(const Hidden& hidden, ProgramReference* made) {
-    ScaledRun exact, naive;
-    Status status = run(magnitude_, Rounding::kNone, &hidden, &exact);
-    if (status.ok()) status = run(magnitude_, Rounding::kResults, &hidden, &naive);
-    if (!status.ok()) return status;
-    HiddenTrial& trial = made->hidden.emplace_back();
-    trial.input = hidden.input;
-    trial.outputs = compare_all(std::move(exact), naive);
-    for (std::size_t at = 0; at < trial.outputs.size(); ++at) {
-      trial.outputs[at].anything = made->outputs[at].anything;
-      trial.outputs[at].finite = false;
-    }
-    trial.bytes = made->inputs[hidden.input];
-    hide(hidden, graph_.spec(graph_.inputs()[hidden.input]), &trial.bytes);
+  Status add_trial(const std::vector<InputNumbers>& numbers, const std::vector<std::size_t>& replaced, bool far,
+                   InputTrial* trial) {
+    Trio runs;
+    if (Status status = run_all(numbers, &runs); !status.ok()) return status;
+    trial->outputs = compare_all(std::move(runs), far);
+    for (const std::size_t input : replaced) trial->inputs.push_back({input, laid_out(numbers[input])});
     return {};
   }
 
-  void hide(const Hidden& hidden, const TensorSpec& spec, TensorBytes* bytes) const {
-    const Dims strides = strides_of(spec);
-    const std::int64_t size = element_bytes(spec.type), columns = spec.dims.back();
-    each_row<1>(spec.dims, {strides}, workers_, [&](std::int64_t row, const auto& at) {
-      for (std::int64_t j = 0; j < columns; ++j) {
-        if (hidden.elements(row * columns + j))
-          store_element(spec.type, hidden.value, bytes->data() + (at[0] + j * strides.back()) * size);
-      }
-    });
+  // What is NaN with no key hidden stays free; what hidden keys alone make NaN is NaN or 0. Rows that were not sampled
+  // may be NaN.
+  Status add_hidden(const Hidden& hidden, ProgramReference* made) {
+    std::vector<InputNumbers> others = numbers(magnitude_);
+    others[hidden.input].hide(hidden.what);
+    InputTrial& trial = made->trials.emplace_back();
+    trial.where = "where input '" + name_of(hidden.input) + "' hides keys: ";
+    if (Status status = add_trial(others, {hidden.input}, false, &trial); !status.ok()) return status;
+    for (std::size_t at = 0; at < trial.outputs.size(); ++at) {
+      ReferenceOutput& output = trial.outputs[at];
+      const std::vector<bool>& free = made->outputs[at].anything;
+      for (std::size_t i = 0; i < output.anything.size(); ++i)
+        if (std::isnan(output.values[i])) output.anything[i] = free[i];
+      output.finite = false;
+    }
+    return {};
+  }
+
+  Status add_far(const std::vector<bool>& larger, ProgramReference* made) {
+    std::vector<InputNumbers> others;
+    std::vector<std::size_t> all;
+    InputTrial& trial = made->trials.emplace_back();
+    trial.where = "where ";
+    for (std::size_t at = 0; at < larger.size(); ++at) {
+      all.push_back(at);
+      others.push_back(numbers(at, larger[at] ? kFarApart : 1 / kFarApart));
+      trial.where += "'" + name_of(at) + "'" + (larger[at] ? kLarger : kSmaller) +
+                     (at + 1 < larger.size() ? "and " : "large: ");
+    }
+    return add_trial(others, all, true, &trial);
   }
 
   const KernelGraph& graph_;
@@ -273,31 +328,14 @@ class Runs {
   const int threads_;
   const Workers workers_;
   const std::vector<Hidden> hidden_;
-  const SampledGraph sample_;
+  std::vector<std::vector<bool>> far_;  // none where rows are sampled
+  SampledGraph sample_;
   double magnitude_ = 1;
 };
 
 }  // namespace
 
 std::int64_t rows_together(std::int64_t columns) { return (kFewestElements + columns - 1) / columns; }
-
-void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, int threads, std::byte* to) {
-  std::array<std::array<std::byte, 4>, kDraws> bytes;
-  for (std::size_t at = 0; at < kDraws; ++at)
-    store_element(spec.type, static_cast<float>(static_cast<double>(draws()[at]) * magnitude), bytes[at].data());
-  const Dims strides = strides_of(spec);
-  const std::int64_t size = element_bytes(spec.type), columns = spec.dims.back();
-  each_row<1>(spec.dims, {strides}, workers_of(Effort(0), threads), [&](std::int64_t row, const auto& at) {
-    for (std::int64_t j = 0; j < columns; ++j) {
-      const std::byte* from = bytes[draw_at(seed, row * columns + j)].data();
-      std::byte* element = to + (at[0] + j * strides.back()) * size;
-      if (size == 2)
-        std::memcpy(element, from, 2);
-      else
-        std::memcpy(element, from, 4);
-    }
-  });
-}
 
 int rotated_sets(const KernelGraph& graph, std::int64_t cache_bytes) {
   std::int64_t bytes = 1;

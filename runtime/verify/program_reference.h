@@ -1,5 +1,5 @@
 // program_reference.h: what a user's graph must give, and what a program's outputs are beside it; the same everywhere.
-// Owns: random inputs laid out as the graph's inputs are, the same with keys hidden by those that can (hiding.h), the
+// Owns: which inputs are tried: of one size, with keys hidden by those that can (hiding.h), and far apart in size; the
 // reference (evaluate() in double, of a sample of rows where the whole would take too long), the yardstick (evaluate()
 // with results rounded to their types) and its error, the guards around outputs, the comparison.
 // Never: runs a program or touches a device; devices allocate, launch and hand the bytes back.
@@ -24,20 +24,26 @@ namespace gqa {
 struct ReferenceOutput {
   std::vector<Indices> at;  // a dimension each; empty: all of its indices
   std::vector<double> values;
-  std::vector<bool> anything;  // may stand there: elements that are NaN with no key hidden
+  std::vector<bool> anything;  // may stand there: what is NaN with no key hidden, or overflows in the yardstick alone
   std::vector<RowUnit> units;  // what the errors of rows_together() rows are measured in (judgement.h), beside the
                                // yardstick, where both are finite
-  bool finite = true;          // all of them, so that every element of the output must be
+  bool finite = true;          // all of them, in both, so that every element of the output must be
 };
 
 // So many rows of the sample are judged as one: those of few elements together, since chance has too much of a share in
 // the errors of a few.
 std::int64_t rows_together(std::int64_t columns);
 
-// The graph on the reference's inputs but for one that hides keys: first, last and middle tiles, whole rows.
-struct HiddenTrial {
-  std::size_t input = 0;  // of graph.inputs()
-  TensorBytes bytes;      // in its place
+// The graph on the reference's inputs but for some. One hides keys, by infinities or by the least number of its type:
+// first, last and middle tiles, whole rows. Or those that are small in memory are 2^12 and 2^-12 large, in turns, and
+// the other way: the yardstick overflows or loses bits there, and a program may no sooner.
+struct InputTrial {
+  struct Replaced {
+    std::size_t input;  // of graph.inputs()
+    TensorBytes bytes;  // in its place
+  };
+  std::string where;  // before an output's name in a refusal
+  std::vector<Replaced> inputs;
   std::vector<ReferenceOutput> outputs;
 };
 
@@ -45,24 +51,23 @@ struct ProgramReference {
   double magnitude = 1;                  // of the inputs
   std::vector<TensorBytes> inputs;       // in the order of graph.inputs()
   std::vector<ReferenceOutput> outputs;  // in the order of graph.outputs()
-  std::vector<HiddenTrial> hidden;       // none where no input can hide a key
+  std::vector<InputTrial> trials;        // on other inputs
 };
 
 // Programs as users write them overflow in float16 (exp without a maximum, sums of thousands), and then bound nothing:
 // x / inf is a fine 0. So inputs are near normal with a deviation of 1, then 1/2, 1/4, .. 1/64, until no operator of
 // the yardstick gives an infinity or a NaN where the reference gives none (nor, in a sample, comes near an infinity);
-// where that never comes, of those tried the one with the fewest.
+// where that never comes, of those tried the one with the fewest. Where the yardstick alone is not finite, anything may
+// stand.
 //
 // All runs together take about a fifth of the effort's budget on so many threads. Where the whole graph would take
-// longer, rows are sampled (sample.h); where none can be, as in a sum over everything, it takes what it takes.
+// longer, rows are sampled (sample.h), and inputs far apart in size are left out; where none can be sampled, as in a
+// sum over everything, it takes what it takes.
 // kCancelled: within some milliseconds of being told.
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, const Effort& effort, int threads,
                       ProgramReference* reference);
 
 // ---- inputs
-
-// Random elements, exactly representable in the tensor's type, written where its strides say; gaps stay as they are.
-void fill_input(const TensorSpec& spec, std::uint64_t seed, double magnitude, int threads, std::byte* to);
 
 // Sets of inputs that rotation needs so that none is in a cache of so many bytes when its turn comes: 1 to 16, at most
 // a gigabyte in all.
@@ -88,7 +93,7 @@ std::vector<Measured> measured(const KernelGraph& graph, const std::vector<Refer
                                const std::vector<OutputBytes>& outputs, const std::string& where = {});
 
 // Poisons the outputs, runs the program and hands them over: trial 0 on the reference's inputs, trial i with those of
-// hidden[i - 1].
+// trials[i - 1] in their places.
 using RunTrial = std::function<Status(std::size_t trial, std::vector<OutputBytes>* outputs)>;
 
 // All trials, judged (judgement.h).

@@ -151,9 +151,9 @@ class RowGroup {
 
   std::int64_t length_of(const std::int32_t* starts, const std::int32_t* lengths, int most) const {
     std::int64_t length = most;
-    if (starts != nullptr) length = std::int64_t{starts[batch_ + 1]} - starts[batch_];
-    if (lengths != nullptr) length = lengths[batch_];
-    return std::max<std::int64_t>(0, std::min<std::int64_t>(length, most));
+    if (starts != nullptr) length = std::min(length, std::int64_t{starts[batch_ + 1]} - starts[batch_]);
+    if (lengths != nullptr) length = std::min<std::int64_t>(length, lengths[batch_]);
+    return std::max<std::int64_t>(0, length);
   }
 
   // The last query stands beside the sequence's last key; `own` is the key that a row's query stands beside.

@@ -1,12 +1,15 @@
 // tensor_bytes.h: a graph's tensors as bytes in memory.
-// Owns: how many bytes a layout spans, elements by type, whole tensors to and from numbers, element by element as the
+// Owns: their memory, how many bytes a layout spans, elements by type, whole tensors to and from numbers, element by element as the
 // strides have it.
 // Never: used on a hot path; devices have their own ways.
 // Threads: pure functions.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/half.h"
@@ -15,7 +18,38 @@
 
 namespace gqa {
 
-using TensorBytes = std::vector<std::byte>;
+// Not touched before it is written: pages of zeros take longer to make than the numbers that follow.
+class TensorBytes {
+ public:
+  TensorBytes() = default;
+  explicit TensorBytes(std::size_t size) : data_(new std::byte[size]), size_(size) {}
+  TensorBytes(std::size_t size, std::byte value) : TensorBytes(size) { std::fill(begin(), end(), value); }
+  TensorBytes(const TensorBytes& other) : TensorBytes(other.size()) { std::copy(other.begin(), other.end(), begin()); }
+  TensorBytes(TensorBytes&& other) noexcept : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  TensorBytes& operator=(TensorBytes other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~TensorBytes() = default;
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::byte* data() { return data_.get(); }
+  const std::byte* data() const { return data_.get(); }
+  std::byte* begin() { return data(); }
+  const std::byte* begin() const { return data(); }
+  std::byte* end() { return data() + size_; }
+  const std::byte* end() const { return data() + size_; }
+  std::byte& operator[](std::size_t at) { return data_[at]; }
+  const std::byte& operator[](std::size_t at) const { return data_[at]; }
+  bool operator==(const TensorBytes& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+  bool operator!=(const TensorBytes& other) const { return !(*this == other); }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+};
 
 // From a tensor's first element to its last as its strides have it; gaps between rows count.
 inline std::int64_t tensor_bytes(const TensorSpec& spec) {

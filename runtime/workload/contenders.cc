@@ -70,11 +70,11 @@ Contender take_first(std::deque<Contender>* queue) {
 
 }  // namespace
 
-std::vector<Contender> contenders(const std::vector<RankedProgram>& programs, bool safe, const DeviceSpec& device,
-                                  std::size_t most) {
+std::vector<Contender> contenders(const std::vector<RankedProgram>& programs, const TakesProgram& takes,
+                                  const DeviceSpec& device, std::size_t most) {
   std::vector<Planned> planned;
   for (const RankedProgram& ranked : programs) {
-    if (ranked.program.safe != safe) continue;
+    if (!takes(ranked.program)) continue;
     planned.push_back({&ranked.program, thread_plans(ranked.program.graph, device, kPlansEach)});
   }
   one_of_each_kind_first(&planned);

@@ -4,6 +4,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "search/graph/enumerate/superoptimize.h"
@@ -19,10 +20,11 @@ struct Contender {
   std::vector<std::string> rules;
 };
 
-// Of the programs that are safe, or of the others: each in turn, the best of each kind before the second of any, gives
-// its next best thread plan that is not there yet.
+// Of the programs that are taken: each in turn, the best of each kind before the second of any, gives its next best
+// thread plan that is not there yet.
 // Programs on the families and programs of tile kernels both have their place, every fourth is one of the latter.
-std::vector<Contender> contenders(const std::vector<RankedProgram>& programs, bool safe, const DeviceSpec& device,
-                                  std::size_t most);
+using TakesProgram = std::function<bool(const FoundProgram&)>;
+std::vector<Contender> contenders(const std::vector<RankedProgram>& programs, const TakesProgram& takes,
+                                  const DeviceSpec& device, std::size_t most);
 
 }  // namespace gqa

@@ -12,6 +12,7 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kMostContenders = 64;  // looked at, a round
+constexpr int kRounds = 3;                   // safe programs, the others, the user's graph as it stands
 // Shares of the budget after which the search goes on with what it has.
 constexpr double kRewriteShare = 0.1, kEnumerateShare = 0.2, kProveShare = 0.3;
 
@@ -62,11 +63,14 @@ Status GraphWorkload::options(int round, const DeviceSpec& device, const Effort&
   if (round == 0) {
     if (Status status = search(device, effort, told); !status.ok()) return status;
   }
-  options->more = round == 0;
+  options->more = round + 1 < kRounds;
   options->counts = counts_of(found_.report);
   options->evidence = search_evidence(found_.report);
   options->report = "\n" + to_text(found_.report);
-  for (const Contender& contender : contenders(found_.programs, round == 0, device, kMostContenders))
+  const auto takes = [round](const FoundProgram& program) {
+    return round == 0 ? program.safe : round == 1 ? !program.safe : program.as_given;
+  };
+  for (const Contender& contender : contenders(found_.programs, takes, device, kMostContenders))
     options->ranked.push_back(option(contender, device.kind, effort));
   return {};
 }

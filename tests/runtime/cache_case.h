@@ -30,6 +30,8 @@ struct Packing {
   int gap = 0;
   // 0, 1: k and v of even, or of odd sequences are NaN, and only the others are judged.
   int blind = -1;
+  int beyond = 0;         // the call says that so many more rows are used than there are
+  bool in_slots = false;  // packed keys are slots of a cache: the last sequence's come first
 };
 
 class CacheCase {
@@ -45,7 +47,7 @@ class CacheCase {
     EXPECT_EQ(lengths.empty(), !p.lengths_differ());
     EXPECT_EQ(packing.queries.empty(), !p.q_packed());
     if (p.q_packed()) q_starts = starts_of(packing.queries);
-    if (p.k_packed()) k_starts = starts_of(lengths);
+    if (p.k_packed()) k_starts = packing.in_slots ? slots_of(lengths) : starts_of(lengths);
     fill(&q, query_rows() * p.q_heads * p.head_dim);
     fill(&meant_k_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim);
     fill(&meant_v_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v);
@@ -102,6 +104,7 @@ class CacheCase {
   std::vector<float> lse, sink;
   ChainArraysCase arrays;
   std::vector<std::int32_t> lengths, table, q_starts, k_starts;
+  std::vector<std::int32_t> said_keys, said_queries;  // what the call says of how many are used
   Packing packing;
   int pages = 0, table_stride = 0;
   Call call;
@@ -175,6 +178,20 @@ class CacheCase {
     return starts;
   }
 
+  // All rows stand at the end of the list, too, where a sequence that is not in a slot would end.
+  std::vector<std::int32_t> slots_of(const std::vector<std::int32_t>& rows) const {
+    std::vector<std::int32_t> slots(rows.size() + 1);
+    std::int32_t next = 0;
+    for (std::size_t at = rows.size(); at-- > 0; next += rows[at] + packing.gap) slots[at] = next;
+    slots.back() = next;
+    return slots;
+  }
+
+  std::vector<std::int32_t> said(std::vector<std::int32_t> used) const {
+    for (std::int32_t& rows : used) rows += packing.beyond;
+    return used;
+  }
+
   // Of q and out, from the tensor's first.
   std::int64_t query_row(int b, int i) const {
     return i + (q_starts.empty() ? std::int64_t{b} * call.problem.q_len : q_starts[static_cast<std::size_t>(b)]);
@@ -223,13 +240,16 @@ class CacheCase {
     call.sink = p.sink ? sink.data() : nullptr;
     arrays.make(p, [&](int b, int i, int j) { return j < length(b) && sees(b, i, j); });
     call.arrays = arrays.here();
-    const bool gaps = packing.gap > 0;
-    call.kv_lengths = lengths.empty() || (p.k_packed() && !gaps) ? nullptr : lengths.data();
+    const bool says = packing.gap > 0 || packing.beyond > 0 || packing.in_slots;
+    said_keys = p.k_packed() ? said(lengths) : lengths;
+    said_queries = said(packing.queries);
+    call.kv_lengths = lengths.empty() || (p.k_packed() && !says) ? nullptr : said_keys.data();
+    call.k_in_slots = packing.in_slots;
     call.q_rows = query_rows();
     call.k_rows = k_starts.empty() ? 0 : k_starts.back();
     call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
     call.k_starts = k_starts.empty() ? nullptr : k_starts.data();
-    call.q_lengths = p.q_packed() && gaps ? packing.queries.data() : nullptr;
+    call.q_lengths = p.q_packed() && says ? said_queries.data() : nullptr;
     call.page_table = table.empty() ? nullptr : table.data();
     call.page_table_stride = table_stride;
     call.pages = pages;

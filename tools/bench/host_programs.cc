@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "runtime/host/program/host_program.h"
-#include "runtime/verify/program_reference.h"
+#include "runtime/parallel.h"
+#include "runtime/verify/program_inputs.h"
 #include "runtime/workload/programs.h"
 #include "runtime/workload/workload.h"
 #include "search/graph/enumerate/superoptimize.h"
@@ -54,7 +55,8 @@ Status load(Device& device, const KernelGraph& graph, Loaded* loaded) {
   for (const int input : graph.inputs()) {
     const TensorSpec& spec = graph.spec(input);
     loaded->tensors.emplace_back(static_cast<std::size_t>(tensor_bytes(spec)));
-    fill_input(spec, loaded->tensors.size(), 0.25, device.spec().sms, loaded->tensors.back().data());
+    const Workers workers = workers_of(Effort(0), device.spec().sms);
+    InputNumbers(spec, loaded->tensors.size(), 0.25).fill(workers, loaded->tensors.back().data());
     loaded->inputs.push_back(loaded->tensors.back().data());
   }
   for (const int output : graph.outputs()) {

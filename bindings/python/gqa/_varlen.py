@@ -55,7 +55,7 @@ def flash_attn_varlen_func(
         With cu_seqlens_q None q is (batch, q_len, ...), with cu_seqlens_k None k and v are (batch, kv_len, ...).
     max_seqlen_q, max_seqlen_k: no sequence has more; calls whose maxima are about as large share a tuned kernel. Where no
         sequence has a query or a key, total_q or total_k may be 0, too.
-    seqused_q, seqused_k: (sequences) int32: how many of a sequence's rows are used; None: all.
+    seqused_q, seqused_k: (sequences) int32: how many of a sequence's rows are used; None, or more than it has: all.
     causal: query i of n stands at key keys - n + i of its own sequence and sees the keys up to that.
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;

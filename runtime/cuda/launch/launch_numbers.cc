@@ -102,6 +102,7 @@ CacheParams cache_params_of(const Call& call) {
           call.pages,
           side(p.window_left),
           side(p.window_right),
+          call.k_in_slots,
           call.q_starts,
           call.k_starts,
           call.q_lengths,

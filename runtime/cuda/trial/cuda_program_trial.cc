@@ -40,7 +40,7 @@ Status CudaProgramTrial::set_up(const DeviceSpec& spec) {
     Status status = upload_all();
     if (status.code() != Code::kOutOfMemory || sets_ == 1) return status;
     inputs_.clear();
-    hidden_.clear();
+    replaced_.clear();
     outputs_.clear();
   }
 }
@@ -49,8 +49,11 @@ Status CudaProgramTrial::upload_all() {
   if (Status s = allocate_outputs(); !s.ok()) return s;
   for (int set = 0; set < sets_; ++set)
     if (Status s = upload(set); !s.ok()) return s;
-  for (const HiddenTrial& hidden : reference_.hidden)
-    if (Status s = upload(hidden.bytes, &hidden_.emplace_back()); !s.ok()) return s;
+  for (const InputTrial& trial : reference_.trials) {
+    std::vector<DeviceMemory>& memory = replaced_.emplace_back();
+    for (const InputTrial::Replaced& input : trial.inputs)
+      if (Status s = upload(input.bytes, &memory.emplace_back()); !s.ok()) return s;
+  }
   return stream_.wait();
 }
 
@@ -75,7 +78,7 @@ CudaProgramTrial::~CudaProgramTrial() {
   const BesideCaptures here(shared_->context);
   stream_.close();
   inputs_.clear();
-  hidden_.clear();
+  replaced_.clear();
   outputs_.clear();
   clocks_ = {};
   intermediates_->clear();
@@ -117,7 +120,8 @@ Status CudaProgramTrial::launch(const CudaProgram& program, int set, std::size_t
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   for (const DeviceMemory& memory : inputs_[static_cast<std::size_t>(set)]) inputs.push_back(memory.as<void>());
-  if (trial > 0) inputs[reference_.hidden[trial - 1].input] = hidden_[trial - 1].as<void>();
+  for (std::size_t at = 0; trial > 0 && at < replaced_[trial - 1].size(); ++at)
+    inputs[reference_.trials[trial - 1].inputs[at].input] = replaced_[trial - 1][at].as<void>();
   for (const DeviceMemory& memory : outputs_) outputs.push_back(memory.as<char>() + kGuardBytes);
   return program.launch({inputs.data(), outputs.data(), stream_.get(), nullptr}, intermediates_.get(), partials_.get());
 }

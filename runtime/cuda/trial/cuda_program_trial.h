@@ -42,7 +42,7 @@ class CudaProgramTrial : public CudaTrialBase {
   std::unique_ptr<WorkspacePool> intermediates_, partials_;  // outgrown memory stays that of the graphs that use it
   int sets_ = 1;
   std::vector<std::vector<DeviceMemory>> inputs_;  // by set
-  std::vector<DeviceMemory> hidden_;               // of each hidden trial, the input that is another
+  std::vector<std::vector<DeviceMemory>> replaced_;  // of each further trial, the inputs that are others
   std::vector<DeviceMemory> outputs_;              // between guards
   DeviceMemory clocks_;
 };

@@ -58,7 +58,8 @@ Verdict HostProgramTrial::verify(const LoadedProgram& program) {
       outputs->push_back({bytes.data()});
     }
     const ProgramCall run = call(0);
-    if (trial > 0) inputs_[reference_.hidden[trial - 1].input] = reference_.hidden[trial - 1].bytes.data();
+    if (trial > 0)
+      for (const auto& [input, bytes] : reference_.trials[trial - 1].inputs) inputs_[input] = bytes.data();
     double us = 0;
     Status status = launch(program, run, &us);
     if (trial == 0) first_us = us;

@@ -314,7 +314,7 @@ bool Enumerator::fits_widened(const Draft& draft, Reason* reason, FoundProgram* 
 std::optional<FoundProgram> Enumerator::assemble(const Draft& draft, Reason* reason) const {
   *reason = Reason::kCycle;
   const KernelGraph& from = draft.rewritten->graph;
-  FoundProgram program = {{}, draft.seconds, draft.unsafe, true, draft.kind, {}};
+  FoundProgram program = {{}, draft.seconds, draft.unsafe, true, false, draft.kind, {}};
   std::vector<int> made(from.tensors().size(), -1);
   for (const int input : from.inputs()) {
     if (!program.graph.add_input(from.spec(input), &made[static_cast<std::size_t>(input)], from.tensor(input).name)

@@ -38,6 +38,7 @@ struct FoundProgram {
   double seconds = 0;              // predicted
   int unsafe = 0;                  // unsafe_exponents()
   bool safe = true;                // no other program that was found has fewer
+  bool as_given = false;           // the user's graph, operator by operator
   std::string kind;                // of its largest part: "loop+running_maximum+splits", "plain among others"
   std::vector<std::string> rules;  // that led to its graph
 };

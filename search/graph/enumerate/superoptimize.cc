@@ -25,7 +25,7 @@ void add_unfused(const KernelGraph& graph, const DeviceSpec& device, SearchRepor
                                  [&](const FoundProgram& program) { return same_graph(program.graph, graph); });
   if (known) return report->programs.prune(Reason::kDuplicate);
   report->programs.keep();
-  programs->push_back({graph, seconds(graph, device), unsafe_exponents(graph), true, kUnfused, {}});
+  programs->push_back({graph, seconds(graph, device), unsafe_exponents(graph), true, true, kUnfused, {}});
 }
 
 bool before(const FoundProgram& a, const FoundProgram& b) {
@@ -88,6 +88,7 @@ Status superoptimize(const KernelGraph& graph, const DeviceSpec& device, const S
       continue;
     }
     ++report.proved;
+    program.as_given = same_graph(*live, program.graph);
     program.safe = result->programs.empty() || program.unsafe == result->programs[0].program.unsafe;
     result->programs.push_back({std::move(program), std::move(proof)});
   }

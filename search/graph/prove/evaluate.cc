@@ -183,6 +183,8 @@ double round_to(double value, ElementType type) {
   return std::abs(rounded) > format.most ? std::copysign(kInfinity, value) : rounded;
 }
 
+double largest_of(ElementType type) { return format_of(type).most; }
+
 Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> inputs,
                 std::vector<std::vector<double>>* outputs, const EvaluateOptions& options) {
   return options.rounding == Rounding::kNone ? run<double>(graph, std::move(inputs), outputs, options)

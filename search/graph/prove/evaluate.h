@@ -41,5 +41,7 @@ Status evaluate(const KernelGraph& graph, std::vector<std::vector<double>> input
 
 // The nearest value of a type, ties to even.
 double round_to(double value, ElementType type);
+// The largest finite one.
+double largest_of(ElementType type);
 
 }  // namespace gqa

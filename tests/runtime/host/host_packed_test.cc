@@ -179,6 +179,25 @@ TEST(HostPacked, UsedLengthsAreFewerThanTheListsSay) {
   }
 }
 
+// More rows are used, says the call, than there are.
+TEST(HostPacked, UsedLengthsBeyondASequencesRowsAreItsRows) {
+  const HostKernel kernel(packed_candidate(kPackedCandidates[0]), 1);
+  PackedCase t("b=3,hq=2,hk=1,sq=9,sk=30,d=32,causal,packq,packk,lse", {{9, 3, 8}, {30, 4, 20}});
+  ASSERT_TRUE(kernel.run(t.call).ok());
+  const std::vector<std::uint16_t> out = std::move(t.out);
+  const std::vector<float> lse = std::move(t.lse);
+  t.out.assign(out.size(), kUntouched);
+  t.lse.assign(lse.size(), kUntouchedLse);
+  t.call.out = t.out.data();
+  t.call.lse = t.lse.data();
+  const std::vector<std::int32_t> queries = {9, 7, 9}, keys = {30, 30, 21};
+  t.call.q_lengths = queries.data();
+  t.call.kv_lengths = keys.data();
+  ASSERT_TRUE(kernel.run(t.call).ok());
+  EXPECT_EQ(t.out, out);
+  EXPECT_EQ(t.lse, lse);
+}
+
 // ---- the trial
 
 class MisledPacked final : public LoadedProgram {

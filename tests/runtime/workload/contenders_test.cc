@@ -13,6 +13,8 @@ namespace {
 
 const DeviceSpec kHopper = *DeviceSpec::for_arch("sm_90a");
 
+bool safe(const FoundProgram& program) { return program.safe; }
+
 std::string kind_of(const SearchResult& result, const Contender& contender) {
   for (const RankedProgram& ranked : result.programs) {
     if (describe(ranked.program.graph) == describe(contender.plan.program)) return ranked.program.kind;
@@ -24,7 +26,7 @@ TEST(Contenders, EveryKindOfTileProgramHasItsTurnBeforeAnyHasTwo) {
   const SearchResult result = search(graph_of(programs::kNormLinear));
   std::set<std::string> kinds;
   for (const RankedProgram& ranked : result.programs) kinds.insert(ranked.program.kind);
-  const std::vector<Contender> list = contenders(result.programs, true, kHopper, 64);
+  const std::vector<Contender> list = contenders(result.programs, safe, kHopper, 64);
   ASSERT_GT(kinds.size(), 3U);
   ASSERT_GT(list.size(), kinds.size());
   std::set<std::string> first;
@@ -36,7 +38,7 @@ TEST(Contenders, EveryKindOfTileProgramHasItsTurnBeforeAnyHasTwo) {
 
 TEST(Contenders, FamiliesAndTileKernelsTakeTurns) {
   const SearchResult result = search(graph_of(programs::kNaive), "attention");
-  const std::vector<Contender> list = contenders(result.programs, true, kHopper, 16);
+  const std::vector<Contender> list = contenders(result.programs, safe, kHopper, 16);
   ASSERT_EQ(list.size(), 16U);
   int families = 0;
   for (const Contender& each : list) families += each.family;
@@ -47,7 +49,7 @@ TEST(Contenders, FamiliesAndTileKernelsTakeTurns) {
 TEST(Contenders, FewHeadsGetSplitFamilies) {
   const SearchResult result = search(graph_of(programs::kNaive), "attention");
   bool split = false;
-  for (const Contender& each : contenders(result.programs, true, kHopper, 8)) {
+  for (const Contender& each : contenders(result.programs, safe, kHopper, 8)) {
     for (const PlannedKernel& kernel : each.plan.kernels)
       split = split || (kernel.family && name(kernel.family->candidate) == "split");
   }

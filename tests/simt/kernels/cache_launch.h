@@ -23,9 +23,9 @@ inline std::size_t needed_entries(const test::CacheCase& t) {
 // it. Error: a launch's, or schedules that disagree.
 inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t, int sms = 1) {
   Call call = t->call;
-  const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->lengths), sink("sink", t->sink);
+  const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->said_keys), sink("sink", t->sink);
   const Buffer q_starts("q_starts", t->q_starts), k_starts("k_starts", t->k_starts),
-      q_lengths("q_lengths", t->packing.queries);
+      q_lengths("q_lengths", t->said_queries);
   Buffer table("page_table", needed_entries(*t) * sizeof(std::int32_t), sizeof(std::int32_t));
   table.copy_in(t->table.data(), table.bytes());
   call.q = q.data();

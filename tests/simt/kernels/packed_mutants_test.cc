@@ -57,14 +57,18 @@ KernelText text_of(const Subject& subject, const Fault& fault, Candidate* candid
   return {attention_source(problem, *candidate), planted(fault.header, fault.from, fault.to)};
 }
 
-// Whether the kernel passes with the fault, where sequences have so many rows of nobody between them.
-::testing::AssertionResult passes(const Subject& subject, const Fault& fault, int gap = 0, int blind = -1) {
+::testing::AssertionResult passes_packed(const Subject& subject, const Fault& fault, const test::Packing& packing) {
   Candidate candidate;
   const KernelText text = text_of(subject, fault, &candidate);
   return judged(text, [&](const Kernel& kernel) {
-    test::CacheCase t(subject.problem, subject.keys, false, {subject.queries, gap, blind});
+    test::CacheCase t(subject.problem, subject.keys, false, packing);
     return cache_agrees(kernel, candidate, &t);
   });
+}
+
+// Whether the kernel passes with the fault, where sequences have so many rows of nobody between them.
+::testing::AssertionResult passes(const Subject& subject, const Fault& fault, int gap = 0, int blind = -1) {
+  return passes_packed(subject, fault, {subject.queries, gap, blind});
 }
 
 TEST_F(PackedMutants, NothingPlanted) {
@@ -96,6 +100,28 @@ TEST_F(PackedMutants, UsedLengthsThatNobodyReads) {
   for (const Subject& subject : {kPrefills, kDecodes, kShares}) EXPECT_FALSE(passes(subject, fault, 3));
 }
 
+// More rows are used, says the call, than there are.
+TEST_F(PackedMutants, UsedLengthsBelieved) {
+  const Fault fault = {kSequence, "min(__ldg(lengths + sequence), rows)", "__ldg(lengths + sequence)"};
+  for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
+    test::Packing packing = {subject.queries};
+    packing.beyond = 3;
+    EXPECT_TRUE(passes_packed(subject, kNone, packing));
+    EXPECT_FALSE(passes_packed(subject, fault, packing));
+  }
+}
+
+// Slots of a cache come in any order: their starts say nothing of where one ends.
+TEST_F(PackedMutants, ASlotThatEndsWhereTheNextBegins) {
+  const Fault fault = {kSequence, "cache->k_in_slots != 0", "false"};
+  for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
+    test::Packing packing = {subject.queries};
+    packing.in_slots = true;
+    EXPECT_TRUE(passes_packed(subject, kNone, packing));
+    EXPECT_FALSE(passes_packed(subject, fault, packing));
+  }
+}
+
 TEST_F(PackedMutants, RowsStoredPastASequencesQueries) {
   const Fault fault = {kRows, "row / Config::kPack < own_queries", "row / Config::kPack < p.q_len"};
   for (const Subject& subject : {kPrefills, kDecodes, kShares})
@@ -103,7 +129,7 @@ TEST_F(PackedMutants, RowsStoredPastASequencesQueries) {
 }
 
 TEST_F(PackedMutants, KeysReadPastASequencesEnd) {
-  const Fault all = {kSequence, "min(packed_length(cache->k_starts, cache->lengths, sequence), p.kv_len)", "p.kv_len"};
+  const Fault all = {kSequence, "min(packed_keys(cache, sequence), p.kv_len)", "p.kv_len"};
   const Fault brought = {kWalk, "return Below{end(first_row)};", "return Below{p.kv_len};"};
   for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
     EXPECT_FALSE(passes(subject, all));

@@ -5,14 +5,9 @@ Owns: their list. Whoever mends one takes its line away, so that it can fail aga
 
 from dataclasses import replace
 
-def length_beyond(case, lists, failure, device):
-    return case.keys is not None and bool((lists.given > lists.room).any())
-
 
 # (what, the kinds of failure, whether a case with this failure is one)
-NUMBERS = ("not finite", "wrong", "inexact", "outside", "log-sum-exp")
 OPEN = (
-    ("seqused_k above the rows that a packed sequence has", NUMBERS, length_beyond),
     (
         "refused: cache_leftpad beside keys and values of unlike strides",
         ("refused",),

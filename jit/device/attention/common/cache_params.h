@@ -12,6 +12,7 @@ struct CacheParams {
   long long table_stride;  // entries from a sequence's row to the next
   int page_count;          // pages that exist
   int window_left, window_right;  // keys before and after the query's own; at most kv_len; -1: all of them
+  int k_in_slots;                 // not 0: k_starts are in any order, and `lengths` alone ends a sequence's keys
   // Of packed queries and keys: the row of each sequence's first, and last where the last one ends; else null.
   const int* q_starts;
   const int* k_starts;

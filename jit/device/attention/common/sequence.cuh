@@ -10,9 +10,15 @@
 
 namespace gqa {
 
-// Of packed rows: what `lengths` says, or else where the next sequence begins.
+// Of packed rows: as far as the next sequence begins, of which `lengths` may use fewer.
 __device__ inline int packed_length(const int* starts, const int* lengths, int sequence) {
-  return lengths != nullptr ? __ldg(lengths + sequence) : __ldg(starts + sequence + 1) - __ldg(starts + sequence);
+  const int rows = __ldg(starts + sequence + 1) - __ldg(starts + sequence);
+  return lengths != nullptr ? min(__ldg(lengths + sequence), rows) : rows;
+}
+
+__device__ inline int packed_keys(const CacheParams* cache, int sequence) {
+  if (cache->k_in_slots != 0) return __ldg(cache->lengths + sequence);
+  return packed_length(cache->k_starts, cache->lengths, sequence);
 }
 
 // Of a sequence of a list, where it is not packed: what its cache holds before the launch.
@@ -24,7 +30,7 @@ __device__ inline int cached_keys(const AttentionParams& p, const CacheParams* c
 template <typename Config>
 __device__ inline int keys_of(const AttentionParams& p, const CacheParams* cache, int sequence) {
   if constexpr (keys_packed<Config>())
-    return max(0, min(packed_length(cache->k_starts, cache->lengths, sequence), p.kv_len));
+    return max(0, min(packed_keys(cache, sequence), p.kv_len));
   else if constexpr (appends<Config>())
     return min(cached_keys<Config>(p, cache, sequence) + cache->added, p.kv_len);
   else if constexpr (lengths_differ<Config>())
