@@ -308,6 +308,21 @@ TEST_F(GraphSessionTest, NothingThatVerifiesIsAnErrorWithTheCounts) {
   EXPECT_EQ(ask(*opened, attention()).origin, Origin::kTuned) << "a failure is tried again";
 }
 
+// However it ranks, and where the budget went with what failed before it.
+TEST_F(GraphSessionTest, OperatorByOperatorIsTriedWhereNothingElsePasses) {
+  world_.verify_program = [](const KernelGraph& program) {
+    const auto fused = [](const KernelNode& node) { return node.block != nullptr; };
+    const bool any = std::any_of(program.nodes().begin(), program.nodes().end(), fused);
+    return any ? Verdict{false, 1, 1e-3, "element 3 is wrong"} : Verdict{true, 1e-4, 1e-3, ""};
+  };
+  for (const double budget : {60.0, 1e-6}) {
+    policy_.budget_seconds = budget;
+    policy_.max_candidates = 1;
+    const GraphAnswer answer = ask(*open(Tuning::kNow, cache::Mode::kOff), attention());
+    EXPECT_EQ(describe(answer.program), "5 kernels: matmul; exp; sum; div; matmul");
+  }
+}
+
 TEST_F(GraphSessionTest, ProgramsThatSpillAreKeptOnlyIfNothingElseIs) {
   world_.program_spill_bytes = [](const Source& source) { return source.family != "block" ? 4096 : 0; };
   world_.program_microseconds = [](const KernelGraph& program) {
