@@ -95,6 +95,20 @@ std::vector<bool> foreign_values(const KernelGraph& graph) {
   return foreign;
 }
 
+// Of the foreign values, those that a product of this part reads from its own kernel. The tensor cores of a GPU take
+// them in 16 bits, and float16 has neither the range nor, for small numbers, the digits. bfloat16 has the range of
+// float32, and as many digits everywhere.
+bool multiplies_foreign(const KernelGraph& graph, const std::vector<int>& nodes, const std::vector<bool>& foreign) {
+  const auto is_narrow = [&](int tensor) {
+    return foreign[static_cast<std::size_t>(tensor)] && graph.spec(tensor).type == ElementType::kF16 &&
+           std::count(nodes.begin(), nodes.end(), graph.tensor(tensor).node) > 0;
+  };
+  return std::any_of(nodes.begin(), nodes.end(), [&](int at) {
+    const KernelNode& node = graph.nodes()[static_cast<std::size_t>(at)];
+    return node.op == Op::kMatmul && std::any_of(node.inputs.begin(), node.inputs.end(), is_narrow);
+  });
+}
+
 // How kernels keep what a part of a graph gives. An output is known twice where the part's own operators read what was
 // computed and those of other kernels what rounding to 16 bits left of it: what cancels operator by operator, as in
 // e / sum(e), does not then.
@@ -233,9 +247,10 @@ void Enumerator::add(const Rewritten& rewritten) {
     for (const int input : inputs) of_inputs.push_back(ids[static_cast<std::size_t>(input)]);
     const std::vector<Choice>& choices = choices_of(part, of_inputs, (group & (group - 1)) == 0);
     const Kept kept = kept_of(graph, nodes, part, outputs, foreign);
+    const bool narrow = device_.kind == DeviceKind::kCuda && multiplies_foreign(graph, nodes, foreign);
     std::vector<Part>& of_group = parts.emplace_back();
     for (const Choice& choice : choices) {
-      if (one_by_one(choice.graph) ? kept.foreign : kept.known_twice)
+      if (one_by_one(choice.graph) ? kept.foreign : kept.known_twice || narrow)
         report_.programs.prune(Reason::kRounded);
       else
         of_group.push_back({inputs, outputs, kept.wide, &choice});

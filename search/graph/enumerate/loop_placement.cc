@@ -161,6 +161,18 @@ class Finder {
     }
     report_.loop_placements.keep();
     found_.push_back(loop_placement_);
+    found_.back().multiplies_parts = multiplies_parts();
+  }
+
+  bool multiplies_parts() const {
+    for (const KernelNode& node : section_.graph.nodes()) {
+      for (const int input : node.inputs) {
+        if (node.op == Op::kMatmul && values_[static_cast<std::size_t>(input)].partial &&
+            section_.graph.spec(input).type == ElementType::kF16)
+          return true;
+      }
+    }
+    return false;
   }
 
   const Section& section_;

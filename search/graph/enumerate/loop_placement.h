@@ -30,6 +30,7 @@ struct Placement {
 struct LoopPlacement {
   int loop = kNoDimension;  // the dimension it walks along; none: there is no loop
   std::vector<Placement> nodes;
+  bool multiplies_parts = false;  // a product in the loop reads a part of a sum that is float16 as a whole
 };
 
 // inputs: abstract expressions of the section's inputs.

@@ -173,8 +173,13 @@ std::vector<Choice> schedules_of(const Section& section, const std::vector<Abstr
       if (!along.may_loop() || along.size <= config.steps.front()) continue;
     }
     const std::vector<LoopPlacement> placements = find_loop_placements(section, loop, inputs, abstract, report);
-    for (std::size_t at = 0; at < placements.size(); ++at)
-      scheduler.add(placements[at], std::to_string(loop) + "." + std::to_string(at) + " ");
+    for (std::size_t at = 0; at < placements.size(); ++at) {
+      // Tensor cores would round a part of a sum, which may be larger than the whole.
+      if (placements[at].multiplies_parts && device.kind == DeviceKind::kCuda)
+        report->loop_placements.drop(Reason::kRounded);
+      else
+        scheduler.add(placements[at], std::to_string(loop) + "." + std::to_string(at) + " ");
+    }
   }
   if (stop && stop()) report->exhausted = false;
   return scheduler.take();

@@ -1,7 +1,10 @@
 // graph_gpu_test.cc: users' graphs on a GPU: searched, compiled, verified and timed, then run as a user runs them and
 // judged once more. Skipped by name where there is no GPU.
 #include <algorithm>
+#include <cmath>
+#include <map>
 
+#include "runtime/half.h"
 #include "runtime/session/graph_answer.h"
 #include "runtime/verify/program_reference.h"
 #include "search/graph/enumerate/superoptimize.h"
@@ -201,6 +204,34 @@ class Bench {
     for (std::size_t i = 0; i < sizes_.size(); ++i) driver_.cuMemsetD8Async(start(i), kPoison, sizes_[i], nullptr);
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
   }
+  // Float16 inputs instead of the reference's: absolute values of these deviations, by the inputs' names. What the
+  // graph's one output is, exactly and operator by operator.
+  void fill(const std::map<std::string, double>& deviations, std::vector<double>* exact, std::vector<double>* naive) {
+    std::vector<std::vector<double>> inputs = random_inputs(graph_, 5), outputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      std::vector<std::uint16_t> bits;
+      for (double& x : inputs[i]) {
+        x = std::min(65504.0, std::abs(x) * deviations.at(graph_.tensor(graph_.inputs()[i]).name));
+        x = round_to(x, ElementType::kF16);
+        bits.push_back(store(DType::kF16, static_cast<float>(x)));
+      }
+      EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemcpyHtoDAsync(memory_[i], bits.data(), 2 * bits.size(), nullptr));
+      EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
+    }
+    EXPECT_TRUE(evaluate(graph_, inputs, &outputs).ok());
+    *exact = outputs[0];
+    EXPECT_TRUE(evaluate(graph_, inputs, &outputs, Rounding::kResults).ok());
+    *naive = outputs[0];
+  }
+  // A float16 output.
+  std::vector<double> found() const {
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(elements(graph_.spec(graph_.outputs()[0]).dims)));
+    EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemcpyDtoHAsync(bits.data(), start(0) + kGuardBytes, 2 * bits.size(), nullptr));
+    EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
+    std::vector<double> values;
+    for (const std::uint16_t one : bits) values.push_back(load(DType::kF16, one));
+    return values;
+  }
   ProgramCall call(CUstream stream) const { return {inputs_.data(), outputs_.data(), stream, nullptr}; }
   Verdict judged() const {
     std::vector<TensorBytes> bytes;
@@ -255,6 +286,32 @@ TEST_F(GraphGpu, AttentionOfManyKinds) {
 
 TEST_F(GraphGpu, FusedLinears) {
   for (const char* text : {kNormedLinear, kGatedMlp, kLora, kLinear}) expect_right(text);
+}
+
+double distance(const std::vector<double>& found, const std::vector<double>& exact) {
+  double squares = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) squares += (found[i] - exact[i]) * (found[i] - exact[i]);
+  return std::sqrt(squares);
+}
+
+// x g is past float16 where (x / norm) g is not.
+TEST_F(GraphGpu, AWeightedNormOfLargeRowsIsAsExactAsOperatorByOperator) {
+  const KernelGraph graph = graph_of(
+      "graph 1\nx = input f16[16,1024]\ng = input f16[1024]\nw = input f16[1024,1024]\nn = rms_norm(x, g) eps=1e-06\n"
+      "y = matmul(n, w)\n");
+  const GraphAnswer answer = ask(graph);
+  ASSERT_NE(answer.ready, nullptr);
+  Bench bench(*driver_, graph, answer);
+  for (const double x : {1.5e4, 1.0, 1.0 / 256}) {
+    std::vector<double> exact, naive;
+    bench.fill({{"x", x}, {"g", 4}, {"w", 1.0 / 32}}, &exact, &naive);
+    bench.poison();
+    ASSERT_TRUE(answer.ready->loaded->run(bench.call(nullptr)).ok());
+    const double off = distance(bench.found(), exact), allowed = 1.5 * distance(naive, exact);
+    ASSERT_TRUE(std::isfinite(allowed));
+    EXPECT_TRUE(off <= allowed) << off << " off, at most " << allowed << " at a deviation of " << x << "\n"
+                                << to_text(answer.program);
+  }
 }
 
 TEST_F(GraphGpu, WideLinearsOfFewRowsAreStreamed) {

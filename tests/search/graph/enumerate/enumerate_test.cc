@@ -136,6 +136,20 @@ TEST(LoopPlacement, PartsOfASumMayBeAddedUpBehindALinearOperator) {
   EXPECT_TRUE(sums.count(2)) << "x W and x A in one each";
 }
 
+TEST(LoopPlacement, KnowsWhereAProductReadsAPartOfAFloat16Sum) {
+  SearchReport report;
+  for (const LoopPlacement& placement : placements_along(programs::kLora, 4096, &report))
+    EXPECT_FALSE(placement.multiplies_parts) << "bfloat16";
+  std::string text = programs::kLora;
+  for (std::size_t at = 0; (at = text.find("bf16", at)) != std::string::npos;) text.erase(at, 1);
+  const std::vector<LoopPlacement> found = placements_along(text, 4096, &report);
+  ASSERT_GE(found.size(), 2U);
+  for (const LoopPlacement& placement : found) {
+    const bool whole = placement.nodes[1].carry == Carry::kSum;  // x A
+    EXPECT_EQ(placement.multiplies_parts, !whole);
+  }
+}
+
 TEST(LoopPlacement, ButNotBehindOneThatIsNot) {
   SearchReport report;
   const std::vector<LoopPlacement> found = placements_along(programs::kGated, 4096, &report);

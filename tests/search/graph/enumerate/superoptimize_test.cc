@@ -5,6 +5,7 @@
 #include <set>
 
 #include "search/graph/ir/canonical.h"
+#include "search/graph/tile/tile_readers.h"
 #include "tests/sanitized.h"
 #include "tests/search/graph/enumerate/search_support.h"
 #include "tests/search/graph/masked_graphs.h"
@@ -40,6 +41,11 @@ a = matmul(qn, kn) tb=1
 p = softmax(a) dim=-1
 o = matmul(p, v)
 )";
+
+std::string in_float16(std::string text) {
+  for (std::size_t at = 0; (at = text.find("bf16", at)) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
 
 // One kernel without a plain operator that reads all these inputs.
 bool fuses(const KernelGraph& graph, const std::vector<std::string>& inputs) {
@@ -325,6 +331,61 @@ INSTANTIATE_TEST_SUITE_P(Search, Magnitudes, testing::ValuesIn(kAtMagnitudes), [
       name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
 });
+
+// What products in a program's kernels read in float16 that is no load: each as the tensors and operators behind it.
+std::vector<std::set<std::string_view>> narrow_operands(const KernelGraph& program) {
+  std::vector<std::set<std::string_view>> found;
+  for (const KernelNode& node : program.nodes()) {
+    if (!node.block) continue;
+    const std::vector<ElementType> types = tile_types(program, node, *node.block);
+    std::vector<std::set<std::string_view>> behind;
+    for (const BlockNode& step : node.block->nodes) {
+      std::set<std::string_view> own = {name(step.op)};
+      if (step.op == Op::kLoad) own = {program.tensor(node.inputs[static_cast<std::size_t>(step.operand)]).name};
+      for (const int input : step.inputs) {
+        const auto at = static_cast<std::size_t>(input);
+        own.insert(behind[at].begin(), behind[at].end());
+        const bool computed = node.block->nodes[at].op != Op::kLoad;
+        if (step.op == Op::kMatmul && computed && types[at] == ElementType::kF16) found.push_back(behind[at]);
+      }
+      behind.push_back(std::move(own));
+    }
+  }
+  return found;
+}
+
+struct NarrowOperand {
+  std::string text;
+  std::string_view has, has_not;  // of what stands behind it
+};
+
+const NarrowOperand kNarrowOperands[] = {
+    {"graph 1\nx = input f16[16,256]\ng = input f16[256]\nw = input f16[256,64]\nn = rms_norm(x, g)\ny = matmul(n, "
+     "w)\n",
+     "rsqrt", "w"},
+    {"graph 1\nx = input f16[64,8]\na = input f16[8,64]\nb = input f16[64,16]\nh = matmul(x, a)\ny = matmul(h, b)\n",
+     "x", "b"},
+    {"graph 1\nx = input f16[64,8]\na = input f16[8,64]\nb = input f16[64,16]\nh = matmul(a, b)\ny = matmul(x, h)\n",
+     "b", "x"},
+    {in_float16(programs::kLora), "accumulate", "b"},
+};
+
+// x g overflows float16 where (x / norm) g does not, a b where (x a) b does not, a part of a sum where the sum does
+// not.
+TEST(Superoptimize, NoProductOfAKernelReadsInFloat16WhatTheGraphDoesNotHave) {
+  for (const auto& [text, has, has_not] : kNarrowOperands) {
+    const SearchResult result = search(graph_of(text), "", 64);
+    EXPECT_GT(result.programs.size(), 1U);
+    std::size_t seen = 0;
+    for (const RankedProgram& ranked : result.programs) {
+      for (const std::set<std::string_view>& behind : narrow_operands(ranked.program.graph)) {
+        EXPECT_TRUE(behind.count(has) && !behind.count(has_not)) << to_text(ranked.program.graph);
+        ++seen;
+      }
+    }
+    EXPECT_GT(seen, 0U) << text;
+  }
+}
 
 TEST(Superoptimize, RanksWhatCannotOverflowBeforeWhatCan) {
   bool unsafe = false;
