@@ -58,6 +58,7 @@ std::string TileWriter::extent_name(const Axis& axis) const {
 
 std::string TileWriter::element(int at, const TileIndex& index) const {
   const BlockNode& own = node(at);
+  if (at == read_as_x_) return "x";
   if (value(at).buffer >= 0 || value(at).parts >= 0) return in_buffer(at, index);
   if (own.op == Op::kLoad && value(at).place == TilePlace::kStreamed) return streamed(at);
   if (own.op == Op::kLoad) {
@@ -135,14 +136,42 @@ std::string TileWriter::end_of(const Axis& axis) const {
   return may_be_short(plan_.block, axis) ? extent_name(axis) + ".size" : std::to_string(axis.tile);
 }
 
+// The load that a reduction before a loop folds, elementwise steps between: rows whose elements come in eights. -1:
+// none.
+int TileWriter::eights_of(int reduction) const {
+  const BlockNode& own = node(reduction);
+  int at = own.inputs[0];
+  const Axis along = node(at).axes.back();
+  const bool last = own.attributes.dim == static_cast<std::int64_t>(own.axes.size()) - 1;
+  if (!plan_.loops || own.phase != Phase::kBefore || !last || may_be_short(plan_.block, along) || along.tile % 8 != 0)
+    return -1;
+  while (node(at).op != Op::kLoad) {
+    if (value(at).place != TilePlace::kInline || info(node(at).op).kind != OpClass::kElementwise) return -1;
+    at = node(at).inputs[0];
+  }
+  const bool rows = value(at).place == TilePlace::kGlobal && node(at).axes == node(own.inputs[0]).axes;
+  return rows && operand(node(at)).type != ElementType::kF32 && lies_in_pieces(at) ? at : -1;
+}
+
 // A lane's share of the dimension that a reduction folds, at a place of its result.
-std::string TileWriter::folded(int at, const std::string& fold, const TileIndex& index, int width) const {
+std::string TileWriter::folded(int at, const std::string& fold, const TileIndex& index, int width) {
   const BlockNode& own = node(at);
   const auto dim = static_cast<std::size_t>(own.attributes.dim);
   TileIndex place = index;
   place[dim] = node(own.inputs[0]).axes[dim].tile == 1 ? "0" : "j";
-  return "gqa::fold<" + fold + ">(lane, " + end_of(node(own.inputs[0]).axes[dim]) + ", " + std::to_string(width) +
-         ", [&](int j) { return " + element(own.inputs[0], place) + "; })";
+  const std::string share = "lane, " + end_of(node(own.inputs[0]).axes[dim]) + ", " + std::to_string(width);
+  if (const int rows = eights_of(at); rows >= 0) {
+    const BlockNode& load = node(rows);
+    TileIndex begin = index;
+    begin[dim] = "0";
+    read_as_x_ = rows;
+    const std::string term = element(own.inputs[0], place);
+    read_as_x_ = -1;
+    return "gqa::fold_eights<" + fold + ", " + type_text(operand(load).type) + ">(" + share + ", " + argument(load) +
+           ", " + offset(load.axes, begin, strides_of(operand(load))) +
+           ", [&]([[maybe_unused]] int j, float x) { return " + term + "; })";
+  }
+  return "gqa::fold<" + fold + ">(" + share + ", [&](int j) { return " + element(own.inputs[0], place) + "; })";
 }
 
 void TileWriter::line(const std::string& text) {

@@ -47,7 +47,8 @@ class TileWriter {
   std::string inside(const Axes& axes, const TileIndex& index) const;  // "": everywhere
   std::string offset(const Axes& axes, const TileIndex& index, const Dims& strides) const;
   std::string end_of(const Axis& axis) const;
-  std::string folded(int node, const std::string& fold, const TileIndex& index, int width) const;
+  int eights_of(int reduction) const;
+  std::string folded(int node, const std::string& fold, const TileIndex& index, int width);
 
   void line(const std::string& text);
   void open(const std::string& text);
@@ -107,6 +108,7 @@ class TileWriter {
   const KernelNode& kernel_;
   const TilePlan& plan_;
   std::vector<Axis> extents_;
+  int read_as_x_ = -1;  // a load whose element is at hand, as x
   std::ostringstream out_;
   int depth_ = 1;
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "block/tile_copy.cuh"
+#include "block/tile_fold.cuh"
 #include "block/tile_lanes.cuh"
 #include "block/tile_merge.cuh"
 #include "block/tile_product.cuh"

@@ -78,17 +78,47 @@ std::int64_t tile_bytes(const KernelGraph& graph, const KernelNode& node, const 
   return elements(tile_dims(load.axes)) * element_bytes(spec.type);
 }
 
+// What is read whole before the loop though the loop reads it too, cut, and elementwise steps behind it: each element
+// is folded as it comes, and kept nowhere.
+std::vector<bool> folded_in_passing(const BlockGraph& block) {
+  std::vector<int> reads(block.nodes.size(), 0);
+  std::vector<bool> found(block.nodes.size(), false);
+  for (const BlockNode& step : block.nodes) {
+    for (const int input : step.inputs) ++reads[static_cast<std::size_t>(input)];
+  }
+  const auto is_cut = [&](int operand) {
+    return std::any_of(block.nodes.begin(), block.nodes.end(), [&](const BlockNode& step) {
+      return step.op == Op::kLoad && step.operand == operand && step.map.loop.dim >= 0;
+    });
+  };
+  for (std::size_t at = 0; at < block.nodes.size(); ++at) {
+    const BlockNode& step = block.nodes[at];
+    if (step.phase != Phase::kBefore || reads[at] != 1) continue;
+    const bool elementwise = info(step.op).kind == OpClass::kElementwise;
+    found[at] = step.op == Op::kLoad
+                    ? is_cut(step.operand)
+                    : elementwise && std::any_of(step.inputs.begin(), step.inputs.end(),
+                                                 [&](int input) { return found[static_cast<std::size_t>(input)]; });
+  }
+  return found;
+}
+
 struct BlockWork {
   double once = 0, each_step = 0;              // tensor operations
   double bytes_once = 0, bytes_each_step = 0;  // read by a block
+  double bytes_first = 0;                      // and before its loop can begin, whoever shares it
 };
 
 BlockWork work_of(const KernelGraph& graph, const KernelNode& node) {
   BlockWork work;
-  for (const BlockNode& step : node.block->nodes) {
+  const std::vector<bool> passing = folded_in_passing(*node.block);
+  for (std::size_t at = 0; at < passing.size(); ++at) {
+    const BlockNode& step = node.block->nodes[at];
     const bool loop = step.phase == Phase::kLoop;
     (loop ? work.each_step : work.once) += work_of(*node.block, step);
-    if (step.op == Op::kLoad)
+    if (step.op == Op::kLoad && passing[at])
+      work.bytes_first += static_cast<double>(tile_bytes(graph, node, step));
+    else if (step.op == Op::kLoad)
       (loop ? work.bytes_each_step : work.bytes_once) += static_cast<double>(tile_bytes(graph, node, step));
   }
   return work;
@@ -114,14 +144,15 @@ double custom_seconds(const KernelGraph& graph, const KernelNode& node, const De
   const double block = std::max(work.once / flops, work.bytes_once / bandwidth) +
                        steps * std::max(work.each_step / flops, work.bytes_each_step / bandwidth);
   const bool gpu = device.kind == DeviceKind::kCuda;
+  const double first = kNoOverlap * work.bytes_first / bandwidth;
   if (const StreamCost cost = gpu ? stream_cost(graph, node, device.sms) : StreamCost(); cost.slowdown > 0) {
     const double waits = cost.slowdown * memory_seconds(graph, node, device);
-    return std::max(all / sms * block, waits) + cost.rounds * kStreamSeconds;
+    return std::max(all / sms * block, waits) + cost.rounds * (kStreamSeconds + first);
   }
   const double fit = std::max<double>(1, device.smem_per_sm) /
                      static_cast<double>(std::max<std::int64_t>(1, needs_of(graph, node).shared_bytes));
   const double together = std::clamp(std::floor(fit), 1.0, 4.0);
-  const double waits = std::ceil(all / (sms * together)) * (steps + 2) * kStepSeconds;
+  const double waits = std::ceil(all / (sms * together)) * ((steps + 2) * kStepSeconds + first);
   const double balance = gpu ? std::max(kIdleShare, stream_balance(blocks(*node.block), device.sms, 1)) : 1;
   const double reads = memory_seconds(graph, node, device) / balance;
   return std::max(std::ceil(all / sms) * block + waits, gpu && steps == 1 ? kNoOverlap * reads : reads);
@@ -166,7 +197,10 @@ std::optional<Reason> misfit(const KernelGraph& graph, const KernelNode& node, c
 BlockNeeds needs_of(const KernelGraph& graph, const KernelNode& node) {
   BlockNeeds needs;
   std::int64_t largest = 0, kept = 0;
-  for (const BlockNode& step : node.block->nodes) {
+  const std::vector<bool> passing = folded_in_passing(*node.block);
+  for (std::size_t at = 0; at < passing.size(); ++at) {
+    const BlockNode& step = node.block->nodes[at];
+    if (passing[at]) continue;
     const std::int64_t registers = elements(tile_dims(step.axes)) * kRegisterBytes;
     if (step.op == Op::kLoad) {
       const bool staged = step.phase == Phase::kLoop && node.block->steps > 1;

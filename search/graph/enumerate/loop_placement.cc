@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "search/graph/ir/graph_editor.h"
 #include "search/graph/prove/shift.h"
 
 namespace gqa {
@@ -15,6 +16,7 @@ enum class Seen : std::uint8_t { kBefore, kLoop, kAfter, kLoopAndAfter };
 struct Value {
   Seen seen = Seen::kBefore;
   bool partial = false;  // of each step its part of a sum
+  bool folded = false;   // before the loop, of what it cuts
   AbstractSpace::Id abstract = AbstractSpace::kUnknown;
   Shift shift = {};
 };
@@ -29,6 +31,7 @@ class Finder {
     for (std::size_t at = 0; at < inputs.size(); ++at) value(section.graph.inputs()[at]).abstract = inputs[at];
     wholes_ = values_;
     for (const KernelNode& node : section.graph.nodes()) whole_of(node);
+    find_folds();
   }
 
   std::vector<LoopPlacement> run() {
@@ -44,6 +47,23 @@ class Finder {
     std::vector<AbstractSpace::Id> operands;
     for (const int input : node.inputs) operands.push_back(wholes_[static_cast<std::size_t>(input)].abstract);
     wholes_[static_cast<std::size_t>(node.outputs[0])].abstract = abstract_.node(section_.graph, node, operands);
+  }
+
+  // Sums and maxima over the loop's dimension, and elementwise steps that nothing else reads.
+  void find_folds() {
+    const std::vector<std::vector<int>> read_by = readers(section_.graph);
+    const std::vector<int> outputs = section_.graph.outputs();
+    folds_.resize(section_.graph.nodes().size(), false);
+    if (loop_placement_.loop == kNoDimension) return;
+    for (std::size_t at = folds_.size(); at-- > 0;) {
+      const int result = section_.node(at).outputs[0];
+      const std::vector<int>& by = read_by[static_cast<std::size_t>(result)];
+      const OpClass kind = info(section_.node(at).op).kind;
+      const bool leads_to_one =
+          kind == OpClass::kElementwise && !by.empty() && std::count(outputs.begin(), outputs.end(), result) == 0 &&
+          std::all_of(by.begin(), by.end(), [&](int reader) { return folds_[static_cast<std::size_t>(reader)]; });
+      folds_[at] = leads_to_one || (kind == OpClass::kReduction && section_.reduces(at, loop_placement_.loop));
+    }
   }
 
   bool cut(const DimensionIds& ids) const { return std::count(ids.begin(), ids.end(), loop_placement_.loop) > 0; }
@@ -62,6 +82,34 @@ class Finder {
     std::vector<Value> operands;
     for (std::size_t which = 0; which < section_.node(at).inputs.size(); ++which)
       operands.push_back(operand(at, which));
+    if (!reads_whole(at)) visit_as(at, operands);
+    if (folds_[at]) visit_whole(at, std::move(operands));
+  }
+
+  // What the loop cuts, as it was computed before the loop.
+  bool reads_whole(std::size_t at) {
+    for (std::size_t which = 0; which < section_.node(at).inputs.size(); ++which) {
+      const int tensor = section_.node(at).inputs[which];
+      if (section_.is_input(tensor) || !folds_[static_cast<std::size_t>(section_.graph.tensor(tensor).node)]) continue;
+      if (value(tensor).seen == Seen::kBefore && cut(section_.reads[at][which])) return true;
+    }
+    return false;
+  }
+
+  // Before the loop, which cuts an operand; inputs are read whole there.
+  void visit_whole(std::size_t at, std::vector<Value> operands) {
+    bool whole = false;
+    for (std::size_t which = 0; which < operands.size(); ++which) {
+      if (section_.is_input(section_.node(at).inputs[which])) operands[which].seen = Seen::kBefore;
+      if (operands[which].seen != Seen::kBefore) return;
+      if (operands[which].folded && !cut(section_.reads[at][which])) return;  // they would be read a third time
+      operands[which].folded = cut(section_.reads[at][which]);
+      whole = whole || operands[which].folded;
+    }
+    if (whole) visit_as(at, operands);
+  }
+
+  void visit_as(std::size_t at, const std::vector<Value>& operands) {
     Phase phase = Phase::kBefore;
     if (!phase_of(operands, &phase)) return report_.loop_placements.prune(Reason::kWholeInLoop);
     if (!stays_finite(at, operands)) return report_.loop_placements.prune(Reason::kMaximum);
@@ -101,16 +149,20 @@ class Finder {
   }
 
   const Reason* compute(std::size_t at, Phase phase, const std::vector<Value>& operands, Value* made) {
-    static constexpr Reason kAbstract = Reason::kAbstract, kMaximum = Reason::kMaximum;
+    static constexpr Reason kAbstract = Reason::kAbstract, kMaximum = Reason::kMaximum, kSlower = Reason::kSlower;
     const KernelNode& node = section_.node(at);
     std::vector<AbstractSpace::Id> ids;
     std::vector<Shift> shifts;
     for (const Value& operand : operands) {
       made->partial = made->partial || operand.partial;
+      made->folded = made->folded || operand.folded;
       ids.push_back(operand.abstract);
       shifts.push_back(operand.shift);
     }
     if (made->partial && node.op == Op::kMax) return &kAbstract;
+    const auto folded = [](const Value& operand) { return operand.folded && operand.seen == Seen::kBefore; };
+    if (made->partial && std::any_of(operands.begin(), operands.end(), folded))
+      return &kSlower;  // the sum could have it
     const bool part = phase == Phase::kLoop && section_.reduces(at, loop_placement_.loop) && node.op != Op::kMax;
     made->partial = made->partial || part;
     made->seen = phase == Phase::kLoop ? Seen::kLoop : phase == Phase::kAfter ? Seen::kAfter : Seen::kBefore;
@@ -159,9 +211,26 @@ class Finder {
       const bool unlike = made.abstract >= 0 && whole.abstract >= 0 && made.abstract != whole.abstract;
       if (made.partial || unlike) return report_.loop_placements.prune(Reason::kAbstract);
     }
+    if (!whole_is_read()) return report_.loop_placements.prune(Reason::kSlower);
     report_.loop_placements.keep();
     found_.push_back(loop_placement_);
     found_.back().multiplies_parts = multiplies_parts();
+  }
+
+  // Whatever is computed whole before the loop is for the loop to read: after it, the loop itself can have gathered it.
+  bool whole_is_read() const {
+    std::vector<bool> wanted(values_.size(), false);  // in the loop, or on the way there
+    for (std::size_t at = loop_placement_.nodes.size(); at-- > 0;) {
+      const bool before = loop_placement_.nodes[at].phase == Phase::kBefore;
+      const bool own = wanted[static_cast<std::size_t>(section_.node(at).outputs[0])];
+      const auto& reads = section_.reads[at];
+      const bool whole =
+          folds_[at] && std::any_of(reads.begin(), reads.end(), [&](const DimensionIds& ids) { return cut(ids); });
+      if (before && whole && !own) return false;
+      if (before ? !own : loop_placement_.nodes[at].phase != Phase::kLoop) continue;
+      for (const int input : section_.node(at).inputs) wanted[static_cast<std::size_t>(input)] = true;
+    }
+    return true;
   }
 
   bool multiplies_parts() const {
@@ -179,6 +248,7 @@ class Finder {
   AbstractSpace& abstract_;
   SearchReport& report_;
   std::vector<Value> values_, wholes_;
+  std::vector<bool> folds_;  // at nodes: what may be computed whole before the loop
   LoopPlacement loop_placement_;
   std::vector<LoopPlacement> found_;
 };

@@ -5,10 +5,14 @@
 // Never: chooses a tile; the same placement serves all.
 // Threads: pure but for the space and the report.
 //
-// A node that sums over the loop's dimension gives a part of its sum in each step. It may be added up at once, or the
-// part goes on to the next operator and what comes of it is added up; abstract expressions tell where that cannot be
-// right. A maximum over the loop's dimension may be the running one; what has been summed under an earlier maximum is
-// rescaled then.
+// A sum or maximum over the loop's dimension of what is elementwise of inputs may be taken before the loop, for the
+// loop to read: the inputs are read whole there, and once more, cut, in the loop. So rows are divided by their norm
+// before they are multiplied, as operator by operator.
+//
+// Any other node that sums over the loop's dimension gives a part of its sum in each step. It may be added up at once,
+// or the part goes on to the next operator and what comes of it is added up; abstract expressions tell where that
+// cannot be right. A maximum over the loop's dimension may be the running one; what has been summed under an earlier
+// maximum is rescaled then.
 #pragma once
 
 #include <vector>

@@ -78,7 +78,9 @@ class Lowering {
   int read(Writer* writer, std::size_t at, std::size_t which) {
     const int tensor = node(at).inputs[which];
     if (!section_.is_input(tensor)) return need(writer, tensor);
-    return load(writer, tensor, layout_.map(section_.reads[at][which], writer->loops));
+    const DimensionIds& ids = section_.reads[at][which];
+    const bool whole = placement(at).phase == Phase::kBefore && cut(ids);
+    return load(writer, tensor, layout_.map(ids, writer->loops && !whole));
   }
 
   // A value of the kernel; what the merging kernel lacks of before the loop is computed there again.

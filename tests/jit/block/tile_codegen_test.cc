@@ -40,6 +40,21 @@ TEST(TileCodegen, LaunchFollowsThePlan) {
   EXPECT_EQ(0, plain.shared_memory);
 }
 
+// Sixteen bytes at a time; not where they do not lie so, nor where there is no loop to wait for.
+TEST(TileCodegen, RowsAreFoldedInEightsBeforeTheLoop) {
+  const auto folds_eights = [](const std::string& text) {
+    return tile_source(one_kernel(text, tile_threads(4, 3))).find("gqa::fold_eights<") != std::string::npos;
+  };
+  EXPECT_TRUE(folds_eights(tiles::kNormedFirst));
+  for (const std::string* text : {&tiles::kNormed, &tiles::kNormedWhole, &tiles::kRows})
+    EXPECT_FALSE(folds_eights(*text));
+  for (const char* strided : {"[5,72] strides=[76,1]", "[5,72] strides=[1,5]"}) {
+    std::string text = tiles::kNormedFirst;
+    text.replace(text.find("[5,72]"), 6, strided);
+    EXPECT_FALSE(folds_eights(text)) << strided;
+  }
+}
+
 TEST(TileCodegen, WhatCannotRunSaysSoWhereItWouldBeCompiled) {
   const KernelGraph kernel = one_kernel(tiles::kGated, tile_threads(5, 4));
   EXPECT_FALSE(check_tile(kernel).ok());

@@ -44,6 +44,32 @@ custom(x, g, w) grid=[2] steps=6
 end
 )";
 
+// The same with the norm taken before the loop, of rows that are read whole there and cut in it.
+inline const std::string kNormedFirst = R"(graph 1
+x = input f16[5,192]
+g = input f16[192]
+w = input f16[192,88]
+custom(x, g, w) grid=[2] steps=6
+  before:
+  xw = load(0) grid=[-]
+  sq = square(xw)
+  ss = sum(sq) dim=1
+  m = scale(ss) count=192
+  e = add_constant(m) c=1e-05
+  r = rsqrt(e)
+  loop:
+  xt = load(0) grid=[-] loop=1/32
+  gt = load(1) grid=[-] loop=0/32
+  wt = load(2) grid=[1/64] loop=0/32
+  n = mul(xt, r)
+  ng = mul(n, gt)
+  p = matmul(ng, wt)
+  ps = accumulate(p)
+  after:
+  store(ps) -> o f16[5,88] grid=[1/64]
+end
+)";
+
 // Two wide products: two groups of warps.
 inline const std::string kGated = R"(graph 1
 x = input f16[16,256]
@@ -164,7 +190,8 @@ custom(x, w) grid=[2] steps=4
 end
 )";
 
-inline const std::string* const kAll[] = {&kNormed, &kGated, &kLora, &kTransposed, &kParts, &kNarrow, &kWide};
+inline const std::string* const kAll[] = {&kNormed,     &kNormedFirst, &kGated,  &kLora,
+                                          &kTransposed, &kParts,       &kNarrow, &kWide};
 // Those that have registers for two pieces on their way.
 inline const std::string* const kSlender[] = {&kLora, &kTransposed, &kNarrow};
 

@@ -20,6 +20,11 @@ TEST(TileKernel, RootMeanSquareAndProductInOneLoop) {
   expect_block(tiles::kNormed, tile_threads(4, 3));
 }
 
+TEST(TileKernel, RootMeanSquareBeforeTheLoop) {
+  REQUIRE_EMULATOR();
+  expect_block(tiles::kNormedFirst, tile_threads(4, 3));
+}
+
 TEST(TileKernel, NormedRowsInPlace) {
   REQUIRE_EMULATOR();
   expect_block(tiles::kNormedWhole, tile_threads(2, 1));

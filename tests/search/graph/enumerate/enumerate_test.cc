@@ -6,6 +6,7 @@
 
 #include "search/graph/enumerate/partition.h"
 #include "tests/search/graph/enumerate/search_support.h"
+#include "tests/search/graph/tile/tile_graphs.h"
 
 namespace gqa {
 namespace {
@@ -136,6 +137,51 @@ TEST(LoopPlacement, PartsOfASumMayBeAddedUpBehindALinearOperator) {
   EXPECT_TRUE(sums.count(2)) << "x W and x A in one each";
 }
 
+const std::string kOpenedNorm =
+    programs::kNormInputs +
+    "q = square(x)\ns = sum(q) dim=1\nm = scale(s) count=4096\na = add_constant(m) c=1e-06\n"
+    "r = rsqrt(a)\n";
+
+TEST(LoopPlacement, ANormThatTheLoopReadsIsTakenBeforeIt) {
+  SearchReport report;
+  const std::vector<LoopPlacement> found =
+      placements_along(kOpenedNorm + "n = mul(x, r)\nh = mul(n, g)\ny = matmul(h, w)\n", 4096, &report);
+  ASSERT_EQ(found.size(), 1U);
+  for (std::size_t at = 0; at < found[0].nodes.size(); ++at)
+    EXPECT_EQ(found[0].nodes[at].phase, at < 5 ? Phase::kBefore : Phase::kLoop) << at;
+  EXPECT_EQ(found[0].nodes.back().carry, Carry::kSum);
+}
+
+TEST(LoopPlacement, ButNotOneThatOnlyTheEndReads) {
+  SearchReport report;
+  const std::vector<LoopPlacement> found =
+      placements_along(kOpenedNorm + "h = mul(x, g)\nb = matmul(h, w)\ny = mul(b, r)\n", 4096, &report);
+  EXPECT_FALSE(found.empty());
+  for (const LoopPlacement& placement : found) {
+    for (const Placement& node : placement.nodes) EXPECT_NE(node.phase, Phase::kBefore);
+  }
+  EXPECT_GT(report.loop_placements.pruned_for(Reason::kSlower), 0);
+}
+
+// What the loop reads of x besides is not there before it.
+TEST(LoopPlacement, NorOneOfWhatTheLoopComputes) {
+  SearchReport report;
+  EXPECT_TRUE(
+      placements_along(programs::kNormInputs + "b = silu(x)\ns = sum(b) dim=1\nn = div(b, s)\ny = matmul(n, w)\n", 4096,
+                       &report)
+          .empty());
+}
+
+// Rows would be read a third time.
+TEST(LoopPlacement, NorOneOfWhatTakesAPassOfItsOwn) {
+  SearchReport report;
+  EXPECT_TRUE(placements_along(programs::kNormInputs +
+                                   "m = max(x) dim=1\nz = sub(x, m)\nq = square(z)\ns = sum(q) dim=1\nr = rsqrt(s)\n"
+                                   "n = mul(x, r)\ny = matmul(n, w)\n",
+                               4096, &report)
+                  .empty());
+}
+
 TEST(LoopPlacement, KnowsWhereAProductReadsAPartOfAFloat16Sum) {
   SearchReport report;
   for (const LoopPlacement& placement : placements_along(programs::kLora, 4096, &report))
@@ -190,6 +236,50 @@ TEST(Estimate, CountsSharedMemoryAndRegisters) {
   device = hopper();
   device.registers_per_sm = 4096;
   EXPECT_EQ(misfit(flash, device), Reason::kRegisters);
+}
+
+TEST(Lower, ReadsWholeBeforeTheLoopWhatItCutsThere) {
+  SearchReport report;
+  const std::string text = kOpenedNorm + "n = mul(x, r)\nh = mul(n, g)\ny = matmul(h, w)\n";
+  const Section section = section_of(graph_of(text));
+  const std::vector<LoopPlacement> found = placements_along(text, 4096, &report);
+  ASSERT_EQ(found.size(), 1U);
+  Cuts cuts;
+  for (const Dimension& dimension : section.dimensions)
+    cuts.tiles.push_back(dimension.may_grid() && dimension.role == DimensionRole::kColumn ? 128 : 0);
+  cuts.loop_tile = 64;
+  for (const std::int64_t splits : {1, 4}) {
+    cuts.splits = splits;
+    Reason reason = Reason::kSlower;
+    const auto lowered = lower(section, found[0], cuts, &reason);
+    ASSERT_TRUE(lowered.has_value()) << splits;
+    const BlockGraph& block = *lowered->nodes()[0].block;
+    std::vector<const BlockNode*> loads;
+    for (const BlockNode& node : block.nodes) {
+      if (node.op == Op::kLoad && node.operand == 0) loads.push_back(&node);
+    }
+    ASSERT_EQ(loads.size(), 2U) << to_text(*lowered);
+    EXPECT_EQ(loads[0]->phase, Phase::kBefore);
+    EXPECT_EQ(tile_dims(*loads[0]), (Dims{16, 4096}));
+    EXPECT_EQ(loads[1]->phase, Phase::kLoop);
+    EXPECT_EQ(tile_dims(*loads[1]), (Dims{16, 64}));
+    EquivalenceReport proof;
+    EXPECT_TRUE(prove_equal(graph_of(text), *lowered, 1, &proof).ok()) << to_text(*lowered);
+  }
+}
+
+// Rows of any length: they are folded as they come.
+TEST(Estimate, DoesNotCountWhatIsReadWholeBeforeTheLoopThatCutsIt) {
+  const KernelGraph normed = graph_of(tiles::kNormedFirst);
+  const BlockNeeds needs = needs_of(normed, normed.nodes()[0]);
+  EXPECT_EQ(needs.shared_bytes, 2 * 2 * (5 * 32 + 32 + 32 * 16));
+  EXPECT_EQ(needs.register_bytes, 4 * (5 * 16 + 5 * 32 + 5 * 16));
+  std::string apart = tiles::kNormedFirst;  // another's rows are kept
+  apart.replace(apart.find("w = input"), 0, "z = input f16[5,72]\n");
+  apart.replace(apart.find("custom(x, g, w)"), 15, "custom(x, g, w, z)");
+  apart.replace(apart.find("xw = load(0)"), 12, "xw = load(3)");
+  const KernelGraph other = graph_of(apart);
+  EXPECT_EQ(needs_of(other, other.nodes()[0]).shared_bytes, needs.shared_bytes + 2 * 5 * 72);
 }
 
 TEST(Estimate, FewerBytesAndFewerKernelsAreFaster) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "search/graph/ir/canonical.h"
+#include "search/graph/tile/tile_plan.h"
 #include "search/graph/tile/tile_readers.h"
 #include "tests/sanitized.h"
 #include "tests/search/graph/enumerate/search_support.h"
@@ -99,6 +100,23 @@ TEST(Superoptimize, FusesTheNormIntoTheLinear) {
   });
   ASSERT_NE(fused, nullptr);
   EXPECT_EQ(count(*fused->graph.nodes()[0].block, Op::kRsqrt), 1);
+}
+
+// In float16 each row is divided by its norm before it is multiplied, in a loop that streams all the same.
+TEST(Superoptimize, FusesTheNormThatComesFirstIntoTheLinear) {
+  const SearchResult result = search(graph_of(in_float16(programs::kNormLinear)));
+  const FoundProgram* fused = find_program(result, [](const KernelGraph& g) {
+    return fuses(g, {"x", "g", "w"}) && loops(tile_of(g, g.nodes()[0], "w"), 0);
+  });
+  ASSERT_NE(fused, nullptr);
+  const KernelNode& kernel = fused->graph.nodes()[0];
+  EXPECT_EQ(count(*kernel.block, Op::kAccumulate), 1);
+  const Axes whole = tile_of(fused->graph, kernel, "x");
+  ASSERT_EQ(whole.size(), 2U);
+  EXPECT_FALSE(whole[1].loop) << to_text(fused->graph);
+  const std::vector<ThreadPlan> plans = tile_plans(fused->graph, kernel, hopper());
+  ASSERT_FALSE(plans.empty());
+  EXPECT_GT(plans[0].get("stream", 0), 0) << to_text(plans[0]);
 }
 
 TEST(Superoptimize, FusesTheGatedMlp) {
@@ -367,6 +385,7 @@ const NarrowOperand kNarrowOperands[] = {
      "x", "b"},
     {"graph 1\nx = input f16[64,8]\na = input f16[8,64]\nb = input f16[64,16]\nh = matmul(a, b)\ny = matmul(x, h)\n",
      "b", "x"},
+    {in_float16(programs::kNormLinear), "rsqrt", "w"},
     {in_float16(programs::kLora), "accumulate", "b"},
 };
 

@@ -113,6 +113,32 @@ custom(x, g, w) grid=[3] steps=3
 end
 )";
 
+// The same with the norm taken before the loop, of rows that are read whole there and cut in it.
+inline const std::string kNormedFirst = R"(graph 1
+x = input f16[5,72]
+g = input f16[72]
+w = input f16[72,44]
+custom(x, g, w) grid=[3] steps=3
+  before:
+  xw = load(0) grid=[-]
+  sq = square(xw)
+  ss = sum(sq) dim=1
+  m = scale(ss) count=72
+  e = add_constant(m) c=1e-05
+  r = rsqrt(e)
+  loop:
+  xt = load(0) grid=[-] loop=1/32
+  gt = load(1) grid=[-] loop=0/32
+  wt = load(2) grid=[1/16] loop=0/32
+  n = mul(xt, r)
+  ng = mul(n, gt)
+  p = matmul(ng, wt)
+  ps = accumulate(p)
+  after:
+  store(ps) -> o f16[5,44] grid=[1/16]
+end
+)";
+
 // The same with all of the dimension in one step: the normed rows take the place of the rows.
 inline const std::string kNormedWhole = R"(graph 1
 x = input f16[7,96]
@@ -236,7 +262,7 @@ custom(x, b) grid=[3] steps=1
 end
 )";
 
-inline const std::string* const kAll[] = {&kGated,  &kNormed,     &kNormedWhole, &kLora,
+inline const std::string* const kAll[] = {&kGated,  &kNormed,     &kNormedFirst, &kNormedWhole, &kLora,
                                           &kSingle, &kTransposed, &kEachStep,    &kRows};
 
 // Users' graphs, small and ragged: what the search makes of them is tried.

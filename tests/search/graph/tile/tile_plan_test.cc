@@ -70,6 +70,15 @@ void expect_fenced(const TilePlan& plan) {
   }
 }
 
+TEST(TilePlan, RowsThatAreReadWholeBeforeTheLoopAreKeptNowhere) {
+  const TilePlan plan = tile_plan_of(one_kernel(tiles::kNormedFirst, tile_threads(4, 3)));
+  EXPECT_EQ(TilePlace::kGlobal, value(plan, "xw").place);
+  EXPECT_EQ(TilePlace::kInline, value(plan, "sq").place);
+  EXPECT_EQ(TilePlace::kShared, value(plan, "r").place);
+  EXPECT_TRUE(plan.early.empty());
+  EXPECT_EQ(3U, plan.ring.size());
+}
+
 TEST(TilePlan, BuffersAreApartAndPassesFenced) {
   for (const std::string* text : tiles::kAll) {
     for (const int warps : {1, 2, 4, 8}) {
