@@ -26,6 +26,14 @@ const AtMagnitudes kAtMagnitudes[] = {
      "graph 1\nx = input f16[16,160]\ng = input f16[160]\nw = input f16[160,72]\nn = rms_norm(x, g) eps=1e-06\n"
      "y = matmul(n, w)\n",
      {{1.5e4, 4, 1.0 / 32}, {1.0 / 256, 1.0 / 32, 16}}},
+    {"WeightedNormInBfloat16",
+     "graph 1\nx = input bf16[16,160]\ng = input bf16[160]\nw = input bf16[160,72]\nn = rms_norm(x, g) eps=1e-06\n"
+     "y = matmul(n, w)\n",
+     {{1.5e4, 4, 1.0 / 32}, {1.0 / 256, 1.0 / 32, 16}}},
+    {"LowRankUpdate",
+     "graph 1\nx = input f16[16,160]\nw = input f16[160,64]\na = input f16[160,16]\nb = input f16[16,64]\n"
+     "p = matmul(x, w)\nh = matmul(x, a)\nr = matmul(h, b)\ny = add(p, r)\n",
+     {{16, 1.0 / 16, 8, 1.0 / 32}, {1.0 / 512, 1, 1.0 / 16, 16}}},
     {"LowRank",
      "graph 1\nx = input f16[32,16]\na = input f16[16,64]\nb = input f16[64,32]\nh = matmul(x, a)\ny = matmul(h, b)\n",
      {{1.0 / 64, 32, 128}, {1.0 / 512, 128, 1.0 / 16}}},
