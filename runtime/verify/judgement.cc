@@ -37,7 +37,7 @@ double share(double error, double bound) { return bound > 0 ? error / bound : er
 }  // namespace
 
 RowUnit row_unit(const RowError& naive, const RowError& values, const Roundings& rounding) {
-  if (values.largest == 0) return {};
+  if (values.largest == 0 && naive.largest == 0) return {};
   const double root = std::sqrt(static_cast<double>(values.elements));
   const double norm = std::max({naive.norm(), rounding.relative * values.norm(), rounding.least * root});
   return {norm, std::max({norm / root, kOfLargest * naive.largest, rounding.relative * values.largest})};

@@ -21,7 +21,8 @@ namespace gqa {
 // A row is judged by itself. The unit of its errors is the norm of the error of the naive computation in the output's
 // type (attention: FlashAttention-2's stand-in, exact maximum, float32, weights rounded for the second product), or
 // what rounding to that type makes of a row of this norm, where that is more: the naive computation can be exact by
-// chance (one key: its output is v itself). A row that is zero has no unit, and must be zero.
+// chance (one key: its output is v itself). A row that is zero, in the naive computation too, has no unit, and must be
+// zero.
 
 // What errors may be, in units.
 struct Factors {

@@ -138,6 +138,24 @@ t = scale(r) c=0.0001
   EXPECT_NE(outputs.reason().find(" is inf, expected "), std::string::npos) << outputs.reason();
 }
 
+// A row that is zero by cancellation alone: what float32 makes of it is no error.
+TEST(ProgramReference, ARowThatCancelsIsJudgedByWhatItCancels) {
+  const KernelGraph graph = graph_of(R"(graph 1
+a = input f16[7,3]
+b = input f16[3,32]
+s = matmul(a, b)
+m = mean(s) dim=1
+d = sub(s, m)
+o = sum(d) dim=1
+)");
+  const ProgramReference reference = reference_of(graph);
+  Outputs outputs(graph, reference);
+  outputs.put(4, reference.outputs[0].values[4] - 1.2e-7);
+  EXPECT_EQ(outputs.reason(), "");
+  outputs.put(4, reference.outputs[0].values[4] - 0.1);
+  EXPECT_NE(outputs.reason(), "");
+}
+
 // ---- inputs far apart in size
 
 const char* const kNorm = R"(graph 1
