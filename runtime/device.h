@@ -48,8 +48,8 @@ struct Call {
   void* out = nullptr;
   float* lse = nullptr;  // null where problem.lse is false: none is asked for
   Strides q_strides, k_strides, v_strides, out_strides;
-  const std::int32_t* q_starts = nullptr;    // batch + 1, where problem.q_packed(); else null
-  const std::int32_t* k_starts = nullptr;    // batch + 1, where problem.k_packed(); else null
+  const std::int32_t* q_starts = nullptr;  // batch + 1, where problem.q_packed(); else null
+  const std::int32_t* k_starts = nullptr;  // batch + 1, where problem.k_packed(); else null
   bool k_in_slots = false;  // k_starts are batch slots of a cache, in any order: kv_lengths alone ends a sequence
   const std::int32_t* q_lengths = nullptr;   // queries of each sequence; may be given where problem.q_packed()
   const std::int32_t* kv_lengths = nullptr;  // keys of each; given where kv_lengths is kEach, may be where kPacked

@@ -20,7 +20,7 @@ constexpr std::int64_t kMostInputBytes = std::int64_t{1} << 30;
 constexpr int kMostSets = 16;
 constexpr std::size_t kMostHiddenTrials = 3;  // of an input
 constexpr std::int64_t kFewestElements = 64;  // that are judged together
-constexpr double kFarApart = 4096;                 // how many times larger or smaller inputs far apart in size are
+constexpr double kFarApart = 4096;            // how many times larger or smaller inputs far apart in size are
 constexpr const char* kLarger = " is 2^12 ";
 constexpr const char* kSmaller = " is 2^-12 ";
 
@@ -307,8 +307,8 @@ class Runs {
     for (std::size_t at = 0; at < larger.size(); ++at) {
       all.push_back(at);
       others.push_back(numbers(at, larger[at] ? kFarApart : 1 / kFarApart));
-      trial.where += "'" + name_of(at) + "'" + (larger[at] ? kLarger : kSmaller) +
-                     (at + 1 < larger.size() ? "and " : "large: ");
+      trial.where +=
+          "'" + name_of(at) + "'" + (larger[at] ? kLarger : kSmaller) + (at + 1 < larger.size() ? "and " : "large: ");
     }
     return add_trial(others, all, true, &trial);
   }

@@ -1,8 +1,6 @@
 // tensor_bytes.h: a graph's tensors as bytes in memory.
-// Owns: their memory, how many bytes a layout spans, elements by type, whole tensors to and from numbers, element by element as the
-// strides have it.
-// Never: used on a hot path; devices have their own ways.
-// Threads: pure functions.
+// Owns: their memory, how many bytes a layout spans, elements by type, whole tensors to and from numbers, element by
+// element as the strides have it. Never: used on a hot path; devices have their own ways. Threads: pure functions.
 #pragma once
 
 #include <algorithm>

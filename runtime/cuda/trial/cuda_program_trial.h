@@ -41,9 +41,9 @@ class CudaProgramTrial : public CudaTrialBase {
   ProgramReference reference_;
   std::unique_ptr<WorkspacePool> intermediates_, partials_;  // outgrown memory stays that of the graphs that use it
   int sets_ = 1;
-  std::vector<std::vector<DeviceMemory>> inputs_;  // by set
+  std::vector<std::vector<DeviceMemory>> inputs_;    // by set
   std::vector<std::vector<DeviceMemory>> replaced_;  // of each further trial, the inputs that are others
-  std::vector<DeviceMemory> outputs_;              // between guards
+  std::vector<DeviceMemory> outputs_;                // between guards
   DeviceMemory clocks_;
 };
 

@@ -25,7 +25,7 @@ struct EvaluateOptions {
   // not show at the end), or larger than the 3/4th power of their type's largest where near_overflow asks for that.
   std::int64_t* nonfinite = nullptr;
   bool near_overflow = false;
-  double disturbance = 0;  // of each operator's results, relative to them, up or down as chance has it
+  double disturbance = 0;          // of each operator's results, relative to them, up or down as chance has it
   std::vector<Place> places = {};  // of sample.h; empty: of the whole
   Workers workers = {};
 };

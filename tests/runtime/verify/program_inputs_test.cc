@@ -1,4 +1,5 @@
-// program_inputs_test.cc: the numbers of one input: their distribution, where they lie, what shares memory, what is hidden.
+// program_inputs_test.cc: the numbers of one input: their distribution, where they lie, what shares memory, what is
+// hidden.
 #include "runtime/verify/program_inputs.h"
 
 #include <gtest/gtest.h>
