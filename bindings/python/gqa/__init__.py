@@ -34,6 +34,7 @@ from ._optimized import Optimized
 from ._pages import PagePool
 from ._progress import SearchProgress, ServingProgress
 from ._scheduler import get_scheduler_metadata
+from ._sdpa import scaled_dot_product_attention, use_as_sdpa
 from ._varlen import flash_attn_varlen_func
 
 __all__ = [
@@ -65,6 +66,8 @@ __all__ = [
     "graph_from_text",
     "merge_states",
     "new_kernel_graph",
+    "scaled_dot_product_attention",
+    "use_as_sdpa",
     "version",
     "warm",
     "warm_serving",

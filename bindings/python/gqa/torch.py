@@ -25,6 +25,10 @@ from ._cache import Append, Cache
 from ._errors import Status, error_for
 from ._frameworks import TorchKind
 from ._handle import Handle
+from ._sdpa_call import sdpa
+from ._sdpa_mode import SdpaMode
+
+__all__ = ["SdpaMode", "attend", "merge", "sdpa"]  # to the package itself
 
 _OPERATORS = (ATTENTION, VARLEN, KVCACHE, APPEND, MERGE)
 _Pair = Tuple[torch.Tensor, torch.Tensor]
