@@ -7,8 +7,9 @@ Owns: the doors' names, their counts, and the report of them. Never: answers a c
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from typing import Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 SDPA, FLASH_IMPL, TRANSFORMERS = "use_as_sdpa", "flash_attention_impl", "transformers"
 
@@ -27,17 +28,48 @@ _lock = threading.Lock()
 
 def count(door: str, reason: Optional[str] = None) -> None:
     """One call that gqa answers; with a reason, one that it leaves to the door's owner."""
+    compilation = _compilation()
     with _lock:
-        if reason is None:
-            _calls[door] = _calls.get(door, 0) + 1
-        else:
-            of_door = _fallbacks.setdefault(door, {})
-            of_door[reason] = of_door.get(reason, 0) + 1
+        if compilation is not None:
+            _attempt.begin(compilation)
+            _attempt.counted.append((door, reason))
+        _add(door, reason, 1)
 
 
 # What torch.compiler.assume_constant_result does, without importing torch: a compiler counts as it compiles, and leaves
 # no counting in what it makes.
 count._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _add(door: str, reason: Optional[str], number: int) -> None:
+    counts, name = (_calls, door) if reason is None else (_fallbacks.setdefault(door, {}), reason)
+    counts[name] = max(0, counts.get(name, 0) + number)
+
+
+class _Attempt(threading.local):
+    """What was counted by a compilation so far, which may begin anew halfway."""
+
+    def __init__(self) -> None:
+        self.compilation: Any = None
+        self.number = 0
+        self.counted: List[Tuple[str, Optional[str]]] = []
+
+    def begin(self, compilation: Any) -> None:
+        if compilation is not self.compilation:
+            self.counted = []
+        elif compilation.attempt != self.number:
+            while self.counted:
+                _add(*self.counted.pop(), -1)
+        self.compilation, self.number = compilation, compilation.attempt
+
+
+_attempt = _Attempt()
+
+
+def _compilation() -> Any:
+    """torch.compile's, if this thread is in one."""
+    guards = sys.modules.get("torch._guards")
+    return None if guards is None else guards.CompileContext.try_get()
 
 
 def door_report(*, reset: bool = False) -> Dict[str, DoorReport]:

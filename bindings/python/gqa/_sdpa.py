@@ -25,10 +25,10 @@ def scaled_dot_product_attention(
     query (..., q_heads, q_len, head_dim), key (..., kv_heads, kv_len, head_dim), value (..., kv_heads, kv_len,
     head_dim_v), any number of leading dimensions, or none and no heads; returns (..., q_heads, q_len, head_dim_v).
     head_dim and head_dim_v: 32, 64, 80, 96, 112, 128, 192 or 256.
-    attn_mask: of a shape that broadcasts to (..., q_heads, q_len, kv_len), bool (True: takes part), or of query's dtype or
-    float32 (added to scaled scores); or one of torch.nn.attention.bias. A row all of whose keys are hidden gives 0.
+    attn_mask: of a shape that broadcasts to (..., q_heads, q_len, kv_len), bool (True: takes part), or of query's dtype
+    or float32 (added to scaled scores); or one of torch.nn.attention.bias. A row whose keys are all hidden gives 0.
     is_causal: query i sees keys j <= i, whatever the lengths (gqa.attention's causal aligns last with last); not with
-    attn_mask. scale: None for 1/sqrt(head_dim). enable_gqa: kv_heads may be a divisor of q_heads, and else is 1 or q_heads.
+    attn_mask. scale: None for 1/sqrt(head_dim). enable_gqa: kv_heads may be any divisor of q_heads, not only 1 or all.
     Raises NotImplementedError for dropout_p above 0 and where forward-mode derivatives are asked for, GqaValueError or
     GqaTypeError for what else is not computed, gradients included; GqaError where the device fails.
     """
@@ -44,8 +44,9 @@ def use_as_sdpa() -> Any:
         @gqa.use_as_sdpa()
         def step(tokens): ...
 
-    inside and outside of compiled functions, in this thread. Calls that gqa does not compute (float32, dropout, gradients, other
-    head dims, ...) are PyTorch's as before; gqa.door_report()["use_as_sdpa"] counts them by reason.
+    inside and outside of compiled functions, in this thread; nn.MultiheadAttention's too. What gqa does not
+    compute (float32, dropout, gradients, other head dims, ...) is PyTorch's as before; gqa.door_report()["use_as_sdpa"]
+    counts such calls by reason.
     """
     return _of_torch().SdpaMode()
 

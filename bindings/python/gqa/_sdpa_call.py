@@ -1,5 +1,5 @@
-"""What a call of scaled_dot_product_attention is to gqa: (..., heads, tokens, dim) turned round, masks as biases, causal from
-the top left.
+"""What a call of scaled_dot_product_attention is to gqa: (..., heads, tokens, dim) turned round, masks as biases,
+causal from the top left.
 
 Owns: that translation, and what keeps gqa from answering a call. Never: computes. Threads: any; what is compiled by
 torch.compile is traced through here.
@@ -23,6 +23,7 @@ NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attn_mask"}
 
 _HALVES = (torch.float16, torch.bfloat16)
 _MASKS = (torch.bool, torch.float32)
+_DEVICES = ("cpu", "cuda")
 _TYPES = (torch.Tensor, torch.nn.Parameter)
 _TRACED = ("FakeTensor", "FunctionalTensor")
 
@@ -85,14 +86,26 @@ def obstacle(
     """The first there is. Shapes that PyTorch refuses too are one."""
     return (
         _of_tensors(query, key, value, attn_mask)
-        or _of_numbers(query, attn_mask, dropout_p, is_causal, scale)
+        or _of_numbers(attn_mask, dropout_p, is_causal, scale)
         or _of_derivatives(query, key, value, attn_mask)
         or _of_shapes(query, key, value, enable_gqa)
         or _of_mask(query, key, value, attn_mask)
     )
 
 
+def obstacle_of_parts(query: Any, key: Any, value: Any, dropout_p: float, scale: Optional[float]) -> Optional[Obstacle]:
+    """Of tensors whose dimensions are in another order, and which are known to fit each other."""
+    return (
+        _of_tensors(query, key, value, None)
+        or _of_numbers(None, dropout_p, False, scale)
+        or _of_derivatives(query, key, value)
+        or _of_head_dims(query.shape[-1], value.shape[-1])
+    )
+
+
 def _of_tensors(query: Any, key: Any, value: Any, attn_mask: Any) -> Optional[Obstacle]:
+    if attn_mask is None and _are_usual(query, key, value):
+        return _of_device(str(query.device))
     for name, x in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
         kind = type(x)
         if kind in _TYPES or kind.__name__ in _TRACED:
@@ -103,7 +116,7 @@ def _of_tensors(query: Any, key: Any, value: Any, attn_mask: Any) -> Optional[Ob
             said = f"{name} is a {kind.__name__}; expected a torch.Tensor" + (" or None" if x is attn_mask else "")
             return Obstacle("a tensor of a class of its own", said, Status.ERROR_DTYPE)
     device = query.device
-    if device.type not in ("cpu", "cuda"):
+    if device.type not in _DEVICES:
         said = f"query is on '{device}'; expected 'cpu' or 'cuda'"
         return Obstacle(f"device {device.type}", said, Status.ERROR_NO_DEVICE)
     tensors = (query, key, value) if attn_mask is None or _is_causal_bias(attn_mask) else (query, key, value, attn_mask)
@@ -112,6 +125,24 @@ def _of_tensors(query: Any, key: Any, value: Any, attn_mask: Any) -> Optional[Ob
             said = f"{name} is on '{x.device}' and query on '{device}'; expected one device: {name}.to(query.device)"
             return Obstacle("devices that differ", said, Status.ERROR_DEVICE)
     return _of_dtypes(query, key, value) or _of_device(str(device))
+
+
+def _are_usual(query: Any, key: Any, value: Any) -> bool:
+    """Most calls' tensors, told by few questions, since each call asks them."""
+    if not (type(query) in _TYPES and type(key) in _TYPES and type(value) in _TYPES):
+        return False
+    dtype, device = query.dtype, query.device
+    return (
+        key.dtype is dtype
+        and value.dtype is dtype
+        and dtype in _HALVES
+        and key.device == device
+        and value.device == device
+        and device.type in _DEVICES
+        and not torch.is_autocast_enabled(device.type)
+        and not (query.is_nested or key.is_nested or value.is_nested)
+        and query.layout is key.layout is value.layout is torch.strided
+    )
 
 
 def _is_causal_bias(x: Any) -> bool:
@@ -154,7 +185,7 @@ def _of_device(device: str) -> Optional[Obstacle]:
     return None if error is None else Obstacle(f"device {device} is not served", str(error), error.status)
 
 
-def _of_numbers(query: Any, attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any) -> Optional[Obstacle]:
+def _of_numbers(attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any) -> Optional[Obstacle]:
     if dropout_p != 0.0:
         return Obstacle("dropout", f"dropout_p is {dropout_p}; gqa computes dropout_p=0.0 only: model.eval()", None)
     if is_causal and attn_mask is not None:
@@ -171,7 +202,7 @@ def _of_derivatives(*tensors: Any) -> Optional[Obstacle]:
     if torch.is_grad_enabled():
         for x in tensors:
             if x is not None and x.requires_grad:
-                said = "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach() them"
+                said = "an input requires a gradient, and gqa computes none; call under torch.no_grad() or detach()"
                 return Obstacle("a gradient is wanted", said, Status.ERROR_OPTION)
     if not torch.compiler.is_dynamo_compiling():
         ad = torch.autograd.forward_ad
@@ -184,21 +215,30 @@ def _of_derivatives(*tensors: Any) -> Optional[Obstacle]:
 def _of_shapes(query: Any, key: Any, value: Any, enable_gqa: bool) -> Optional[Obstacle]:
     q, k, v = query.shape, key.shape, value.shape
     if not 2 <= len(q) == len(k) == len(v):
-        return _unlike(f"query, key and value have {len(q)}, {len(k)} and {len(v)} dimensions; expected as many, 2 or more")
-    for x in (q, k, v):
-        if 0 in x:
-            said = f"a tensor of shape {tuple(x)} has no elements; expected some"
-            return Obstacle("a tensor without elements", said, Status.ERROR_SIZE)
+        given = f"query, key and value have {len(q)}, {len(k)} and {len(v)} dimensions"
+        return _unlike(f"{given}; expected as many, 2 or more")
+    if 0 in q or 0 in k or 0 in v:
+        said = f"query, key and value are {tuple(q)}, {tuple(k)} and {tuple(v)}; expected some elements in each"
+        return Obstacle("a tensor without elements", said, Status.ERROR_SIZE)
     if q[-1] != k[-1] or k[-2] != v[-2]:
-        return _unlike(f"query, key and value end in {tuple(q[-2:])}, {tuple(k[-2:])} and {tuple(v[-2:])}; expected "
-                       "(q_len, head_dim), (kv_len, head_dim) and (kv_len, head_dim_v)")
-    for name, dim in (("head_dim", q[-1]), ("head_dim_v", v[-1])):
+        given = f"query, key and value end in {tuple(q[-2:])}, {tuple(k[-2:])} and {tuple(v[-2:])}"
+        return _unlike(f"{given}; expected (q_len, head_dim), (kv_len, head_dim) and (kv_len, head_dim_v)")
+    if found := _of_head_dims(q[-1], v[-1]):
+        return found
+    if not q[:-3] == k[:-3] == v[:-3] and any(len(set(sizes) - {1}) > 1 for sizes in zip(q[:-3], k[:-3], v[:-3])):
+        given = f"query, key and value begin with {tuple(q[:-3])}, {tuple(k[:-3])} and {tuple(v[:-3])}"
+        return _unlike(f"{given}; expected the same")
+    if len(q) == 2 or q[-3] == k[-3] == v[-3]:
+        return None
+    return _of_heads(q[-3], k[-3], v[-3], enable_gqa)
+
+
+def _of_head_dims(head_dim: int, head_dim_v: int) -> Optional[Obstacle]:
+    for name, dim in (("head_dim", head_dim), ("head_dim_v", head_dim_v)):
         if dim not in HEAD_DIMS:
             said = f"{name} is {dim}; expected one of {', '.join(map(str, HEAD_DIMS))}"
             return Obstacle(f"{name} {dim}", said, Status.ERROR_HEAD_DIM)
-    if any(len(set(sizes) - {1}) > 1 for sizes in zip(q[:-3], k[:-3], v[:-3])):
-        return _unlike(f"query, key and value begin with {tuple(q[:-3])}, {tuple(k[:-3])} and {tuple(v[:-3])}; expected the same")
-    return None if len(q) == 2 else _of_heads(q[-3], k[-3], v[-3], enable_gqa)
+    return None
 
 
 def _of_heads(q: int, k: int, v: int, enable_gqa: bool) -> Optional[Obstacle]:
@@ -208,7 +248,8 @@ def _of_heads(q: int, k: int, v: int, enable_gqa: bool) -> Optional[Obstacle]:
     if not enable_gqa and (k not in (1, q) or v not in (1, q)):
         return _unlike(f"{given}; expected as many: for grouped queries, enable_gqa=True")
     if k != v and 1 not in (k, v):
-        return Obstacle("heads of key and value that differ", f"{given}; expected as many keys as values", Status.ERROR_HEADS)
+        said = f"{given}; expected as many of keys as of values"
+        return Obstacle("heads of key and value that differ", said, Status.ERROR_HEADS)
     return None
 
 
@@ -218,7 +259,9 @@ def _of_mask(query: Any, key: Any, value: Any, mask: Any) -> Optional[Obstacle]:
     q_len, kv_len = query.shape[-2], key.shape[-2]
     if _is_causal_bias(mask):
         given = (mask.seq_len_q, mask.seq_len_kv)
-        return None if given == (q_len, kv_len) else _unlike(f"attn_mask is causal of {given}; expected {(q_len, kv_len)}")
+        if given == (q_len, kv_len):
+            return None
+        return _unlike(f"attn_mask is causal of {given}; expected {(q_len, kv_len)}")
     if mask.dtype not in _MASKS and mask.dtype is not query.dtype and mask.dtype is not computed_in(query):
         said = f"attn_mask is {mask.dtype}; expected torch.bool, query's dtype or torch.float32"
         return Obstacle("dtype of attn_mask", said, Status.ERROR_DTYPE)
@@ -251,13 +294,15 @@ def answer(
 
 def _leading(query: Any, key: Any, value: Any) -> Tuple[int, ...]:
     """The dimensions before heads, which broadcast."""
+    if query.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]:
+        return (query.shape[0],)
     return tuple(max(sizes) for sizes in zip(query.shape[:-3], key.shape[:-3], value.shape[:-3]))
 
 
 def _meaning(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, leading: Tuple[int, ...]) -> Meant:
     q_len, kv_len = query.shape[-2], key.shape[-2]
     apart = _heads_apart(query, key, value)
-    q, k, v = (_four(x, leading, apart) for x in (query, key, value))
+    q, k, v = _four(query, leading, apart), _four(key, leading, apart), _four(value, leading, apart)
     if k.shape[1] != v.shape[1]:
         heads = max(k.shape[1], v.shape[1])
         k, v = (x.expand(-1, heads, -1, -1) for x in (k, v))
@@ -271,7 +316,7 @@ def _meaning(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, leadi
         k, v = k[:, :, :q_len], v[:, :, :q_len]
     elif is_causal and q_len > kv_len:
         causal, window = False, (-1, q_len - kv_len)
-    return Meant(*(_rows(x).transpose(1, 2) for x in (q, k, v)), bias, causal, window)
+    return Meant(_rows(q), _rows(k), _rows(v), bias, causal, window)
 
 
 def _heads_apart(query: Any, key: Any, value: Any) -> bool:
@@ -282,15 +327,17 @@ def _heads_apart(query: Any, key: Any, value: Any) -> bool:
 
 def _four(x: Any, leading: Tuple[int, ...], apart: bool) -> Any:
     """As (batch, heads, tokens, dim)."""
-    if x.dim() < 4:
-        return x.unsqueeze(1) if apart else x[(None,) * (4 - x.dim())]
+    dims = x.dim()
+    if dims < 4:
+        return x.unsqueeze(1) if apart else x[(None,) * (4 - dims)]
     if tuple(x.shape[:-3]) != leading:
         x = x.expand(*leading, *x.shape[-3:])
-    return x if x.dim() == 4 else x.flatten(0, -4)
+    return x if dims == 4 else x.flatten(0, -4)
 
 
 def _rows(x: Any) -> Any:
-    return x if x.stride(-1) == 1 else x.contiguous()
+    """As (batch, tokens, heads, dim), rows contiguous."""
+    return (x if x.stride(-1) == 1 else x.contiguous()).transpose(1, 2)
 
 
 def _bias(mask: Any, dtype: torch.dtype, kv_len: int, leading: Tuple[int, ...], apart: bool) -> Any:
@@ -304,10 +351,11 @@ def _bias(mask: Any, dtype: torch.dtype, kv_len: int, leading: Tuple[int, ...], 
         mask = mask.unsqueeze(1)
     elif mask.dim() < 4:
         mask = mask[(None,) * (4 - mask.dim())]
-    elif mask.dim() > 4:
+    elif len(leading) > 1:
         one = all(size == 1 for size in mask.shape[:-3])
         mask = (mask if one else mask.expand(*leading, *mask.shape[-3:])).flatten(0, -4)
-    return _rows(mask.expand(-1, -1, -1, kv_len))
+    mask = mask.expand(-1, -1, -1, kv_len)
+    return mask if mask.stride(-1) == 1 else mask.contiguous()
 
 
 def _given_back(out: Any, query: Any, leading: Tuple[int, ...]) -> Any:

@@ -1,6 +1,7 @@
 """The mode of gqa.use_as_sdpa: PyTorch's calls of scaled_dot_product_attention, answered by gqa where it can.
 
-Owns: which calls these are, and their way back to PyTorch. Never: computes. Threads: a mode is the thread's that enters it.
+Owns: which calls these are, and their way back to PyTorch. Never: computes. Threads: the mode is of the thread that
+enters it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FAILED = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCE
 
 
 def _unasked(function: Any) -> Any:
-    """A function of torch.nn.functional that does not ask modes first: they are not active within what they are asked for."""
+    """A function of torch.nn.functional without its question to modes: one that answers is not active within."""
     names = {**function.__globals__, "has_torch_function": lambda tensors: False}
     made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__

@@ -1,7 +1,7 @@
 """The library's warnings as Python's, and one of this package's own.
 
-Owns: their category, and whose line they point at; how a layout is told that looks right and is not. Never: words what the
-library warns of. Threads: any.
+Owns: their category, and whose line they point at; how a layout is told that looks right and is not. Never: words what
+the library warns of. Threads: any.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def warn(messages: List[str]) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
-_MOST_HEADS = 256  # of a layer anybody has made
+LIKELY_HEADS = 256  # a layer has no more
 _told: List[str] = []
 
 
 def warn_of_layout(name: str, expected: str, *, heads: int, tokens: int) -> None:
     """Once, where heads and tokens look swapped: numbers that fit each other are not refused."""
-    if heads > _MOST_HEADS and heads > tokens and not _told:
+    if heads > LIKELY_HEADS and heads > tokens and not _told:
         _told.append(name)
-        warn([f"{name} has {heads} heads and {tokens} tokens; expected {expected}: are heads and tokens swapped? "
-              f"{name}.transpose(1, 2) swaps them"])
+        given = f"{name} has {heads} heads and {tokens} tokens"
+        warn([f"{given}; expected {expected}: are they swapped? {name}.transpose(1, 2) swaps them back"])

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import _arguments, _call, _defaults, _merge, _modes
+from . import _arguments, _call, _defaults, _flash_impl, _merge, _modes
 from ._arguments import APPEND, ATTENTION, KVCACHE, MERGE, VARLEN
 from ._cache import Append, Cache
 from ._errors import Status, error_for
@@ -119,7 +119,11 @@ def _refuse_tangents(*tensors: torch.Tensor) -> None:
         )
 
 
-_NAMES = {KVCACHE: {"k": "k_cache", "v": "v_cache"}, APPEND: {"k": "k_cache", "v": "v_cache", "k_new": "k", "v_new": "v"}}
+_NAMES = {
+    ATTENTION: {"q": "q"},  # its callers have judged the layout
+    KVCACHE: {"k": "k_cache", "v": "v_cache"},
+    APPEND: {"k": "k_cache", "v": "v_cache", "k_new": "k", "v_new": "v"},
+}
 
 
 def _computes(name: str) -> Callable[..., _Pair]:
@@ -410,4 +414,5 @@ def _define() -> torch.library.Library:
 
 _modes.check(torch)
 _library = _define()
+_flash_impl.register()
 _modes.watch(torch, sys.modules[__name__])
