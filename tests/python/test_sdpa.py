@@ -368,9 +368,12 @@ def test_without_pytorch():
 
 
 def test_pytorch_may_come_after_gqa():
+    """And no compiler with it, which takes seconds to import."""
     said = run_python(
+        "import sys\n"
         "import gqa\n"
         "mode = gqa.use_as_sdpa()\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
         "import torch\n"
         "x = torch.ones(1, 2, 8, 40)\n"
         "with mode: torch.nn.functional.scaled_dot_product_attention(x, x, x)\n"

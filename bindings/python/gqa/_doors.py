@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 SDPA, FLASH_IMPL, TRANSFORMERS = "use_as_sdpa", "flash_attention_impl", "transformers"
 
@@ -21,11 +21,21 @@ class DoorReport(NamedTuple):
     fallbacks: Dict[str, int]  # answered by whoever would have without the door: how often, by reason
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
 _calls: Dict[str, int] = {}
 _fallbacks: Dict[str, Dict[str, int]] = {}
 _lock = threading.Lock()
 
 
+def while_compiling(function: _Function) -> _Function:
+    """Marks what torch.compile calls as it compiles, and of which it leaves nothing but the answer in what it makes.
+    torch.compiler.assume_constant_result marks so, too, but imports a compiler."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+@while_compiling
 def count(door: str, reason: Optional[str] = None) -> None:
     """One call that gqa answers; with a reason, one that it leaves to the door's owner."""
     compilation = _compilation()
@@ -34,11 +44,6 @@ def count(door: str, reason: Optional[str] = None) -> None:
             _attempt.begin(compilation)
             _attempt.counted.append((door, reason))
         _add(door, reason, 1)
-
-
-# What torch.compiler.assume_constant_result does, without importing torch: a compiler counts as it compiles, and leaves
-# no counting in what it makes.
-count._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _add(door: str, reason: Optional[str], number: int) -> None:

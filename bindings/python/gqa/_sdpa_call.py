@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 
-from . import _defaults, _warnings
+from . import _defaults, _doors, _warnings
 from ._cache import Cache
 from ._call import attend
 from ._errors import GqaError, Status, error_for
@@ -170,7 +170,7 @@ def computed_in(x: Any) -> torch.dtype:
     return torch.get_autocast_dtype(device)
 
 
-@torch.compiler.assume_constant_result
+@_doors.while_compiling
 def _served(device: str) -> Optional[GqaError]:
     """Why no handle serves this device, if none does. A compiled call has to know as it is compiled."""
     try:
