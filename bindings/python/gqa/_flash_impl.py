@@ -215,7 +215,7 @@ def _forward(q: Any, k: Any, v: Any, causal: bool, scale: Optional[float], lists
     cache = Cache(lists.seqused_k, lists.block_table, window, lists.cum_seq_q, starts_k, None, most_q, most_k)
     out = torch.empty_like(q) if out is None else out
     numbers = (causal, scale, out, True, cache, 0.0, None, False, None)
-    out, lse = _call.compute(_defaults.core_of, q, k, v, *numbers, _sdpa_call.NAMES)
+    out, lse = _call.compute(_defaults.core_of, q, k, v, *numbers, _sdpa_call.NAMES, _doors.FLASH_IMPL)
     if lists != _Lists() or (causal and q.shape[1] > k.shape[1]):
         lse.masked_fill_(lse == -torch.inf, torch.inf)
     return out, lse

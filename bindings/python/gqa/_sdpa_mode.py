@@ -72,9 +72,9 @@ def scaled_dot_product_attention(
     if found is None:
         if torch.compiler.is_dynamo_compiling():
             _doors.count(_doors.SDPA)
-            return _sdpa_call.answer(*asked, is_causal, scale, enable_gqa)
+            return _sdpa_call.answer(*asked, is_causal, scale, _doors.SDPA)
         try:
-            out = _sdpa_call.answer(*asked, is_causal, scale, enable_gqa)
+            out = _sdpa_call.answer(*asked, is_causal, scale, _doors.SDPA)
             _doors.count(_doors.SDPA)
             return out
         except GqaError as error:
