@@ -12,6 +12,8 @@ from conftest import attention_float64, check, make_qkv, run_python
 torch = pytest.importorskip("torch", reason="test_doors.py needs PyTorch")
 pytest.importorskip("gqa.torch", reason="test_doors.py needs PyTorch 2.10")
 
+from gqa import _flash_impl  # noqa: E402
+
 F = torch.nn.functional
 
 
@@ -78,6 +80,12 @@ def test_a_door_guesses_and_who_tunes_replaces_it(host):
     by_name()
     by_the_door()
     assert made(host) == [] and report()[2:] == (0, 0.0)
+
+
+def test_the_flash_attention_implementation_guesses_too(host):
+    _flash_impl._sdpa(None, None, *heads_first())
+    assert made(host) == ["guessed"]
+    assert gqa.door_report()[_doors.FLASH_IMPL].misses == 1
 
 
 def test_a_guess_is_stored_nowhere(host):
@@ -175,8 +183,12 @@ def test_each_operator_says_whose_call_it_is(name, monkeypatch):
 
 
 def test_counts_are_of_all_threads():
-    threads = [threading.Thread(target=lambda: [_doors.count("a"), _doors.count("a", "why"), _doors.missed("a", 0.5)])
-               for _ in range(8)]
+    def counted():
+        _doors.count("a")
+        _doors.count("a", "why")
+        _doors.missed("a", 0.5)
+
+    threads = [threading.Thread(target=counted) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
