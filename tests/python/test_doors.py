@@ -1,4 +1,4 @@
-"""What a door does on a miss: it guesses, and stores nothing; gqa.configure says otherwise; gqa.door_report() counts."""
+"""What a door does on a miss: it guesses and stores nothing; gqa.configure says otherwise; door_report() counts."""
 
 import os
 import threading
