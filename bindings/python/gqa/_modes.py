@@ -8,6 +8,7 @@ each thread's own.
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.util
 import sys
@@ -60,6 +61,11 @@ def _dispatches(kind: type) -> bool:
 def operators() -> Any:
     """The module gqa.torch, once something was active."""
     return _operators
+
+
+def needed() -> Any:
+    """The same for who cannot do without; raises ImportError where there is no PyTorch, or one that is too old."""
+    return importlib.import_module("gqa.torch")
 
 
 def define() -> None:
