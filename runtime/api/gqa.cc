@@ -165,7 +165,7 @@ gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, c
                       const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
     Status status = handle->look(made);
-    return status.ok() ? handle->session.run(made) : status;
+    return status.ok() ? handle->session.run(made, gqa::tuning_of(call)) : status;
   });
 }
 
@@ -173,14 +173,15 @@ gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k
                          const DLTensor* out, const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
     Status status = handle->look(made);
-    return status.ok() ? handle->session.run_ready(made) : status;
+    return status.ok() ? handle->session.run_ready(made, gqa::tuning_of(call)) : status;
   });
 }
 
 gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                        const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
-    Status status = made.out != nullptr ? handle->session.ready(made.problem, nullptr, made.tuning) : Status();
+    const std::optional<gqa::Tuning> tuning = gqa::tuning_of(call);
+    Status status = made.out != nullptr ? handle->session.ready(made.problem, nullptr, tuning) : Status();
     return status.ok() && made.append != nullptr ? handle->session.ready_to_append() : status;
   });
 }
@@ -190,7 +191,7 @@ gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, const DLTens
   std::int64_t needed = 0;  // of a call with nothing to compute
   const gqa_status status = with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) -> Status {
     if (bytes == nullptr) return {Code::kNullArgument, "bytes is NULL, expected where to put the size"};
-    return handle->session.workspace_bytes(made, &needed);
+    return handle->session.workspace_bytes(made, &needed, gqa::tuning_of(call));
   });
   if (status == GQA_OK && bytes != nullptr) *bytes = needed;
   return status;

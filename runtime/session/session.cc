@@ -107,10 +107,10 @@ Session::~Session() {
 // ---- a hit
 
 // Not a guess, where the call is to be tuned; but a capture takes one rather than fail.
-const LoadedProgram* Session::loaded(const Call& call, const Signature& wanted) const {
+const LoadedProgram* Session::loaded(const Call& call, const Signature& wanted, std::optional<Tuning> tuning) const {
   if (call.out == nullptr) return &kNoAttention;
   const ProgramTable::Found found = table_.load(std::memory_order_acquire)->find(wanted);
-  if (!found.guessed || tuning_of(call.tuning) != Tuning::kNow || captured(call.stream)) return found.program;
+  if (!found.guessed || tuning_of(tuning) != Tuning::kNow || captured(call.stream)) return found.program;
   return nullptr;
 }
 
@@ -119,15 +119,15 @@ bool Session::captured(void* stream) const {
   return device_->capturing(stream, &captured).ok() && captured;
 }
 
-Status Session::run(const Call& call) {
+Status Session::run(const Call& call, std::optional<Tuning> tuning) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = loaded(call, wanted)) return launch(call, *program);
-  return run_miss(wanted, call);
+  if (const LoadedProgram* program = loaded(call, wanted, tuning)) return launch(call, *program);
+  return run_miss(wanted, call, tuning);
 }
 
-Status Session::run_ready(const Call& call) {
+Status Session::run_ready(const Call& call, std::optional<Tuning> tuning) {
   const Signature wanted(call.problem);
-  const LoadedProgram* program = loaded(call, wanted);
+  const LoadedProgram* program = loaded(call, wanted, tuning);
   if (program != nullptr && (!needs_appender(call, *program) || appending_.ready() != nullptr))
     return launch(call, *program);
   if (Status status = may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
@@ -150,9 +150,9 @@ Status Session::launch(const Call& call, const LoadedProgram& program) {
   return status.ok() ? appending_.ready()->run(call, program) : status;
 }
 
-Status Session::workspace_bytes(const Call& call, std::int64_t* bytes) const {
+Status Session::workspace_bytes(const Call& call, std::int64_t* bytes, std::optional<Tuning> tuning) const {
   const Signature wanted(call.problem);
-  const LoadedProgram* program = loaded(call, wanted);
+  const LoadedProgram* program = loaded(call, wanted, tuning);
   if (program == nullptr) return not_loaded(wanted);
   const bool two_steps = needs_appender(call, *program);
   const Appender* appender = two_steps ? appending_.ready() : nullptr;
@@ -178,10 +178,10 @@ Status Session::may_begin(std::optional<void*> stream, const std::string& what) 
                                 " is loaded: run it, gqa_warm it or superoptimize it once before the capture begins"};
 }
 
-Status Session::run_miss(const Signature& wanted, const Call& call) {
+Status Session::run_miss(const Signature& wanted, const Call& call, std::optional<Tuning> tuning) {
   const Visit visit(this);
   Readied readied;
-  if (Status status = ready_problem(wanted, call.stream, call.tuning, &readied); !status.ok()) return status;
+  if (Status status = ready_problem(wanted, call.stream, tuning, &readied); !status.ok()) return status;
   return launch(call, *readied.ready->loaded);
 }
 

@@ -72,12 +72,12 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // The hot path: finds the signature's program and launches it; a miss is readied first. A call without `out` attends
-  // to nothing: it appends alone, here and in the next two.
-  Status run(const Call& call);
+  // to nothing: it appends alone, here and in the next two. tuning: none: the session's.
+  Status run(const Call& call, std::optional<Tuning> tuning = {});
   // The same, but a miss fails at once, with kNotCached: ready() makes the signature ready.
-  Status run_ready(const Call& call);
+  Status run_ready(const Call& call, std::optional<Tuning> tuning = {});
   // The device memory that run_ready() of such a call takes beyond its tensors; where it would tune, kNotCached.
-  Status workspace_bytes(const Call& call, std::int64_t* bytes) const;
+  Status workspace_bytes(const Call& call, std::int64_t* bytes, std::optional<Tuning> tuning = {}) const;
 
   // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
   // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later. Here it answers until a
@@ -124,13 +124,13 @@ class Session {
     Tuning tuning;
   };
   Tuning tuning_of(std::optional<Tuning> asked) const { return asked.value_or(options_.tuning); }
-  const LoadedProgram* loaded(const Call& call, const Signature& signature) const;
+  const LoadedProgram* loaded(const Call& call, const Signature& signature, std::optional<Tuning> tuning) const;
   bool captured(void* stream) const;
   template <typename Thing>
   Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
   Status launch(const Call& call, const LoadedProgram& program);
   KernelFinder finder() const { return {*device_, *store_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
-  Status run_miss(const Signature& signature, const Call& call);
+  Status run_miss(const Signature& signature, const Call& call, std::optional<Tuning> tuning);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, std::optional<Tuning> tuning,
                        Readied* readied);
   Status may_begin(std::optional<void*> stream, const std::string& what) const;

@@ -295,7 +295,6 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   const float given = options != nullptr ? options->scale : 0;
   call->scale = given != 0 ? given : 1.0f / std::sqrt(static_cast<float>(call->problem.head_dim));
   call->stream = options != nullptr ? options->stream : nullptr;
-  call->tuning = tuning_of(options);
 }
 
 // Of a call that appends and has no query.
@@ -311,7 +310,7 @@ bool has_known_tuning(const gqa_call& call) {
 }
 
 std::optional<Tuning> tuning_of(const gqa_call* call) {
-  switch (call != nullptr ? call->tuning : GQA_CALL_TUNE_AS_HANDLE) {
+  switch (call != nullptr && call->size > kCallWithoutTuning ? call->tuning : GQA_CALL_TUNE_AS_HANDLE) {
     case GQA_CALL_TUNE_NOW:
       return Tuning::kNow;
     case GQA_CALL_TUNE_GUESS:

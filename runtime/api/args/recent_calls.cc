@@ -199,7 +199,6 @@ bool find_recent_call(const Device& device, const GivenCall& given, Call* call) 
     (recent.call.arrays.rows != nullptr ? call->arrays.rows : call->arrays.heads) = scale;
     call->arrays.scores = reinterpret_cast<const void*>(data[kBiasAt]);
     call->stream = given.options != nullptr ? given.options->stream : nullptr;
-    call->tuning = tuning_of(given.options);
     return true;
   }
   return false;

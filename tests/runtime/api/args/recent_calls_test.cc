@@ -53,19 +53,6 @@ class RecentCallsTest : public ::testing::Test {
     return find_recent_call(device_, t.given(), &call);
   }
 
-  // Both ways to one give the same.
-  Call call_at(gqa_call_tuning tuning) {
-    Addressed other(std::uintptr_t{1} << 31), unlike(std::uintptr_t{1} << 32);
-    other.options.tuning = unlike.options.tuning = tuning;
-    unlike.options.scale = 0.5F + static_cast<float>(tuning);
-    Call recent, checked;
-    EXPECT_TRUE(find_recent_call(device_, other.given(), &recent));
-    EXPECT_FALSE(found(unlike));
-    EXPECT_TRUE(check(unlike, &checked).ok());
-    EXPECT_EQ(recent.tuning, checked.tuning);
-    return recent;
-  }
-
   FakeWorld world_;
   FakeDevice device_{&world_};
   Addressed first_{std::uintptr_t{1} << 30};
@@ -86,11 +73,19 @@ TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGiv
   EXPECT_EQ(call.k_strides.row, 128);
 }
 
-TEST_F(RecentCallsTest, TuningIsEachCallsOwn) {
-  EXPECT_FALSE(call_at(GQA_CALL_TUNE_AS_HANDLE).tuning.has_value());
-  EXPECT_EQ(call_at(GQA_CALL_TUNE_NOW).tuning, Tuning::kNow);
-  EXPECT_EQ(call_at(GQA_CALL_TUNE_GUESS).tuning, Tuning::kGuess);
-  EXPECT_EQ(call_at(GQA_CALL_TUNE_CACHED_ONLY).tuning, Tuning::kCachedOnly);
+TEST_F(RecentCallsTest, CallsThatDifferInTuningAreOne) {
+  for (const auto& [number, tuning] : {std::pair<gqa_call_tuning, std::optional<Tuning>>{GQA_CALL_TUNE_AS_HANDLE, {}},
+                                       {GQA_CALL_TUNE_NOW, Tuning::kNow},
+                                       {GQA_CALL_TUNE_GUESS, Tuning::kGuess},
+                                       {GQA_CALL_TUNE_CACHED_ONLY, Tuning::kCachedOnly}}) {
+    Addressed again(std::uintptr_t{1} << 31);
+    again.options.tuning = number;
+    EXPECT_TRUE(found(again));
+    EXPECT_EQ(tuning_of(&again.options), tuning);
+  }
+}
+
+TEST_F(RecentCallsTest, AnUnknownTuningIsRefused) {
   Addressed other(std::uintptr_t{1} << 31);
   const int unknown = 4;
   std::memcpy(&other.options.tuning, &unknown, sizeof unknown);
@@ -107,7 +102,7 @@ TEST_F(RecentCallsTest, ACallOfAHeaderWithoutTuningIsTaken) {
   older.options.tuning = GQA_CALL_TUNE_GUESS;  // past its end
   Call call;
   ASSERT_TRUE(check(older, &call).ok());
-  EXPECT_FALSE(call.tuning.has_value());
+  EXPECT_FALSE(tuning_of(&older.options).has_value());
 }
 
 TEST_F(RecentCallsTest, AnythingElseIsLookedAtAgain) {
