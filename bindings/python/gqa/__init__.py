@@ -28,6 +28,7 @@ from ._flash import flash_attn_func
 from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
+from ._install import install_as, uninstall
 from ._merge import merge_states
 from ._optimized import Optimized
 from ._pages import PagePool
@@ -61,8 +62,10 @@ __all__ = [
     "get_scheduler_metadata",
     "graph_from_json",
     "graph_from_text",
+    "install_as",
     "merge_states",
     "new_kernel_graph",
+    "uninstall",
     "version",
     "warm",
     "warm_serving",
