@@ -22,6 +22,7 @@ from typing import Any, Callable, Optional, Tuple, Union
 from . import _defaults, _gqa, _modes
 from ._cache import flash_attn_with_kvcache
 from ._call import attend
+from ._doors import door_report
 from ._dtypes import DType, bfloat16, float16, float32
 from ._errors import CancelledError, GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
 from ._flash import flash_attn_func
@@ -34,6 +35,7 @@ from ._optimized import Optimized
 from ._pages import PagePool
 from ._progress import SearchProgress, ServingProgress
 from ._scheduler import get_scheduler_metadata
+from ._sdpa import scaled_dot_product_attention, use_as_sdpa
 from ._varlen import flash_attn_varlen_func
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "Value",
     "attention",
     "bfloat16",
+    "door_report",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
@@ -65,7 +68,9 @@ __all__ = [
     "install_as",
     "merge_states",
     "new_kernel_graph",
+    "scaled_dot_product_attention",
     "uninstall",
+    "use_as_sdpa",
     "version",
     "warm",
     "warm_serving",

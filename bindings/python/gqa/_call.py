@@ -15,6 +15,7 @@ from ._dtypes import float32
 from ._errors import GqaError, Status, error_for, renamed
 from ._frameworks import KINDS, Kind, adopt, not_exported, refused_oddity
 from ._kinds import CALL
+from ._warnings import LIKELY_HEADS, warn_of_layout
 
 if TYPE_CHECKING:
     from ._cache import Cache
@@ -101,6 +102,8 @@ def compute(
             kind.refuse(q, k, v)
         q_shape, v_shape = q.shape, v.shape
         check_ranks(q_shape, v_shape, cache)
+        if q_shape[-2] > LIKELY_HEADS and "q" not in names:  # who has a name of its own for q has its own layout
+            warn_of_layout("q", "(batch, tokens, heads, head_dim)", heads=q_shape[-2], tokens=q_shape[-3])
         result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
         stream, as_is = kind.stream(q), kind.as_is

@@ -62,6 +62,11 @@ def operators() -> Any:
     return _operators
 
 
+def needed() -> Any:
+    """The same for who cannot do without; raises ImportError where there is no PyTorch, or one that is too old."""
+    return importlib.import_module("gqa.torch")
+
+
 def define() -> None:
     """Once, as gqa is imported. A compiler may be the first to meet a tensor, and must find them: so they do not wait for one."""
     if "torch" in sys.modules:

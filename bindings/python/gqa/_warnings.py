@@ -1,6 +1,7 @@
-"""The library's warnings as Python's.
+"""The library's warnings as Python's, and one of this package's own.
 
-Owns: their category, and whose line they point at. Never: words one; the library does. Threads: any.
+Owns: their category, and whose line they point at; how a layout is told that looks right and is not. Never: words what
+the library warns of. Threads: any.
 """
 
 from __future__ import annotations
@@ -17,3 +18,15 @@ def warn(messages: List[str]) -> None:
         level, frame = level + 1, frame.f_back
     for message in messages:
         warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+LIKELY_HEADS = 256  # a layer has no more
+_told: List[str] = []
+
+
+def warn_of_layout(name: str, expected: str, *, heads: int, tokens: int) -> None:
+    """Once, where heads and tokens look swapped: numbers that fit each other are not refused."""
+    if heads > LIKELY_HEADS and heads > tokens and not _told:
+        _told.append(name)
+        given = f"{name} has {heads} heads and {tokens} tokens"
+        warn([f"{given}; expected {expected}: are they swapped? {name}.transpose(1, 2) swaps them back"])

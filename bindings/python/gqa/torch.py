@@ -19,12 +19,16 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from . import _arguments, _call, _defaults, _merge, _modes
+from . import _arguments, _call, _defaults, _flash_impl, _merge, _modes
 from ._arguments import APPEND, ATTENTION, KVCACHE, MERGE, VARLEN
 from ._cache import Append, Cache
 from ._errors import Status, error_for
 from ._frameworks import TorchKind
 from ._handle import Handle
+from ._sdpa_call import sdpa
+from ._sdpa_mode import SdpaMode
+
+__all__ = ["SdpaMode", "attend", "merge", "sdpa"]  # to the package itself
 
 _OPERATORS = (ATTENTION, VARLEN, KVCACHE, APPEND, MERGE)
 _Pair = Tuple[torch.Tensor, torch.Tensor]
@@ -115,7 +119,11 @@ def _refuse_tangents(*tensors: torch.Tensor) -> None:
         )
 
 
-_NAMES = {KVCACHE: {"k": "k_cache", "v": "v_cache"}, APPEND: {"k": "k_cache", "v": "v_cache", "k_new": "k", "v_new": "v"}}
+_NAMES = {
+    ATTENTION: {"q": "q"},  # its callers have judged the layout
+    KVCACHE: {"k": "k_cache", "v": "v_cache"},
+    APPEND: {"k": "k_cache", "v": "v_cache", "k_new": "k", "v_new": "v"},
+}
 
 
 def _computes(name: str) -> Callable[..., _Pair]:
@@ -406,4 +414,5 @@ def _define() -> torch.library.Library:
 
 _modes.check(torch)
 _library = _define()
+_flash_impl.register()
 _modes.watch(torch, sys.modules[__name__])
