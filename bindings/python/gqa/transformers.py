@@ -134,9 +134,17 @@ def _answer(
     if code.starts is not None:
         return _packed(q, k, v, code, usual)
     if code.lengths is not None:
+        if code.first is not None and not _alike(k, v):  # without a cache: projections and rotation lay them out
+            k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
         lists: Dict[str, Any] = {"cache_seqlens": code.lengths, "cache_leftpad": code.first}
         return _flash_forms.cached(q, k, v, *usual, **lists)[0]
     return _flash_forms.dense(q, k, v, *usual)[0]
+
+
+def _alike(k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether a sequence's first slot is as many rows off in both, which a call with first slots needs."""
+    rows, odd = divmod(k.stride(0), k.stride(1))
+    return odd == 0 and v.stride(0) == rows * v.stride(1)
 
 
 def _packed(q: Any, k: Any, v: Any, code: masks.Decoded, usual: Tuple[Any, ...]) -> torch.Tensor:
