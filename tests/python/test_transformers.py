@@ -1,5 +1,5 @@
-"""gqa.transformers: tiny random models of Transformers with gqa's attention and masks, against the same in float64, and against
-Transformers' own masks where padding, caches, windows and packing come in."""
+"""gqa.transformers: tiny random models of Transformers with gqa's attention and masks, against the same in float64, and
+against Transformers' own masks where padding, caches, windows and packing come in."""
 
 import gqa
 import pytest
@@ -303,6 +303,23 @@ def test_masks_that_read_once():
     assert read_of(CAUSAL, attention_mask=hole).shape == (2, 1, 4, 10)
     static = read_of(CAUSAL, attention_mask=left[:, :8], q_offset=torch.tensor(4))
     assert static.tolist() == [[[[8, 0]]], [[[8, 3]]]]
+
+
+LEFT = torch.ones(2, 10, dtype=torch.bool)
+LEFT[1, :3] = False
+
+
+@pytest.mark.parametrize("padding", [None, LEFT], ids=["", "padded"])
+@pytest.mark.parametrize("kind,local", [(CAUSAL, None), (SLIDING, 5)], ids=["causal", "sliding"])
+@pytest.mark.parametrize("q_offset,kv_length", [(6, 10), (6, 14), (torch.tensor(6), 14)])
+def test_what_a_mask_says_is_what_transformers_own_says(q_offset, kv_length, kind, local, padding):
+    """Of a chunk of 4 after 6: the bool mask that others get where gqa does not answer."""
+    given = {"mask_function": kind, "local_size": local, "q_offset": q_offset, "kv_length": kv_length}
+    sizes = {"batch_size": 2, "q_length": 4, "attention_mask": padding}
+    code = masks.decoded(masks.mask(**sizes, **given), 8, kv_length)
+    ours = masks.allowed(code, (2, 4, 4, 32), kv_length, True, local, "cpu")
+    expected = transformers.masking_utils.sdpa_mask(**sizes, **given, allow_is_causal_skip=False)
+    assert torch.equal(ours.expand_as(expected), expected)
 
 
 # ---- what would be lost

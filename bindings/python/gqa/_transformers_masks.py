@@ -1,5 +1,5 @@
-"""What goes from Transformers' mask function, called once a forward for each kind of layer, to its attention function, called
-once a layer: a tensor of four dimensions, which Transformers hands on as it is, also into compiled functions.
+"""What goes from Transformers' mask function, called once a forward for each kind of layer, to its attention function,
+called once a layer: a tensor of four dimensions, which Transformers hands on as it is, also into compiled functions.
 
     None                            all keys, the last query at the last key; causal or not as the layer is
     int32 (batch, 1, s, n)          n 0: the same; 1: keys that each sequence has; 2: those, and its first slot

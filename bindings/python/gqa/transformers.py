@@ -3,9 +3,9 @@
     import gqa.transformers
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="gqa", dtype=torch.bfloat16)
 
-It registers two functions of that name: of attention, and of the masks that go with it. What gqa does not compute (a gradient,
-float32, dropout, ...) is left to Transformers' "sdpa", or the model's own eager function where that has no soft cap or
-sink, and counted by reason in gqa.door_report()["transformers"]. docs/integrations.md says what is taken.
+It registers two functions of that name: of attention, and of the masks that go with it. What gqa does not compute (a
+gradient, float32, dropout, ...) is left to Transformers' "sdpa", or the model's own eager function where that has no
+soft cap or sink, and counted by reason in gqa.door_report()["transformers"]. docs/integrations.md says what is taken.
 
 Owns: the attention function, and what it leaves to whom. Never: computes, or reads a number of a device. Threads: any.
 """
@@ -48,9 +48,9 @@ def attention_forward(
 ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
     """Transformers' attention function of "gqa". query (batch, q_heads, q_len, head_dim), key (batch, kv_heads, kv_len,
     head_dim), value (batch, kv_heads, kv_len, head_dim_v). attention_mask: what mask() gave, or four dimensions of the
-    user's own, bool or added to scores. sliding_window: keys that a query sees, its own among them. softcap, s_aux (a sink a
-    query head), position_bias and cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k: as Transformers has them.
-    Returns ((batch, q_len, q_heads, head_dim_v), None)."""
+    user's own, bool or added to scores. sliding_window: keys that a query sees, its own among them. softcap, s_aux (a
+    sink a query head), position_bias and cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k: as Transformers has
+    them. Returns ((batch, q_len, q_heads, head_dim_v), None)."""
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     code = masks.decoded(attention_mask, query.shape[0] * query.shape[2], key.shape[2])
     window = kwargs.get("sliding_window") if causal else None
