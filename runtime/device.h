@@ -17,6 +17,7 @@
 #include "runtime/effort.h"
 #include "runtime/merge_states.h"
 #include "runtime/program.h"
+#include "runtime/tuning.h"
 #include "search/device_spec.h"
 #include "search/status.h"
 
@@ -65,7 +66,8 @@ struct Call {
   // Null, or what comes first: problem, lengths and starts are then those of the keys after it (append_plan.h), and
   // kv_lengths the keys before it.
   const Append* append = nullptr;
-  Problem problem;  // the call's own lengths, not the signature's
+  std::optional<Tuning> tuning;  // none: the session's
+  Problem problem;               // the call's own lengths, not the signature's
 };
 
 // One run of any program: addresses in the order of the program's inputs and outputs, or the call that brings its own.

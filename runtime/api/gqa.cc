@@ -180,7 +180,7 @@ gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k
 gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                        const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
-    Status status = made.out != nullptr ? handle->session.ready(made.problem) : Status();
+    Status status = made.out != nullptr ? handle->session.ready(made.problem, nullptr, made.tuning) : Status();
     return status.ok() && made.append != nullptr ? handle->session.ready_to_append() : status;
   });
 }

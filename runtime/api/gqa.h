@@ -101,6 +101,15 @@ typedef enum gqa_tuning {
   GQA_TUNE_CACHED_ONLY = 2 /* on a miss: fail with GQA_ERROR_NOT_CACHED */
 } gqa_tuning;
 
+/* The same of one call. A guess is stored nowhere: it answers calls until one whose tuning is now (by its own field, or
+ * by the handle's option) comes for the same shape and tunes. While a stream is captured, that one takes the guess. */
+typedef enum gqa_call_tuning {
+  GQA_CALL_TUNE_AS_HANDLE = 0,
+  GQA_CALL_TUNE_NOW = 1,
+  GQA_CALL_TUNE_GUESS = 2,
+  GQA_CALL_TUNE_CACHED_ONLY = 3
+} gqa_call_tuning;
+
 typedef enum gqa_log_level { GQA_LOG_INFO = 0, GQA_LOG_WARNING = 1 } gqa_log_level;
 
 /* Called with one line of text without a newline; may be called from any thread, one call at a time per handle. */
@@ -242,6 +251,8 @@ typedef struct gqa_call {
   const DLTensor* bias;        /* NULL: none; or (batch or 1, q_heads or 1, q_len or 1, kv_len) of q's dtype or float32,
                                   rows contiguous, on the handle's device, read when the work runs; not with
                                   cu_seqlens_q, cu_seqlens_k or k_new. kv_len is page times columns of page_table */
+  /* A gqa_call that ends here is taken too. */
+  gqa_call_tuning tuning; /* 0: as the handle's option; else what this call does on a miss */
 } gqa_call;
 
 /* out = softmax(softcap(q k^T * scale * score_scale) + bias + mask) v. On a GPU the work is queued on the stream and

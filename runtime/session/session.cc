@@ -106,8 +106,17 @@ Session::~Session() {
 
 // ---- a hit
 
+// Not a guess, where the call is to be tuned; but a capture takes one rather than fail.
 const LoadedProgram* Session::loaded(const Call& call, const Signature& wanted) const {
-  return call.out != nullptr ? table_.load(std::memory_order_acquire)->find(wanted) : &kNoAttention;
+  if (call.out == nullptr) return &kNoAttention;
+  const ProgramTable::Found found = table_.load(std::memory_order_acquire)->find(wanted);
+  if (!found.guessed || tuning_of(call.tuning) != Tuning::kNow || captured(call.stream)) return found.program;
+  return nullptr;
+}
+
+bool Session::captured(void* stream) const {
+  bool captured = false;
+  return device_->capturing(stream, &captured).ok() && captured;
 }
 
 Status Session::run(const Call& call) {
@@ -172,20 +181,22 @@ Status Session::may_begin(std::optional<void*> stream, const std::string& what) 
 Status Session::run_miss(const Signature& wanted, const Call& call) {
   const Visit visit(this);
   Readied readied;
-  if (Status status = ready_problem(wanted, call.stream, &readied); !status.ok()) return status;
+  if (Status status = ready_problem(wanted, call.stream, call.tuning, &readied); !status.ok()) return status;
   return launch(call, *readied.ready->loaded);
 }
 
-Status Session::ready(const Problem& problem, Readied* readied) {
+Status Session::ready(const Problem& problem, Readied* readied, std::optional<Tuning> tuning) {
   if (Status status = check(problem); !status.ok()) return status;
   const Visit visit(this);
   Readied unread;
-  return ready_problem(Signature(problem), std::nullopt, readied != nullptr ? readied : &unread);
+  return ready_problem(Signature(problem), std::nullopt, tuning, readied != nullptr ? readied : &unread);
 }
 
-Status Session::ready_problem(const Signature& wanted, std::optional<void*> stream, Readied* readied) {
+Status Session::ready_problem(const Signature& wanted, std::optional<void*> stream, std::optional<Tuning> tuning,
+                              Readied* readied) {
   AttentionWorkload workload(wanted);
   ReadyRequest request;
+  request.tuning = tuning;
   request.stream = stream;
   Status status = ready(workload, request, readied);
   if (status.ok()) publish(wanted, readied->ready);
@@ -196,19 +207,24 @@ Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* 
   const Visit visit(this);
   if (Status status = may_begin(request.stream, workload.name()); !status.ok()) return status;
   TunePolicy policy = options_.policy;
-  policy.guess = options_.tuning == Tuning::kGuess;
+  const Tuning tuning = tuning_of(request.tuning);
+  policy.guess = tuning == Tuning::kGuess;
   if (request.budget_seconds > 0) policy.budget_seconds = request.budget_seconds;
-  const Miss miss = {workload, request, winner_key(*device_, workload.signature()),
-                     Effort(policy.budget_seconds, &cancels_), policy};
+  const Miss miss = {
+      workload, request, winner_key(*device_, workload.signature()), Effort(policy.budget_seconds, &cancels_),
+      policy,   tuning};
   std::unique_lock lock(mutex_);
   Flight& flight = flights_[miss.key.text()];
   std::shared_ptr<const ReadyProgram> refused;  // another workload's, with this one's signature
   for (;;) {
     if (flight.running) {
       const Status status = wait_for_other(miss.effort, flight, lock);
-      // Where the other was cancelled before this call began, it is tried again.
-      if (!status.ok() && (status.code() != Code::kCancelled || miss.effort.cancelled())) return status;
-    } else if (flight.ready == nullptr || flight.ready == refused) {
+      // Where the other was cancelled before this call began, or may not tune and this one may, it is tried again.
+      const bool allowed = status.code() == Code::kNotCached && tuning != Tuning::kCachedOnly;
+      const bool outlived = status.code() == Code::kCancelled && !miss.effort.cancelled();
+      if (!status.ok() && !allowed && !outlived) return status;
+    } else if (flight.ready == nullptr || flight.ready == refused ||
+               (flight.ready->guessed && tuning == Tuning::kNow)) {
       return fly(miss, flight, lock, readied);
     } else {
       const std::shared_ptr<const ReadyProgram> found = flight.ready;
@@ -243,7 +259,10 @@ Status Session::fly(const Miss& miss, Flight& flight, std::unique_lock<std::mute
   lock.unlock();
   const Status status = without_exceptions("making a program ready", [&] { return make_ready(miss, readied); });
   lock.lock();
-  if (status.ok()) flight.ready = readied->ready;
+  if (status.ok()) {
+    if (flight.ready != nullptr && flight.ready->guessed) replaced_.push_back(flight.ready);
+    flight.ready = readied->ready;
+  }
   flight.last = status;
   flight.running = false;
   ++flight.rounds;
@@ -254,23 +273,27 @@ Status Session::fly(const Miss& miss, Flight& flight, std::unique_lock<std::mute
 // The problem's hits find it from now on.
 void Session::publish(const Signature& wanted, const std::shared_ptr<const ReadyProgram>& ready) {
   const std::lock_guard lock(mutex_);
-  if (tables_.back()->find(wanted) != nullptr) return;
+  const ProgramTable::Found found = tables_.back()->find(wanted);
+  if (found.program != nullptr) {
+    if (found.guessed && !ready->guessed) tables_.back()->replace(wanted, ready->loaded.get());
+    return;
+  }
   if (tables_.back()->full()) {
     tables_.push_back(tables_.back()->grown());
     table_.store(tables_.back().get(), std::memory_order_release);
   }
-  tables_.back()->add(wanted, ready->loaded.get());
+  tables_.back()->add(wanted, ready->loaded.get(), ready->guessed);
 }
 
 Status Session::make_ready(const Miss& miss, Readied* readied) {
   Status status;
-  if (!from_cache(miss, readied, [this](const cache::WinnerRow& row) { return suits(row); })) {
-    if (options_.tuning == Tuning::kCachedOnly) {
+  if (!from_cache(miss, readied, [&](const cache::WinnerRow& row) { return suits(row, miss.tuning); })) {
+    if (miss.tuning == Tuning::kCachedOnly) {
       status = {Code::kNotCached, "the cache holds no program for " + miss.workload.name() + " on " +
                                       device_->spec().identity() +
                                       " and tuning is off: warm it with gqa-cache warm, or allow tuning once"};
     } else {
-      status = options_.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
+      status = miss.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
       // Memory may be short for a trial and suffice for the call: a guess that was verified before will do.
       const auto verified = [](const cache::WinnerRow& row) { return outdated(row).empty(); };
       if (status.code() == Code::kOutOfMemory && from_cache(miss, readied, verified)) status = {};
@@ -282,9 +305,9 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
 
 // ---- what the cache holds
 
-// A row that this session may use: of today's versions, and tuned unless it does not tune itself.
-bool Session::suits(const cache::WinnerRow& row) const {
-  return outdated(row).empty() && !(row.provisional && options_.tuning == Tuning::kNow);
+// A row that a call may use: of today's versions, and tuned unless the call does not tune itself.
+bool Session::suits(const cache::WinnerRow& row, Tuning tuning) const {
+  return outdated(row).empty() && !(row.provisional && tuning == Tuning::kNow);
 }
 
 // False if there is nothing that `suits`, or nothing that can be used: then a warning says why.
@@ -296,6 +319,7 @@ bool Session::from_cache(const Miss& miss, Readied* readied, const cache::Suits&
       log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());
       continue;
     }
+    ready->guessed = winner.provisional && miss.tuning != Tuning::kNow;
     readied->ready = std::move(ready);
     readied->origin = Origin::kCache;
     return true;
@@ -333,7 +357,7 @@ Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
     };
     const bool raced_meanwhile =
         outdated(row).empty() && row.median_us > 0 && std::none_of(known.begin(), known.end(), same);
-    return suits(row) || raced_meanwhile;
+    return suits(row, miss.tuning) || raced_meanwhile;
   };
   const std::unique_ptr<cache::Lease> lease = store_->acquire(miss.key, serves, miss.effort.stop());
   if (Status status = miss.effort.check(); !status.ok()) return status;
@@ -362,6 +386,7 @@ Status Session::tune_here(const Miss& miss, Readied* readied) {
   auto ready = std::make_shared<ReadyProgram>();
   ready->loaded = std::move(tuned.loaded);
   ready->winner = std::move(tuned.winner);
+  ready->guessed = miss.policy.guess;
   readied->ready = std::move(ready);
   readied->origin = Origin::kTuned;
   readied->times = tuned.times;

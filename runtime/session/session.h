@@ -23,14 +23,13 @@
 #include "runtime/session/first_use.h"
 #include "runtime/session/table.h"
 #include "runtime/tuner/tuner.h"
+#include "runtime/tuning.h"
 #include "runtime/workload/workload.h"
 
 namespace gqa {
 
 // TunePolicy::heed_load where nothing else is said: false if $GQA_IGNORE_LOAD is 1.
 bool heeds_load();
-
-enum class Tuning { kNow, kGuess, kCachedOnly };
 
 struct SessionOptions {
   Tuning tuning = Tuning::kNow;
@@ -43,6 +42,7 @@ struct SessionOptions {
 struct ReadyProgram {
   std::unique_ptr<LoadedProgram> loaded;
   cache::WinnerRow winner;
+  bool guessed = false;  // nobody has timed it, and nobody has asked for that: who does tunes
 };
 
 // How a workload came to be ready.
@@ -56,9 +56,10 @@ struct Readied {
 
 // How to make a workload ready, where not as the session's options say.
 struct ReadyRequest {
-  double budget_seconds = 0;    // 0: the session's
-  ProgressFn progress;          // empty: the session's
-  std::optional<void*> stream;  // that the call is on; none: nothing will run
+  std::optional<Tuning> tuning;  // none: the session's
+  double budget_seconds = 0;     // 0: the session's
+  ProgressFn progress;           // empty: the session's
+  std::optional<void*> stream;   // that the call is on; none: nothing will run
   // Whether a program that another call made, of a workload with this one's signature, is this workload's too.
   std::function<bool(const ReadyProgram&)> serves;
 };
@@ -79,8 +80,9 @@ class Session {
   Status workspace_bytes(const Call& call, std::int64_t* bytes) const;
 
   // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
-  // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later.
-  Status ready(const Problem& problem, Readied* readied = nullptr);
+  // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later. Here it answers until a
+  // call or a request whose tuning is kNow comes, which tunes.
+  Status ready(const Problem& problem, Readied* readied = nullptr, std::optional<Tuning> tuning = {});
   Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
 
   // Merges states; what does it is made at the first call, or by ready_to_merge().
@@ -119,19 +121,23 @@ class Session {
     cache::WinnerKey key;
     Effort effort;
     TunePolicy policy;
+    Tuning tuning;
   };
+  Tuning tuning_of(std::optional<Tuning> asked) const { return asked.value_or(options_.tuning); }
   const LoadedProgram* loaded(const Call& call, const Signature& signature) const;
+  bool captured(void* stream) const;
   template <typename Thing>
   Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
   Status launch(const Call& call, const LoadedProgram& program);
   KernelFinder finder() const { return {*device_, *store_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
   Status run_miss(const Signature& signature, const Call& call);
-  Status ready_problem(const Signature& signature, std::optional<void*> stream, Readied* readied);
+  Status ready_problem(const Signature& signature, std::optional<void*> stream, std::optional<Tuning> tuning,
+                       Readied* readied);
   Status may_begin(std::optional<void*> stream, const std::string& what) const;
   Status wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock);
   Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
   Status make_ready(const Miss& miss, Readied* readied);
-  bool suits(const cache::WinnerRow& row) const;
+  bool suits(const cache::WinnerRow& row, Tuning tuning) const;
   bool from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits);
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
   Status tune_under_lease(const Miss& miss, Readied* readied);
@@ -153,7 +159,8 @@ class Session {
   bool tuning_ = false;                                // one at a time: timings must not disturb each other
   std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one
   std::map<std::string, Flight> flights_;              // by the key's text; programs that are ready stay
-  int visits_ = 0;                                     // threads on the miss path: the destructor waits for them
+  std::vector<std::shared_ptr<const ReadyProgram>> replaced_;  // guesses that calls and captures may still run
+  int visits_ = 0;  // threads on the miss path: the destructor waits for them
 };
 
 }  // namespace gqa

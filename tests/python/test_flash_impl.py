@@ -48,8 +48,14 @@ class Old:
 
 @pytest.fixture
 def report():
+    """Calls and fallbacks of what the test itself has called; None: it came through no door."""
     gqa.door_report(reset=True)
-    return lambda: gqa.door_report(reset=True).get(_doors.FLASH_IMPL)
+
+    def counts():
+        report = gqa.door_report(reset=True).get(_doors.FLASH_IMPL)
+        return None if report is None else (report.calls, report.fallbacks)
+
+    return counts
 
 
 def agrees(out, expected):
@@ -105,7 +111,7 @@ def test_sdpas_answer(causal, report):
     assert (starts_q, starts_k, max_q, max_k) == (None, None, 12, 20)
     assert seed.dtype is offset.dtype is torch.uint64
     assert (seed.shape, offset.shape, debug.numel()) == ((2,), (), 0)
-    assert report() == _doors.DoorReport(1, {})
+    assert report() == (1, {})
 
 
 @pytest.mark.parametrize("tokens_first", [False, True])
@@ -140,7 +146,7 @@ def test_the_old_kernel_answers_the_rest(tensors, args, reason, report):
     ((given, keywords),) = old.calls
     assert all(a is b for a, b in zip(given, tensors)) and given[3:] == (*args, *(0.0, False, False)[len(args) :])
     assert keywords == {"scale": 0.3}
-    assert report() == _doors.DoorReport(0, {reason: 1})
+    assert report() == (0, {reason: 1})
 
 
 @pytest.mark.parametrize("status,hidden", [("ERROR_CAPTURING", True), ("ERROR_DEVICE_FAILED", False)])
@@ -151,7 +157,7 @@ def test_the_old_kernel_answers_what_the_library_refuses(status, hidden, monkeyp
     monkeypatch.setattr(_flash_impl._call, "compute", compute)
     if hidden:
         assert sdpa_kernel_of_gqa(*heads_first()) == "old"
-        assert report() == _doors.DoorReport(0, {f"gqa refuses: {status}": 1})
+        assert report() == (0, {f"gqa refuses: {status}": 1})
     else:
         with pytest.raises(gqa.GqaError, match="as planted"):
             sdpa_kernel_of_gqa(*heads_first())
@@ -163,9 +169,9 @@ def test_what_the_old_kernel_calls_is_its_own(report):
     outer = Old(within=lambda: flash(*(x.mT for x in heads_first()), None, None, 12, 20, 0.1, False, False, old=inner))
     assert sdpa_kernel_of_gqa(*heads_first(), 0.1, old=outer) == "old"
     assert len(inner.calls) == 1
-    assert report() == _doors.DoorReport(0, {"dropout": 1})
+    assert report() == (0, {"dropout": 1})
     sdpa_kernel_of_gqa(*heads_first())
-    assert report().calls == 1, "only while it runs"
+    assert report()[0] == 1, "only while it runs"
 
 
 # ---- _flash_attention_forward's, and varlen_attn's through it
@@ -187,7 +193,7 @@ def test_packed(left, right, report):
     expected = gqa.flash_attn_varlen_func(q, k, v, STARTS, STARTS, 9, 9, **given)
     assert torch.equal(out, expected[0]) and torch.equal(lse, expected[1])
     assert lse.shape == (4, 12) and seed.shape == (2,) and debug.numel() == 0
-    assert report() == _doors.DoorReport(1, {})
+    assert report() == (1, {})
 
 
 def test_an_empty_rows_log_sum_exp_is_plus_infinity():
@@ -211,7 +217,7 @@ def test_pages(report):
     old = Old()
     flash(q, *pages, STARTS, STARTS, 9, 8, 0.0, False, False, block_table=table, old=old)
     assert old.calls[0][1]["block_table"] is table
-    assert report() == _doors.DoorReport(1, {"block_table without seqused_k and cum_seq_q": 1})
+    assert report() == (1, {"block_table without seqused_k and cum_seq_q": 1})
 
 
 @pytest.mark.parametrize("name", ["alibi_slopes", "num_splits", "something_new"])
@@ -223,7 +229,7 @@ def test_what_gqa_has_no_word_for_is_the_old_kernels(name, report):
     assert given == args
     expected = {"scale": 0.3, "window_size_left": 4, "window_size_right": None, "seqused_k": None, name: 1}
     assert keywords == expected
-    assert report() == _doors.DoorReport(0, {name: 1})
+    assert report() == (0, {name: 1})
 
 
 def test_into_out(report):
@@ -235,7 +241,7 @@ def test_into_out(report):
     args = (out, q, k, v, STARTS, STARTS, 9, 9, 0.0, True, False)
     assert _flash_impl._flash_into(old, KEYS, *args, num_splits=1) == "old"
     assert all(a is b for a, b in zip(old.calls[0][0], args)) and old.calls[0][1]["num_splits"] == 1
-    assert report() == _doors.DoorReport(1, {"num_splits": 1})
+    assert report() == (1, {"num_splits": 1})
 
 
 def test_the_kernels_take_what_this_pytorch_gives():
@@ -263,9 +269,9 @@ def test_cuda_sdpa(causal, report):
         compiled = torch.compile(lambda *tensors: F.scaled_dot_product_attention(*tensors, is_causal=causal))
         with activated():
             out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            assert report() == _doors.DoorReport(1, {})
+            assert report() == (1, {})
             agrees(compiled(q, k, v), expected)
-            assert report().calls >= 1
+            assert report()[0] >= 1
     agrees(out, expected)
     assert out.stride() == expected.stride()
 
@@ -277,7 +283,7 @@ def test_cuda_gradients_and_dropout_are_pytorchs(report):
         F.scaled_dot_product_attention(q, k, v).float().sum().backward()
         gradient = q.grad.clone()
         F.scaled_dot_product_attention(q.detach(), k.detach(), v.detach(), dropout_p=0.5)
-    assert report() == _doors.DoorReport(0, {"a gradient is wanted": 1, "dropout": 1})
+    assert report() == (0, {"a gradient is wanted": 1, "dropout": 1})
     q.grad = None
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         F.scaled_dot_product_attention(q, k, v).float().sum().backward()
@@ -306,5 +312,5 @@ def test_cuda_a_shape_first_met_in_a_capture_is_the_old_kernels(report):
         with torch.cuda.graph(graph):
             out = F.scaled_dot_product_attention(q, k, v)
         graph.replay()
-    assert report() == _doors.DoorReport(0, {"gqa refuses: ERROR_CAPTURING": 1})
+    assert report() == (0, {"gqa refuses: ERROR_CAPTURING": 1})
     agrees(out, F.scaled_dot_product_attention(q.float(), k.float(), v.float()))

@@ -353,7 +353,7 @@ def test_schemas_keep_their_order():
         "gqa::attention(Tensor q, Tensor k, Tensor v, float? scale=None, bool causal=False, SymInt window_left=-1, "
         "SymInt window_right=-1, float softcap=0., bool return_lse=False, Tensor? sink=None, Tensor? score_scale=None, "
         "Tensor? bias=None, Tensor? alibi_slopes=None, Tensor? q_descale=None, Tensor? k_descale=None, "
-        "Tensor? v_descale=None) -> (Tensor, Tensor)"
+        "Tensor? v_descale=None, str? door=None) -> (Tensor, Tensor)"
     )
     append = str(torch.ops.gqa.kvcache_append.default._schema)
     assert "Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor k, Tensor v, Tensor? cache_seqlens=None" in append

@@ -142,6 +142,13 @@ def test_rows_whose_keys_are_all_hidden_give_zero():
         assert (gqa.scaled_dot_product_attention(*qkv(), mask)[:, :, -1] == 0).all()
 
 
+def test_a_mask_of_one_for_many_is_one_in_memory():
+    """As models expand theirs over batch and heads."""
+    for mask in masked(12, 20), made(12, 20):
+        bias = _sdpa_call._bias(mask.expand(2, 4, 12, 20), torch.float16, 20, (2,), False)
+        assert bias.shape == (1, 1, 12, 20) and bias.stride(-1) == 1
+
+
 def test_arguments_are_taken_by_position():
     q, k, v = qkv(k=GROUPED)
     out = gqa.scaled_dot_product_attention(q, k, v, None, 0.0, True, 0.3, True)
@@ -379,7 +386,7 @@ def test_pytorch_may_come_after_gqa():
         "with mode: torch.nn.functional.scaled_dot_product_attention(x, x, x)\n"
         "print(gqa.door_report())\n"
     )
-    assert "'use_as_sdpa': DoorReport(calls=0, fallbacks={'dtype float32': 1}" in said
+    assert "'use_as_sdpa': DoorReport(calls=0, fallbacks={'dtype float32': 1}, misses=0" in said
 
 
 # ---- compilers, autocast, transforms

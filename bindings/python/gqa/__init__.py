@@ -22,6 +22,7 @@ from typing import Any, Callable, Optional, Tuple, Union
 from . import _defaults, _gqa, _modes
 from ._cache import flash_attn_with_kvcache
 from ._call import attend
+from ._configure import configure
 from ._doors import door_report
 from ._dtypes import DType, bfloat16, float16, float32
 from ._errors import CancelledError, GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
@@ -56,6 +57,7 @@ __all__ = [
     "Value",
     "attention",
     "bfloat16",
+    "configure",
     "door_report",
     "flash_attn_func",
     "flash_attn_varlen_func",

@@ -74,6 +74,8 @@ _TABLE: Tuple[Argument, ...] = (
     _optional("q_descale", _ALL, reserved=True),
     _optional("k_descale", _ALL, reserved=True),
     _optional("v_descale", _ALL, reserved=True),
+    # later arguments
+    Argument("door", "str?", _ALL, None),  # whose call it is, for what it does on a miss (_doors.py)
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Sequence
 
-from . import _gqa, _modes
+from . import _doors, _gqa, _modes
 from ._arguments import ATTENTION
 from ._dtypes import float32
 from ._errors import GqaError, Status, error_for, renamed
@@ -37,10 +37,12 @@ def attend(
     arrays: Optional[Dict[str, Any]] = None,
     names: Dict[str, str] = {},  # never written
     operator: str = ATTENTION,
+    door: Optional[str] = None,
 ) -> Any:
     """core_of(device) gives the handle that serves a device. late: gradients are refused when they are asked for; where
     out is given, at once, as frameworks do. arrays: of scores, by their names in _gqa. names: what the function that was
-    called has other names for than the library. operator: PyTorch's, where it has to see the call."""
+    called has other names for than the library. operator: PyTorch's, where it has to see the call. door: whose call it
+    is (_doors.py), if it is one's."""
     if type(causal) is not bool:
         causal = CALL["causal"]("causal", causal)
     if type(return_lse) is not bool:
@@ -50,9 +52,9 @@ def attend(
     if type(softcap) is not float or (softcap != 0.0 and not 1e-30 < softcap < 1e30):
         softcap = CALL["softcap"]("softcap", softcap)
     if _modes.active(q):
-        asked = Asked(q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names)
+        asked = Asked(q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
         return _modes.operators().attend(operator, core_of, asked)
-    return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names)
+    return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
 
 
 class Asked(NamedTuple):
@@ -71,6 +73,7 @@ class Asked(NamedTuple):
     late: bool
     arrays: Optional[Dict[str, Any]]
     names: Dict[str, str]
+    door: Optional[str]
 
 
 def compute(
@@ -88,6 +91,7 @@ def compute(
     late: bool,
     arrays: Optional[Dict[str, Any]],
     names: Dict[str, str],
+    door: Optional[str] = None,
 ) -> Any:
     """attend(), of arguments that are of their kinds, by the library itself."""
     try:
@@ -107,7 +111,10 @@ def compute(
         result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
         stream, as_is = kind.stream(q), kind.as_is
-        core_of(kind.device(q)).run(
+        more: Dict[str, Any] = {name: exported(x, kind, stream, name) for name, x in arrays.items()} if arrays else {}
+        if door is not None:
+            more["tuning"] = _doors.tuning()
+        seconds = core_of(kind.device(q)).run(
             q if type(q) in as_is else exported(q, kind, stream, "q"),
             k if type(k) in as_is else exported(k, kind, stream, "k"),
             v if type(v) in as_is else exported(v, kind, stream, "v"),
@@ -119,8 +126,10 @@ def compute(
             softcap,
             None if sink is None else exported(sink, kind, stream, "sink"),
             *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
-            **({name: exported(array, kind, stream, name) for name, array in arrays.items()} if arrays else {}),
+            **more,
         )
+        if seconds and door is not None:
+            _doors.missed(door, seconds)
         if late and out is None:
             result = kind.refuse_later(result, q, k, v)
         return (result, lse) if return_lse else result

@@ -1,6 +1,7 @@
 """The handles that gqa.attention uses when none is named: one a device, made at its first call.
 
-Owns: their life, forgotten in a forked child; what becomes of every handle at exit. Threads: any; only a device's first call locks.
+Owns: their life, forgotten in a forked child; what they do on a miss; what becomes of every handle at exit. Threads:
+any; only a device's first call locks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ._handle import Handle
 
 _handles: Dict[str, Handle] = {}
 _cores: Dict[str, _gqa.Handle] = {}
+_tuning = 0  # of calls that say nothing of it, a gqa_call_tuning
 _lock = threading.Lock()
 
 
@@ -54,8 +56,18 @@ def _handle_of(device: str) -> Handle:
     with _lock:
         if device not in _handles:
             _handles[device] = Handle(device)
+            _handles[device]._core.set_tuning(_tuning)
             _cores[device] = _handles[device]._core
         return _handles[device]
+
+
+def tune_as(tuning: int) -> None:
+    """What later calls of shared handles do on a miss; 0: the default."""
+    global _tuning
+    with _lock:
+        _tuning = tuning
+        for core in _cores.values():
+            core.set_tuning(tuning)
 
 
 def _forget_all() -> None:

@@ -1,7 +1,8 @@
 """What passed through each door: a function of another package's shape through which that package's calls come here
 (scaled_dot_product_attention, Transformers' attention function, ...).
 
-Owns: the doors' names, their counts, and the report of them. Never: answers a call; imports torch. Threads: any.
+Owns: the doors' names, their counts, the report of them, and what their calls do on a miss. Never: answers a call;
+imports torch. Threads: any.
 """
 
 from __future__ import annotations
@@ -19,11 +20,17 @@ class DoorReport(NamedTuple):
 
     calls: int  # answered by gqa
     fallbacks: Dict[str, int]  # answered by whoever would have without the door: how often, by reason
+    misses: int  # calls whose kernel had to be made or loaded, as they were run
+    seconds: float  # that this took
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_GUESS = 2  # a gqa_call_tuning, of which 0 is the handle's own
+
+_configured = False  # somebody has said what a miss does: the shared handles know
 _calls: Dict[str, int] = {}
+_misses: Dict[str, Tuple[int, float]] = {}
 _fallbacks: Dict[str, Dict[str, int]] = {}
 _lock = threading.Lock()
 
@@ -77,16 +84,34 @@ def _compilation() -> Any:
     return None if guards is None else guards.CompileContext.try_get()
 
 
-def door_report(*, reset: bool = False) -> Dict[str, DoorReport]:
-    """By door ("use_as_sdpa", "flash_attention_impl", "transformers"), those that were used: calls answered by gqa, and
-    calls left to PyTorch or Transformers, by reason. Of this process, all threads together. reset: begins anew.
-    Inside torch.compile a call is counted once a compilation."""
+def missed(door: str, seconds: float) -> None:
     with _lock:
-        doors = sorted({*_calls, *_fallbacks})
-        report = {door: DoorReport(_calls.get(door, 0), dict(_fallbacks.get(door, {}))) for door in doors}
+        number, before = _misses.get(door, (0, 0.0))
+        _misses[door] = (number + 1, before + seconds)
+
+
+def tuning() -> int:
+    """What a door's call does on a miss, as a gqa_call_tuning: nobody who changes a line waits for a race."""
+    return 0 if _configured else _GUESS
+
+
+def configured(is_it: bool) -> None:
+    global _configured
+    _configured = is_it
+
+
+def door_report(*, reset: bool = False) -> Dict[str, DoorReport]:
+    """By door ("use_as_sdpa", "flash_attention_impl", "transformers"), those that were used: calls answered by gqa,
+    calls left to PyTorch or Transformers by reason, misses and the seconds they took. Of this process, all threads
+    together. reset: begins anew. Inside torch.compile a call is counted once a compilation, a miss when it happens."""
+    with _lock:
+        report = {
+            door: DoorReport(_calls.get(door, 0), dict(_fallbacks.get(door, {})), *_misses.get(door, (0, 0.0)))
+            for door in sorted({*_calls, *_fallbacks, *_misses})
+        }
         if reset:
-            _calls.clear()
-            _fallbacks.clear()
+            for counts in (_calls, _fallbacks, _misses):
+                counts.clear()
     return report
 
 

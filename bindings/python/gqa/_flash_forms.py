@@ -39,11 +39,12 @@ def dense(
     with_lse: bool,
     names: Names,
     sink: Any = None,
+    door: Optional[str] = None,
 ) -> Pair:
     """(batch, length, heads, head_dim) each."""
     window = window_of(window_size)
     cache = None if window is None else Cache(None, None, window)
-    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, ATTENTION)
+    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, ATTENTION, door)
 
 
 def packed(
@@ -57,6 +58,7 @@ def packed(
     with_lse: bool,
     names: Names,
     sink: Any = None,
+    door: Optional[str] = None,
     **lists: Any,
 ) -> Pair:
     """(total, heads, head_dim), or as dense() where its cu_seqlens are None."""
@@ -71,7 +73,7 @@ def packed(
         maximum("max_seqlen_q", lists["max_seqlen_q"], starts_q),
         maximum("max_seqlen_k", lists["max_seqlen_k"], starts_k),
     )
-    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, VARLEN)
+    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, VARLEN, door)
 
 
 def cached(
@@ -85,6 +87,7 @@ def cached(
     with_lse: bool,
     names: Names,
     sink: Any = None,
+    door: Optional[str] = None,
     *,
     cache_seqlens: Any = None,
     page_table: Any = None,
@@ -105,7 +108,7 @@ def cached(
     most = maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q)
     cache = Cache(cache_seqlens, page_table, window, cu_seqlens_q, max_seqlen_q=most, append=append)
     operator = KVCACHE if new[0] is None else APPEND
-    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, operator)
+    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, operator, door)
 
 
 def _attended(
@@ -120,6 +123,7 @@ def _attended(
     sink: Any,
     cache: Optional[Cache],
     operator: str,
+    door: Optional[str],
 ) -> Pair:
     width = None
     if _of_torch(q):
@@ -141,6 +145,7 @@ def _attended(
         late=operator != ATTENTION,
         names=names,
         operator=operator,
+        door=door,
     )
     out, lse = result if with_lse else (result, None)
     return (out if width is None else out[..., :width]), lse

@@ -15,9 +15,8 @@ import torch
 
 from . import _call, _defaults, _doors, _sdpa_call
 from ._cache import Cache
-from ._errors import GqaError, Status
+from ._errors import FATAL, GqaError
 
-_FAILED = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCELLED)  # which nobody else mends
 _Pair = Tuple[torch.Tensor, torch.Tensor]
 _within = threading.local()  # .old: a kernel of PyTorch's runs, whose own calls are its own
 
@@ -170,7 +169,7 @@ def _answered(obstacle: Callable[[], Optional[str]], call: Callable[[], Any], ol
             _doors.count(_doors.FLASH_IMPL)
             return answer
         except GqaError as error:
-            if error.status in _FAILED:
+            if error.status in FATAL:
                 raise
             reason = f"gqa refuses: {error.status.name}"
     _doors.count(_doors.FLASH_IMPL, reason)
@@ -215,7 +214,7 @@ def _forward(q: Any, k: Any, v: Any, causal: bool, scale: Optional[float], lists
     cache = Cache(lists.seqused_k, lists.block_table, window, lists.cum_seq_q, starts_k, None, most_q, most_k)
     out = torch.empty_like(q) if out is None else out
     numbers = (causal, scale, out, True, cache, 0.0, None, False, None)
-    out, lse = _call.compute(_defaults.core_of, q, k, v, *numbers, _sdpa_call.NAMES)
+    out, lse = _call.compute(_defaults.core_of, q, k, v, *numbers, _sdpa_call.NAMES, _doors.FLASH_IMPL)
     if lists != _Lists() or (causal and q.shape[1] > k.shape[1]):
         lse.masked_fill_(lse == -torch.inf, torch.inf)
     return out, lse

@@ -66,8 +66,8 @@ class Handle:
             checked=checked,
         )
         self._core = _gqa.Handle(
-            cache_mode=_one_of("cache_mode", cache_mode, CACHE_MODES),
-            tuning=_one_of("tuning", tuning, TUNINGS),
+            cache_mode=one_of("cache_mode", cache_mode, CACHE_MODES),
+            tuning=one_of("tuning", tuning, TUNINGS),
             log=log,
             **given,
         )
@@ -207,7 +207,7 @@ class Handle:
         return f"gqa.Handle({self._device!r}{', closed' if self.closed else ''})"
 
 
-def _one_of(name: str, value: str, known: "dict[str, int]") -> int:
+def one_of(name: str, value: str, known: "dict[str, int]") -> int:
     if isinstance(value, str) and value in known:
         return known[value]
     choices = ", ".join(repr(choice) for choice in known)

@@ -46,7 +46,7 @@ def use_as_sdpa() -> Any:
 
     inside and outside of compiled functions, in this thread; nn.MultiheadAttention's too. What gqa does not
     compute (float32, dropout, gradients, other head dims, ...) is PyTorch's as before; gqa.door_report()["use_as_sdpa"]
-    counts such calls by reason.
+    counts such calls by reason. A shape that is not ready is guessed, not tuned, unless gqa.configure says otherwise.
     """
     return _of_torch().SdpaMode()
 

@@ -67,7 +67,7 @@ def sdpa(
         raise found.error()
     if query.dim() == 4 and not torch.compiler.is_dynamo_compiling():
         _warnings.warn_of_layout("query", "(batch, heads, tokens, dim)", heads=query.shape[1], tokens=query.shape[2])
-    return answer(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    return answer(query, key, value, attn_mask, is_causal, scale)
 
 
 # ---- what is in the way
@@ -280,15 +280,21 @@ def _unlike(said: str) -> Obstacle:
 
 
 def answer(
-    query: Any, key: Any, value: Any, attn_mask: Any, is_causal: bool, scale: Optional[float], enable_gqa: bool
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    is_causal: bool,
+    scale: Optional[float],
+    door: Optional[str] = None,
 ) -> Any:
-    """Of a call without an obstacle."""
+    """Of a call without an obstacle. door: whose it is, if it is one's."""
     leading = _leading(query, key, value)
     meant = _meaning(query, key, value, attn_mask, is_causal, leading)
     cache = None if meant.window is None else Cache(None, None, meant.window)
     arrays = None if meant.bias is None else {"bias": meant.bias}
     numbers = (meant.causal, scale, None, False, cache)
-    out = attend(_defaults.core_of, meant.q, meant.k, meant.v, *numbers, arrays=arrays, names=NAMES)
+    out = attend(_defaults.core_of, meant.q, meant.k, meant.v, *numbers, arrays=arrays, names=NAMES, door=door)
     return _given_back(out.transpose(1, 2), query, leading)
 
 

@@ -43,7 +43,8 @@ class _Given:
     def __init__(self, name: str) -> None:
         self.name = name
         self.of = _arguments.tuple_of(name)
-        self.first_reserved = len(self.of._fields) - len(_arguments.reserved_of(name))
+        reserved = _arguments.reserved_of(name)
+        self.first_reserved = self.of._fields.index(reserved[0]) if reserved else len(self.of._fields)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         given = self.of(*args, **keywords)
@@ -135,7 +136,8 @@ def _computes(name: str) -> Callable[..., _Pair]:
         _refuse_tangents(given.q, k, v)
         arrays = {at: x for at, x in (("score_scale", given.score_scale), ("bias", given.bias)) if x is not None}
         numbers = (given.causal, given.scale, None, given.return_lse, cache, given.softcap)
-        result = _call.compute(_defaults.core_of, given.q, k, v, *numbers, given.sink, False, arrays, names)
+        scores = (given.sink, False, arrays, names, given.door)
+        result = _call.compute(_defaults.core_of, given.q, k, v, *numbers, *scores)
         if name == APPEND:
             _written(k, v)
         return result if given.return_lse else (result, _no_lse(given.q))
@@ -337,27 +339,28 @@ def _called(name: str, asked: _call.Asked) -> _Pair:
     left, right = (None if cache is None else cache.window) or (-1, -1)
     numbers = (asked.scale, asked.causal, left, right, asked.softcap)
     scores = (asked.return_lse, asked.sink, arrays.get("score_scale"), arrays.get("bias"))
+    door = {} if asked.door is None else {"door": asked.door}
     if name == ATTENTION or cache is None:
-        return torch.ops.gqa.attention.default(q, k, v, *numbers, *scores)
+        return torch.ops.gqa.attention.default(q, k, v, *numbers, *scores, **door)
     if name == VARLEN:
         starts = (cache.cu_seqlens_q, cache.cu_seqlens_k, cache.seqused_q, cache.seqlens)
         most = (cache.max_seqlen_q, cache.max_seqlen_k)
-        return torch.ops.gqa.varlen.default(q, k, v, *starts, *most, *numbers, *scores)
-    return _on_cache(name, q, k, v, cache, numbers, scores)
+        return torch.ops.gqa.varlen.default(q, k, v, *starts, *most, *numbers, *scores, **door)
+    return _on_cache(name, q, k, v, cache, numbers, scores, door)
 
 
-def _on_cache(name: str, q: Any, k: Any, v: Any, cache: Cache, numbers: Any, scores: Any) -> _Pair:
+def _on_cache(name: str, q: Any, k: Any, v: Any, cache: Cache, numbers: Any, scores: Any, door: Any) -> _Pair:
     append, most = cache.append, cache.max_seqlen_q
     rows = (None, None) if append is None else (append.cache_batch_idx, append.cache_leftpad)
     lists = (_lengths_of_all(q, cache), cache.page_table, *rows, cache.cu_seqlens_q)
     if name == KVCACHE or append is None:
         if append is not None and append.rotary_cos is not None:
             raise error_for(Status.ERROR_OPTION, "rotary_cos is given without k; expected both or neither")
-        return torch.ops.gqa.kvcache.default(q, k, v, *lists, most, *numbers, *scores)
+        return torch.ops.gqa.kvcache.default(q, k, v, *lists, most, *numbers, *scores, **door)
     new = (append.cu_seqlens_k_new, append.rotary_cos, append.rotary_sin, append.rotary_seqlens)
     turned = (append.rotary_interleaved,)
     return torch.ops.gqa.kvcache_append.default(
-        q, k, v, append.k_new, append.v_new, *lists, *new, most, *numbers, *turned, *scores
+        q, k, v, append.k_new, append.v_new, *lists, *new, most, *numbers, *turned, *scores, **door
     )
 
 

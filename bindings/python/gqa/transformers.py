@@ -19,7 +19,6 @@ import torch
 import transformers
 
 from . import _defaults, _doors, _flash_forms, _sdpa_call
-from ._arguments import ATTENTION
 from ._cache import Cache
 from ._call import attend
 from ._errors import GqaError, Status, error_for
@@ -122,7 +121,7 @@ def _answer(
     softcap, sink = kwargs.get("softcap"), kwargs.get("s_aux")
     sink = None if sink is None else sink.float()
     sides = (-1, -1) if window is None else (window - 1, 0)
-    usual = (scaling, causal, sides, softcap, False, _NAMES, sink)
+    usual = (scaling, causal, sides, softcap, False, _NAMES, sink, _doors.TRANSFORMERS)
     bias = kwargs.get("position_bias")
     if code.scores is not None or bias is not None:
         # A mask of scores says all: causality and windows, too.
@@ -130,7 +129,9 @@ def _answer(
         scores = _scores(code, bias, query, key, causal, window)
         cache = Cache(None, None, sides) if own and window is not None else None
         numbers = (own and causal, scaling, None, False, cache, softcap, sink)
-        return attend(_defaults.core_of, q, k, v, *numbers, arrays={"bias": scores}, names=_NAMES, operator=ATTENTION)
+        return attend(
+            _defaults.core_of, q, k, v, *numbers, arrays={"bias": scores}, names=_NAMES, door=_doors.TRANSFORMERS
+        )
     if code.starts is not None:
         return _packed(q, k, v, code, usual)
     if code.lengths is not None:

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+
 #include "borrow.h"
 #include "errors.h"
 #include "progress.h"
@@ -141,11 +143,11 @@ class AppendTensors {
 
 }  // namespace
 
-void Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
-                 uintptr_t stream, float softcap, py::object sink, py::object cache_seqlens, py::object page_table,
-                 const Window& window, py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q,
-                 int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, py::object score_scale,
-                 py::object bias) const {
+double Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
+                   uintptr_t stream, float softcap, py::object sink, py::object cache_seqlens, py::object page_table,
+                   const Window& window, py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q,
+                   int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, py::object score_scale,
+                   py::object bias, int tuning) const {
   const std::shared_ptr<HandleOwner> owner = open();
   Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths, sinks,
       factors, biases;
@@ -181,6 +183,7 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   call.sink = sinks.tensor();
   call.score_scale = factors.tensor();
   call.bias = biases.tensor();
+  call.tuning = static_cast<gqa_call_tuning>(tuning != GQA_CALL_TUNE_AS_HANDLE ? tuning : owner->tuning.load());
   AppendTensors append;
   if (appended) append.take(*appended, &call);
   const auto with = [&](auto function) {
@@ -197,11 +200,15 @@ void Handle::run(py::object q, py::object k, py::object v, py::object out, py::o
   // What is queued is queued by this thread, whose streams and captures they are; what is tuned may be tuned by
   // another.
   Outcome outcome = run_here(gqa_run_ready);
+  double seconds = 0;
   if (outcome.status == GQA_ERROR_NOT_CACHED) {
+    const auto begin = std::chrono::steady_clock::now();
     outcome = interruptible(*owner, [&] { return with(gqa_prepare); });
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (outcome.status == GQA_OK) outcome = run_here(gqa_run_ex);
   }
   owner->finish(outcome);
+  return seconds;
 }
 
 void Handle::merge_states(const std::vector<py::object>& outs, const std::vector<py::object>& lses, py::object out,
@@ -307,7 +314,8 @@ void Handle::define(py::module_& module) {
            py::arg("sink") = py::none(), py::arg("cache_seqlens") = py::none(), py::arg("page_table") = py::none(),
            py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(), py::arg("cu_seqlens_k") = py::none(),
            py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0,
-           py::arg("append") = py::none(), py::arg("score_scale") = py::none(), py::arg("bias") = py::none())
+           py::arg("append") = py::none(), py::arg("score_scale") = py::none(), py::arg("bias") = py::none(),
+           py::arg("tuning") = static_cast<int>(GQA_CALL_TUNE_AS_HANDLE))
       .def("merge_states", &Handle::merge_states, py::arg("outs"), py::arg("lses"), py::arg("out"), py::arg("lse"),
            py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
@@ -317,6 +325,7 @@ void Handle::define(py::module_& module) {
       .def("warm_serving", warm_serving, py::kw_only(), py::arg("range"), py::arg("q_heads"), py::arg("kv_heads"),
            py::arg("head_dim"), py::arg("head_dim_v"), py::arg("window"), py::arg("softcap"), py::arg("sink"),
            py::arg("plan_only"), py::arg("progress"))
+      .def("set_tuning", &Handle::set_tuning, py::arg("tuning"))
       .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)

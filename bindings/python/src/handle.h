@@ -45,10 +45,11 @@ using Appended = std::optional<std::array<pybind11::object, 9>>;
 struct HandleOwner {
   gqa_handle handle = nullptr;
   pybind11::object log;
-  Warnings warnings;           // where there is no log
-  std::atomic<int> calls = 0;  // threads that are inside
-  bool abandoned = false;      // by a process that forked or exits
-  const pid_t process;         // that made it
+  Warnings warnings;                                  // where there is no log
+  std::atomic<int> calls = 0;                         // threads that are inside
+  std::atomic<int> tuning = GQA_CALL_TUNE_AS_HANDLE;  // of calls that say nothing of it: a gqa_call_tuning
+  bool abandoned = false;                             // by a process that forked or exits
+  const pid_t process;                                // that made it
   HandleOwner();
   ~HandleOwner();
   // Else nothing of it may be used or destroyed here: its threads are another process's.
@@ -63,18 +64,20 @@ class Handle {
  public:
   explicit Handle(HandleOptions options);
   std::shared_ptr<HandleOwner> open() const;  // raises where it is closed
-  void run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
-           float scale, bool causal, uintptr_t stream, float softcap, pybind11::object sink,
-           pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
-           pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
-           int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, pybind11::object score_scale,
-           pybind11::object bias) const;
+  // Seconds that making it ready took; 0: it was. tuning: a gqa_call_tuning.
+  double run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
+             float scale, bool causal, uintptr_t stream, float softcap, pybind11::object sink,
+             pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
+             pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
+             int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, pybind11::object score_scale,
+             pybind11::object bias, int tuning) const;
   void merge_states(const std::vector<pybind11::object>& outs, const std::vector<pybind11::object>& lses,
                     pybind11::object out, pybind11::object lse, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
   // progress: None, or is given a dict of gqa_serving_progress.
   void warm_serving(gqa_serving serving, pybind11::object progress) const;
   void cancel() const;
+  void set_tuning(int tuning) const { open()->tuning = tuning; }
   void close() { owner_.reset(); }
   bool closed() const { return owner_ == nullptr; }
   // Forgets the handle without destroying it: for a child process, whose copy has no threads.

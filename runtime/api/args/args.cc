@@ -136,13 +136,14 @@ Status check_all_written(const Views& views, bool lse, const CacheLists& lists) 
 
 // ---- filling the call
 
-// A call of the header that had no lengths, pages and windows, no packed sequences, no softcap, no new keys or no bias
-// yet ends before them: NULL and 0.
+// A call of the header that had no lengths, pages and windows, no packed sequences, no softcap, no new keys, no bias or
+// no tuning yet ends before them: NULL and 0.
 constexpr std::size_t kCallWithoutCache = offsetof(gqa_call, cache_seqlens);
 constexpr std::size_t kCallWithoutPacking = offsetof(gqa_call, cu_seqlens_q);
 constexpr std::size_t kCallWithoutScores = offsetof(gqa_call, softcap);
 constexpr std::size_t kCallWithoutAppending = offsetof(gqa_call, k_new);
 constexpr std::size_t kCallWithoutArrays = offsetof(gqa_call, score_scale);
+constexpr std::size_t kCallWithoutTuning = offsetof(gqa_call, tuning);
 
 Status check_call(const gqa_call& call) {
   if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
@@ -151,6 +152,10 @@ Status check_call(const gqa_call& call) {
                                ", expected a finite number of at least 1.17549e-38, or 0 for 1/sqrt(head_dim)"};
   if (call.causal != 0 && call.causal != 1) {
     return {Code::kOption, "gqa_call.causal is " + std::to_string(call.causal) + ", expected 0 or 1"};
+  }
+  if (!has_known_tuning(call)) {
+    return {Code::kOption, "gqa_call.tuning is " + std::to_string(number(call.tuning)) +
+                               ", expected 0 (as the handle's option), 1 (now), 2 (guess) or 3 (cached only)"};
   }
   if (Status status = check_scores(call); !status.ok()) return status;
   if (Status status = check_packing(call); !status.ok()) return status;
@@ -290,6 +295,7 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   const float given = options != nullptr ? options->scale : 0;
   call->scale = given != 0 ? given : 1.0f / std::sqrt(static_cast<float>(call->problem.head_dim));
   call->stream = options != nullptr ? options->stream : nullptr;
+  call->tuning = tuning_of(options);
 }
 
 // Of a call that appends and has no query.
@@ -300,11 +306,28 @@ void leave_out_queries(Call* call) {
 
 }  // namespace
 
+bool has_known_tuning(const gqa_call& call) {
+  return number(call.tuning) >= GQA_CALL_TUNE_AS_HANDLE && number(call.tuning) <= GQA_CALL_TUNE_CACHED_ONLY;
+}
+
+std::optional<Tuning> tuning_of(const gqa_call* call) {
+  switch (call != nullptr ? call->tuning : GQA_CALL_TUNE_AS_HANDLE) {
+    case GQA_CALL_TUNE_NOW:
+      return Tuning::kNow;
+    case GQA_CALL_TUNE_GUESS:
+      return Tuning::kGuess;
+    case GQA_CALL_TUNE_CACHED_ONLY:
+      return Tuning::kCachedOnly;
+    default:
+      return std::nullopt;
+  }
+}
+
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call, std::optional<Append>* append) {
   if (options != nullptr && (options->size == kCallWithoutCache || options->size == kCallWithoutPacking ||
                              options->size == kCallWithoutScores || options->size == kCallWithoutAppending ||
-                             options->size == kCallWithoutArrays)) {
+                             options->size == kCallWithoutArrays || options->size == kCallWithoutTuning)) {
     gqa_call whole{};
     std::memcpy(&whole, options, options->size);
     whole.size = sizeof(whole);

@@ -12,6 +12,7 @@
 #include "runtime/api/gqa.h"
 #include "runtime/append.h"
 #include "runtime/device.h"
+#include "runtime/tuning.h"
 #include "search/problem/problem.h"
 #include "search/problem/serving_range.h"
 #include "search/status.h"
@@ -30,6 +31,10 @@ inline constexpr double kMostSeconds = 1e6;  // of a budget
 // call->append is put for a call that appends; such calls need it, and others leave it empty.
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call, std::optional<Append>* append = nullptr);
+
+// Whether `tuning` is one of its enum's numbers, and which that is; none: the handle's.
+bool has_known_tuning(const gqa_call& call);
+std::optional<Tuning> tuning_of(const gqa_call* call);
 
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
 Status make_problem(const gqa_shape* given, Problem* problem);

@@ -32,8 +32,8 @@ struct Reach {
   std::int64_t low = 0, high = 0;
 };
 
-// All of a call but addresses and stream; without padding, so that bytes compare. Most calls have the first tensors
-// alone: those from `tensors_end` on, which a call does not have, are neither made nor compared.
+// All of a call but addresses, stream and tuning; without padding, so that bytes compare. Most calls have the first
+// tensors alone: those from `tensors_end` on, which a call does not have, are neither made nor compared.
 struct CallKey {
   std::int32_t scale_bits = 0, causal = 0;
   std::int32_t has_window = 0, window[2] = {}, softcap_bits = 0;
@@ -65,9 +65,11 @@ RecentCalls& recent_calls() {
   return recent;
 }
 
-// Options of another size than today's, and of calls that append, are args.cc's to judge.
+// Options of another size than today's, of calls that append, or with a number that is no tuning are args.cc's to
+// judge.
 bool known_options(const GivenCall& given) {
-  return given.options == nullptr || (given.options->size == sizeof(gqa_call) && !appends(given.options));
+  return given.options == nullptr ||
+         (given.options->size == sizeof(gqa_call) && !appends(given.options) && has_known_tuning(*given.options));
 }
 
 std::array<const DLTensor*, kTensors> tensors_of(const GivenCall& given) {
@@ -197,6 +199,7 @@ bool find_recent_call(const Device& device, const GivenCall& given, Call* call) 
     (recent.call.arrays.rows != nullptr ? call->arrays.rows : call->arrays.heads) = scale;
     call->arrays.scores = reinterpret_cast<const void*>(data[kBiasAt]);
     call->stream = given.options != nullptr ? given.options->stream : nullptr;
+    call->tuning = tuning_of(given.options);
     return true;
   }
   return false;

@@ -293,6 +293,108 @@ TEST_F(SessionTest, AGuessIsUntimedAndNeverShadowsATunedWinner) {
   EXPECT_EQ(again.ready->winner.candidate, tuned.ready->winner.candidate);
 }
 
+Call asking(Tuning tuning) {
+  Call call = call_of(small_problem());
+  call.tuning = tuning;
+  return call;
+}
+
+TEST_F(SessionTest, ACallThatGuessesStoresNothingAndTheFirstThatTunesReplacesIt) {
+  const auto session = open();
+  ASSERT_TRUE(session->run(asking(Tuning::kGuess)).ok());
+  EXPECT_EQ(world_.samples, 0);
+  EXPECT_TRUE(session->store().list_winners().empty());
+  forget_counts();
+  ASSERT_TRUE(session->run_ready(asking(Tuning::kGuess)).ok());
+  ASSERT_TRUE(session->run_ready(asking(Tuning::kCachedOnly)).ok()) << "it is there";
+  EXPECT_EQ(session->run_ready(call_of(small_problem())).code(), Code::kNotCached) << "the session tunes";
+  EXPECT_EQ(world_.loads + world_.trials, 0);
+  ASSERT_TRUE(session->run(call_of(small_problem())).ok());
+  EXPECT_GT(world_.samples, 0);
+  EXPECT_GT(only_winner(*session).median_us, 0);
+  forget_counts();
+  for (const Tuning tuning : {Tuning::kNow, Tuning::kGuess, Tuning::kCachedOnly})
+    EXPECT_TRUE(session->run_ready(asking(tuning)).ok());
+  EXPECT_EQ(world_.loads + world_.trials, 0);
+}
+
+TEST_F(SessionTest, ACallThatTunesDoesSoInASessionThatGuesses) {
+  const auto session = open(Tuning::kGuess);
+  ASSERT_TRUE(session->run(call_of(small_problem())).ok());
+  EXPECT_EQ(world_.samples, 0);
+  Readied readied;
+  ASSERT_TRUE(session->ready(small_problem(), &readied, Tuning::kNow).ok());
+  EXPECT_GT(world_.samples, 0);
+  EXPECT_FALSE(readied.ready->guessed);
+  forget_counts();
+  ASSERT_TRUE(session->run(asking(Tuning::kNow)).ok());
+  EXPECT_EQ(world_.loads + world_.trials, 0) << "what ready() made is what calls find";
+}
+
+TEST_F(SessionTest, WhatWasDisturbedIsAGuessToWhoDoesNotTune) {
+  world_.others = [] { return 0.9; };
+  ASSERT_TRUE(open()->ready(small_problem()).ok());
+  world_.others = [] { return 0.0; };
+  const auto session = open();
+  ASSERT_TRUE(only_winner(*session).provisional);
+  ASSERT_TRUE(session->run(asking(Tuning::kGuess)).ok());
+  forget_counts();
+  ASSERT_TRUE(session->run(call_of(small_problem())).ok());
+  EXPECT_GT(world_.samples, 0);
+  EXPECT_FALSE(only_winner(*session).provisional);
+}
+
+TEST_F(SessionTest, ACallThatMayNotTuneFailsAloneInASessionThatTunes) {
+  const auto session = open();
+  EXPECT_EQ(session->run(asking(Tuning::kCachedOnly)).code(), Code::kNotCached);
+  EXPECT_EQ(world_.compiles + world_.trials, 0);
+  EXPECT_TRUE(session->run(call_of(small_problem())).ok());
+}
+
+TEST_F(SessionTest, ACaptureTakesAGuessRatherThanFail) {
+  int stream = 0;
+  world_.capturing = [&](void* asked) { return asked == &stream; };
+  const auto session = open();
+  ASSERT_TRUE(session->run(asking(Tuning::kGuess)).ok());
+  forget_counts();
+  Call call = asking(Tuning::kNow);
+  call.stream = &stream;
+  EXPECT_TRUE(session->run(call).ok());
+  EXPECT_TRUE(session->run_ready(call).ok());
+  EXPECT_EQ(world_.loads + world_.trials, 0);
+  EXPECT_EQ(session->run_ready(asking(Tuning::kNow)).code(), Code::kNotCached) << "it is one still";
+}
+
+// While one thread tunes, another's calls go on by the guess.
+TEST_F(SessionTest, AGuessAnswersWhileItsShapeIsTuned) {
+  const auto session = open();
+  ASSERT_TRUE(session->run(asking(Tuning::kGuess)).ok());
+  std::atomic<bool> tuning = false, done = false;
+  world_.others = [&] {
+    tuning = true;
+    while (!done) std::this_thread::yield();
+    return 0.0;
+  };
+  std::thread tunes([&] { EXPECT_TRUE(session->run(asking(Tuning::kNow)).ok()); });
+  while (!tuning) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(session->run(asking(Tuning::kGuess)).ok());
+  done = true;
+  tunes.join();
+  EXPECT_TRUE(session->run_ready(asking(Tuning::kNow)).ok());
+}
+
+TEST_F(SessionTest, GuessesAreStillGuessesInALargerTable) {
+  const auto session = open();
+  ASSERT_TRUE(session->run(asking(Tuning::kGuess)).ok());
+  for (int heads = 1; heads <= 100; ++heads) {
+    Problem problem = small_problem("b=1,hq=1,hk=1,sq=16,sk=16,d=64");
+    problem.q_heads = problem.kv_heads = heads;
+    ASSERT_TRUE(session->ready(problem, nullptr, Tuning::kGuess).ok());
+  }
+  EXPECT_EQ(session->run_ready(asking(Tuning::kNow)).code(), Code::kNotCached);
+  EXPECT_TRUE(session->run_ready(asking(Tuning::kGuess)).ok());
+}
+
 TEST_F(SessionTest, UnderCaptureOnlyWhatIsLoadedIsUsed) {
   int stream = 0;
   world_.capturing = [&](void* asked) { return asked == &stream; };

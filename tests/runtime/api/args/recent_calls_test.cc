@@ -5,6 +5,9 @@
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstring>
+
 #include "runtime/api/args/args.h"
 #include "tests/runtime/fake_device.h"
 
@@ -30,9 +33,10 @@ struct Addressed {
   Addressed& operator=(const Addressed&) = delete;
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
-  gqa_call options = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
-                      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
+  gqa_call options = {
+      sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
+      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr, GQA_CALL_TUNE_AS_HANDLE};
 };
 
 class RecentCallsTest : public ::testing::Test {
@@ -47,6 +51,19 @@ class RecentCallsTest : public ::testing::Test {
   bool found(const Addressed& t) {
     Call call;
     return find_recent_call(device_, t.given(), &call);
+  }
+
+  // Both ways to one give the same.
+  Call call_at(gqa_call_tuning tuning) {
+    Addressed other(std::uintptr_t{1} << 31), unlike(std::uintptr_t{1} << 32);
+    other.options.tuning = unlike.options.tuning = tuning;
+    unlike.options.scale = 0.5F + static_cast<float>(tuning);
+    Call recent, checked;
+    EXPECT_TRUE(find_recent_call(device_, other.given(), &recent));
+    EXPECT_FALSE(found(unlike));
+    EXPECT_TRUE(check(unlike, &checked).ok());
+    EXPECT_EQ(recent.tuning, checked.tuning);
+    return recent;
   }
 
   FakeWorld world_;
@@ -67,6 +84,30 @@ TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGiv
   EXPECT_EQ(call.scale, 0.125F);
   EXPECT_TRUE(call.problem.causal() && call.problem.align == 16 && call.problem.tma);
   EXPECT_EQ(call.k_strides.row, 128);
+}
+
+TEST_F(RecentCallsTest, TuningIsEachCallsOwn) {
+  EXPECT_FALSE(call_at(GQA_CALL_TUNE_AS_HANDLE).tuning.has_value());
+  EXPECT_EQ(call_at(GQA_CALL_TUNE_NOW).tuning, Tuning::kNow);
+  EXPECT_EQ(call_at(GQA_CALL_TUNE_GUESS).tuning, Tuning::kGuess);
+  EXPECT_EQ(call_at(GQA_CALL_TUNE_CACHED_ONLY).tuning, Tuning::kCachedOnly);
+  Addressed other(std::uintptr_t{1} << 31);
+  const int unknown = 4;
+  std::memcpy(&other.options.tuning, &unknown, sizeof unknown);
+  Call call;
+  EXPECT_FALSE(found(other));
+  const Status status = check(other, &call);
+  EXPECT_EQ(status.code(), Code::kOption);
+  EXPECT_NE(status.message().find("gqa_call.tuning is 4"), std::string::npos) << status.message();
+}
+
+TEST_F(RecentCallsTest, ACallOfAHeaderWithoutTuningIsTaken) {
+  Addressed older(std::uintptr_t{1} << 31);
+  older.options.size = offsetof(gqa_call, tuning);
+  older.options.tuning = GQA_CALL_TUNE_GUESS;  // past its end
+  Call call;
+  ASSERT_TRUE(check(older, &call).ok());
+  EXPECT_FALSE(call.tuning.has_value());
 }
 
 TEST_F(RecentCallsTest, AnythingElseIsLookedAtAgain) {
