@@ -217,8 +217,8 @@ def decoded(attention_mask: Optional[torch.Tensor], tokens: int, kv_len: int) ->
     if attention_mask.dim() != 4:
         raise error_for(
             Status.ERROR_SHAPE,
-            f"attention_mask is {tuple(attention_mask.shape)} in a layer; expected what gqa's mask function gives, or (batch, "
-            "heads or 1, q_len, kv_len): this model makes its own masks, which gqa does not take",
+            f"attention_mask is {tuple(attention_mask.shape)} in a layer; expected what gqa's mask function gives, or "
+            "(batch, heads or 1, q_len, kv_len): this model makes its own masks, which gqa does not take",
         )
     if attention_mask.dtype is not torch.int32:
         return Decoded(False, scores=attention_mask[..., :kv_len])

@@ -21,7 +21,7 @@ import transformers
 from . import _defaults, _doors, _flash_forms, _sdpa_call
 from ._cache import Cache
 from ._call import attend
-from ._errors import GqaError, Status, error_for
+from ._errors import FATAL, GqaError, Status, error_for
 
 if not hasattr(transformers, "AttentionMaskInterface"):
     raise ImportError(f"gqa.transformers needs transformers 5, this is {transformers.__version__}")
@@ -31,7 +31,6 @@ from . import _transformers_masks as masks  # noqa: E402
 NAME = "gqa"
 
 _NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attention_mask", "scale": "scaling", "sink": "s_aux"}
-_FAILED = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCELLED)  # which nobody else mends
 
 
 def attention_forward(
@@ -66,7 +65,7 @@ def attention_forward(
             _doors.count(_doors.TRANSFORMERS)
             return out, None
         except GqaError as error:
-            if error.status in _FAILED:
+            if error.status in FATAL:
                 raise
             reason = f"gqa refuses: {error.status.name}"
     _doors.count(_doors.TRANSFORMERS, reason)
@@ -78,8 +77,8 @@ def _window_of(module: torch.nn.Module) -> int:
     if window is None:
         raise error_for(
             Status.ERROR_OPTION,
-            f"a layer {type(module).__name__} has a mask with a sliding window, and says no sliding_window; expected it as an "
-            'argument, or in its config: this model needs attn_implementation="sdpa"',
+            f"a layer {type(module).__name__} has a mask with a sliding window, and says no sliding_window; expected it as "
+            'an argument, or in its config: this model needs attn_implementation="sdpa"',
         )
     return int(window)
 
@@ -204,8 +203,8 @@ def _left(
     if eager is None:
         raise error_for(
             Status.ERROR_OPTION,
-            f"gqa does not answer a layer {type(module).__name__} that has a soft cap or a sink, and its model has no eager "
-            "function; gqa.door_report() has the reason",
+            f"gqa does not answer a layer {type(module).__name__} that has a soft cap or a sink, and its model has no "
+            "eager function; gqa.door_report() has the reason",
         )
     if mask is None and causal and q_len > 1:
         mask = masks.allowed(code, query.shape, kv_len, causal, window, query.device)
