@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/doors.sh [--install | RESULTS.xml] [--help]
 
-Runs those files of tests/python that leave tests out where PyTorch is missing, with the PyTorch and transformers of
+Runs those files of tests/python that leave tests out where PyTorch is missing, with the PyTorch, transformers and diffusers of
 tests/python/doors.txt, on the package around what build/release has. Tests that need a GPU are skipped by name.
 
   --install    no more than make build/doors as doors.txt says: at once where it is so already, else 2.5 GB to download

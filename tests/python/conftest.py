@@ -161,10 +161,10 @@ def check(out, expected, tolerance=4e-3):
     assert abs(out[worst] - expected[worst]) <= tolerance, f"worst at {worst}: {out[worst]}, expected {expected[worst]}"
 
 
-def run_python(code, **environment):
+def run_python(code, seconds=120, **environment):
     """A fresh interpreter; returns what it printed."""
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

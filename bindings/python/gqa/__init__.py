@@ -30,6 +30,7 @@ from ._flash import flash_attn_func
 from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
+from ._install import install_as, uninstall
 from ._merge import merge_states
 from ._optimized import Optimized
 from ._pages import PagePool
@@ -66,9 +67,11 @@ __all__ = [
     "get_scheduler_metadata",
     "graph_from_json",
     "graph_from_text",
+    "install_as",
     "merge_states",
     "new_kernel_graph",
     "scaled_dot_product_attention",
+    "uninstall",
     "use_as_sdpa",
     "version",
     "warm",

@@ -1,4 +1,4 @@
-"""python -m gqa ARGUMENTS: the same command as gqa-cache ARGUMENTS.
+"""python -m gqa ARGUMENTS: the same command as gqa-cache ARGUMENTS, but for `run`, which runs a Python program (_run.py).
 
 Owns: finding the gqa-cache that was installed with this package. Never: takes one that happens to be on PATH, or does
 a command's work: this process becomes gqa-cache, so that output, exit code and signals are its own. Threads: one.
@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Iterator, List, NoReturn
 
-from . import _gqa
+from . import _gqa, _run
 
 NAME = "gqa-cache"
 
@@ -46,7 +46,14 @@ def fail(why: str) -> NoReturn:
     sys.exit(1)
 
 
-def main() -> NoReturn:
+def main() -> None:
+    if sys.argv[1:2] == ["run"]:
+        _run.run(sys.argv[2:])
+    else:
+        become_command()
+
+
+def become_command() -> NoReturn:
     tried: List[Path] = []
     try:
         program = find(tried)

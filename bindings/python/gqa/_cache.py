@@ -275,5 +275,6 @@ def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:
         refuse(function, "attention_chunk", attention_chunk, "0")
 
 
-def refuse(function: str, name: str, value: Any, default: str) -> None:
-    raise NotImplementedError(f"{function} was given {name}={shown(value)}; gqa computes {name}={default} only")
+def refuse(function: str, name: str, value: Any, default: str, instead: str = "") -> None:
+    advice = f": {instead}" if instead else ""
+    raise NotImplementedError(f"{function} was given {name}={shown(value)}; gqa computes {name}={default} only{advice}")

@@ -39,6 +39,9 @@ class Status(IntEnum):
     ERROR_CANCELLED = 28
 
 
+FATAL = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCELLED)  # what no other library mends
+
+
 class GqaError(Exception):
     """A call that failed. str() says what was given, what was expected and what to do."""
 

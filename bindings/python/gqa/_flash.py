@@ -1,5 +1,5 @@
-"""flash_attn_func: FlashAttention's name and argument names, and FlashAttention-3's by name, so that a program changes
-its import only.
+"""flash_attn_func: FlashAttention-2's name and order of arguments, and FlashAttention-3's by name, so that a program
+changes its import only.
 
 Owns: which of its arguments mean something here, and the refusal of the others. Never: computes.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
-from ._cache import Cache, refuse, refuse_given, window_of
+from ._cache import Cache, refuse_given, window_of
 from ._call import attend
+from ._flash_forms import refuse_alibi, refuse_dropout, refuse_order_2
 from ._kinds import CALL
 
 _NAMES = {"scale": "softmax_scale", "return_lse": "return_softmax_lse"}  # its arguments by the library's names
@@ -44,6 +45,9 @@ def flash_attn_func(
     out: Any = None,
 ) -> Any:
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
+    Its order of arguments is FlashAttention-2's; flash_attn_varlen_func and flash_attn_with_kvcache have
+    FlashAttention-3's. The modules gqa.flash_attn, gqa.flash_attn_interface and gqa.flash_attn_cute have all functions of
+    a version in that version's order.
 
     Returns out; with return_softmax_lse (out, softmax_lse); with return_attn_probs (out, softmax_lse, None), as
     FlashAttention does without dropout. deterministic concerns the backward pass; num_splits, pack_gqa and sm_margin
@@ -64,10 +68,9 @@ def flash_attn_func(
     out: a tensor to write, or None.
     """
     name = "flash_attn_func"
-    if CALL["dropout_p"]("dropout_p", dropout_p) != 0.0:
-        refuse(name, "dropout_p", dropout_p, "0.0")
-    if alibi_slopes is not None:
-        refuse(name, "alibi_slopes", alibi_slopes, "None")
+    refuse_order_2(name, dropout_p, softmax_scale, causal)
+    refuse_dropout(name, dropout_p)
+    refuse_alibi(name, alibi_slopes)
     refuse_given(name, attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     with_lse = return_softmax_lse or CALL["return_attn_probs"]("return_attn_probs", return_attn_probs)
     window = window_of(window_size)

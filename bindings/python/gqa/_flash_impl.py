@@ -15,9 +15,8 @@ import torch
 
 from . import _call, _defaults, _doors, _sdpa_call
 from ._cache import Cache
-from ._errors import GqaError, Status
+from ._errors import FATAL, GqaError
 
-_FAILED = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCELLED)  # which nobody else mends
 _Pair = Tuple[torch.Tensor, torch.Tensor]
 _within = threading.local()  # .old: a kernel of PyTorch's runs, whose own calls are its own
 
@@ -170,7 +169,7 @@ def _answered(obstacle: Callable[[], Optional[str]], call: Callable[[], Any], ol
             _doors.count(_doors.FLASH_IMPL)
             return answer
         except GqaError as error:
-            if error.status in _FAILED:
+            if error.status in FATAL:
                 raise
             reason = f"gqa refuses: {error.status.name}"
     _doors.count(_doors.FLASH_IMPL, reason)

@@ -9,10 +9,9 @@ each thread's own.
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.util
 import sys
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, List, Tuple
 
 _LEAST_TORCH = (2, 10)
 
@@ -73,16 +72,18 @@ def define() -> None:
     if "torch" in sys.modules:
         _define()
     else:
-        sys.meta_path.insert(0, _AfterTorch())
+        finder: Any = _AfterTorch()
+        sys.meta_path.insert(0, finder)
 
 
-class _AfterTorch(importlib.abc.MetaPathFinder):
+class _AfterTorch:  # a MetaPathFinder; importlib.abc, which has the class, would cost `import gqa` a third of its time
     """Finds torch as everyone else does, and defines the operators once it is imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
+        meta_path: List[Any] = sys.meta_path
+        meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         loader: Any = None if spec is None else spec.loader
         if loader is not None:

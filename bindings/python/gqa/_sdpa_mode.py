@@ -14,9 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from . import _doors, _sdpa_call
-from ._errors import GqaError, Status
-
-_FAILED = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCELLED)  # which nobody else mends
+from ._errors import FATAL, GqaError
 
 
 def _unasked(function: Any) -> Any:
@@ -78,7 +76,7 @@ def scaled_dot_product_attention(
             _doors.count(_doors.SDPA)
             return out
         except GqaError as error:
-            if error.status in _FAILED:
+            if error.status in FATAL:
                 raise
             reason = f"gqa refuses: {error.status.name}"
     else:
