@@ -174,6 +174,12 @@ def test_what_the_old_kernel_calls_is_its_own(report):
     assert report()[0] == 1, "only while it runs"
 
 
+def agree(given, expected):
+    """Out and log-sum-exp: a guess and a tuned program may add in another order."""
+    for one, other in zip(given, expected):
+        torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)
+
+
 # ---- _flash_attention_forward's, and varlen_attn's through it
 
 
@@ -181,7 +187,7 @@ def test_dense():
     q, k, v = (x.transpose(1, 2) for x in heads_first())
     out, lse, *_ = flash(q, k, v, None, None, 12, 20, 0.0, True, False, window_size_left=3, window_size_right=-1)
     expected = gqa.flash_attn_func(q, k, v, causal=True, window_size=(3, -1), return_softmax_lse=True)
-    assert torch.equal(out, expected[0]) and torch.equal(lse, expected[1])
+    agree((out, lse), expected)
 
 
 @pytest.mark.parametrize("left,right", [(None, None), (-1, -1), (2, 0)])
@@ -191,7 +197,7 @@ def test_packed(left, right, report):
     out, lse, seed, offset, debug = flash(q, k, v, STARTS, STARTS, 9, 9, 0.0, False, False, **more)
     given = {"window_size": (left, right), "return_attn_probs": True}
     expected = gqa.flash_attn_varlen_func(q, k, v, STARTS, STARTS, 9, 9, **given)
-    assert torch.equal(out, expected[0]) and torch.equal(lse, expected[1])
+    agree((out, lse), expected)
     assert lse.shape == (4, 12) and seed.shape == (2,) and debug.numel() == 0
     assert report() == (1, {})
 
@@ -237,7 +243,7 @@ def test_into_out(report):
     out, old = torch.full_like(q, torch.nan), Old()
     lse = _flash_impl._flash_into(old, KEYS, out, q, k, v, STARTS, STARTS, 9, 9, 0.0, True, False)
     expected = gqa.flash_attn_varlen_func(q, k, v, STARTS, STARTS, 9, 9, causal=True, return_attn_probs=True)
-    assert torch.equal(out, expected[0]) and torch.equal(lse, expected[1])
+    agree((out, lse), expected)
     args = (out, q, k, v, STARTS, STARTS, 9, 9, 0.0, True, False)
     assert _flash_impl._flash_into(old, KEYS, *args, num_splits=1) == "old"
     assert all(a is b for a, b in zip(old.calls[0][0], args)) and old.calls[0][1]["num_splits"] == 1
