@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "search/graph/ir/canonical.h"
+#include "tests/search/graph/graphs.h"
 #include "tests/search/graph/programs.h"
 
 namespace gqa {
