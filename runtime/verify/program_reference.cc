@@ -281,7 +281,7 @@ class Runs {
     return {};
   }
 
-  // What is NaN with no key hidden stays free; what hidden keys alone make NaN is NaN or 0. Rows that were not sampled
+  // What is NaN with no key hidden stays free; what infinities alone make NaN is NaN or 0. Rows that were not sampled
   // may be NaN.
   Status add_hidden(const Hidden& hidden, ProgramReference* made) {
     std::vector<InputNumbers> others = numbers(magnitude_);
@@ -293,7 +293,7 @@ class Runs {
       ReferenceOutput& output = trial.outputs[at];
       const std::vector<bool>& free = made->outputs[at].anything;
       for (std::size_t i = 0; i < output.anything.size(); ++i)
-        if (std::isnan(output.values[i])) output.anything[i] = free[i];
+        if (std::isnan(output.values[i]) && std::isinf(hidden.what.value)) output.anything[i] = free[i];
       output.finite = false;
     }
     return {};
