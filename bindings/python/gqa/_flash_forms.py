@@ -16,9 +16,7 @@ from ._call import attend
 from ._dtypes import DType, float32
 from ._errors import Status, error_for
 from ._frameworks import KINDS, adopt
-from ._kinds import CALL, shown
-
-HEAD_DIMS = (32, 64, 80, 96, 112, 128, 192, 256)
+from ._kinds import CALL, HEAD_DIMS, shown
 
 NOTHING_NEW = (None,) * 6
 Names = Dict[str, str]  # what a function calls the library's arguments

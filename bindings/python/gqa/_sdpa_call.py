@@ -16,9 +16,8 @@ from . import _defaults, _doors, _warnings
 from ._cache import Cache
 from ._call import attend
 from ._errors import GqaError, Status, error_for
-from ._kinds import LEAST_FLOAT, MOST_FLOAT
+from ._kinds import HEAD_DIMS, LEAST_FLOAT, MOST_FLOAT
 
-HEAD_DIMS = (32, 64, 80, 96, 112, 128, 192, 256)
 NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attn_mask"}
 
 _HALVES = (torch.float16, torch.bfloat16)
