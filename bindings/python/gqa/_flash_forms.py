@@ -240,8 +240,8 @@ _ORDERS = {
 
 
 def refuse_order_2(function: str, dropout_p: Any, softmax_scale: Any, causal: Any) -> None:
-    """Of a function with FlashAttention-2's order, called in another's."""
-    if isinstance(softmax_scale, bool):
+    """Of a function with FlashAttention-2's order, called in another's: a scale, or None, stands at dropout_p then."""
+    if isinstance(softmax_scale, bool) and dropout_p != 0.0:
         _refuse_order(function, 2, 3)
     if dropout_p is None and softmax_scale is None and isinstance(causal, float):
         _refuse_order(function, 2, 4)
