@@ -280,9 +280,11 @@ class FamilyLaunches {
   std::vector<CallTensors> tensors_;
   std::vector<ReadyLaunch> ready_;
   CUstream stream_ = nullptr;
-  gqa_call options_ = {sizeof(gqa_call), 0,       0,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                       nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
-                       nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
+  gqa_call options_ = [] {
+    gqa_call call{};
+    call.size = sizeof call;
+    return call;
+  }();
 };
 
 // Median nanoseconds a call: bursts of a call on each set, timed without the wait between them, so that no launch waits

@@ -134,9 +134,12 @@ class Setting {
   std::unique_ptr<Session> session_;
   std::unique_ptr<LoadedProgram> bare_ = std::make_unique<EmptyProgram>();
   Tensor q_{1u << 28, 1, 32}, k_{1u << 29, 3000, 8}, v_{1u << 30, 3000, 8}, out_{1u << 31, 1, 32};
-  gqa_call options_ = {sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                       nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
-                       nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr};
+  gqa_call options_ = [] {
+    gqa_call call{};
+    call.size = sizeof call;
+    call.causal = 1;
+    return call;
+  }();
   Call call_;
   bool ready_ = true;
 };

@@ -127,9 +127,9 @@ TEST(CApi, WarmsCallsWithLogSumExpApart) {
   float sums[4 * 3] = {};
   std::int64_t shape_of_lse[] = {1, 4, 3};
   const DLTensor lse = {sums, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, shape_of_lse, nullptr, 0};
-  const gqa_call call = {sizeof(call), 0,       0,       &lse, nullptr, nullptr, nullptr, nullptr, nullptr,
-                         nullptr,      nullptr, 0,       0,    0,       nullptr, nullptr, nullptr, nullptr,
-                         nullptr,      nullptr, nullptr, 0,    nullptr, nullptr, nullptr, nullptr};
+  gqa_call call{};
+  call.size = sizeof call;
+  call.lse = &lse;
   ASSERT_EQ(gqa_run_ex(host.handle, q.get(), k.get(), v.get(), out.get(), &call), GQA_OK) << gqa_last_error();
   EXPECT_EQ(lines.size(), told);  // a hit
   // Nine scores of sqrt(32), of ones.

@@ -33,10 +33,12 @@ struct Addressed {
   Addressed& operator=(const Addressed&) = delete;
   GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
   One q, k, v, out;
-  gqa_call options = {
-      sizeof(gqa_call), 0,       1,       nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-      nullptr,          nullptr, 0,       0,       0,       nullptr, nullptr, nullptr, nullptr,
-      nullptr,          nullptr, nullptr, 0,       nullptr, nullptr, nullptr, nullptr, GQA_CALL_TUNE_AS_HANDLE};
+  gqa_call options = [] {
+    gqa_call call{};
+    call.size = sizeof call;
+    call.causal = 1;
+    return call;
+  }();
 };
 
 class RecentCallsTest : public ::testing::Test {
