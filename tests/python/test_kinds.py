@@ -311,3 +311,16 @@ def test_odd_tensors_of_torch_are_refused_in_a_line(handle):
     assert said(lambda: handle.attention(q.to(torch.float8_e4m3fn), k, v)).startswith("q is float8_e4m3fn,")
     assert said(lambda: handle.attention(q.to(torch.float8_e5m2), k, v)).startswith("q is float8_e5m2,")
     check(handle.attention(q, k, v).numpy(), attention_float64(*make_qkv())[0])
+
+
+def test_tensors_of_mixed_places_and_types_are_refused_with_what_to_do():
+    torch = pytest.importorskip("torch", reason="test_tensors_of_mixed_places_and_types needs PyTorch")
+    q, k, v = (torch.from_numpy(x) for x in make_qkv())
+    meta = torch.empty_like(k, device="meta")
+    here = "k is on 'meta'; expected 'cpu' or 'cuda', where the call's other tensors are: move it there"
+    assert said(lambda: gqa.attention(q, meta, v)) == here
+    assert said(lambda: gqa.flash_attn_func(q, meta, v)) == here
+    assert said(lambda: gqa.flash_attn_with_kvcache(q, meta, v)) == here.replace("k is", "k_cache is")
+    for call in (gqa.attention, gqa.flash_attn_func):
+        assert said(lambda: call(q, k.bfloat16(), v)) == "k is bfloat16, but q is float16: cast it"
+        assert said(lambda: call(q.float(), k, v)) == "q is float32, expected float16 or bfloat16: cast it"

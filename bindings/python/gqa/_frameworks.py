@@ -215,6 +215,8 @@ class TorchKind(Kind):
         inside = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None)
         if inside is not None and inside(tensor):
             return "a tensor of a transform of torch.func (vmap, grad, ...) outside of it; call within"
+        if not (tensor.is_cpu or tensor.is_cuda):
+            return f"on '{tensor.device}'; expected 'cpu' or 'cuda', where the call's other tensors are: move it there"
         return self.layout_oddity(tensor)
 
     @staticmethod
