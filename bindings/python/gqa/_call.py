@@ -18,7 +18,7 @@ from ._kinds import CALL
 from ._warnings import LIKELY_HEADS, warn_of_layout
 
 if TYPE_CHECKING:
-    from ._cache import Cache
+    from ._lists import Cache
 
 
 def attend(
@@ -112,9 +112,10 @@ def compute(
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
         stream, as_is = kind.stream(q), kind.as_is
         more: Dict[str, Any] = {name: exported(x, kind, stream, name) for name, x in arrays.items()} if arrays else {}
+        core = core_of(kind.device(q))
         if door is not None:
             more["tuning"] = _doors.tuning()
-        seconds = core_of(kind.device(q)).run(
+        seconds = core.run(
             q if type(q) in as_is else exported(q, kind, stream, "q"),
             k if type(k) in as_is else exported(k, kind, stream, "k"),
             v if type(v) in as_is else exported(v, kind, stream, "v"),

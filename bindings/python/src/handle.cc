@@ -228,6 +228,12 @@ void Handle::merge_states(const std::vector<py::object>& outs, const std::vector
   owner->finish(outcome);
 }
 
+void Handle::set_budget(double seconds) const {
+  const std::shared_ptr<HandleOwner> owner = open();
+  const gqa_status status = gqa_set_tuning_budget(owner->handle, seconds);
+  owner->finish({status, status == GQA_OK ? "" : last_message(status)});
+}
+
 void Handle::warm(const gqa_shape& shape) const {
   const std::shared_ptr<HandleOwner> owner = open();
   owner->finish(interruptible(*owner, [&] { return gqa_warm(owner->handle, &shape); }));
@@ -267,7 +273,7 @@ void Handle::define(py::module_& module) {
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
                        int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse,
                        int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q, bool cu_seqlens_k,
-                       bool softcap, bool sink) {
+                       bool softcap, bool sink, int score_scale, int bias) {
     gqa_shape shape = {};
     shape.size = sizeof(shape);
     shape.batch = batch;
@@ -287,6 +293,8 @@ void Handle::define(py::module_& module) {
     shape.cu_seqlens_k = cu_seqlens_k ? 1 : 0;
     shape.softcap = softcap ? 1 : 0;
     shape.sink = sink ? 1 : 0;
+    shape.score_scale = static_cast<gqa_score_scale>(score_scale);
+    shape.bias = static_cast<gqa_bias>(bias);
     self.warm(shape);
   };
   const auto warm_serving = [](const Handle& self, const std::string& range, int64_t q_heads, int64_t kv_heads,
@@ -321,11 +329,12 @@ void Handle::define(py::module_& module) {
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),
-           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"))
+           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"), py::arg("score_scale"), py::arg("bias"))
       .def("warm_serving", warm_serving, py::kw_only(), py::arg("range"), py::arg("q_heads"), py::arg("kv_heads"),
            py::arg("head_dim"), py::arg("head_dim_v"), py::arg("window"), py::arg("softcap"), py::arg("sink"),
            py::arg("plan_only"), py::arg("progress"))
       .def("set_tuning", &Handle::set_tuning, py::arg("tuning"))
+      .def("set_budget", &Handle::set_budget, py::arg("seconds"))
       .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)

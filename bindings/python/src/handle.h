@@ -78,6 +78,7 @@ class Handle {
   void warm_serving(gqa_serving serving, pybind11::object progress) const;
   void cancel() const;
   void set_tuning(int tuning) const { open()->tuning = tuning; }
+  void set_budget(double seconds) const;
   void close() { owner_.reset(); }
   bool closed() const { return owner_ == nullptr; }
   // Forgets the handle without destroying it: for a child process, whose copy has no threads.
