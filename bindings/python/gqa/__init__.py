@@ -31,7 +31,7 @@ from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
 from ._install import install_as, uninstall
-from ._lists import of_scores, windowed
+from ._lists import ALL_KEYS, of_scores, windowed
 from ._merge import merge_states
 from ._optimized import Optimized
 from ._pages import PagePool
@@ -98,7 +98,7 @@ def attention(
     *,
     causal: bool = False,
     scale: Optional[float] = None,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     softcap: Optional[float] = 0.0,
     sink: Any = None,
     score_scale: Any = None,

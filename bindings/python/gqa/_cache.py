@@ -13,7 +13,7 @@ from ._arguments import APPEND, KVCACHE
 from ._call import attend
 from ._handle import Handle
 from ._kinds import CALL, shown
-from ._lists import Append, Cache, maximum, of_scores, window_of
+from ._lists import ALL_KEYS, Append, Cache, maximum, of_scores, window_of
 
 _NAME = "flash_attn_with_kvcache"
 _NAMES = {  # its arguments by the library's names
@@ -48,7 +48,7 @@ def flash_attn_with_kvcache(
     v_descale: Any = None,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     attention_chunk: int = 0,
     softcap: Optional[float] = 0.0,
     rotary_interleaved: bool = True,
@@ -134,14 +134,8 @@ def flash_attn_with_kvcache(
             cache_leftpad,
             bool(causal) or window is not None,
         )
-    cache = Cache(
-        cache_seqlens,
-        page_table,
-        window,
-        cu_seqlens_q=cu_seqlens_q,
-        max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
-        append=append,
-    )
+    most = maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q)
+    cache = Cache(cache_seqlens, page_table, window, cu_seqlens_q, None, None, most, 0, append)
     core_of = _defaults.served_by(handle)
     lse = return_softmax_lse
     return attend(

@@ -57,6 +57,9 @@ def attend(
     return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
 
 
+_NO_LISTS = (None, None, None, None, None, None, 0, 0, None)  # Cache.exported() of a call without a cache
+
+
 class Asked(NamedTuple):
     """What compute() takes beside core_of, for those who hand it on. Itself it takes them one by one: a tuple costs a hit."""
 
@@ -108,13 +111,17 @@ def compute(
         check_ranks(q_shape, v_shape, cache)
         if q_shape[-2] > LIKELY_HEADS and "q" not in names:  # who has a name of its own for q has its own layout
             warn_of_layout("q", "(batch, tokens, heads, head_dim)", heads=q_shape[-2], tokens=q_shape[-3])
-        result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
+        result = kind.result(q, q_shape, v_shape[-1]) if out is None else out
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
         stream, as_is = kind.stream(q), kind.as_is
-        more: Dict[str, Any] = {name: exported(x, kind, stream, name) for name, x in arrays.items()} if arrays else {}
+        lengths, table, window, q_starts, k_starts, q_lengths, most_q, most_k, append = (
+            _NO_LISTS if cache is None else cache.exported(q, k.shape, kind, stream)
+        )
+        score_scale = bias = None
+        if arrays is not None:
+            given = {name: exported(x, kind, stream, name) for name, x in arrays.items()}
+            score_scale, bias = given.get("score_scale"), given.get("bias")
         core = core_of(kind.device(q))
-        if door is not None:
-            more["tuning"] = _doors.tuning()
         seconds = core.run(
             q if type(q) in as_is else exported(q, kind, stream, "q"),
             k if type(k) in as_is else exported(k, kind, stream, "k"),
@@ -126,8 +133,18 @@ def compute(
             stream,
             softcap,
             None if sink is None else exported(sink, kind, stream, "sink"),
-            *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
-            **more,
+            lengths,
+            table,
+            window,
+            q_starts,
+            k_starts,
+            q_lengths,
+            most_q,
+            most_k,
+            append,
+            score_scale,
+            bias,
+            0 if door is None else _doors.tuning(),  # 0: as the handle
         )
         if seconds and door is not None:
             _doors.missed(door, seconds)

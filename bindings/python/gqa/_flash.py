@@ -14,7 +14,7 @@ from ._call import attend
 from ._flash_forms import refuse_alibi, refuse_dropout, refuse_order_2
 from ._handle import Handle
 from ._kinds import CALL
-from ._lists import of_scores, windowed
+from ._lists import ALL_KEYS, of_scores, windowed
 
 _NAMES = {"scale": "softmax_scale", "return_lse": "return_softmax_lse"}  # its arguments by the library's names
 
@@ -26,7 +26,7 @@ def flash_attn_func(
     dropout_p: float = 0.0,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     softcap: Optional[float] = 0.0,
     alibi_slopes: Any = None,
     deterministic: bool = False,

@@ -26,7 +26,7 @@ class Handle:
         scale: float,
         causal: bool,
         stream: int,
-        softcap: float = 0.0,
+        softcap: Optional[float] = 0.0,
         sink: Any = None,
         cache_seqlens: Any = None,
         page_table: Any = None,
@@ -40,6 +40,7 @@ class Handle:
         score_scale: Any = None,
         bias: Any = None,
         tuning: int = 0,
+        /,
     ) -> float: ...
     def merge_states(self, outs: List[Any], lses: List[Any], out: Any, lse: Any, stream: int) -> None: ...
     def warm(

@@ -14,7 +14,7 @@ from ._call import attend
 from ._dtypes import name_of
 from ._errors import Status, error_for
 from ._frameworks import synchronize
-from ._lists import of_scores, windowed
+from ._lists import ALL_KEYS, of_scores, windowed
 from ._progress import ServingProgress, check_verbose, listener
 
 CACHE_MODES = {"read-write": 0, "read-only": 1, "off": 2}
@@ -86,7 +86,7 @@ class Handle:
         *,
         causal: bool = False,
         scale: Optional[float] = None,
-        window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+        window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
         softcap: Optional[float] = 0.0,
         sink: Any = None,
         score_scale: Any = None,

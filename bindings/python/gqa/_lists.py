@@ -32,22 +32,24 @@ class Cache(NamedTuple):
 
     def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, ...]:
         """What _gqa.Handle.run takes."""
-        seqlens = self.seqlens
-        if type(seqlens) not in KINDS and isinstance(seqlens, Integral):
-            batch = q.shape[0] if self.cu_seqlens_q is None else self.cu_seqlens_q.shape[0] - 1
-            length = self._checked_length(CALL["cache_seqlens"]("cache_seqlens", seqlens), q.shape, k_shape)
-            seqlens = kind.int32s(q, batch, length)
-        return (
-            None if seqlens is None else _exported_list(seqlens, kind, stream, "cache_seqlens"),
-            None if self.page_table is None else exported(self.page_table, kind, stream, "page_table"),
-            self.window,
-            None if self.cu_seqlens_q is None else exported(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
-            None if self.cu_seqlens_k is None else exported(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
-            None if self.seqused_q is None else exported(self.seqused_q, kind, stream, "seqused_q"),
-            self.max_seqlen_q,
-            self.max_seqlen_k,
-            None if self.append is None else self.append.exported(kind, stream),
-        )
+        seqlens, table, window, q_starts, k_starts, q_lengths, most_q, most_k, append = self
+        as_is = kind.as_is
+        if seqlens is not None and type(seqlens) not in as_is:
+            if type(seqlens) not in KINDS and isinstance(seqlens, Integral):
+                batch = q.shape[0] if q_starts is None else q_starts.shape[0] - 1
+                length = self._checked_length(CALL["cache_seqlens"]("cache_seqlens", seqlens), q.shape, k_shape)
+                seqlens = kind.int32s(q, batch, length)
+            seqlens = _exported_list(seqlens, kind, stream, "cache_seqlens")
+        if table is not None and type(table) not in as_is:
+            table = exported(table, kind, stream, "page_table")
+        if q_starts is not None:
+            q_starts = exported(q_starts, kind, stream, "cu_seqlens_q")
+        if k_starts is not None:
+            k_starts = exported(k_starts, kind, stream, "cu_seqlens_k")
+        if q_lengths is not None:
+            q_lengths = exported(q_lengths, kind, stream, "seqused_q")
+        appended = None if append is None else append.exported(kind, stream)
+        return seqlens, table, window, q_starts, k_starts, q_lengths, most_q, most_k, appended
 
     def _checked_length(self, length: int, q_shape: Sequence[int], k_shape: Sequence[int]) -> int:
         """The library would find room for it too; but one number is there to be seen."""
@@ -105,7 +107,12 @@ def _exported_list(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
     return tensor if isinstance(tensor, array.array) else exported(tensor, kind, stream, name)
 
 
+ALL_KEYS = (-1, -1)  # of window_size, and its default
+
+
 def window_of(window_size: Any) -> Optional[Tuple[int, int]]:
+    if window_size is ALL_KEYS:
+        return None
     if type(window_size) is tuple and len(window_size) == 2:  # the usual one
         left, right = window_size
         if type(left) is type(right) is int and -1 <= left <= MOST_INT32 and -1 <= right <= MOST_INT32:

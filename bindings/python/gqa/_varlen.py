@@ -13,7 +13,7 @@ from ._arguments import VARLEN
 from ._cache import refuse_given
 from ._call import attend
 from ._handle import Handle
-from ._lists import Cache, maximum, of_scores, window_of
+from ._lists import ALL_KEYS, Cache, maximum, of_scores, window_of
 
 # Its arguments by the library's names.
 _NAMES = {"cache_seqlens": "seqused_k", "scale": "softmax_scale", "return_lse": "return_attn_probs"}
@@ -35,7 +35,7 @@ def flash_attn_varlen_func(
     q_descale: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     attention_chunk: int = 0,
     softcap: Optional[float] = 0.0,
     num_splits: int = 1,
