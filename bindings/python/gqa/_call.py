@@ -174,10 +174,12 @@ def _wrong_rank(name: str, shape: Sequence[int], packed: bool) -> BaseException:
 def refined(error: Exception, tensors: Dict[str, Any], names: Dict[str, str] = {}) -> Exception:
     """What to raise for it: where a tensor is odd, that; of a refusal, what it says in `names`. tensors: by the library's
     names."""
-    found = refused_oddity(tensors) or error
-    if isinstance(found, GqaError) and found.status < Status.ERROR_NO_DEVICE:
-        return renamed(found, names)
-    return found
+    odd = refused_oddity(tensors)
+    if odd is not None:
+        return renamed(odd, names)
+    if isinstance(error, GqaError) and error.status < Status.ERROR_NO_DEVICE:
+        return renamed(error, names)
+    return error
 
 
 def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
