@@ -313,6 +313,23 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
 
 // ---- what the cache holds
 
+std::optional<Session::Known> Session::known(const Problem& problem) {
+  const cache::WinnerKey key = winner_key(*device_, AttentionWorkload(Signature(problem)).signature());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto flight = flights_.find(key.text());
+    if (flight != flights_.end() && flight->second.ready != nullptr) {
+      const ReadyProgram& ready = *flight->second.ready;
+      return Known{ready.winner, ready.guessed, ready.here};
+    }
+  }
+  for (const bool provisional : {false, true}) {
+    for (cache::WinnerRow& row : store_->find_winners(key, device_->compiler()))
+      if (row.provisional == provisional && outdated(row).empty()) return Known{std::move(row), provisional, false};
+  }
+  return std::nullopt;
+}
+
 // A row that a call may use: of today's versions, and tuned unless the call does not tune itself.
 bool Session::suits(const cache::WinnerRow& row, Tuning tuning) const {
   return outdated(row).empty() && !(row.provisional && tuning == Tuning::kNow);
@@ -395,6 +412,7 @@ Status Session::tune_here(const Miss& miss, Readied* readied) {
   ready->loaded = std::move(tuned.loaded);
   ready->winner = std::move(tuned.winner);
   ready->guessed = miss.policy.guess;
+  ready->here = !miss.policy.guess;
   readied->ready = std::move(ready);
   readied->origin = Origin::kTuned;
   readied->times = tuned.times;

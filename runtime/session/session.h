@@ -43,6 +43,7 @@ struct ReadyProgram {
   std::unique_ptr<LoadedProgram> loaded;
   cache::WinnerRow winner;
   bool guessed = false;  // nobody has timed it, and nobody has asked for that: who does tunes
+  bool here = false;     // this process measured it
 };
 
 // How a workload came to be ready.
@@ -84,6 +85,13 @@ class Session {
   // call or a request whose tuning is kNow comes, which tunes.
   Status ready(const Problem& problem, Readied* readied = nullptr, std::optional<Tuning> tuning = {});
   Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
+
+  // What is known of a problem's program, which is not made ready by it; none: nothing.
+  struct Known {
+    cache::WinnerRow winner;
+    bool guessed, here;  // as ReadyProgram's
+  };
+  std::optional<Known> known(const Problem& problem);
 
   // Merges states; what does it is made at the first call, or by ready_to_merge().
   Status merge(const MergeCall& call);

@@ -26,6 +26,7 @@ from ._configure import configure
 from ._doors import door_report
 from ._dtypes import DType, bfloat16, float16, float32
 from ._errors import CancelledError, GqaError, GqaMemoryError, GqaTypeError, GqaValueError, Status
+from ._explain import Explanation, explain
 from ._flash import flash_attn_func
 from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
@@ -44,6 +45,7 @@ __all__ = [
     "Array",
     "CancelledError",
     "DType",
+    "Explanation",
     "GqaError",
     "GqaMemoryError",
     "GqaTypeError",
@@ -60,6 +62,7 @@ __all__ = [
     "bfloat16",
     "configure",
     "door_report",
+    "explain",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",

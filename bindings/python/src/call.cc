@@ -103,7 +103,7 @@ class Arguments {
     q_.take(at(kQ), "q", false);
     k_.take(at(kK), "k", appends);  // into the cache
     v_.take(at(kV), "v", appends);
-    out_.take(at(kOut), "out", true);
+    if (at(kOut) != Py_None) out_.take(at(kOut), "out", true);
     call_.size = sizeof(call_);
     call_.scale = static_cast<float>(real(at(kScale)));
     call_.causal = truth(at(kCausal)) ? 1 : 0;
@@ -182,10 +182,26 @@ double run(const Handle& handle, PyObject* const* given, Py_ssize_t count) {
   return seconds;
 }
 
-// What pybind11 would do with what is thrown.
-PyObject* run_method(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+// (text, JSON) of a call that may have no `out`.
+py::tuple explain(const Handle& handle, PyObject* const* given, Py_ssize_t count) {
+  const std::shared_ptr<HandleOwner> owner = handle.open();
+  Arguments arguments(given, count);
+  const char *text = "", *json = "";
+  const auto function = [&](auto... tensors) { return gqa_explain(tensors..., &text, &json); };
+  gqa_status status;
+  {
+    const Outside outside(&owner->calls);
+    status = arguments.hand_to(owner->handle, function);
+  }
+  owner->finish({status, status == GQA_OK ? "" : last_message(status)});
+  return py::make_tuple(text, json);
+}
+
+// As Python calls it, with what pybind11 would make of what is thrown.
+template <typename Function>
+PyObject* guarded(const Function& function) {
   try {
-    return PyFloat_FromDouble(run(py::handle(self).cast<const Handle&>(), given, count));
+    return function();
   } catch (py::error_already_set& error) {
     error.restore();
   } catch (const py::builtin_exception& error) {
@@ -198,16 +214,32 @@ PyObject* run_method(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   return nullptr;
 }
 
-PyMethodDef kRun = {"run",
-                    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_method)),  // as METH_FASTCALL has it
-                    METH_FASTCALL, "A call of attention; see call.h."};
+PyObject* run_method(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&] { return PyFloat_FromDouble(run(py::handle(self).cast<const Handle&>(), given, count)); });
+}
+
+PyObject* explain_method(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&] { return explain(py::handle(self).cast<const Handle&>(), given, count).release().ptr(); });
+}
+
+using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
+
+PyCFunction as_function(FastCall method) {  // METH_FASTCALL says which it is
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method));
+}
+
+PyMethodDef kMethods[] = {
+    {"run", as_function(run_method), METH_FASTCALL, "A call of attention; see call.h."},
+    {"explain", as_function(explain_method), METH_FASTCALL, "Why it runs as it does; see call.h."}};
 
 }  // namespace
 
-void define_run(py::handle type) {
-  PyObject* const method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &kRun);
-  if (method == nullptr) throw py::error_already_set();
-  type.attr("run") = py::reinterpret_steal<py::object>(method);
+void define_calls(py::handle type) {
+  for (PyMethodDef& method : kMethods) {
+    PyObject* const made = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method);
+    if (made == nullptr) throw py::error_already_set();
+    type.attr(method.ml_name) = py::reinterpret_steal<py::object>(made);
+  }
 }
 
 }  // namespace gqa::python

@@ -217,7 +217,7 @@ void Handle::define(py::module_& module) {
     self.warm_serving(serving, std::move(progress));
   };
   py::class_<Handle> type(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.");
-  define_run(type);
+  define_calls(type);
   type.def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
            py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"),
            py::arg("checked"))

@@ -1,0 +1,180 @@
+// explanation.cc: see explanation.h.
+#include "runtime/session/explanation.h"
+
+#include <cstdio>
+
+#include "runtime/json.h"
+#include "search/families/space.h"
+#include "search/problem/signature.h"
+
+namespace gqa {
+namespace {
+
+constexpr double kClearlyFaster = 0.9;  // of the estimate: the model's own error is about as much
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4g", value);
+  return text;
+}
+
+// The one change of a kind that a caller can make to a problem without asking for another result.
+struct Change {
+  const char* what;
+  bool (*applies)(const Problem&);
+  void (*apply)(Problem*);
+};
+
+constexpr Change kChanges[] = {
+    {"tensors whose addresses and strides are multiples of 16 bytes, as contiguous ones are",
+     [](const Problem& p) { return p.align < 16 || !p.tma; },
+     [](Problem* p) {
+       p->align = 16;
+       p->tma = true;
+     }},
+    {"keys whose head dimension is contiguous", [](const Problem& p) { return p.keys == KeyLayout::kTransposed; },
+     [](Problem* p) { p->keys = KeyLayout::kDense; }},
+    {"pages of 16 keys", [](const Problem& p) { return p.paged() && p.page < 16 && p.kv_len >= 16; },
+     [](Problem* p) { p->page = 16; }},
+    {"a bias of q's dtype", [](const Problem& p) { return p.chain.reads(ChainOperand::kTensor32); },
+     [](Problem* p) {
+       for (int at = 0; at < p->chain.count; ++at) {
+         ChainOperand& operand = p->chain.steps[static_cast<std::size_t>(at)].operand;
+         if (operand == ChainOperand::kTensor32) operand = ChainOperand::kTensor;
+       }
+     }},
+    {"a log-sum-exp that is not asked for", [](const Problem& p) { return p.lse; }, [](Problem* p) { p->lse = false; }},
+};
+
+// What is clearly faster by the model, the best of them.
+std::optional<NearestCall> faster(const Problem& problem, const DeviceSpec& device, double than_us) {
+  std::optional<NearestCall> best;
+  for (const Change& change : kChanges) {
+    if (!change.applies(problem)) continue;
+    Problem changed = problem;
+    change.apply(&changed);
+    if (!check(changed).ok()) continue;
+    std::optional<NearestCall> made = predicted(changed, device, change.what);
+    const double most = best ? best->predicted_us : kClearlyFaster * than_us;
+    if (made && made->predicted_us < most) best = std::move(made);
+  }
+  return best;
+}
+
+// How many candidates were measured, by the row's evidence.
+std::size_t measured(const cache::WinnerRow& row) {
+  const Json evidence = Json::parse(row.evidence, nullptr, false);
+  const auto attempts = evidence.is_object() ? evidence.find("attempts") : evidence.end();
+  if (!evidence.is_object() || attempts == evidence.end() || !attempts->is_array()) return 0;
+  std::size_t count = 0;
+  for (const Json& attempt : *attempts) {
+    const auto samples = attempt.find("samples");
+    count += samples != attempt.end() && samples->is_number() && samples->get<double>() > 0;
+  }
+  return count;
+}
+
+void add_row(const Session::Known& known, Explanation* made) {
+  const cache::WinnerRow& row = known.winner;
+  made->kernel = row.candidate;
+  if (known.guessed) {
+    made->source = "guess";
+    made->reason =
+        "the cost model's best, whose numbers were right, and which nobody has timed: a call that tunes, or "
+        "gqa_warm, replaces it";
+    return;
+  }
+  made->source = known.here ? "tuned" : "cache";
+  made->reason = known.here ? "the fastest that was measured in this process" : "the cache holds its winner";
+  if (!row.driver.empty()) made->reason += ", measured with driver " + row.driver;
+  made->evidence.emplace_back("median_us", row.median_us);
+  made->evidence.emplace_back("spread_us", row.spread_us);
+  made->evidence.emplace_back("error", row.error);
+  made->evidence.emplace_back("error_bound", row.bound);
+  made->evidence.emplace_back("measured_candidates", static_cast<double>(measured(row)));
+}
+
+// "3 x needs 245,760 bytes ..., 1 x ...": of what refused all candidates, each reason once.
+std::string reasons(const std::vector<Rejected>& rejected) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::pair<std::string, int>> counted;
+  for (const Rejected& one : rejected) {
+    auto at = counted.begin();
+    while (at != counted.end() && at->first != one.reason) ++at;
+    if (at == counted.end()) at = counted.insert(at, {one.reason, 0});
+    ++at->second;
+  }
+  std::string text;
+  for (std::size_t at = 0; at < counted.size() && at < kMost; ++at)
+    text += (text.empty() ? "" : "; ") + std::to_string(counted[at].second) + " x " + counted[at].first;
+  return text;
+}
+
+}  // namespace
+
+std::optional<NearestCall> predicted(const Problem& problem, const DeviceSpec& device, std::string change) {
+  const Space space = enumerate(Signature(problem).problem(), device);
+  if (space.ranked.empty()) return std::nullopt;
+  return NearestCall{std::move(change), to_text(problem), space.ranked.front().predicted_us};
+}
+
+Explanation explain(Session& session, const Problem& problem) {
+  Explanation made;
+  made.problem = to_text(problem);
+  const DeviceSpec& device = session.device().spec();
+  const Space space = enumerate(Signature(problem).problem(), device);
+  if (space.ranked.empty()) {
+    made.source = "refused";
+    made.reason =
+        "no kernel serves it on " + device.identity() + (space.rejected.empty() ? "" : ": " + reasons(space.rejected));
+    made.nearest = faster(problem, device, 1e30);
+    return made;
+  }
+  const double predicted_us = space.ranked.front().predicted_us;
+  if (const std::optional<Session::Known> known = session.known(problem)) {
+    add_row(*known, &made);
+  } else {
+    made.source = "guess";
+    made.kernel = to_text(space.ranked.front().candidate);
+    made.reason =
+        "nothing is known of it on this device: this is the cost model's first choice, and its first call tunes";
+  }
+  made.evidence.emplace_back("predicted_us", predicted_us);
+  made.evidence.emplace_back("candidates", static_cast<double>(space.ranked.size()));
+  made.evidence.emplace_back("refused_candidates", static_cast<double>(space.rejected.size()));
+  made.evidence.emplace_back("gflop", flops(problem) * 1e-9);
+  made.evidence.emplace_back("megabytes", bytes(problem) * 1e-6);
+  made.nearest = faster(problem, device, predicted_us);
+  return made;
+}
+
+std::string Explanation::text() const {
+  std::string lines;
+  const auto line = [&](const std::string& name, const std::string& value) {
+    if (!value.empty()) lines += name + std::string(10 - name.size(), ' ') + value + "\n";
+  };
+  line("problem", problem);
+  line("source", source);
+  line("kernel", kernel);
+  line("reason", reason);
+  std::string numbers;
+  for (const auto& [name, value] : evidence) numbers += (numbers.empty() ? "" : ", ") + name + " " + number(value);
+  line("evidence", numbers);
+  if (nearest)
+    line("nearest",
+         nearest->change + ": " + nearest->problem + ", " + number(nearest->predicted_us) + " us by the cost model");
+  return lines;
+}
+
+std::string Explanation::json() const {
+  Json made = {{"problem", problem}, {"source", source}, {"kernel", kernel}, {"reason", reason}};
+  made["evidence"] = Json::object();
+  for (const auto& [name, value] : evidence) made["evidence"][name] = value;
+  made["nearest"] = nullptr;
+  if (nearest)
+    made["nearest"] = {
+        {"change", nearest->change}, {"problem", nearest->problem}, {"predicted_us", nearest->predicted_us}};
+  return json_text(made);
+}
+
+}  // namespace gqa
