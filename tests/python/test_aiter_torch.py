@@ -267,3 +267,17 @@ def test_under_autocast():
     assert out.dtype is dense.dtype is torch.bfloat16 and (out[1, 5:] == 0).all()
     check(numbers(out[1:, :5]), float64(x[1:, :5], x[1:, :5], x[1:, :5]), 3e-2)
     check(numbers(dense), float64(x, x, x), 3e-2)
+
+
+def test_a_pytorch_without_operators(monkeypatch):
+    """As one older than 2.10: its tensors are a framework's like any other."""
+    monkeypatch.setattr(gqa._modes, "_torch", None)
+    x, lengths = made(3, 12, 2, 64), torch.tensor([12, 0, 5])
+    out = aiter.variable_length_attention(x, x, x, lengths, 12)
+    assert (out[1] == 0).all() and (out[2, 5:] == 0).all()
+    check(numbers(out[2:, :5]), float64(*[x[2:, :5]] * 3))
+    check(numbers(aiter.flash_attn_func(x, x, x)), float64(x, x, x))
+    table = torch.tensor([[1], [0], [2]], dtype=torch.int32)
+    tokens = x[[1, 0, 2]]
+    out = aiter.flash_attn_with_kvcache(x, x.transpose(1, 2), table, 12, causal=False)
+    check(numbers(out), float64(x, tokens, tokens))

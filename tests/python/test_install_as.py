@@ -73,7 +73,8 @@ def test_each_name_has_its_module():
     """And what is said where a name is not known says each."""
     for name, package in PACKAGES.items():
         assert package.modules[name] and package.version.endswith("+gqa") and name in gqa.install_as.__doc__
-        assert all(importlib.import_module(source) for source in package.modules.values() if "bert_padding" not in source)
+        for source in package.modules.values():
+            assert "bert_padding" in source or importlib.import_module(source)  # which needs PyTorch
         with pytest.raises(gqa.GqaValueError, match=f"name is 'xformers'; expected .*'{name}'"):
             gqa.install_as("xformers")
 

@@ -154,8 +154,8 @@ def of_torch(tensor: Any) -> bool:
 
 
 def ready(q: Any, k: Any, v: Any, scale: Optional[float]) -> Tuple[Any, Any, Any, Optional[float], Optional[int]]:
-    """PyTorch's tensors as there are kernels of, at the cost of a copy where they are not, the scale that belongs to them,
-    and how much of out's last dimension then counts; None: all. Others as they are."""
+    """PyTorch's tensors as there are kernels of, at the cost of a copy where they are not; the scale that belongs to
+    them; how much of out's last dimension then counts, None being all. Others as they are."""
     return _padded(_rows(q), _rows(k), _rows(v), scale) if of_torch(q) else (q, k, v, scale, None)
 
 

@@ -166,7 +166,7 @@ class _Finder:  # a MetaPathFinder; importlib.abc, which has the class, would co
             return None
         modules = installed.package.modules
         if name in modules:
-            packs = any(module.startswith(f"{name}.") for module in modules)
+            packs = "." not in name or any(module.startswith(f"{name}.") for module in modules)
             loader: Any = _Loader(modules[name], modules)
             return ModuleSpec(name, loader, origin=f"gqa ({modules[name]})", is_package=packs)
         if _is_import(sys._getframe(1)):

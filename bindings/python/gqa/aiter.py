@@ -2,9 +2,9 @@
 
     from gqa.aiter import flash_attn_func
 
-or, with gqa.install_as("aiter"), nothing. It is AITER's page of 2025 that is followed. Of these names the package
-itself (amd-aiter 0.1.20) has flash_attn_func alone, in another order: its fourth argument is dropout_p, its sixth
-causal. Its windows, bias, sinks and log-sum-exp gqa.flash_attn_func has, too.
+or, with gqa.install_as("aiter"), nothing. What is followed is the page docs/api/attention.rst as programs were written
+by it. Of these names the package itself (amd-aiter 0.1.20) has flash_attn_func alone, in another order: its fourth
+argument is dropout_p, its sixth causal. Its windows, bias, sinks and log-sum-exp gqa.flash_attn_func has, too.
 
 All take float16 or bfloat16 of anything that speaks DLPack, and return a tensor of query's framework, on its device
 and stream. Where the page says nothing:
