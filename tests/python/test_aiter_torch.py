@@ -9,7 +9,7 @@ import gqa
 import gqa.aiter as aiter
 import pytest
 
-from conftest import attention_float64, check, run_python
+from conftest import attention_float64, check
 
 torch = pytest.importorskip("torch", reason="test_aiter_torch.py needs PyTorch")
 
@@ -45,7 +45,7 @@ page_table = torch.randint(0, 256, (4, 32), device='cuda', dtype=torch.int32)
 output = aiter.flash_attn_with_kvcache(query, kv_cache, page_table, block_size=128)
 """
 
-# The first two batches of each are enough to see that numbers are right: more is the business of kernels' tests.
+# The first batch of each is enough to see that numbers are right: more is the business of kernels' tests.
 JUDGED = """
 assert output.shape == query.shape and output.dtype == query.dtype and output.device == query.device
 tokens = kv_cache[page_table[:1].long()].transpose(2, 3).flatten(1, 2)
@@ -67,19 +67,12 @@ def printed(device):
 
 
 @each_device
-def test_examples_as_printed(device):
+def test_examples_as_printed(device, tmp_path):
     """Guessed, for the host would race kernels of these sizes for minutes."""
-    code = 'import gqa\ngqa.configure(tuning="guess")\ngqa.install_as("aiter")\n' + printed(device) + JUDGED
-    assert run_python(code, seconds=500) == "gqa (gqa.aiter)\n"
-
-
-@each_device
-def test_examples_by_the_command(device, tmp_path):
     script = tmp_path / "program.py"
-    quick = 'import gqa\ngqa.configure(tuning="guess")\n'
-    script.write_text(quick + printed(device) + "print(aiter.__spec__.origin)\n")
+    script.write_text('import gqa\ngqa.configure(tuning="guess")\n' + printed(device) + JUDGED)
     command = [sys.executable, "-m", "gqa", "run", "--as", "aiter", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=dict(os.environ))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, env=dict(os.environ))
     assert (done.returncode, done.stdout) == (0, "gqa (gqa.aiter)\n"), done.stderr
 
 
