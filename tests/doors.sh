@@ -8,8 +8,9 @@ usage() {
   cat <<'TEXT'
 usage: tests/doors.sh [--install | RESULTS.xml] [--help]
 
-Runs those files of tests/python that leave tests out where PyTorch is missing, with the PyTorch, transformers and diffusers of
-tests/python/doors.txt, on the package around what build/release has. Tests that need a GPU are skipped by name.
+Runs those files of tests/python that leave tests out where PyTorch is missing, and README's example with PyTorch, with the
+PyTorch, transformers and diffusers of tests/python/doors.txt, on the package around what build/release has. Tests that
+need a GPU are skipped by name.
 
   --install    no more than make build/doors as doors.txt says: at once where it is so already, else 2.5 GB to download
                and 4 GB on the disk
@@ -49,6 +50,7 @@ run_tests() {
   mapfile -t files < <(grep -rlE --include='test_*.py' 'importorskip\("(torch|gqa\.bench)' tests/python | LC_ALL=C sort)
   ((${#files[@]})) || die "no file of tests/python asks for PyTorch"
   CUDA_VISIBLE_DEVICES=-1 GQA_REQUIRE_TORCH=1 "$python" -m pytest "${files[@]}" -ra --junitxml="$1"
+  CUDA_VISIBLE_DEVICES=-1 "$python" tests/readme.py torch "$python" .
 }
 
 results=build/doors.xml

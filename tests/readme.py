@@ -2,12 +2,13 @@
 """Runs the C, C++ and Python examples of the README and of docs/serving.md as they are printed.
 
 Owns: taking the fenced blocks marked ```c, ```cpp and ```python out of these pages, building and running each in a
-folder of its own. Checks its own reading of Markdown first.
+folder of its own; Python blocks that import torch are a language of their own. Checks its own reading of Markdown first.
 Never: changes an example; a block that cannot stand alone is not marked c, cpp or python. One thread.
 
   readme.py c BUILD_FOLDER SOURCE_ROOT    compiles each C block against the headers and libgqa.so and runs it
   readme.py cpp BUILD_FOLDER SOURCE_ROOT  the same for each C++ block, with bindings/cpp/gqa.hpp
-  readme.py python PYTHON SOURCE_ROOT     runs each Python block with this interpreter
+  readme.py python PYTHON SOURCE_ROOT     runs each Python block that does not import torch with this interpreter
+  readme.py torch PYTHON SOURCE_ROOT      runs each that does
 """
 import os
 import re
@@ -16,20 +17,28 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGES = {"README.md": ("c", "cpp", "python"), "docs/serving.md": ("cpp", "python")}  # and the languages of their examples
+# The languages of each page's examples.
+PAGES = {"README.md": ("c", "cpp", "torch", "python"), "docs/serving.md": ("cpp", "python")}
 FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
 
 
 def blocks(text, language):
     """(line number, text) of every fenced block of a language."""
     return [(text.count("\n", 0, match.start(2)) + 1, match[2]) for match in FENCE.finditer(text)
-            if match[1] == language]
+            if language_of(match) == language]
+
+
+def language_of(match):
+    return "torch" if match[1] == "python" and TORCH.search(match[2]) else match[1]
 
 
 def self_check():
     sample = "a\n```c\nint x;\n```\n```\nplain\n```\n```python\nimport os\n\nos\n```\n```c\ny\n```\n"
+    sample += "```python\nimport os\nimport torch\n```\n"
     assert blocks(sample, "c") == [(3, "int x;\n"), (14, "y\n")], blocks(sample, "c")
     assert blocks(sample, "python") == [(9, "import os\n\nos\n")], blocks(sample, "python")
+    assert blocks(sample, "torch") == [(17, "import os\nimport torch\n")], blocks(sample, "torch")
 
 
 def run(command, folder, what):
@@ -71,7 +80,7 @@ def examples(root, language):
             sys.exit(f"{root / page} is not there: expected the root of the source tree")
         of_page = blocks((root / page).read_text(), language)
         if (language in languages) != bool(of_page):
-            sys.exit(f"{page} has {len(of_page)} blocks marked ```{language}, and should have examples in "
+            sys.exit(f"{page} has {len(of_page)} examples in {language}, and should have examples in "
                      f"{', '.join(languages)}: PAGES of tests/readme.py says so")
         found += [(f"{page}:{line}", code) for line, code in of_page]
     return found
@@ -79,7 +88,7 @@ def examples(root, language):
 
 def main():
     self_check()
-    if len(sys.argv) != 4 or sys.argv[1] not in ("c", "cpp", "python"):
+    if len(sys.argv) != 4 or sys.argv[1] not in ("c", "cpp", "python", "torch"):
         sys.exit(__doc__)
     language, tool, root = sys.argv[1], os.path.abspath(sys.argv[2]), Path(sys.argv[3]).resolve()
     found = examples(root, language)

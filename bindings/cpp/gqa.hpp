@@ -209,6 +209,8 @@ class Handle {
     check(status);
   }
 
+  // Seconds that later misses may take; 0: the default.
+  void set_tuning_budget(double seconds) { check(gqa_set_tuning_budget(get(), seconds)); }
   // Ends what is being tuned or searched for on this handle, in any thread; see gqa_cancel.
   void cancel() const { check(gqa_cancel(get())); }
 
@@ -277,6 +279,14 @@ class PagePool {
   void append(const std::vector<std::int64_t>& sequences, std::int32_t tokens = 1, void* stream = nullptr) {
     append(sequences, std::vector<std::int32_t>(sequences.size(), tokens), stream);
   }
+  // The same where none may have more pages than a table of so many columns holds: GQA_ERROR_SHAPE.
+  void append_within(std::int64_t columns, const std::vector<std::int64_t>& sequences,
+                     const std::vector<std::int32_t>& tokens, void* stream = nullptr) {
+    const std::int32_t count = detail::count_of("sequences", sequences.size(), "tokens", tokens.size());
+    check(gqa_page_pool_append_within(get(), sequences.data(), tokens.data(), count, columns, stream));
+  }
+  // Leaves a sequence its first `tokens`; pages that hold none of them any more are given back.
+  void truncate(std::int64_t sequence, std::int64_t tokens) { check(gqa_page_pool_truncate(get(), sequence, tokens)); }
   // Takes sequences back, all or none. Pages that no other sequence holds can be given out again, at once.
   void free(const std::vector<std::int64_t>& sequences) {
     check(gqa_page_pool_free(get(), sequences.data(), static_cast<std::int32_t>(sequences.size())));

@@ -222,6 +222,15 @@ gqa_status gqa_warm_serving(gqa_handle handle, const gqa_serving* serving) {
   });
 }
 
+gqa_status gqa_set_tuning_budget(gqa_handle handle, double seconds) {
+  return guarded([&]() -> Status {
+    if (handle == nullptr) return gqa::null_handle();
+    if (Status status = gqa::check_budget("seconds", seconds); !status.ok()) return status;
+    handle->session.set_budget(seconds);
+    return {};
+  });
+}
+
 gqa_status gqa_cancel(gqa_handle handle) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();

@@ -155,6 +155,10 @@ GQA_API void gqa_destroy(gqa_handle handle);
  * background; gqa_destroy waits for it. */
 GQA_API gqa_status gqa_cancel(gqa_handle handle);
 
+/* How many seconds later misses of the handle may take, as gqa_options.tuning_budget; 0: the default. From any thread.
+ */
+GQA_API gqa_status gqa_set_tuning_budget(gqa_handle handle, double seconds);
+
 /* ---------------------------------------------------------------- calls */
 
 /* Everything about a call that is not one of its four tensors. Zero-initialise, set size.
@@ -303,6 +307,14 @@ GQA_API gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, cons
 
 /* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page, cu_seqlens_q or
  * softcap, as older headers have it, is taken too. */
+typedef enum gqa_score_scale {
+  GQA_SCORE_SCALE_NONE = 0,
+  GQA_SCORE_SCALE_HEADS = 1, /* (q_heads) */
+  GQA_SCORE_SCALE_ROWS = 2   /* (batch or 1, q_heads or 1, q_len) */
+} gqa_score_scale;
+
+typedef enum gqa_bias { GQA_BIAS_NONE = 0, GQA_BIAS_OF_Q = 1 /* of q's dtype */, GQA_BIAS_FLOAT32 = 2 } gqa_bias;
+
 typedef struct gqa_shape {
   size_t size; /* sizeof(gqa_shape) */
   int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim;
@@ -317,6 +329,9 @@ typedef struct gqa_shape {
   int cu_seqlens_k;           /* 1: calls that give cu_seqlens_k: kv_len is their max_seqlen_k */
   int softcap;                /* 1: calls that give a softcap, whatever its number; 0: calls that do not */
   int sink;                   /* 1: calls that give a sink, 0: calls that do not */
+  /* A gqa_shape that ends here is taken too. */
+  gqa_score_scale score_scale; /* of calls that give one, of which shape it is */
+  gqa_bias bias;               /* of calls that give one, of which type it is, whatever its broadcast dimensions */
 } gqa_shape;
 
 /* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be
@@ -390,6 +405,15 @@ GQA_API gqa_status gqa_page_pool_share(gqa_page_pool pool, int64_t sequence, int
  * is then as before, as after any failure. */
 GQA_API gqa_status gqa_page_pool_append(gqa_page_pool pool, const int64_t* sequences, const int32_t* tokens,
                                         int32_t count, void* stream);
+
+/* The same for sequences that have to fit a table of `columns` columns: where one would have more pages, it fails with
+ * GQA_ERROR_SHAPE, and all is as before. */
+GQA_API gqa_status gqa_page_pool_append_within(gqa_page_pool pool, const int64_t* sequences, const int32_t* tokens,
+                                               int32_t count, int64_t columns, void* stream);
+
+/* Leaves a sequence its first `tokens`, 0 to as many as it has: those of a draft that was refused go. Pages that hold
+ * none of them any more are given back. */
+GQA_API gqa_status gqa_page_pool_truncate(gqa_page_pool pool, int64_t sequence, int64_t tokens);
 
 /* Takes sequences back. Pages that no other sequence holds are free. */
 GQA_API gqa_status gqa_page_pool_free(gqa_page_pool pool, const int64_t* sequences, int32_t count);

@@ -118,10 +118,19 @@ gqa_status gqa_page_pool_share(gqa_page_pool pool, int64_t sequence, int64_t tok
 
 gqa_status gqa_page_pool_append(gqa_page_pool pool, const int64_t* sequences, const int32_t* tokens, int32_t count,
                                 void* stream) {
+  return gqa_page_pool_append_within(pool, sequences, tokens, count, gqa::PageNumbers::kAnyPages, stream);
+}
+
+gqa_status gqa_page_pool_append_within(gqa_page_pool pool, const int64_t* sequences, const int32_t* tokens,
+                                       int32_t count, int64_t columns, void* stream) {
   return with_pool(pool, [&](gqa::PagePool& p) -> Status {
     const Status s = check_arrays(count, sequences, "tokens", tokens);
-    return s.ok() ? p.append(all(sequences, count), tokens, stream) : s;
+    return s.ok() ? p.append(all(sequences, count), tokens, stream, columns) : s;
   });
+}
+
+gqa_status gqa_page_pool_truncate(gqa_page_pool pool, int64_t sequence, int64_t tokens) {
+  return with_pool(pool, [&](gqa::PagePool& p) -> Status { return p.truncate(sequence, tokens); });
 }
 
 gqa_status gqa_page_pool_free(gqa_page_pool pool, const int64_t* sequences, int32_t count) {

@@ -82,6 +82,14 @@ Status PageNumbers::exhausted(std::int64_t sequence, std::int64_t needed) const 
                                   " are free: free sequences first, or make the caches larger"};
 }
 
+Status PageNumbers::within(std::int64_t id, const Sequence& sequence, std::int32_t tokens, std::int64_t most) const {
+  const std::int64_t needed = pages_for(sequence.tokens + std::max(tokens, 0));
+  if (needed <= most) return {};
+  return {Code::kShape, "sequence " + text(id) + " would have " + text(needed) + " pages with " + text(tokens) +
+                            " more tokens, but the table has " + text(most) +
+                            " columns: expected as many columns as the longest sequence's pages"};
+}
+
 Status PageNumbers::grow(std::int64_t id, Sequence* sequence, std::int32_t tokens, std::vector<PageGrowth>* growths) {
   if (tokens < 0 || sequence->tokens + tokens > kMostTokens)
     return {Code::kSize, "tokens of sequence " + text(id) + " is " + text(tokens) + ", expected 0 to " +
@@ -106,11 +114,12 @@ Status PageNumbers::grow(std::int64_t id, Sequence* sequence, std::int32_t token
 }
 
 Status PageNumbers::append(std::span<const std::int64_t> sequences, const std::int32_t* tokens,
-                           std::vector<PageGrowth>* growths) {
+                           std::vector<PageGrowth>* growths, std::int64_t most) {
   growths->clear();
   for (std::size_t at = 0; at < sequences.size(); ++at) {
     const Sequence* found = nullptr;
     Status status = find(sequences[at], &found);
+    if (status.ok()) status = within(sequences[at], *found, tokens[at], most);
     if (status.ok()) status = grow(sequences[at], &sequences_.find(sequences[at])->second, tokens[at], growths);
     if (status.ok()) continue;
     undo(*growths);
@@ -133,6 +142,21 @@ void PageNumbers::undo(const std::vector<PageGrowth>& growths) {
     sequence.pages.back() = growth->shared;
     ++holders_[static_cast<std::size_t>(growth->shared)];
   }
+}
+
+Status PageNumbers::truncate(std::int64_t sequence, std::int64_t tokens) {
+  const Sequence* found = nullptr;
+  if (Status status = find(sequence, &found); !status.ok()) return status;
+  if (tokens < 0 || tokens > found->tokens)
+    return {Code::kSize, "tokens is " + text(tokens) + ", expected 0 to " + text(found->tokens) + ", which sequence " +
+                             text(sequence) + " has"};
+  Sequence& shortened = sequences_.find(sequence)->second;
+  shortened.tokens = tokens;
+  while (static_cast<std::int64_t>(shortened.pages.size()) > pages_for(tokens)) {
+    release(shortened.pages.back());
+    shortened.pages.pop_back();
+  }
+  return {};
 }
 
 Status PageNumbers::free(std::span<const std::int64_t> sequences) {

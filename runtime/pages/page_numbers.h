@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -23,14 +24,19 @@ struct PageGrowth {
 
 class PageNumbers {
  public:
+  static constexpr std::int64_t kAnyPages = std::numeric_limits<std::int64_t>::max();
+
   PageNumbers(std::int32_t pages, std::int32_t page);
 
   std::int64_t add();  // a sequence of no tokens
   // A sequence of the first `tokens` of another; -1: all of them. The pages are the other's.
   Status share(std::int64_t sequence, std::int64_t tokens, std::int64_t* copy);
-  // Room for tokens[i] more in sequences[i]. All or nothing: where pages run out, all is as before.
-  Status append(std::span<const std::int64_t> sequences, const std::int32_t* tokens, std::vector<PageGrowth>* growths);
-  void undo(const std::vector<PageGrowth>& growths);  // the last append's
+  // Room for tokens[i] more in sequences[i], none of which may then have more than `most` pages. All or nothing: where
+  // pages run out, all is as before.
+  Status append(std::span<const std::int64_t> sequences, const std::int32_t* tokens, std::vector<PageGrowth>* growths,
+                std::int64_t most = kAnyPages);
+  void undo(const std::vector<PageGrowth>& growths);            // the last append's
+  Status truncate(std::int64_t sequence, std::int64_t tokens);  // to its first ones
   // All or nothing: a sequence that is not there, or is there twice, leaves all as they are.
   Status free(std::span<const std::int64_t> sequences);
 
@@ -50,6 +56,7 @@ class PageNumbers {
   Status find(std::int64_t sequence, const Sequence** found) const;
   Status grow(std::int64_t id, Sequence* sequence, std::int32_t tokens, std::vector<PageGrowth>* growths);
   Status exhausted(std::int64_t sequence, std::int64_t needed) const;
+  Status within(std::int64_t id, const Sequence& sequence, std::int32_t tokens, std::int64_t most) const;
   std::int64_t pages_for(std::int64_t tokens) const { return (tokens + page_ - 1) / page_; }
   std::int32_t take();
   void release(std::int32_t page);

@@ -15,9 +15,10 @@ Status PagePool::share(std::int64_t sequence, std::int64_t tokens, std::int64_t*
   return numbers_.share(sequence, tokens, copy);
 }
 
-Status PagePool::append(std::span<const std::int64_t> sequences, const std::int32_t* tokens, void* stream) {
+Status PagePool::append(std::span<const std::int64_t> sequences, const std::int32_t* tokens, void* stream,
+                        std::int64_t most) {
   const std::lock_guard lock(mutex_);
-  if (Status status = numbers_.append(sequences, tokens, &growths_); !status.ok()) return status;
+  if (Status status = numbers_.append(sequences, tokens, &growths_, most); !status.ok()) return status;
   Status status = copy_shared(stream);
   if (!status.ok()) numbers_.undo(growths_);
   return status;
@@ -38,6 +39,11 @@ Status PagePool::copy_shared(void* stream) const {
     if (Status status = memory_.copy(growth.shared, growth.own, stream); !status.ok()) return status;
   }
   return {};
+}
+
+Status PagePool::truncate(std::int64_t sequence, std::int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  return numbers_.truncate(sequence, tokens);
 }
 
 Status PagePool::free(std::span<const std::int64_t> sequences) {

@@ -23,7 +23,9 @@ class PagePool {
 
   std::int64_t add();
   Status share(std::int64_t sequence, std::int64_t tokens, std::int64_t* copy);
-  Status append(std::span<const std::int64_t> sequences, const std::int32_t* tokens, void* stream);
+  Status append(std::span<const std::int64_t> sequences, const std::int32_t* tokens, void* stream,
+                std::int64_t most = PageNumbers::kAnyPages);
+  Status truncate(std::int64_t sequence, std::int64_t tokens);
   Status free(std::span<const std::int64_t> sequences);
   Status tokens(std::int64_t sequence, std::int64_t* tokens);
   Status table(std::span<const std::int64_t> sequences, std::int64_t columns, std::int32_t* table,

@@ -91,6 +91,7 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
     : device_(std::move(device)),
       store_(std::move(store)),
       options_(std::move(options)),
+      budget_seconds_(options_.policy.budget_seconds),
       workshop_(*device_, *store_, options_.policy.compile_threads),
       merging_(*device_, finder(), "merges states", &Device::merge_kernel, &Device::load_merger),
       appending_(*device_, finder(), "appends to a cache", &Device::append_kernel, &Device::load_appender) {
@@ -192,6 +193,13 @@ Status Session::ready(const Problem& problem, Readied* readied, std::optional<Tu
   return ready_problem(Signature(problem), std::nullopt, tuning, readied != nullptr ? readied : &unread);
 }
 
+TunePolicy Session::policy() const {
+  TunePolicy policy = options_.policy;
+  const double seconds = budget_seconds_;
+  policy.budget_seconds = seconds > 0 ? seconds : TunePolicy().budget_seconds;
+  return policy;
+}
+
 Status Session::ready_problem(const Signature& wanted, std::optional<void*> stream, std::optional<Tuning> tuning,
                               Readied* readied) {
   AttentionWorkload workload(wanted);
@@ -206,7 +214,7 @@ Status Session::ready_problem(const Signature& wanted, std::optional<void*> stre
 Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* readied) {
   const Visit visit(this);
   if (Status status = may_begin(request.stream, workload.name()); !status.ok()) return status;
-  TunePolicy policy = options_.policy;
+  TunePolicy policy = this->policy();
   const Tuning tuning = tuning_of(request.tuning);
   policy.guess = tuning == Tuning::kGuess;
   if (request.budget_seconds > 0) policy.budget_seconds = request.budget_seconds;

@@ -99,7 +99,8 @@ class Session {
 
   // Of the caller's own work on this session: cancel() ends it, too.
   Effort effort(double budget_seconds) const { return Effort(budget_seconds, &cancels_); }
-  const TunePolicy& policy() const { return options_.policy; }
+  TunePolicy policy() const;
+  void set_budget(double seconds) { budget_seconds_ = seconds; }  // of later misses; 0: the default
 
   Device& device() { return *device_; }
   cache::Store& store() { return *store_; }
@@ -149,6 +150,7 @@ class Session {
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;
   SessionOptions options_;
+  std::atomic<double> budget_seconds_;
   Workshop workshop_;
   FirstUse<StateMerger> merging_;
   FirstUse<Appender> appending_;

@@ -152,6 +152,12 @@ class TheRecords(unittest.TestCase):
                 self.assertEqual([str(path) for path in records.sources(records.now())],
                                  [file] if file.endswith(".cc") else [])
 
+    def test_ask_for_pytorch_where_a_pages_example_with_it_changed(self):
+        with folder() as here:
+            self.tree(here)
+            (here / "README.md").write_text("text\n```python\nimport torch\n```\n")
+            self.assertEqual(self.changed(), {"release": ["docs"], "readme": ["examples"], "doors": ["doors"]})
+
     def test_ask_for_all_after_a_change_of_flags(self):
         with folder() as here:
             self.tree(here)

@@ -7,6 +7,7 @@ contents and paths, never of a commit, so shallow clones and exported trees are 
 
   build     CMake's files, the presets, tools/setup, tools/test, and the compiler's version
   tests     the loose files of tests/, but for what the stage format runs, and tests/harness
+  examples:torch  the pages' examples that import torch, and who runs them: a page's other text installs no PyTorch
 
 Owns: which stage has which parts, and what each depends on. A record with any other line (a conflict's mark) is named
 and counts as empty; a unit that stands twice counts for nothing. Pages (*.md) concern what reads
@@ -26,6 +27,9 @@ import sys
 from pathlib import Path
 
 import digests
+
+sys.path.append(str(Path(__file__).parents[1]))
+import readme
 
 RECORDS = Path("tests/records")
 LEFT_OUT = re.compile(r"(^|/)(build|dist|__pycache__|\.[^/]*|[^/]*\.egg-info)(/|$)|\.(pyc|so)$"
@@ -55,7 +59,7 @@ STAGES = {
     },
     "tsan": {"threads": [*BASE, *LIBRARY, "tests/runtime", "tests/cache"]},
     "python": {"python": [*BASE, *PACKAGE, "tests/python", "pyproject.toml"]},
-    "doors": {"doors": ["build", "bindings", "runtime/api", "tests/python", "pyproject.toml"]},
+    "doors": {"doors": ["build", "bindings", "runtime/api", "tests/python", "pyproject.toml", "examples:torch"]},
     "readme": {"examples": [*PACKAGE, "build", "pyproject.toml", "README.md", "docs", "tests/readme.py"]},
 }
 
@@ -86,6 +90,9 @@ def compiler():
 
 
 def unit_hash(unit):
+    if unit == "examples:torch":
+        pages = [page.read_text() for page in map(Path, readme.PAGES) if page.is_file()]
+        return hash_of([Path("tests/readme.py")], repr([code for page in pages for _, code in readme.blocks(page, "torch")]))
     pages = unit in ("README.md", "docs")
     files = [path for path in contained(unit)
              if not LEFT_OUT.search(path.as_posix()) and (pages or path.suffix != ".md")]

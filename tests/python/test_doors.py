@@ -19,10 +19,10 @@ F = torch.nn.functional
 
 @pytest.fixture(autouse=True)
 def as_by_default():
-    gqa.configure()
+    gqa.configure(tuning=None)
     gqa.door_report(reset=True)
     yield
-    gqa.configure()
+    gqa.configure(tuning=None)
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setenv("GQA_CACHE", str(tmp_path / "cache.db"))
     said = []
 
-    def make(device):
-        return gqa.Handle(device, tuning_budget=0.2, log=lambda level, message: said.append(message))
+    def make(device, **options):
+        return gqa.Handle(device, tuning_budget=0.2, log=lambda level, message: said.append(message), **options)
 
     monkeypatch.setattr(_defaults, "Handle", make)
     yield said
@@ -118,7 +118,7 @@ def test_configure_holds_for_doors_and_shared_handles(host):
         by_name(40)
     assert by_the_door(40).shape == (1, 2, 40, 32)
     assert report().fallbacks == {"gqa refuses: ERROR_NOT_CACHED": 1}
-    gqa.configure()
+    gqa.configure(tuning=None)
     by_the_door(40)
     by_name(20)
     assert made(host) == ["guessed", "tuned"]

@@ -311,3 +311,19 @@ def test_odd_tensors_of_torch_are_refused_in_a_line(handle):
     assert said(lambda: handle.attention(q.to(torch.float8_e4m3fn), k, v)).startswith("q is float8_e4m3fn,")
     assert said(lambda: handle.attention(q.to(torch.float8_e5m2), k, v)).startswith("q is float8_e5m2,")
     check(handle.attention(q, k, v).numpy(), attention_float64(*make_qkv())[0])
+
+
+def test_tensors_of_mixed_places_and_types_are_refused_with_what_to_do():
+    torch = pytest.importorskip("torch", reason="test_tensors_of_mixed_places_and_types needs PyTorch")
+    q, k, v = (torch.from_numpy(x) for x in make_qkv())
+    meta = torch.empty_like(k, device="meta")
+    for name, call in (("k", gqa.attention), ("k", gqa.flash_attn_func), ("k_cache", gqa.flash_attn_with_kvcache)):
+        with pytest.raises(gqa.GqaError) as refused:
+            call(q, meta, v)
+        assert refused.value.status == gqa.Status.ERROR_NO_DEVICE
+        assert str(refused.value) == (
+            f"{name} is on 'meta'; expected 'cpu' or 'cuda', where the call's other tensors are: move it there"
+        )
+    for call in (gqa.attention, gqa.flash_attn_func):
+        assert said(lambda: call(q, k.bfloat16(), v)) == "k is bfloat16, but q is float16: cast it"
+        assert said(lambda: call(q.float(), k, v)) == "q is float32, expected float16 or bfloat16: cast it"

@@ -31,6 +31,7 @@ from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
 from ._install import install_as, uninstall
+from ._lists import ALL_KEYS, of_scores, windowed
 from ._merge import merge_states
 from ._optimized import Optimized
 from ._pages import PagePool
@@ -97,16 +98,26 @@ def attention(
     *,
     causal: bool = False,
     scale: Optional[float] = None,
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
+    softcap: Optional[float] = 0.0,
+    sink: Any = None,
+    score_scale: Any = None,
+    bias: Any = None,
     out: Any = None,
     return_lse: bool = False,
+    handle: Optional[Handle] = None,
 ) -> Any:
-    """softmax(q k^T * scale + mask) v, in q's framework, on q's device.
+    """softmax(softcap(q k^T * scale * score_scale) + bias + mask) v, in q's framework, on q's device.
 
-    causal: query i sees keys j <= i + kv_len - q_len. scale: None for 1/sqrt(head_dim). out: a tensor to write.
-    return_lse: returns (out, lse), lse (batch, q_heads, q_len) float32, the natural log of the sum of exp(scores).
-    Raises GqaValueError, GqaTypeError or GqaError.
+    causal: query i sees keys j <= i + kv_len - q_len. scale: None for 1/sqrt(head_dim). window_size: (left, right): query
+    i stands at key kv_len - q_len + i and sees that many keys before and after it; -1 or None: all; causal makes right 0.
+    softcap, sink, score_scale, bias: as flash_attn_func's; at most two of softcap, score_scale and bias. out: a tensor to
+    write. return_lse: returns (out, lse), lse (batch, q_heads, q_len) float32, the natural log of the sum of exp(scores).
+    handle: a gqa.Handle; None: the device's shared one. Raises GqaValueError, GqaTypeError or GqaError.
     """
-    return attend(_defaults.core_of, q, k, v, causal, scale, out, return_lse)
+    window, arrays = windowed(window_size), of_scores(score_scale, bias)
+    core_of = _defaults.served_by(handle)
+    return attend(core_of, q, k, v, causal, scale, out, return_lse, window, softcap, sink, arrays=arrays)
 
 
 def warm(
@@ -128,6 +139,8 @@ def warm(
     cu_seqlens_k: bool = False,
     softcap: bool = False,
     sink: bool = False,
+    score_scale: Optional[str] = None,
+    bias: Any = None,
     device: str = "auto",
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
@@ -136,7 +149,9 @@ def warm(
     page: keys a page of calls with page_table, whose kv_len is page times the table's columns. window_size: theirs.
     cache_seqlens: for calls that give lengths. cu_seqlens_q, cu_seqlens_k: for packed ones; batch is then the number of
     sequences, q_len their max_seqlen_q and kv_len their max_seqlen_k. softcap: for calls with a soft cap,
-    whatever its number. sink: for calls with a sink.
+    whatever its number. sink: for calls with a sink. score_scale: for calls with one, "heads" for (q_heads), "rows" for
+    (batch or 1, q_heads or 1, q_len). bias: for calls with one, its dtype, q's or float32; whichever of its dimensions
+    are 1.
     device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N", "host" or "cpu".
     """
     _defaults.of(device).warm(
@@ -157,6 +172,8 @@ def warm(
         cu_seqlens_k=cu_seqlens_k,
         softcap=softcap,
         sink=sink,
+        score_scale=score_scale,
+        bias=bias,
     )
 
 

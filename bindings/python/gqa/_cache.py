@@ -1,22 +1,19 @@
 """flash_attn_with_kvcache: FlashAttention-3's name and argument names for attention on a key/value cache.
 
-Owns: which of its arguments mean something here, the refusal of the others, lengths given as one number, and what a
-call appends. Never: computes, or reads a tensor's numbers. Threads: any.
+Owns: which of its arguments mean something here, and the refusal of the others, which FlashAttention's other functions
+share. Never: computes, or reads a tensor's numbers. Threads: any.
 """
 
 from __future__ import annotations
 
-import array
-from numbers import Integral
-from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Tuple, Union
 
 from . import _defaults
 from ._arguments import APPEND, KVCACHE
-from ._call import attend, exported
-from ._errors import Status, error_for
-from ._frameworks import KINDS, Kind
+from ._call import attend
 from ._handle import Handle
-from ._kinds import CALL, MOST_INT32, shown
+from ._kinds import CALL, shown
+from ._lists import ALL_KEYS, Append, Cache, maximum, of_scores, window_of
 
 _NAME = "flash_attn_with_kvcache"
 _NAMES = {  # its arguments by the library's names
@@ -27,95 +24,6 @@ _NAMES = {  # its arguments by the library's names
     "scale": "softmax_scale",
     "return_lse": "return_softmax_lse",
 }
-
-
-class Cache(NamedTuple):
-    """What a call says of its keys beyond the tensors of them."""
-
-    seqlens: Any  # None, one number, or a tensor
-    page_table: Any  # None or a tensor
-    window: Optional[Tuple[int, int]]
-    # Of packed queries, and of packed keys; a maximum is 0 where there are none.
-    cu_seqlens_q: Any = None
-    cu_seqlens_k: Any = None
-    seqused_q: Any = None
-    max_seqlen_q: int = 0
-    max_seqlen_k: int = 0
-    append: "Optional[Append]" = None
-
-    def exported(self, q: Any, k_shape: Tuple[int, ...], kind: Kind, stream: int) -> Tuple[Any, ...]:
-        """What _gqa.Handle.run takes."""
-        seqlens = self.seqlens
-        if type(seqlens) not in KINDS and isinstance(seqlens, Integral):
-            batch = q.shape[0] if self.cu_seqlens_q is None else self.cu_seqlens_q.shape[0] - 1
-            length = self._checked_length(CALL["cache_seqlens"]("cache_seqlens", seqlens), q.shape, k_shape)
-            seqlens = kind.int32s(q, batch, length)
-        return (
-            None if seqlens is None else _exported_list(seqlens, kind, stream, "cache_seqlens"),
-            None if self.page_table is None else exported(self.page_table, kind, stream, "page_table"),
-            self.window,
-            None if self.cu_seqlens_q is None else exported(self.cu_seqlens_q, kind, stream, "cu_seqlens_q"),
-            None if self.cu_seqlens_k is None else exported(self.cu_seqlens_k, kind, stream, "cu_seqlens_k"),
-            None if self.seqused_q is None else exported(self.seqused_q, kind, stream, "seqused_q"),
-            self.max_seqlen_q,
-            self.max_seqlen_k,
-            None if self.append is None else self.append.exported(kind, stream),
-        )
-
-    def _checked_length(self, length: int, q_shape: Sequence[int], k_shape: Sequence[int]) -> int:
-        """The library would find room for it too; but one number is there to be seen."""
-        pages = (1,) if self.page_table is None else getattr(self.page_table, "shape", ())
-        if len(k_shape) != 4 or not pages:
-            return 0  # the library says what is wrong with them
-        most = k_shape[1] * pages[-1]
-        if 0 <= length <= most:
-            if self.append is not None:
-                self.append.check_rotation(length, most - length, q_shape)
-            return length
-        raise error_for(
-            Status.ERROR_OPTION,
-            f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for",
-        )
-
-
-class Append(NamedTuple):
-    """What a call does to its cache before it attends, by the names of flash_attn_with_kvcache."""
-
-    k_new: Any
-    v_new: Any
-    cu_seqlens_k_new: Any
-    rotary_cos: Any
-    rotary_sin: Any
-    rotary_seqlens: Any
-    rotary_interleaved: bool
-    cache_batch_idx: Any
-    cache_leftpad: Any
-    advances: bool  # a query is rotated by its own position, not by its sequence's first
-
-    def check_rotation(self, length: int, room: int, q_shape: Sequence[int]) -> None:
-        """Of sequences that all have `length` keys, which is a number on the host: cos has a row for each position.
-        room: new keys that are written."""
-        rows, new = (tuple(getattr(x, "shape", ())) for x in (self.rotary_cos, self.k_new))
-        if len(rows) != 2 or len(new) < 3 or self.rotary_seqlens is not None:
-            return  # there is none, or the library says what is wrong
-        queries = q_shape[1] if len(q_shape) == 4 else min(q_shape[0], 1)  # packed ones are counted on the device
-        positions = max(min(new[1], room) if len(new) == 4 else 0, queries if self.advances else min(queries, 1))
-        if length + positions > rows[0]:
-            raise error_for(
-                Status.ERROR_OPTION,
-                f"cache_seqlens is {length}, and tokens are rotated by position {length} to {length + positions - 1}; "
-                f"expected 0 to {rows[0] - 1}: rotary_cos has {rows[0]} positions",
-            )
-
-    def exported(self, kind: Kind, stream: int) -> Tuple[Any, ...]:
-        return tuple(
-            value if value is None or isinstance(value, bool) else exported(value, kind, stream, name)
-            for name, value in zip(self._fields[:-1], self)
-        )
-
-
-def _exported_list(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
-    return tensor if isinstance(tensor, array.array) else exported(tensor, kind, stream, name)
 
 
 def flash_attn_with_kvcache(
@@ -140,7 +48,7 @@ def flash_attn_with_kvcache(
     v_descale: Any = None,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     attention_chunk: int = 0,
     softcap: Optional[float] = 0.0,
     rotary_interleaved: bool = True,
@@ -152,6 +60,8 @@ def flash_attn_with_kvcache(
     *,
     handle: Optional[Handle] = None,
     sink: Any = None,
+    score_scale: Any = None,
+    bias: Any = None,
     out: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_with_kvcache: queries of each sequence on its cached keys, in a decode step, a
@@ -173,6 +83,9 @@ def flash_attn_with_kvcache(
         0.0 or None: none. Calls that differ in its number only compile and tune nothing.
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
+    score_scale, bias: as flash_attn_func's, of kv_len keys, which with page_table is page times its columns; column j of
+    a bias is key j of its sequence. Of packed queries a score_scale has a number for each head. A bias is refused beside
+    k or cu_seqlens_q.
     out: a tensor to write, or None.
     Cached keys past a length, pages that no length reaches and entries of page_table past a length are never used: they
     may hold anything. The numbers are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a
@@ -221,14 +134,8 @@ def flash_attn_with_kvcache(
             cache_leftpad,
             bool(causal) or window is not None,
         )
-    cache = Cache(
-        cache_seqlens,
-        page_table,
-        window,
-        cu_seqlens_q=cu_seqlens_q,
-        max_seqlen_q=maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q),
-        append=append,
-    )
+    most = maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q)
+    cache = Cache(cache_seqlens, page_table, window, cu_seqlens_q, None, None, most, 0, append)
     core_of = _defaults.served_by(handle)
     lse = return_softmax_lse
     return attend(
@@ -244,26 +151,10 @@ def flash_attn_with_kvcache(
         softcap,
         sink,
         late=True,
+        arrays=of_scores(score_scale, bias),
         names=_NAMES,
         operator=KVCACHE if k is None else APPEND,
     )
-
-
-def window_of(window_size: Any) -> Optional[Tuple[int, int]]:
-    if type(window_size) is tuple and len(window_size) == 2:  # the usual one
-        left, right = window_size
-        if type(left) is type(right) is int and -1 <= left <= MOST_INT32 and -1 <= right <= MOST_INT32:
-            return None if left == right == -1 else (left, right)
-    return CALL["window_size"]("window_size", window_size)
-
-
-def maximum(name: str, most: Optional[int], starts: Any) -> int:
-    """What the library takes for the most rows of a packed sequence."""
-    if starts is None:
-        return 0
-    if most is None:
-        raise error_for(Status.ERROR_OPTION, f"{name} is None beside cu_seqlens{name[-2:]}; expected a number")
-    return most if type(most) is int and 0 <= most <= MOST_INT32 else CALL[name](name, most)
 
 
 def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:

@@ -18,7 +18,7 @@ from ._kinds import CALL
 from ._warnings import LIKELY_HEADS, warn_of_layout
 
 if TYPE_CHECKING:
-    from ._cache import Cache
+    from ._lists import Cache
 
 
 def attend(
@@ -55,6 +55,9 @@ def attend(
         asked = Asked(q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
         return _modes.operators().attend(operator, core_of, asked)
     return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
+
+
+_NO_LISTS = (None, None, None, None, None, None, 0, 0, None)  # Cache.exported() of a call without a cache
 
 
 class Asked(NamedTuple):
@@ -108,13 +111,18 @@ def compute(
         check_ranks(q_shape, v_shape, cache)
         if q_shape[-2] > LIKELY_HEADS and "q" not in names:  # who has a name of its own for q has its own layout
             warn_of_layout("q", "(batch, tokens, heads, head_dim)", heads=q_shape[-2], tokens=q_shape[-3])
-        result = kind.empty(q, (*q_shape[:-1], v_shape[-1])) if out is None else out
+        result = kind.result(q, q_shape, v_shape[-1]) if out is None else out
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
         stream, as_is = kind.stream(q), kind.as_is
-        more: Dict[str, Any] = {name: exported(x, kind, stream, name) for name, x in arrays.items()} if arrays else {}
-        if door is not None:
-            more["tuning"] = _doors.tuning()
-        seconds = core_of(kind.device(q)).run(
+        lengths, table, window, q_starts, k_starts, q_lengths, most_q, most_k, append = (
+            _NO_LISTS if cache is None else cache.exported(q, k.shape, kind, stream)
+        )
+        score_scale = bias = None
+        if arrays is not None:
+            given = {name: exported(x, kind, stream, name) for name, x in arrays.items()}
+            score_scale, bias = given.get("score_scale"), given.get("bias")
+        core = core_of(kind.device(q))
+        seconds = core.run(
             q if type(q) in as_is else exported(q, kind, stream, "q"),
             k if type(k) in as_is else exported(k, kind, stream, "k"),
             v if type(v) in as_is else exported(v, kind, stream, "v"),
@@ -125,8 +133,18 @@ def compute(
             stream,
             softcap,
             None if sink is None else exported(sink, kind, stream, "sink"),
-            *(() if cache is None else cache.exported(q, k.shape, kind, stream)),
-            **more,
+            lengths,
+            table,
+            window,
+            q_starts,
+            k_starts,
+            q_lengths,
+            most_q,
+            most_k,
+            append,
+            score_scale,
+            bias,
+            0 if door is None else _doors.tuning(),  # 0: as the handle
         )
         if seconds and door is not None:
             _doors.missed(door, seconds)
@@ -156,10 +174,12 @@ def _wrong_rank(name: str, shape: Sequence[int], packed: bool) -> BaseException:
 def refined(error: Exception, tensors: Dict[str, Any], names: Dict[str, str] = {}) -> Exception:
     """What to raise for it: where a tensor is odd, that; of a refusal, what it says in `names`. tensors: by the library's
     names."""
-    found = refused_oddity(tensors) or error
-    if isinstance(found, GqaError) and found.status < Status.ERROR_NO_DEVICE:
-        return renamed(found, names)
-    return found
+    odd = refused_oddity(tensors)
+    if odd is not None:
+        return renamed(odd, names)
+    if isinstance(error, GqaError) and error.status < Status.ERROR_NO_DEVICE:
+        return renamed(error, names)
+    return error
 
 
 def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:

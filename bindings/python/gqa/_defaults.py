@@ -1,7 +1,7 @@
 """The handles that gqa.attention uses when none is named: one a device, made at its first call.
 
-Owns: their life, forgotten in a forked child; what they do on a miss; what becomes of every handle at exit. Threads:
-any; only a device's first call locks.
+Owns: their life, forgotten in a forked child; what they are told of settings that change; what becomes of every handle
+at exit. Threads: any; only a device's first call locks.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import _gqa, _kinds
+from . import _doors, _gqa, _kinds, _settings
 from ._errors import GqaError, Status
 from ._handle import Handle
 
 _handles: Dict[str, Handle] = {}
 _cores: Dict[str, _gqa.Handle] = {}
-_tuning = 0  # of calls that say nothing of it, a gqa_call_tuning
 _lock = threading.Lock()
 
 
@@ -55,19 +54,27 @@ def of(device: str) -> Handle:
 def _handle_of(device: str) -> Handle:
     with _lock:
         if device not in _handles:
-            _handles[device] = Handle(device)
-            _handles[device]._core.set_tuning(_tuning)
-            _cores[device] = _handles[device]._core
+            tuning = _settings.tuning()
+            made = Handle(device, **_settings.options())
+            made._core.set_tuning(tuning)
+            _doors.configured(tuning != 0)
+            _handles[device], _cores[device] = made, made._core
         return _handles[device]
 
 
-def tune_as(tuning: int) -> None:
-    """What later calls of shared handles do on a miss; 0: the default."""
-    global _tuning
+def change(settings: Dict[str, Any]) -> Optional[Tuple[str, str]]:
+    """Of gqa.configure; None: as by default. Where a handle that is made has no use for one, that one and its device."""
     with _lock:
-        _tuning = tuning
+        for name in _settings.WHEN_MADE:
+            if name in settings and _handles:
+                return name, next(iter(_handles))
+        _settings.change(settings)
+        tuning, budget = _settings.tuning(), _settings.said("budget")
         for core in _cores.values():
             core.set_tuning(tuning)
+            core.set_budget(budget or 0.0)
+        _doors.configured(tuning != 0)
+    return None
 
 
 def _forget_all() -> None:

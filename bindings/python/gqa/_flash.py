@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
-from ._cache import Cache, refuse_given, window_of
+from ._cache import refuse_given
 from ._call import attend
 from ._flash_forms import refuse_alibi, refuse_dropout, refuse_order_2
+from ._handle import Handle
 from ._kinds import CALL
+from ._lists import ALL_KEYS, of_scores, windowed
 
 _NAMES = {"scale": "softmax_scale", "return_lse": "return_softmax_lse"}  # its arguments by the library's names
 
@@ -24,7 +26,7 @@ def flash_attn_func(
     dropout_p: float = 0.0,
     softmax_scale: Optional[float] = None,
     causal: bool = False,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     softcap: Optional[float] = 0.0,
     alibi_slopes: Any = None,
     deterministic: bool = False,
@@ -43,6 +45,7 @@ def flash_attn_func(
     score_scale: Any = None,
     bias: Any = None,
     out: Any = None,
+    handle: Optional[Handle] = None,
 ) -> Any:
     """flash_attn.flash_attn_func: q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim).
     Its order of arguments is FlashAttention-2's; flash_attn_varlen_func and flash_attn_with_kvcache have
@@ -65,7 +68,7 @@ def flash_attn_func(
     finite number, the dtype's least too, counts as any other. NaN and infinities in keys and values that no row may see
     never show, but where the mask hides a key from some rows only, or -inf of a bias hides it, they may show in the rows
     that do not see it (0 times NaN), as in FlashAttention-2. softcap, score_scale and bias: at most two of them.
-    out: a tensor to write, or None.
+    out: a tensor to write, or None. handle: a gqa.Handle; None: the device's shared one.
     """
     name = "flash_attn_func"
     refuse_order_2(name, dropout_p, softmax_scale, causal)
@@ -73,11 +76,8 @@ def flash_attn_func(
     refuse_alibi(name, alibi_slopes)
     refuse_given(name, attention_chunk, qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     with_lse = return_softmax_lse or CALL["return_attn_probs"]("return_attn_probs", return_attn_probs)
-    window = window_of(window_size)
-    cache = None if window is None else Cache(None, None, window)
-    arrays = {name: x for name, x in (("score_scale", score_scale), ("bias", bias)) if x is not None}
     result = attend(
-        _defaults.core_of,
+        _defaults.served_by(handle),
         q,
         k,
         v,
@@ -85,10 +85,10 @@ def flash_attn_func(
         softmax_scale,
         out,
         with_lse,
-        cache,
+        windowed(window_size),
         softcap,
         sink,
-        arrays=arrays,
+        arrays=of_scores(score_scale, bias),
         names=_NAMES,
     )
     return (*result, None) if return_attn_probs else result

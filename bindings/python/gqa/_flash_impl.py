@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import torch
 
 from . import _call, _defaults, _doors, _sdpa_call
-from ._cache import Cache
 from ._errors import FATAL, GqaError
+from ._lists import Cache
 
 _Pair = Tuple[torch.Tensor, torch.Tensor]
 _within = threading.local()  # .old: a kernel of PyTorch's runs, whose own calls are its own

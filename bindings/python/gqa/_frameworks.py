@@ -64,6 +64,10 @@ class Kind:
         """Beside `like`, of a dtype of its own."""
         raise NotImplementedError
 
+    def result(self, q: Any, q_shape: Sequence[int], width: int) -> Any:
+        """Of a call: as q but for its last dimension, contiguous."""
+        return self.empty(q, (*q_shape[:-1], width))
+
     def int32s(self, like: Any, count: int, value: int) -> Any:
         """So many equal numbers beside `like`; in host memory what speaks the buffer protocol will do."""
         if self.device(like) == "host":
@@ -83,6 +87,10 @@ class Kind:
 
     def oddity(self, tensor: Any) -> str:
         """Of a tensor whose elements the library could not find: what it is, and what to do. "": it is none."""
+        return ""
+
+    def elsewhere(self, tensor: Any) -> str:
+        """Likewise where it is, if the library reaches no memory there."""
         return ""
 
     def refuse(self, *tensors: Any) -> None:
@@ -180,7 +188,8 @@ class TorchKind(Kind):
             self.export = self._to_dlpack  # type: ignore[method-assign]
         else:
             self.as_is = frozenset((torch.Tensor, torch.nn.Parameter))
-        self._empty, self._full, self._arange, self._int32 = torch.empty, torch.full, torch.arange, torch.int32
+        self._empty, self._empty_like = torch.empty, torch.empty_like
+        self._full, self._arange, self._int32 = torch.full, torch.arange, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -209,6 +218,11 @@ class TorchKind(Kind):
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         return like.new_empty(shape, dtype=self._dtypes[dtype.name])
 
+    def result(self, q: Any, q_shape: Sequence[int], width: int) -> Any:
+        if q_shape[-1] == width and q.is_contiguous():  # three fifths of what new_empty costs
+            return self._empty_like(q)
+        return q.new_empty((*q_shape[:-1], width))
+
     def int32s(self, like: Any, count: int, value: int) -> Any:
         return self._full((count,), value, dtype=self._int32, device=like.device)
 
@@ -226,6 +240,11 @@ class TorchKind(Kind):
         if inside is not None and inside(tensor):
             return "a tensor of a transform of torch.func (vmap, grad, ...) outside of it; call within"
         return self.layout_oddity(tensor)
+
+    def elsewhere(self, tensor: Any) -> str:
+        if tensor.is_cpu or tensor.is_cuda:
+            return ""
+        return f"on '{tensor.device}'; expected 'cpu' or 'cuda', where the call's other tensors are: move it there"
 
     @staticmethod
     def layout_oddity(tensor: Any) -> str:
@@ -360,8 +379,12 @@ def refused_oddity(tensors: Dict[str, Any]) -> Optional[GqaError]:
     """The refusal of the first tensor that is odd, if one is: asked once something has failed."""
     for name, tensor in tensors.items():
         kind = next((KINDS[base] for base in type(tensor).__mro__ if base in KINDS), None)
-        if kind is not None and (odd := kind.oddity(tensor)):
+        if kind is None:
+            continue
+        if odd := kind.oddity(tensor):
             return error_for(Status.ERROR_DTYPE, f"{name} is {odd}")
+        if place := kind.elsewhere(tensor):
+            return error_for(Status.ERROR_NO_DEVICE, f"{name} is {place}")
     return None
 
 

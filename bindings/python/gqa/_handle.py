@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
 
 from . import _gqa, _kinds
 from ._call import attend
 from ._dtypes import name_of
 from ._errors import Status, error_for
 from ._frameworks import synchronize
+from ._lists import ALL_KEYS, of_scores, windowed
 from ._progress import ServingProgress, check_verbose, listener
 
 CACHE_MODES = {"read-write": 0, "read-only": 1, "off": 2}
 TUNINGS = {"now": 0, "guess": 1, "cached-only": 2}
+SCORE_SCALES = {None: 0, "heads": 1, "rows": 2}  # gqa_score_scale
 _DTYPES = {"float16": False, "fp16": False, "half": False, "bfloat16": True, "bf16": True}
 
 LogFn = Callable[[str, str], None]
@@ -84,11 +86,17 @@ class Handle:
         *,
         causal: bool = False,
         scale: Optional[float] = None,
+        window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
+        softcap: Optional[float] = 0.0,
+        sink: Any = None,
+        score_scale: Any = None,
+        bias: Any = None,
         out: Any = None,
         return_lse: bool = False,
     ) -> Any:
         """gqa.attention on this handle."""
-        return attend(self._core_of, q, k, v, causal, scale, out, return_lse)
+        window, arrays = windowed(window_size), of_scores(score_scale, bias)
+        return attend(self._core_of, q, k, v, causal, scale, out, return_lse, window, softcap, sink, arrays=arrays)
 
     def warm(
         self,
@@ -110,6 +118,8 @@ class Handle:
         cu_seqlens_k: bool = False,
         softcap: bool = False,
         sink: bool = False,
+        score_scale: Optional[str] = None,
+        bias: Any = None,
     ) -> None:
         """Does what the first call of such a shape would do, and computes nothing; see gqa.warm."""
         given = _kinds.read(
@@ -132,7 +142,12 @@ class Handle:
             sink=sink,
         )
         self._core.warm(
-            bfloat16=_is_bfloat16(dtype), lse=given.pop("return_lse"), window=given.pop("window_size"), **given
+            bfloat16=_is_bfloat16(dtype),
+            lse=given.pop("return_lse"),
+            window=given.pop("window_size"),
+            score_scale=one_of("score_scale", score_scale, SCORE_SCALES),
+            bias=_bias_of(bias, dtype),
+            **given,
         )
 
     def warm_serving(
@@ -207,8 +222,8 @@ class Handle:
         return f"gqa.Handle({self._device!r}{', closed' if self.closed else ''})"
 
 
-def one_of(name: str, value: str, known: "dict[str, int]") -> int:
-    if isinstance(value, str) and value in known:
+def one_of(name: str, value: Any, known: Mapping[Any, int]) -> int:
+    if (value is None or isinstance(value, str)) and value in known:
         return known[value]
     choices = ", ".join(repr(choice) for choice in known)
     raise _kinds.refuse(name, value, f"one of {choices}", Status.ERROR_OPTION)
@@ -220,3 +235,16 @@ def _is_bfloat16(dtype: Any) -> bool:
     if name in _DTYPES:
         return _DTYPES[name]
     raise error_for(Status.ERROR_DTYPE, f"dtype is {name or _kinds.shown(dtype)}; expected float16 or bfloat16")
+
+
+def _bias_of(dtype: Any, of_q: Any) -> int:
+    """A gqa_bias."""
+    if dtype is None:
+        return 0
+    name = name_of(dtype)
+    if name in ("float32", "fp32", "float"):
+        return 2
+    if name in _DTYPES and _DTYPES[name] == _is_bfloat16(of_q):
+        return 1
+    expected = f"float32 or, as q, {'bfloat16' if _is_bfloat16(of_q) else 'float16'}: the dtype of the bias; None: none"
+    raise error_for(Status.ERROR_DTYPE, f"bias is {name or _kinds.shown(dtype)}; expected {expected}")

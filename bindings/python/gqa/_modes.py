@@ -33,10 +33,20 @@ def active(tensor: Any) -> bool:
     """Whether the call that this tensor leads is one for the operators."""
     if _torch is None:
         return False
-    if type(tensor) not in _PLAIN and not isinstance(tensor, _torch.Tensor):
-        return False
-    return recorded(tensor) or bool(
-        _function_modes() or _autocasts() or _profiler._is_profiler_enabled or _forward_ad._current_level >= 0
+    if type(tensor) not in _PLAIN:
+        if not isinstance(tensor, _torch.Tensor):
+            return False
+        if _dispatches(type(tensor)):
+            return True
+    return bool(  # of recorded() the questions themselves: a call of it would cost as much as three
+        _compiled()
+        or _dispatch_modes()
+        or _transforms() is not None
+        or _traces() is not None
+        or _function_modes()
+        or _autocasts()
+        or _profiler._is_profiler_enabled
+        or _forward_ad._current_level >= 0
     )
 
 

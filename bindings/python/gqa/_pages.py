@@ -13,7 +13,7 @@ from ._call import exported, refined
 from ._errors import Status, error_for
 from ._frameworks import KINDS, adopt
 from ._handle import Handle
-from ._kinds import PAGES
+from ._kinds import MOST_INT64, PAGES
 
 
 class PagePool:
@@ -89,13 +89,25 @@ class PagePool:
             raise error_for(Status.ERROR_SIZE, f"tokens is {tokens}; expected 0 or more, or None for all")
         return self._pool.share(PAGES["sequence"]("sequence", sequence), shared)
 
-    def append(self, sequences: Union[int, Iterable[int]], tokens: Union[int, Sequence[int]] = 1) -> None:
+    def append(
+        self,
+        sequences: Union[int, Iterable[int]],
+        tokens: Union[int, Sequence[int]] = 1,
+        columns: Optional[int] = None,
+    ) -> None:
         """Makes room for more tokens: so many in each sequence, or a number for each. A shared page that is to be
         written is copied first, in all caches, on the current stream of their framework, which must not be captured.
-        Raises GqaMemoryError where too few pages are free; all is then as before."""
+        Raises GqaMemoryError where too few pages are free. columns: of the table that they have to fit; raises
+        GqaValueError where a sequence would have more pages. All is then as before."""
         named = _listed(sequences)
         counts = _each(tokens, "tokens") if _is_several(tokens) else [PAGES["tokens"]("tokens", tokens)] * len(named)
-        self._pool.append(named, counts, self._kind.stream(self._first))
+        most = MOST_INT64 if columns is None else PAGES["columns"]("columns", columns)
+        self._pool.append(named, counts, most, self._kind.stream(self._first))
+
+    def truncate(self, sequence: int, tokens: int) -> None:
+        """Leaves a sequence its first `tokens`: those of a draft that was refused go. Pages that hold none of them any
+        more are given back; keys and values stay as they are."""
+        self._pool.truncate(PAGES["sequence"]("sequence", sequence), PAGES["tokens"]("tokens", tokens))
 
     def free(self, *sequences: int) -> None:
         """Takes sequences back. Pages that no other sequence holds are free."""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 
 from . import _defaults, _doors, _warnings
-from ._cache import Cache
 from ._call import attend
 from ._errors import GqaError, Status, error_for
 from ._kinds import HEAD_DIMS, LEAST_FLOAT, MOST_FLOAT
+from ._lists import Cache
 
 NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attn_mask"}
 

@@ -10,9 +10,10 @@ from typing import Any, Optional, Tuple
 
 from . import _defaults
 from ._arguments import VARLEN
-from ._cache import Cache, maximum, refuse_given, window_of
+from ._cache import refuse_given
 from ._call import attend
 from ._handle import Handle
+from ._lists import ALL_KEYS, Cache, maximum, of_scores, window_of
 
 # Its arguments by the library's names.
 _NAMES = {"cache_seqlens": "seqused_k", "scale": "softmax_scale", "return_lse": "return_attn_probs"}
@@ -34,7 +35,7 @@ def flash_attn_varlen_func(
     q_descale: Any = None,
     k_descale: Any = None,
     v_descale: Any = None,
-    window_size: Optional[Tuple[Optional[int], Optional[int]]] = (-1, -1),
+    window_size: Optional[Tuple[Optional[int], Optional[int]]] = ALL_KEYS,
     attention_chunk: int = 0,
     softcap: Optional[float] = 0.0,
     num_splits: int = 1,
@@ -45,6 +46,8 @@ def flash_attn_varlen_func(
     *,
     handle: Optional[Handle] = None,
     sink: Any = None,
+    score_scale: Any = None,
+    bias: Any = None,
     out: Any = None,
 ) -> Any:
     """flash_attn_interface.flash_attn_varlen_func: sequences of any lengths, one after another in a tensor.
@@ -60,6 +63,8 @@ def flash_attn_varlen_func(
     window_size: (left, right): it sees that many keys before and after it; -1 or None: all. causal makes right 0.
     softmax_scale: None for 1/sqrt(head_dim). softcap: a score s becomes softcap * tanh(s / softcap) before the mask;
         0.0 or None: none. sink: (q_heads) float32 on q's device, or None: as flash_attn_func's.
+    score_scale: (q_heads) float32 on q's device, or None: a factor of each head's scores. bias: as flash_attn_func's, and
+        refused beside cu_seqlens_q or cu_seqlens_k.
     out: a tensor to write, or None.
     The lists are read on the device as the work runs; with GQA_CHECKED=1 in the environment, or a handle made with
     checked=True, each call looks at them first. handle: a gqa.Handle; None: the device's shared one.
@@ -89,5 +94,19 @@ def flash_attn_varlen_func(
     )
     core_of, lse = _defaults.served_by(handle), return_attn_probs
     return attend(
-        core_of, q, k, v, causal, softmax_scale, out, lse, lists, softcap, sink, late=True, names=_NAMES, operator=VARLEN
+        core_of,
+        q,
+        k,
+        v,
+        causal,
+        softmax_scale,
+        out,
+        lse,
+        lists,
+        softcap,
+        sink,
+        late=True,
+        arrays=of_scores(score_scale, bias),
+        names=_NAMES,
+        operator=VARLEN,
     )

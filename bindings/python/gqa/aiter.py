@@ -32,11 +32,11 @@ from typing import Any, Optional, Sequence, Tuple
 from . import _defaults, _modes
 from . import _flash_forms as forms
 from ._arguments import VARLEN
-from ._cache import Cache
 from ._call import attend
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Foreign, adopt
 from ._kinds import AITER, MOST_INT32, shown
+from ._lists import Cache
 from ._warnings import LIKELY_HEADS, warn_of_layout
 
 __all__ = [

@@ -21,10 +21,10 @@ import torch
 
 from . import _arguments, _call, _defaults, _flash_impl, _merge, _modes
 from ._arguments import APPEND, ATTENTION, KVCACHE, MERGE, VARLEN
-from ._cache import Append, Cache
 from ._errors import Status, error_for
 from ._frameworks import TorchKind
 from ._handle import Handle
+from ._lists import Append, Cache
 from ._sdpa_call import sdpa
 from ._sdpa_mode import SdpaMode
 

@@ -4,9 +4,8 @@
 
 #include <unistd.h>
 
-#include <chrono>
-
 #include "borrow.h"
+#include "call.h"
 #include "errors.h"
 #include "progress.h"
 
@@ -115,102 +114,6 @@ std::shared_ptr<HandleOwner> Handle::open() const {
   return owner_;
 }
 
-namespace {
-
-// What a call that appends hands in beyond the others.
-class AppendTensors {
- public:
-  void take(const std::array<py::object, 9>& given, gqa_call* call) {
-    const DLTensor** const fields[] = {&call->k_new,      &call->v_new,           &call->cu_seqlens_k_new,
-                                       &call->rotary_cos, &call->rotary_sin,      &call->rotary_seqlens,
-                                       nullptr,           &call->cache_batch_idx, &call->cache_leftpad};
-    constexpr const char* kNames[] = {"k_new",        "v_new",          "cu_seqlens_k_new",   "rotary_cos",
-                                      "rotary_sin",   "rotary_seqlens", "rotary_interleaved", "cache_batch_idx",
-                                      "cache_leftpad"};
-    for (std::size_t at = 0; at < given.size(); ++at) {
-      if (fields[at] == nullptr) {
-        call->rotary_interleaved = given[at].cast<bool>() ? 1 : 0;
-      } else if (!given[at].is_none()) {
-        tensors_[at].take(given[at], kNames[at], false);
-        *fields[at] = tensors_[at].tensor();
-      }
-    }
-  }
-
- private:
-  std::array<Borrowed, 9> tensors_;
-};
-
-}  // namespace
-
-double Handle::run(py::object q, py::object k, py::object v, py::object out, py::object lse, float scale, bool causal,
-                   uintptr_t stream, float softcap, py::object sink, py::object cache_seqlens, py::object page_table,
-                   const Window& window, py::object cu_seqlens_q, py::object cu_seqlens_k, py::object seqused_q,
-                   int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, py::object score_scale,
-                   py::object bias, int tuning) const {
-  const std::shared_ptr<HandleOwner> owner = open();
-  Borrowed q_tensor, k_tensor, v_tensor, out_tensor, lse_tensor, lengths, table, q_starts, k_starts, q_lengths, sinks,
-      factors, biases;
-  q_tensor.take(q, "q", false);
-  const bool writes = appended && !(*appended)[0].is_none();  // into the cache
-  k_tensor.take(k, "k", writes);
-  v_tensor.take(v, "v", writes);
-  out_tensor.take(out, "out", true);
-  if (!lse.is_none()) lse_tensor.take(lse, "lse", true);
-  if (!cache_seqlens.is_none()) lengths.take(cache_seqlens, "cache_seqlens", false);
-  if (!page_table.is_none()) table.take(page_table, "page_table", false);
-  if (!cu_seqlens_q.is_none()) q_starts.take(cu_seqlens_q, "cu_seqlens_q", false);
-  if (!cu_seqlens_k.is_none()) k_starts.take(cu_seqlens_k, "cu_seqlens_k", false);
-  if (!seqused_q.is_none()) q_lengths.take(seqused_q, "seqused_q", false);
-  if (!sink.is_none()) sinks.take(sink, "sink", false);
-  if (!score_scale.is_none()) factors.take(score_scale, "score_scale", false);
-  if (!bias.is_none()) biases.take(bias, "bias", false);
-  gqa_call call = {};
-  call.size = sizeof(call);
-  call.scale = scale;
-  call.causal = causal ? 1 : 0;
-  call.lse = lse_tensor.tensor();
-  call.stream = reinterpret_cast<void*>(stream);
-  call.cache_seqlens = lengths.tensor();
-  call.page_table = table.tensor();
-  call.window_size = window ? window->data() : nullptr;
-  call.cu_seqlens_q = q_starts.tensor();
-  call.cu_seqlens_k = k_starts.tensor();
-  call.seqused_q = q_lengths.tensor();
-  call.max_seqlen_q = max_seqlen_q;
-  call.max_seqlen_k = max_seqlen_k;
-  call.softcap = softcap;
-  call.sink = sinks.tensor();
-  call.score_scale = factors.tensor();
-  call.bias = biases.tensor();
-  call.tuning = static_cast<gqa_call_tuning>(tuning != GQA_CALL_TUNE_AS_HANDLE ? tuning : owner->tuning.load());
-  AppendTensors append;
-  if (appended) append.take(*appended, &call);
-  const auto with = [&](auto function) {
-    return function(owner->handle, q_tensor.tensor(), k_tensor.tensor(), v_tensor.tensor(), out_tensor.tensor(), &call);
-  };
-  const auto run_here = [&](auto function) -> Outcome {
-    gqa_status status;
-    {
-      const Outside outside(&owner->calls);
-      status = with(function);
-    }
-    return {status, status == GQA_OK ? "" : last_message(status)};
-  };
-  // What is queued is queued by this thread, whose streams and captures they are; what is tuned may be tuned by
-  // another.
-  Outcome outcome = run_here(gqa_run_ready);
-  double seconds = 0;
-  if (outcome.status == GQA_ERROR_NOT_CACHED) {
-    const auto begin = std::chrono::steady_clock::now();
-    outcome = interruptible(*owner, [&] { return with(gqa_prepare); });
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (outcome.status == GQA_OK) outcome = run_here(gqa_run_ex);
-  }
-  owner->finish(outcome);
-  return seconds;
-}
-
 void Handle::merge_states(const std::vector<py::object>& outs, const std::vector<py::object>& lses, py::object out,
                           py::object lse, uintptr_t stream) const {
   const std::shared_ptr<HandleOwner> owner = open();
@@ -226,6 +129,12 @@ void Handle::merge_states(const std::vector<py::object>& outs, const std::vector
   }
   if (outcome.status != GQA_OK) outcome.message = last_message(outcome.status);
   owner->finish(outcome);
+}
+
+void Handle::set_budget(double seconds) const {
+  const std::shared_ptr<HandleOwner> owner = open();
+  const gqa_status status = gqa_set_tuning_budget(owner->handle, seconds);
+  owner->finish({status, status == GQA_OK ? "" : last_message(status)});
 }
 
 void Handle::warm(const gqa_shape& shape) const {
@@ -267,7 +176,7 @@ void Handle::define(py::module_& module) {
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
                        int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse,
                        int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q, bool cu_seqlens_k,
-                       bool softcap, bool sink) {
+                       bool softcap, bool sink, int score_scale, int bias) {
     gqa_shape shape = {};
     shape.size = sizeof(shape);
     shape.batch = batch;
@@ -287,6 +196,8 @@ void Handle::define(py::module_& module) {
     shape.cu_seqlens_k = cu_seqlens_k ? 1 : 0;
     shape.softcap = softcap ? 1 : 0;
     shape.sink = sink ? 1 : 0;
+    shape.score_scale = static_cast<gqa_score_scale>(score_scale);
+    shape.bias = static_cast<gqa_bias>(bias);
     self.warm(shape);
   };
   const auto warm_serving = [](const Handle& self, const std::string& range, int64_t q_heads, int64_t kv_heads,
@@ -305,27 +216,22 @@ void Handle::define(py::module_& module) {
     serving.plan_only = plan_only ? 1 : 0;
     self.warm_serving(serving, std::move(progress));
   };
-  py::class_<Handle>(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.")
-      .def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
+  py::class_<Handle> type(module, "Handle", "A gqa_handle. Use gqa.Handle, which wraps it.");
+  define_run(type);
+  type.def(py::init(make), py::kw_only(), py::arg("device"), py::arg("cache_path"), py::arg("cache_mode"),
            py::arg("tuning"), py::arg("tuning_budget"), py::arg("threads"), py::arg("nvrtc_path"), py::arg("log"),
            py::arg("checked"))
-      .def("run", &Handle::run, py::arg("q"), py::arg("k"), py::arg("v"), py::arg("out"), py::arg("lse"),
-           py::arg("scale"), py::arg("causal"), py::arg("stream"), py::arg("softcap") = 0.0F,
-           py::arg("sink") = py::none(), py::arg("cache_seqlens") = py::none(), py::arg("page_table") = py::none(),
-           py::arg("window") = py::none(), py::arg("cu_seqlens_q") = py::none(), py::arg("cu_seqlens_k") = py::none(),
-           py::arg("seqused_q") = py::none(), py::arg("max_seqlen_q") = 0, py::arg("max_seqlen_k") = 0,
-           py::arg("append") = py::none(), py::arg("score_scale") = py::none(), py::arg("bias") = py::none(),
-           py::arg("tuning") = static_cast<int>(GQA_CALL_TUNE_AS_HANDLE))
       .def("merge_states", &Handle::merge_states, py::arg("outs"), py::arg("lses"), py::arg("out"), py::arg("lse"),
            py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),
-           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"))
+           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"), py::arg("score_scale"), py::arg("bias"))
       .def("warm_serving", warm_serving, py::kw_only(), py::arg("range"), py::arg("q_heads"), py::arg("kv_heads"),
            py::arg("head_dim"), py::arg("head_dim_v"), py::arg("window"), py::arg("softcap"), py::arg("sink"),
            py::arg("plan_only"), py::arg("progress"))
       .def("set_tuning", &Handle::set_tuning, py::arg("tuning"))
+      .def("set_budget", &Handle::set_budget, py::arg("seconds"))
       .def("cancel", &Handle::cancel)
       .def("close", &Handle::close)
       .def("abandon", &Handle::abandon)

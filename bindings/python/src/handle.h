@@ -37,9 +37,6 @@ struct HandleOptions {
 
 // Left and right; none: no window.
 using Window = std::optional<std::array<std::int32_t, 2>>;
-// k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rotary_interleaved, cache_batch_idx, cache_leftpad of
-// a call that appends; none: it does not.
-using Appended = std::optional<std::array<pybind11::object, 9>>;
 
 // Dies with the GIL held: by close(), or by the last call or program that needs it.
 struct HandleOwner {
@@ -64,13 +61,6 @@ class Handle {
  public:
   explicit Handle(HandleOptions options);
   std::shared_ptr<HandleOwner> open() const;  // raises where it is closed
-  // Seconds that making it ready took; 0: it was. tuning: a gqa_call_tuning.
-  double run(pybind11::object q, pybind11::object k, pybind11::object v, pybind11::object out, pybind11::object lse,
-             float scale, bool causal, uintptr_t stream, float softcap, pybind11::object sink,
-             pybind11::object cache_seqlens, pybind11::object page_table, const Window& window,
-             pybind11::object cu_seqlens_q, pybind11::object cu_seqlens_k, pybind11::object seqused_q,
-             int64_t max_seqlen_q, int64_t max_seqlen_k, const Appended& appended, pybind11::object score_scale,
-             pybind11::object bias, int tuning) const;
   void merge_states(const std::vector<pybind11::object>& outs, const std::vector<pybind11::object>& lses,
                     pybind11::object out, pybind11::object lse, uintptr_t stream) const;
   void warm(const gqa_shape& shape) const;
@@ -78,6 +68,7 @@ class Handle {
   void warm_serving(gqa_serving serving, pybind11::object progress) const;
   void cancel() const;
   void set_tuning(int tuning) const { open()->tuning = tuning; }
+  void set_budget(double seconds) const;
   void close() { owner_.reset(); }
   bool closed() const { return owner_ == nullptr; }
   // Forgets the handle without destroying it: for a child process, whose copy has no threads.

@@ -53,16 +53,21 @@ int64_t PagePool::share(int64_t sequence, int64_t tokens) const {
   return copy;
 }
 
-void PagePool::append(const std::vector<int64_t>& sequences, const std::vector<int32_t>& tokens,
+void PagePool::append(const std::vector<int64_t>& sequences, const std::vector<int32_t>& tokens, int64_t columns,
                       uintptr_t stream) const {
   if (sequences.size() != tokens.size())
     raise(GQA_ERROR_SHAPE, "there are " + std::to_string(sequences.size()) + " sequences and " +
                                std::to_string(tokens.size()) + " tokens; expected as many of each");
   const gqa_page_pool pool = get();
   call_outside(*owner_, [&] {
-    return gqa_page_pool_append(pool, sequences.data(), tokens.data(), count_of(sequences),
-                                reinterpret_cast<void*>(stream));
+    return gqa_page_pool_append_within(pool, sequences.data(), tokens.data(), count_of(sequences), columns,
+                                       reinterpret_cast<void*>(stream));
   });
+}
+
+void PagePool::truncate(int64_t sequence, int64_t tokens) const {
+  const gqa_page_pool pool = get();
+  call_outside(*owner_, [&] { return gqa_page_pool_truncate(pool, sequence, tokens); });
 }
 
 void PagePool::free(const std::vector<int64_t>& sequences) const {
@@ -102,7 +107,8 @@ void PagePool::define(py::module_& module) {
       .def(py::init<const Handle&, const std::vector<py::object>&>(), py::arg("handle"), py::arg("caches"))
       .def("add", &PagePool::add)
       .def("share", &PagePool::share, py::arg("sequence"), py::arg("tokens"))
-      .def("append", &PagePool::append, py::arg("sequences"), py::arg("tokens"), py::arg("stream"))
+      .def("append", &PagePool::append, py::arg("sequences"), py::arg("tokens"), py::arg("columns"), py::arg("stream"))
+      .def("truncate", &PagePool::truncate, py::arg("sequence"), py::arg("tokens"))
       .def("free", &PagePool::free, py::arg("sequences"))
       .def("table", &PagePool::table, py::arg("sequences"), py::arg("table"), py::arg("lengths"))
       .def("length", &PagePool::length, py::arg("sequence"))

@@ -23,7 +23,9 @@ class PagePool {
 
   int64_t add() const;
   int64_t share(int64_t sequence, int64_t tokens) const;
-  void append(const std::vector<int64_t>& sequences, const std::vector<int32_t>& tokens, uintptr_t stream) const;
+  void append(const std::vector<int64_t>& sequences, const std::vector<int32_t>& tokens, int64_t columns,
+              uintptr_t stream) const;
+  void truncate(int64_t sequence, int64_t tokens) const;
   void free(const std::vector<int64_t>& sequences) const;
   void table(const std::vector<int64_t>& sequences, pybind11::object table, pybind11::object lengths) const;
   int64_t length(int64_t sequence) const;

@@ -183,7 +183,7 @@ Status check_liftable(const Role& role, const DLTensor* tensor) {
 }
 
 Status no_half(const DLTensor& q) {
-  return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16"};
+  return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16: cast it"};
 }
 
 // Of a call that attends to nothing: what q and out are. Of one that appends nothing either, nothing else is looked at.

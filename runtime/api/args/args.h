@@ -44,5 +44,6 @@ Status read_serving(const gqa_serving* given, ServingRange* range, Problem* laye
 
 // gqa_create's options, which may not be null -> the same as this library's struct, checked.
 Status read_options(const gqa_options& given, gqa_options* options);
+Status check_budget(const char* name, double seconds);  // 0 to kMostSeconds
 
 }  // namespace gqa

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/api/args/append_args.h"
+#include "runtime/api/c_struct.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "search/graph/ir/op.h"
@@ -55,6 +56,11 @@ Strides strides_of_rows(const View& view) { return {view.stride[0], view.stride[
 
 void add(ScoreChain* chain, ChainStep step) { chain->steps[chain->count++] = step; }
 
+Status too_many(const char* of) {
+  return {Code::kOption,
+          std::string(of) + " has softcap, score_scale and bias, expected at most two of them: multiply q"};
+}
+
 }  // namespace
 
 Status check_scores(const gqa_call& call) {
@@ -62,11 +68,26 @@ Status check_scores(const gqa_call& call) {
     return {Code::kOption, "gqa_call.softcap is " + float_text(call.softcap) +
                                ", expected a finite number of at least 1.17549e-38, or 0 for none"};
   if (call.bias == nullptr) return {};
-  if (call.softcap != 0 && call.score_scale != nullptr)
-    return {Code::kOption, "gqa_call has softcap, score_scale and bias, expected at most two of them: multiply q"};
+  if (call.softcap != 0 && call.score_scale != nullptr) return too_many("gqa_call");
   if (call.cu_seqlens_q != nullptr || call.cu_seqlens_k != nullptr || appends(&call))
     return {Code::kOption, "gqa_call.bias with packed sequences or k_new, expected none"};
   return {};
+}
+
+Status check_scores(const gqa_shape& shape) {
+  const int scale = number(shape.score_scale), bias = number(shape.bias);
+  if (scale < GQA_SCORE_SCALE_NONE || scale > GQA_SCORE_SCALE_ROWS)
+    return {Code::kOption, "gqa_shape.score_scale is " + std::to_string(scale) +
+                               ", expected GQA_SCORE_SCALE_NONE, GQA_SCORE_SCALE_HEADS or GQA_SCORE_SCALE_ROWS"};
+  if (bias < GQA_BIAS_NONE || bias > GQA_BIAS_FLOAT32)
+    return {Code::kOption, "gqa_shape.bias is " + std::to_string(bias) +
+                               ", expected GQA_BIAS_NONE, GQA_BIAS_OF_Q or GQA_BIAS_FLOAT32"};
+  const bool packed = shape.cu_seqlens_q == 1 || shape.cu_seqlens_k == 1;
+  if (packed && scale == GQA_SCORE_SCALE_ROWS)
+    return {Code::kOption, "gqa_shape.score_scale of each row with packed sequences, expected that of heads"};
+  if (bias == GQA_BIAS_NONE) return {};
+  if (shape.softcap == 1 && scale != GQA_SCORE_SCALE_NONE) return too_many("gqa_shape");
+  return packed ? Status(Code::kOption, "gqa_shape.bias with packed sequences, expected none") : Status();
 }
 
 ScoreTensors score_tensors_of(const gqa_call* options) {
@@ -109,6 +130,12 @@ ScoreTraits score_traits_of(const gqa_call* options, const ScoreTensors& given) 
   if (given.bias != nullptr)
     traits.bias = same(given.bias->dtype, kFloat32) ? ChainOperand::kTensor32 : ChainOperand::kTensor;
   return traits;
+}
+
+ScoreTraits score_traits_of(const gqa_shape& shape) {
+  constexpr ChainOperand kScales[] = {ChainOperand::kNone, ChainOperand::kHead, ChainOperand::kRow};
+  constexpr ChainOperand kBiases[] = {ChainOperand::kNone, ChainOperand::kTensor, ChainOperand::kTensor32};
+  return {shape.softcap == 1, shape.sink == 1, kScales[shape.score_scale], kBiases[shape.bias]};
 }
 
 // The factor comes after the cap's division, which then joins the scale: the same, since both multiply.

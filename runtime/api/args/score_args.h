@@ -14,6 +14,7 @@ namespace gqa {
 
 // What concerns scores alone: numbers, and what does not go together.
 Status check_scores(const gqa_call& call);
+Status check_scores(const gqa_shape& shape);
 
 // A call's arrays; null where there is none.
 struct ScoreTensors {
@@ -41,6 +42,7 @@ struct ScoreTraits {
   ChainOperand scale = ChainOperand::kNone, bias = ChainOperand::kNone;
 };
 ScoreTraits score_traits_of(const gqa_call* options, const ScoreTensors& given);
+ScoreTraits score_traits_of(const gqa_shape& shape);
 void fill_scores(const ScoreTraits& traits, Problem* problem);
 void fill_score_numbers(const gqa_call* options, const ScoreViews& views, Call* call);
 

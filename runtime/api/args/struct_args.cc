@@ -22,10 +22,11 @@ constexpr int kMostThreads = 1024;
 // now.
 constexpr std::size_t ended_before(std::size_t field) { return (field + 7) / 8 * 8; }
 
-// Shapes of headers that had no `lse`, no `page`, no `cu_seqlens_q` or no `softcap` yet end before it: zero.
+// Shapes of headers that had no `lse`, `page`, `cu_seqlens_q`, `softcap` or `score_scale` yet end before it: zero.
 Status read_shape(const gqa_shape& given, gqa_shape* shape) {
   constexpr std::size_t kFirstMissing[] = {offsetof(gqa_shape, lse), offsetof(gqa_shape, page),
-                                           offsetof(gqa_shape, cu_seqlens_q), offsetof(gqa_shape, softcap)};
+                                           offsetof(gqa_shape, cu_seqlens_q), offsetof(gqa_shape, softcap),
+                                           offsetof(gqa_shape, score_scale)};
   std::size_t bytes = std::min(given.size, sizeof(gqa_shape));
   const auto* older = std::find_if(std::begin(kFirstMissing), std::end(kFirstMissing),
                                    [&](std::size_t field) { return given.size == ended_before(field); });
@@ -53,6 +54,7 @@ Status check_choices(const gqa_shape& shape) {
   if (status.ok()) status = check_flag("gqa_shape.softcap", shape.softcap);
   if (status.ok()) status = check_flag("gqa_shape.sink", shape.sink);
   if (status.ok()) status = check_window("gqa_shape.window_size", shape.window_size);
+  if (status.ok()) status = check_scores(shape);
   if (!status.ok() || (shape.page >= 0 && shape.page <= std::numeric_limits<std::int32_t>::max())) return status;
   return {Code::kSize, "gqa_shape.page is " + std::to_string(shape.page) + ", expected 1 to 2147483647, or 0 for none"};
 }
@@ -87,10 +89,7 @@ Status check_choices(const gqa_options& options) {
     return {Code::kOption, "gqa_options.tuning is " + std::to_string(number(options.tuning)) +
                                ", expected GQA_TUNE_NOW, GQA_TUNE_GUESS or GQA_TUNE_CACHED_ONLY"};
   }
-  if (!(options.tuning_budget >= 0 && options.tuning_budget <= kMostSeconds)) {
-    return {Code::kOption, "gqa_options.tuning_budget is " + std::to_string(options.tuning_budget) +
-                               ", expected seconds from 0 (the default) to 1000000"};
-  }
+  if (Status status = check_budget("gqa_options.tuning_budget", options.tuning_budget); !status.ok()) return status;
   if (options.threads < 0 || options.threads > kMostThreads) {
     return {Code::kOption,
             "gqa_options.threads is " + std::to_string(options.threads) + ", expected 0 (all cores) to 1024"};
@@ -99,6 +98,12 @@ Status check_choices(const gqa_options& options) {
 }
 
 }  // namespace
+
+Status check_budget(const char* name, double seconds) {
+  if (seconds >= 0 && seconds <= kMostSeconds) return {};
+  return {Code::kOption,
+          std::string(name) + " is " + std::to_string(seconds) + ", expected seconds from 0 (the default) to 1000000"};
+}
 
 Status make_problem(const gqa_shape* given, Problem* problem) {
   if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
@@ -125,7 +130,7 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
                              {"head_dim_v", head_dim_v, &made.head_dim_v}};
   if (Status status = read_sizes("gqa_shape", sizes); !status.ok()) return status;
   fill_mask(shape.causal == 1, shape.window_size, &made);
-  fill_scores({shape.softcap == 1, shape.sink == 1}, &made);
+  fill_scores(score_traits_of(shape), &made);
   if (Status status = check(made); !status.ok()) return status;
   *problem = made;
   return {};

@@ -67,7 +67,8 @@ Status check_tensor(const Device& device, const Role& role, const DLTensor& tens
                     const char* why) {
   if (Status status = check_rank(role, tensor); !status.ok()) return status;
   if (!same(tensor.dtype, expected)) {
-    return {Code::kDtype, std::string(role.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(expected)};
+    return {Code::kDtype,
+            std::string(role.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(expected) + ": cast it"};
   }
   if (!owned(device, tensor.device)) return check_on_device(device, role.name, tensor.device);
   return check_sizes(role, tensor);

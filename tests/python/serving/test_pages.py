@@ -49,6 +49,10 @@ class Cached:
         self.keys[copy] = [own[:tokens] for own in self.keys[sequence]]
         return copy
 
+    def truncate(self, sequence, tokens):
+        self.pool.truncate(sequence, tokens)
+        self.keys[sequence] = [own[:tokens] for own in self.keys[sequence]]
+
     def append(self, sequences, tokens):
         self.pool.append(sequences, tokens)
         table, lengths = self.pool.table(sequences)
@@ -89,6 +93,34 @@ def test_sequences_that_share_a_beginning_decode_apart(handle):
     fourth = t.add()
     t.append([fourth], 7)
     t.check([second, third, fourth])
+
+
+def test_a_refused_draft_goes_and_what_stays_is_as_it_was(handle):
+    t = Cached(handle)
+    first = t.add()
+    t.append([first], 6)
+    t.append([first], 4)  # a draft, of which one token is taken
+    t.truncate(first, 7)
+    t.append([first], 1)
+    t.check([first])
+    second = t.share(first)
+    t.append([first, second], 3)
+    t.truncate(second, 7)
+    t.append([second], 2)
+    t.check([first, second])
+
+
+def test_an_append_keeps_to_a_tables_columns(pool):
+    sequence = pool.add(PAGE)
+    with pytest.raises(gqa.GqaValueError, match="would have 2 pages with 1 more tokens, but the table has 1 columns"):
+        pool.append(sequence, columns=1)
+    assert pool.length(sequence) == PAGE and pool.free_pages == PAGES - 1
+    pool.append(sequence, columns=2)
+    pool.table(sequence, columns=2)
+    with pytest.raises(gqa.GqaValueError, match=f"tokens is {PAGE + 2}, expected 0 to {PAGE + 1}"):
+        pool.truncate(sequence, PAGE + 2)
+    with pytest.raises(TypeError, match="tokens"):
+        pool.truncate(sequence, None)
 
 
 def test_numbers(pool):

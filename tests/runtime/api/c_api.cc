@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/api/gqa.h"
+#include "tests/runtime/api/made_shape.h"
 
 namespace {
 
@@ -103,7 +104,7 @@ TEST(CApi, WarmsThenRunsAndLogsOneLineATime) {
   std::vector<std::string> lines;
   const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
-  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 0, 0, nullptr, 0, 0, 0, 0, 0};
+  const gqa_shape shape = gqa::test::made_shape({1, 3, 9, 4, 2, 32});
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines.back().find('\n'), std::string::npos);
@@ -120,7 +121,8 @@ TEST(CApi, WarmsCallsWithLogSumExpApart) {
   std::vector<std::string> lines;
   const Handle host(logging_to(&lines));
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
-  const gqa_shape shape = {sizeof(shape), 1, 3, 9, 4, 2, 32, 0, {kDLBfloat, 16, 1}, 0, 1, 0, nullptr, 0, 0, 0, 0, 0};
+  gqa_shape shape = gqa::test::made_shape({1, 3, 9, 4, 2, 32});
+  shape.lse = 1;
   ASSERT_EQ(gqa_warm(host.handle, &shape), GQA_OK) << gqa_last_error();
   const std::size_t told = lines.size();
   HostTensor q({1, 3, 4, 32}), k({1, 9, 2, 32}), v({1, 9, 2, 32}), out({1, 3, 4, 32});
@@ -170,8 +172,7 @@ TEST(CApi, CancelsWhatIsInProgressAndNothingLater) {
   const Handle host(options);
   ASSERT_EQ(host.status, GQA_OK) << gqa_last_error();
   ASSERT_EQ(gqa_cancel(host.handle), GQA_OK);  // nothing is in progress
-  const gqa_shape large = {sizeof(gqa_shape), 1, 4096, 16384, 32, 32, 128, 0, {kDLBfloat, 16, 1}, 0, 0, 0,
-                           nullptr,           0, 0,    0,     0,  0};
+  const gqa_shape large = gqa::test::made_shape({1, 4096, 16384, 32, 32, 128});
   gqa_status status = GQA_OK;
   std::string message;
   std::thread caller([&] {

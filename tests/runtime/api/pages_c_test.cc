@@ -104,6 +104,21 @@ TEST_F(PagesCApi, WhatHasNoRoomChangesNothing) {
   EXPECT_EQ(free_pages(), 5);
 }
 
+TEST_F(PagesCApi, ARefusedDraftIsTruncatedAndATablesColumnsAreKept) {
+  const std::int64_t sequence = add(9);
+  EXPECT_EQ(free_pages(), 3);
+  ASSERT_EQ(gqa_page_pool_truncate(pool_, sequence, 5), GQA_OK) << gqa_last_error();
+  std::int64_t length = 0;
+  ASSERT_EQ(gqa_page_pool_length(pool_, sequence, &length), GQA_OK) << gqa_last_error();
+  EXPECT_EQ(length, 5);
+  EXPECT_EQ(free_pages(), 4);
+  expect_refused(gqa_page_pool_truncate(pool_, sequence, 6), GQA_ERROR_SIZE, "tokens is 6, expected 0 to 5");
+  const std::int32_t tokens = 4;
+  expect_refused(gqa_page_pool_append_within(pool_, &sequence, &tokens, 1, 2, nullptr), GQA_ERROR_SHAPE,
+                 "would have 3 pages");
+  EXPECT_EQ(gqa_page_pool_append_within(pool_, &sequence, &tokens, 1, 3, nullptr), GQA_OK) << gqa_last_error();
+}
+
 TEST_F(PagesCApi, SequencesAreFreedOnceAndByTheirOwnPool) {
   gqa_page_pool other = nullptr;
   ASSERT_EQ(gqa_page_pool_create(handle_, caches_, 1, &other), GQA_OK) << gqa_last_error();

@@ -11,6 +11,7 @@
 
 #include "runtime/api/gqa.h"
 #include "tests/runtime/api/host_handle.h"
+#include "tests/runtime/api/made_shape.h"
 
 namespace {
 
@@ -93,12 +94,7 @@ TEST_F(ScoresCApi, AnotherCapCompilesAndTunesNothing) {
 }
 
 TEST_F(ScoresCApi, AWarmedShapeServesEveryCap) {
-  gqa_shape shape = {};
-  shape.size = sizeof(shape);
-  shape.batch = shape.q_len = shape.q_heads = shape.kv_heads = 1;
-  shape.kv_len = 2;
-  shape.head_dim = TwoKeys::kDim;
-  shape.dtype = {kDLBfloat, 16, 1};
+  gqa_shape shape = gqa::test::made_shape({.kv_len = 2, .head_dim = TwoKeys::kDim});
   shape.lse = shape.softcap = 1;
   ASSERT_EQ(gqa_warm(handle_, &shape), GQA_OK) << gqa_last_error();
   t_.call.softcap = 7;
@@ -129,12 +125,7 @@ TEST_F(ScoresCApi, ASinkJoinsTheDenominator) {
 }
 
 TEST_F(ScoresCApi, AWarmedShapeServesSinks) {
-  gqa_shape shape = {};
-  shape.size = sizeof(shape);
-  shape.batch = shape.q_len = shape.q_heads = shape.kv_heads = 1;
-  shape.kv_len = 2;
-  shape.head_dim = TwoKeys::kDim;
-  shape.dtype = {kDLBfloat, 16, 1};
+  gqa_shape shape = gqa::test::made_shape({.kv_len = 2, .head_dim = TwoKeys::kDim});
   shape.lse = shape.sink = 1;
   ASSERT_EQ(gqa_warm(handle_, &shape), GQA_OK) << gqa_last_error();
   float number = 2;
@@ -142,6 +133,34 @@ TEST_F(ScoresCApi, AWarmedShapeServesSinks) {
   const DLTensor sink = {&number, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, one, nullptr, 0};
   t_.call.sink = &sink;
   EXPECT_EQ(t_.run(handle_, gqa_run_ready), GQA_OK) << gqa_last_error();
+}
+
+TEST_F(ScoresCApi, AWarmedShapeServesFactorsAndBiases) {
+  float factor = -0.5F, biases[] = {0.25F, -2};
+  std::uint16_t halves[] = {0, 0x3f80};
+  std::int64_t one[] = {1}, rows[] = {1, 1, 1}, two[] = {1, 1, 1, 2};
+  const DLTensor of_heads = {&factor, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, one, nullptr, 0};
+  const DLTensor of_rows = {&factor, {kDLCPU, 0}, 3, {kDLFloat, 32, 1}, rows, nullptr, 0};
+  const DLTensor wide = {biases, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, two, nullptr, 0};
+  const DLTensor narrow = {halves, {kDLCPU, 0}, 4, {kDLBfloat, 16, 1}, two, nullptr, 0};
+  const struct {
+    gqa_score_scale score_scale;
+    gqa_bias bias;
+    const DLTensor *scale_given, *bias_given;
+  } cases[] = {{GQA_SCORE_SCALE_HEADS, GQA_BIAS_NONE, &of_heads, nullptr},
+               {GQA_SCORE_SCALE_ROWS, GQA_BIAS_FLOAT32, &of_rows, &wide},
+               {GQA_SCORE_SCALE_NONE, GQA_BIAS_OF_Q, nullptr, &narrow}};
+  for (const auto& [score_scale, bias, scale_given, bias_given] : cases) {
+    t_.call.score_scale = scale_given;
+    t_.call.bias = bias_given;
+    EXPECT_EQ(t_.run(handle_, gqa_run_ready), GQA_ERROR_NOT_CACHED);
+    gqa_shape shape = gqa::test::made_shape({.kv_len = 2, .head_dim = TwoKeys::kDim});
+    shape.lse = 1;
+    shape.score_scale = score_scale;
+    shape.bias = bias;
+    ASSERT_EQ(gqa_warm(handle_, &shape), GQA_OK) << gqa_last_error();
+    EXPECT_EQ(t_.run(handle_, gqa_run_ready), GQA_OK) << gqa_last_error();
+  }
 }
 
 TEST_F(ScoresCApi, AFactorAndABiasChangeScores) {

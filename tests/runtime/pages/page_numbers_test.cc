@@ -99,6 +99,38 @@ TEST_F(PageNumbersTest, APrefixSharesItsPagesOnly) {
   expect_refused(pool_.share(whole, -2, &copy), Code::kSize, "tokens is -2");
 }
 
+TEST_F(PageNumbersTest, ATruncatedSequenceGivesBackThePagesItLeaves) {
+  const std::int64_t first = sequence_of(11);
+  ASSERT_TRUE(pool_.truncate(first, 8).ok());
+  EXPECT_EQ(pages_of(first), (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(pool_.free_pages(), 6);
+  ASSERT_TRUE(pool_.truncate(first, 8).ok()) << "as many as it has";
+  const std::int64_t second = share(first);
+  ASSERT_TRUE(pool_.truncate(second, 5).ok());
+  EXPECT_EQ(pool_.free_pages(), 6) << "the first holds both pages";
+  ASSERT_TRUE(append(second, 1).ok());
+  EXPECT_EQ(growths_[0].shared, 1) << "the first's tokens past the fifth stay";
+  ASSERT_TRUE(pool_.truncate(first, 0).ok());
+  EXPECT_TRUE(pages_of(first).empty());
+  EXPECT_EQ(pool_.free_pages(), 6) << "the second holds one of the two, and one of its own";
+  expect_refused(pool_.truncate(second, 7), Code::kSize, "tokens is 7, expected 0 to 6");
+  expect_refused(pool_.truncate(second, -1), Code::kSize, "tokens is -1");
+  expect_refused(pool_.truncate(second + 1, 0), Code::kOption, "is none of this pool's");
+}
+
+TEST_F(PageNumbersTest, AnAppendKeepsToTheColumnsOfATable) {
+  const std::int64_t first = sequence_of(6), second = sequence_of(8), both[] = {first, second};
+  const std::int32_t none[] = {0, 0}, fit[] = {2, 0}, one_too_many[] = {1, 1};
+  expect_refused(pool_.append(both, one_too_many, &growths_, 2), Code::kShape,
+                 "would have 3 pages with 1 more tokens, but the table has 2 columns");
+  EXPECT_EQ(pool_.free_pages(), 4);
+  std::int64_t tokens = 0;
+  ASSERT_TRUE(pool_.tokens(first, &tokens).ok());
+  EXPECT_EQ(tokens, 6) << "all or nothing";
+  EXPECT_TRUE(pool_.append(both, fit, &growths_, 2).ok());
+  expect_refused(pool_.append(both, none, &growths_, 1), Code::kShape, "but the table has 1 columns");
+}
+
 TEST_F(PageNumbersTest, APageIsFreeOnceNobodyHoldsIt) {
   const std::int64_t first = sequence_of(6), second = share(first);
   ASSERT_TRUE(append(second, 1).ok());

@@ -11,6 +11,7 @@
 #include "runtime/api/tensors/dtype.h"
 #include "search/problem/signature.h"
 #include "tests/runtime/api/args/fake_call.h"
+#include "tests/runtime/api/made_shape.h"
 
 namespace gqa::test {
 namespace {
@@ -395,7 +396,12 @@ TEST(Args, EveryArgumentStatusHasATestOfItsOwn) {
 
 // ---- gqa_shape and gqa_options
 
-gqa_shape good_shape() { return {sizeof(gqa_shape), 2, 8, 16, 4, 2, 192, 128, kF16, 1, 0, 0, nullptr, 0, 0, 0, 0, 0}; }
+gqa_shape good_shape() {
+  gqa_shape shape = made_shape({2, 8, 16, 4, 2, 192}, kF16);
+  shape.head_dim_v = 128;
+  shape.causal = 1;
+  return shape;
+}
 
 TEST(Shape, BecomesAProblem) {
   const gqa_shape shape = good_shape();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/runtime/api/args/fake_call.h"
+#include "tests/runtime/api/made_shape.h"
 
 namespace gqa::test {
 namespace {
@@ -237,7 +238,11 @@ TEST(CacheArgs, WhatIsNotARecentCallIsLookedAtAgain) {
 
 gqa_shape cache_shape() {
   static const std::int32_t window[] = {9, -1};
-  return {sizeof(gqa_shape), 2, 8, 48, 4, 2, 64, 0, kBf16, 1, 1, 16, window, 1, 0, 0, 0, 0};
+  gqa_shape shape = made_shape({2, 8, 48, 4, 2, 64});
+  shape.causal = shape.lse = shape.cache_seqlens = 1;
+  shape.page = 16;
+  shape.window_size = window;
+  return shape;
 }
 
 TEST(CacheArgs, AShapeSaysPagesWindowAndLengths) {

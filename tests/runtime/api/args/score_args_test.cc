@@ -10,6 +10,7 @@
 
 #include "search/problem/signature.h"
 #include "tests/runtime/api/args/fake_call.h"
+#include "tests/runtime/api/made_shape.h"
 
 namespace gqa::test {
 namespace {
@@ -200,16 +201,15 @@ TEST(ScoreArgs, PackedSequencesHaveFactorsOfHeadsAlone) {
 
 // Struct sizes of headers before a field: whole words, whatever padding holds.
 TEST(ScoreArgs, AShapeOfAnOlderHeaderHasNone) {
-  gqa_shape shape = {};
-  shape.size = sizeof(shape);
-  shape.batch = shape.q_len = shape.q_heads = shape.kv_heads = 1;
-  shape.kv_len = 20;
-  shape.head_dim = 64;
-  shape.dtype = kBf16;
+  gqa_shape shape = made_shape({.kv_len = 20});
   shape.softcap = shape.sink = 1;
   Problem problem;
   ASSERT_TRUE(make_problem(&shape, &problem).ok());
   EXPECT_TRUE(problem.chain == softcap_chain() && problem.sink);
+  shape.bias = GQA_BIAS_OF_Q;
+  shape.size = (offsetof(gqa_shape, score_scale) + 7) / 8 * 8;
+  ASSERT_TRUE(make_problem(&shape, &problem).ok()) << make_problem(&shape, &problem).message();
+  EXPECT_TRUE(problem.chain == softcap_chain()) << "a header without a bias";
   shape.softcap = 77;  // what padding held
   shape.size = offsetof(gqa_shape, sink);
   ASSERT_TRUE(make_problem(&shape, &problem).ok()) << make_problem(&shape, &problem).message();
@@ -218,6 +218,36 @@ TEST(ScoreArgs, AShapeOfAnOlderHeaderHasNone) {
   shape.size = offsetof(gqa_shape, cu_seqlens_k);  // before packed sequences
   ASSERT_TRUE(make_problem(&shape, &problem).ok()) << make_problem(&shape, &problem).message();
   EXPECT_FALSE(problem.q_packed());
+}
+
+TEST(ScoreArgs, AShapeIsRefusedWhatACallIs) {
+  const auto said = [](void (*change)(gqa_shape&)) {
+    gqa_shape shape = made_shape({.q_len = 4, .kv_len = 20});
+    change(shape);
+    Problem problem;
+    return make_problem(&shape, &problem).message();
+  };
+  EXPECT_EQ(said([](gqa_shape& s) { s.score_scale = GQA_SCORE_SCALE_ROWS; }), "");
+  EXPECT_EQ(said([](gqa_shape& s) { s.score_scale = static_cast<gqa_score_scale>(3); }),
+            "gqa_shape.score_scale is 3, expected GQA_SCORE_SCALE_NONE, GQA_SCORE_SCALE_HEADS or GQA_SCORE_SCALE_ROWS");
+  EXPECT_EQ(said([](gqa_shape& s) { s.bias = static_cast<gqa_bias>(-1); }),
+            "gqa_shape.bias is -1, expected GQA_BIAS_NONE, GQA_BIAS_OF_Q or GQA_BIAS_FLOAT32");
+  EXPECT_EQ(said([](gqa_shape& s) {
+              s.softcap = 1;
+              s.score_scale = GQA_SCORE_SCALE_HEADS;
+              s.bias = GQA_BIAS_OF_Q;
+            }),
+            "gqa_shape has softcap, score_scale and bias, expected at most two of them: multiply q");
+  EXPECT_EQ(said([](gqa_shape& s) {
+              s.cu_seqlens_q = 1;
+              s.bias = GQA_BIAS_OF_Q;
+            }),
+            "gqa_shape.bias with packed sequences, expected none");
+  EXPECT_EQ(said([](gqa_shape& s) {
+              s.cu_seqlens_k = 1;
+              s.score_scale = GQA_SCORE_SCALE_ROWS;
+            }),
+            "gqa_shape.score_scale of each row with packed sequences, expected that of heads");
 }
 
 }  // namespace
