@@ -1,11 +1,13 @@
 """gqa.install_as, uninstall and `python -m gqa run`: what imports and importlib.metadata find, each in a process of its
 own."""
 
+import importlib
 import subprocess
 import sys
 
 import gqa
 import pytest
+from gqa._install import PACKAGES
 
 from conftest import run_python
 
@@ -38,6 +40,43 @@ assert flash_attn_interface.flash_attn_combine is gqa.flash_attn_interface.flash
 assert importlib.util.find_spec("flash_attn") is None
 assert version("flash_attn_3") == "3.0.0+gqa" and packages_distributions()["flash_attn_interface"] == ["flash-attn-3"]
 """)
+
+
+def test_names_of_aiter():
+    run_python("""
+import gqa
+gqa.install_as("aiter", metadata=True)
+import aiter, gqa.aiter, importlib.util
+from aiter import variable_length_attention
+from importlib.metadata import packages_distributions, version
+assert variable_length_attention is gqa.aiter.variable_length_attention
+assert {name: getattr(aiter, name) for name in gqa.aiter.__all__} == {
+    name: getattr(gqa.aiter, name) for name in ("flash_attn_func", "flash_attn_with_kvcache", "grouped_query_attention",
+                                                "multi_query_attention", "variable_length_attention")}
+assert aiter.__name__ == "aiter" and importlib.util.find_spec("aiter.ops") is None
+assert version("amd-aiter") == "0.1.20+gqa" and packages_distributions()["aiter"] == ["amd-aiter"]
+try:
+    from aiter.ops.mha import flash_attn_varlen_func
+except ModuleNotFoundError as error:
+    assert "gqa stands for aiter in this process" in str(error), error
+gqa.uninstall("aiter")
+try:
+    import aiter
+except ModuleNotFoundError as error:
+    assert "gqa" not in str(error)
+else:
+    raise AssertionError("still there")
+""")
+
+
+def test_each_name_has_its_module():
+    """And what is said where a name is not known says each."""
+    for name, package in PACKAGES.items():
+        assert package.modules[name] and package.version.endswith("+gqa") and name in gqa.install_as.__doc__
+        for source in package.modules.values():
+            assert "bert_padding" in source or importlib.import_module(source)  # which needs PyTorch
+        with pytest.raises(gqa.GqaValueError, match=f"name is 'xformers'; expected .*'{name}'"):
+            gqa.install_as("xformers")
 
 
 def test_what_is_lacking_is_no_module():
@@ -188,7 +227,8 @@ def test_installing_imports_no_framework():
 import gqa, sys
 gqa.install_as("flash_attn", metadata=True)
 gqa.install_as("flash_attn_interface")
-import flash_attn, flash_attn.cute, flash_attn_interface
+gqa.install_as("aiter")
+import aiter, flash_attn, flash_attn.cute, flash_attn_interface
 assert not {"torch", "numpy", "cupy"} & set(sys.modules)
 """)
 
@@ -242,6 +282,11 @@ def test_run_with_several_names(folder):
     )
 
 
+def test_run_of_aiter(folder):
+    (folder / "attends.py").write_text("from aiter import flash_attn_func\nprint(flash_attn_func.__module__)\n")
+    assert run("--as", "aiter", "attends.py", cwd=folder)[:2] == (0, "gqa.aiter\n")
+
+
 def test_run_over_a_package(folder):
     (folder / "flash_attn.py").write_text("flash_attn_func = print\n")
     for program, cwd in ((["-m", "program"], folder), ([str(folder / "program.py")], "/")):
@@ -279,3 +324,4 @@ def test_a_wrong_command_line(folder, arguments, why):
 def test_help():
     code, said, errors = run("--help")
     assert (code, errors) == (0, "") and said.startswith("usage: python -m gqa run --as NAME")
+    assert all(name in said for name in PACKAGES)

@@ -125,10 +125,10 @@ def _attended(
     door: Optional[str],
 ) -> Pair:
     width = None
-    if _of_torch(q):
+    if operator in (ATTENTION, VARLEN):
+        q, k, v, scale, width = ready(q, k, v, scale)
+    else:  # a cache is never copied
         q = _rows(q)
-        if operator in (ATTENTION, VARLEN):  # a cache is never copied
-            q, k, v, scale, width = _padded(q, _rows(k), _rows(v), scale)
     result = attend(
         _defaults.core_of,
         q,
@@ -150,18 +150,24 @@ def _attended(
     return (out if width is None else out[..., :width]), lse
 
 
-def _of_torch(tensor: Any) -> bool:
+def of_torch(tensor: Any) -> bool:
     return _modes._torch is not None and isinstance(tensor, _modes._torch.Tensor)
+
+
+def ready(q: Any, k: Any, v: Any, scale: Optional[float]) -> Tuple[Any, Any, Any, Optional[float], Optional[int]]:
+    """PyTorch's tensors as there are kernels of, at the cost of a copy where they are not; the scale that belongs to
+    them; how much of out's last dimension then counts, None being all. Others as they are."""
+    return _padded(_rows(q), _rows(k), _rows(v), scale) if of_torch(q) else (q, k, v, scale, None)
 
 
 def _rows(tensor: Any) -> Any:
     """Its last dimension contiguous, as FlashAttention makes it."""
-    return tensor.contiguous() if _of_torch(tensor) and tensor.dim() and tensor.stride(-1) != 1 else tensor
+    return tensor.contiguous() if of_torch(tensor) and tensor.dim() and tensor.stride(-1) != 1 else tensor
 
 
 def _padded(q: Any, k: Any, v: Any, scale: Optional[float]) -> Tuple[Any, Any, Any, Optional[float], Optional[int]]:
-    """With zeros to the next head dims that there are kernels of, and how much of out then counts; None: all."""
-    if not (_of_torch(k) and _of_torch(v) and q.dim() and q.shape[-1] == k.shape[-1] and v.dim()):
+    """With zeros to the next head dims that there are kernels of."""
+    if not (of_torch(k) and of_torch(v) and q.dim() and q.shape[-1] == k.shape[-1] and v.dim()):
         return q, k, v, scale, None  # the library says what is wrong
     own, width = q.shape[-1], v.shape[-1]
     to, v_to = (next((d for d in HEAD_DIMS if d >= x), x) for x in (own, width))
@@ -192,7 +198,7 @@ def lengths(starts: Any) -> Any:
 
 def none_of(tensor: Any, dtype: Optional[DType] = None) -> Any:
     """A tensor of no element, of its dtype or another, beside it."""
-    if _of_torch(tensor):
+    if of_torch(tensor):
         return tensor.new_empty((0,), dtype=_modes._torch.float32 if dtype is float32 else tensor.dtype)
     tensor = tensor if type(tensor) in KINDS else adopt(tensor, "q")
     kind = KINDS[type(tensor)]
@@ -201,7 +207,7 @@ def none_of(tensor: Any, dtype: Optional[DType] = None) -> Any:
 
 def empty_rows_up(lse: Any) -> Any:
     """FlashAttention-2's log-sum-exp of rows that see no key: +inf, where it is -inf here."""
-    if _of_torch(lse):
+    if of_torch(lse):
         return lse.masked_fill(lse == -float("inf"), float("inf"))
     if not hasattr(lse, "__setitem__"):
         raise error_for(

@@ -77,6 +77,10 @@ class Kind:
             f"{type(like).__name__} is on a CUDA device, and gqa does not know how to make one; pass a tensor of lengths",
         )
 
+    def multiples(self, like: Any, count: int, step: int) -> Any:
+        """0, step, 2 step, ...: so many int32 beside `like`; step is above 0."""
+        raise NotImplementedError
+
     def host_int32s(self, shape: Sequence[int]) -> Any:
         """In host memory, whatever is in it."""
         return _gqa.empty(list(shape), _INT, 32)
@@ -155,6 +159,9 @@ class NumpyKind(Kind):
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
         return self._empty(shape, like.dtype if like.dtype.name == dtype.name else _numpy_dtype(self._numpy, dtype))
 
+    def multiples(self, like: Any, count: int, step: int) -> Any:
+        return self._numpy.arange(0, count * step, step, dtype=self._numpy.int32)
+
     def host_int32s(self, shape: Sequence[int]) -> Any:
         return self._empty(shape, self._numpy.int32)
 
@@ -182,7 +189,7 @@ class TorchKind(Kind):
         else:
             self.as_is = frozenset((torch.Tensor, torch.nn.Parameter))
         self._empty, self._empty_like = torch.empty, torch.empty_like
-        self._full, self._int32 = torch.full, torch.int32
+        self._full, self._arange, self._int32 = torch.full, torch.arange, torch.int32
         self._dtypes = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32")}
         self._grad_enabled = torch.is_grad_enabled
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -218,6 +225,9 @@ class TorchKind(Kind):
 
     def int32s(self, like: Any, count: int, value: int) -> Any:
         return self._full((count,), value, dtype=self._int32, device=like.device)
+
+    def multiples(self, like: Any, count: int, step: int) -> Any:
+        return self._arange(0, count * step, step, dtype=self._int32, device=like.device)
 
     def host_int32s(self, shape: Sequence[int]) -> Any:
         return self._empty(shape, dtype=self._int32)
@@ -305,6 +315,10 @@ class CupyKind(Kind):
     def int32s(self, like: Any, count: int, value: int) -> Any:
         with like.device:
             return self._cupy.full((count,), value, dtype="int32")
+
+    def multiples(self, like: Any, count: int, step: int) -> Any:
+        with like.device:
+            return self._cupy.arange(0, count * step, step, dtype="int32")
 
 
 class _CudaNames(Dict[int, str]):

@@ -1,4 +1,4 @@
-"""install_as: gqa's functions under FlashAttention's module names, for programs that import those by name.
+"""install_as: gqa's functions under other packages' module names, for programs that import those by name.
 
 Owns: which module stands for which name, the finder of modules and of package metadata that answers for them, and what
 it displaced. Of this process alone: nothing is written. Never: imports torch by itself. Threads: any; installing locks.
@@ -26,7 +26,7 @@ class _Package(NamedTuple):
     version: str
 
 
-PACKAGES = {
+PACKAGES = {  # by name: all that install_as, uninstall and `python -m gqa run` know of them
     "flash_attn": _Package(
         {
             "flash_attn": "gqa.flash_attn",
@@ -39,6 +39,7 @@ PACKAGES = {
         "2.8.3+gqa",
     ),
     "flash_attn_interface": _Package({"flash_attn_interface": "gqa.flash_attn_interface"}, "flash-attn-3", "3.0.0+gqa"),
+    "aiter": _Package({"aiter": "gqa.aiter"}, "amd-aiter", "0.1.20+gqa"),
 }
 _BEFORE = ("transformers", "diffusers")  # which ask for packages once, as they are imported
 
@@ -62,10 +63,11 @@ def install_as(name: str, metadata: bool = False, *, replace: bool = False) -> N
         from flash_attn.bert_padding import pad_input
 
     name: "flash_attn" (FlashAttention-2's functions, with .flash_attn_interface, .bert_padding and .cute,
-    FlashAttention-4's) or "flash_attn_interface" (FlashAttention-3's). Other modules of these packages raise
-    ModuleNotFoundError, so that a program that tries them falls back.
-    metadata: importlib.metadata answers too, as flash-attn 2.8.3+gqa (flash-attn-3 3.0.0+gqa): libraries that ask it
-    take the package for installed. They ask as they are imported: refused once transformers or diffusers is.
+    FlashAttention-4's), "flash_attn_interface" (FlashAttention-3's) or "aiter" (gqa.aiter, AITER's). Other modules of
+    these packages raise ModuleNotFoundError, so that a program that tries them falls back.
+    metadata: importlib.metadata answers too, as flash-attn 2.8.3+gqa (flash-attn-3 3.0.0+gqa, amd-aiter 0.1.20+gqa):
+    libraries that ask it take the package for installed. They ask as they are imported: refused once transformers or
+    diffusers is.
     replace: also over a package of that name that is installed or imported; without it that is refused.
     Raises GqaValueError or GqaTypeError. uninstall() takes it back.
     """
@@ -164,7 +166,7 @@ class _Finder:  # a MetaPathFinder; importlib.abc, which has the class, would co
             return None
         modules = installed.package.modules
         if name in modules:
-            packs = any(module.startswith(f"{name}.") for module in modules)
+            packs = "." not in name or any(module.startswith(f"{name}.") for module in modules)
             loader: Any = _Loader(modules[name], modules)
             return ModuleSpec(name, loader, origin=f"gqa ({modules[name]})", is_package=packs)
         if _is_import(sys._getframe(1)):

@@ -191,6 +191,7 @@ CALL: Dict[str, Kind] = {
     "attention_chunk": count,
     "dropout_p": number,
 }
+AITER: Dict[str, Kind] = {**dict.fromkeys(("block_size", "num_groups"), size), "max_seq_len": count}
 PAGES: Dict[str, Kind] = {
     "tokens": int32,
     "sequence": whole_number,

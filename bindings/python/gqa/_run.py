@@ -1,4 +1,4 @@
-"""python -m gqa run --as NAME SCRIPT: a Python program as it is, which finds gqa where it imports FlashAttention.
+"""python -m gqa run --as NAME SCRIPT: a Python program as it is, which finds gqa where it imports NAME.
 
 Owns: the command line of `run`, and starting the program as the interpreter would. Never: installs beyond this process.
 Threads: one.
