@@ -39,6 +39,8 @@ PACKAGES = {
         "2.8.3+gqa",
     ),
     "flash_attn_interface": _Package({"flash_attn_interface": "gqa.flash_attn_interface"}, "flash-attn-3", "3.0.0+gqa"),
+    "mirage": _Package({"mirage": "gqa.mirage"}, "mirage-project", "0.2.4+gqa"),
+    "yirage": _Package({"yirage": "gqa.mirage"}, "yirage", "0.2.4+gqa"),
 }
 _BEFORE = ("transformers", "diffusers")  # which ask for packages once, as they are imported
 
