@@ -44,6 +44,10 @@ class Kind:
         """The CUDA stream the framework works on now, as an address; 0: the legacy default stream."""
         return 0
 
+    def capturing(self, tensor: Any) -> bool:
+        """Whether the stream that the framework works on now is being captured, so that nothing may be tuned."""
+        return False
+
     def export(self, tensor: Any) -> Any:
         """What _gqa takes, for work on this kind's own stream."""
         return self.export_to(tensor, self.stream(tensor))
@@ -212,11 +216,15 @@ class TorchKind(Kind):
     def stream(self, tensor: Any) -> int:
         return self._raw_stream(tensor.get_device()) if tensor.is_cuda else 0
 
+    def capturing(self, tensor: Any) -> bool:
+        return tensor.is_cuda and sys.modules["torch"].cuda.is_current_stream_capturing()
+
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
         return like.new_empty(shape)
 
     def empty_of(self, like: Any, shape: Sequence[int], dtype: DType) -> Any:
-        return like.new_empty(shape, dtype=self._dtypes[dtype.name])
+        wanted = self._dtypes[dtype.name]
+        return like.new_empty(shape) if like.dtype is wanted else like.new_empty(shape, dtype=wanted)
 
     def result(self, q: Any, q_shape: Sequence[int], width: int) -> Any:
         if q_shape[-1] == width and q.is_contiguous():  # three fifths of what new_empty costs
@@ -301,6 +309,9 @@ class CupyKind(Kind):
 
     def stream(self, tensor: Any) -> int:
         return int(self._cupy.cuda.get_current_stream(tensor.device.id).ptr)
+
+    def capturing(self, tensor: Any) -> bool:
+        return bool(self._cupy.cuda.get_current_stream(tensor.device.id).is_capturing())
 
     def empty(self, like: Any, shape: Sequence[int]) -> Any:
         with like.device:

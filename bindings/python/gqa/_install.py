@@ -40,6 +40,8 @@ PACKAGES = {  # by name: all that install_as, uninstall and `python -m gqa run` 
     ),
     "flash_attn_interface": _Package({"flash_attn_interface": "gqa.flash_attn_interface"}, "flash-attn-3", "3.0.0+gqa"),
     "aiter": _Package({"aiter": "gqa.aiter"}, "amd-aiter", "0.1.20+gqa"),
+    "mirage": _Package({"mirage": "gqa.mirage"}, "mirage-project", "0.2.4+gqa"),
+    "yirage": _Package({"yirage": "gqa.mirage"}, "yirage", "0.2.4+gqa"),
 }
 _BEFORE = ("transformers", "diffusers")  # which ask for packages once, as they are imported
 
