@@ -17,7 +17,7 @@ PROGRAM = ""
 
 
 def clean_environment(**more):
-    heeded = {"GQA_CACHE", "XDG_CACHE_HOME", "NO_COLOR", "TERM"}
+    heeded = {"GQA_CACHE", "XDG_CACHE_HOME", "NO_COLOR", "TERM", "COLUMNS"}
     return {**{k: v for k, v in os.environ.items() if k not in heeded}, "TERM": "xterm",
             "GQA_IGNORE_LOAD": "1", **more}  # other tests run beside these
 
