@@ -136,17 +136,17 @@ class WarmArch(CacheTest):
         self.assertIn("xyz", self.run_command("show", "xyz", code=2).stderr)
         self.assertIn("'../../'", self.run_command("show", "../../", code=2).stderr)
 
-    def test_verify_and_repair(self):
+    def test_check_and_repair(self):
         count = len(self.kernels())
-        self.assertEqual(self.json_of("verify"), {"whole": True, "damages": [], "mode": "read-only"})
-        self.assertIn("whole", self.run_command("verify").stdout)
+        self.assertEqual(self.json_of("check"), {"whole": True, "damages": [], "mode": "read-only"})
+        self.assertIn("whole", self.run_command("check").stdout)
         self.flip_a_byte(self.db)
-        found = self.json_of("verify", code=1)["damages"]
+        found = self.json_of("check", code=1)["damages"]
         self.assertEqual([(damage["table"], damage["repaired"]) for damage in found], [("kernels", False)])
-        self.assertEqual(self.json_of("verify", code=1)["damages"], found, "looking changes nothing")
-        self.assertIn(found[0]["key"], self.run_command("verify", code=1).stdout)
-        self.assertTrue(self.json_of("verify", "--repair", code=1)["damages"][0]["repaired"])
-        self.assertTrue(self.json_of("verify")["whole"])
+        self.assertEqual(self.json_of("check", code=1)["damages"], found, "looking changes nothing")
+        self.assertIn(found[0]["key"], self.run_command("check", code=1).stdout)
+        self.assertTrue(self.json_of("check", "--repair", code=1)["damages"][0]["repaired"])
+        self.assertTrue(self.json_of("check")["whole"])
         self.assertEqual(len(self.kernels()), count - 1)
         self.assertEqual(self.json_of("stats")["cache"]["quarantined"], 1)
 

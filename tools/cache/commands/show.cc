@@ -29,7 +29,7 @@ struct Shown {
 cache::KernelRow whole_kernel(cache::Store& store, const std::string& key) {
   std::optional<cache::KernelRow> kernel = store.find_kernel(key);
   print_warnings(store);
-  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache verify --repair puts that right");
+  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache check --repair puts that right");
   return std::move(*kernel);
 }
 
