@@ -35,6 +35,7 @@ def run(command, *arguments, **environment):
         (["stats", "--json", "--db", "/nonexistent/cache.db"], 0),
         (["--json", "stats", "--db", "/nonexistent/cache.db"], 0),
         (["list", "--db", "/nonexistent/cache.db"], 1),
+        (["forget", "3f9a2c", "--db", "/nonexistent/cache.db"], 1),
         (["verify", "--db", "/nonexistent/cache.db"], 1),
         (["lsit"], 2),
         ([], 2),

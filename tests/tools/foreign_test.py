@@ -38,7 +38,7 @@ class Foreign(CacheTest):
 
     def every_command(self, path):
         export = ["export", os.path.join(self.elsewhere, "out.gqa")]
-        for arguments in (["list"], ["show", "ab"], ["check"], ["check", "--repair"],
+        for arguments in (["list"], ["show", "ab"], ["forget", "ab"], ["tune", "ab"], ["check"], ["check", "--repair"],
                           ["stats"], export,
                           ["prune", "--max-size", "0"], ["import", path], WARM):
             yield arguments
@@ -182,7 +182,7 @@ class ReadOnly(CacheTest):
         before = snapshot(self.folder)
         self.assertIn("0 winners and 0 kernels", run("list", code=0).stdout)
         self.assertIn("whole", run("check", code=0).stdout)
-        for arguments in (["prune", "--max-size", "0"], ["check", "--repair"], WARM):
+        for arguments in (["prune", "--max-size", "0"], ["check", "--repair"], ["forget", "ab"], ["tune", "ab"], WARM):
             done = run(*arguments, code=1)
             self.assertEqual(done.stderr.count("nothing new will be kept"), 1, done.stderr)
             self.assertIn(self.db, done.stderr)

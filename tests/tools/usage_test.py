@@ -16,7 +16,7 @@ class Usage(CacheTest):
         self.refused("list", "stats", naming=["stats"])
         self.refused("list", "--loud", naming=["--loud"])
         for command in COMMANDS:
-            operand = ["ab"] if command in ("show", "export", "import") else []
+            operand = ["ab"] if command in ("show", "forget", "tune", "export", "import") else []
             self.refused(command, *operand, "--nonsense", naming=["--nonsense"])
 
     def test_shapes(self):
@@ -125,7 +125,7 @@ class Usage(CacheTest):
         self.assertEqual(call("help", "verify").stdout, call("help", "check").stdout)
 
     def test_no_file_is_a_failure_that_begins_none(self):
-        for arguments in (["list"], ["show", "ab"], ["check"], ["check", "--repair"],
+        for arguments in (["list"], ["show", "ab"], ["forget", "ab"], ["tune", "ab"], ["check"], ["check", "--repair"],
                           ["prune", "--max-size", "1"], ["export", self.path("out.gqa")]):
             done = self.run_command(*arguments, code=1)
             self.assertIn(self.db, done.stderr)

@@ -25,7 +25,7 @@ void add_commands(CLI::App* app, Shared* shared) {
   app->set_version_flag("-V,--version", "gqa-cache " GQA_TOOL_VERSION);
   app->set_help_flag("-h,--help", "This text");
   app->require_subcommand(0, 1);  // none is refused by run(): in better words, and after unknown ones
-  for (const auto add : {add_warm, add_list, add_show, add_check, add_export, add_import,
+  for (const auto add : {add_warm, add_list, add_show, add_forget, add_tune, add_check, add_export, add_import,
                          add_prune, add_stats, add_help}) {
     add(app, shared);
   }
