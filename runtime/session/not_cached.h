@@ -14,8 +14,8 @@ namespace gqa {
 // `signature`: Workload::signature(). `cache`: the file's path; "": the cache is off. A graph has no such line.
 Status not_cached(const std::string& signature, const DeviceSpec& device, const std::string& cache);
 
-// "gqa-cache --db '/my caches/a.db' warm --device host --shape b=1,hq=32,...", as a shell takes it: without --db where the
-// file is the default one.
+// "gqa-cache --db '/my caches/a.db' warm --device host --shape b=1,hq=32,...", as a shell takes it: without --db where
+// the file is the default one.
 std::string warming_line(const std::string& signature, const DeviceSpec& device, const std::string& cache);
 
 }  // namespace gqa
