@@ -11,7 +11,7 @@ namespace gqa::tools {
 namespace {
 
 // Of a scatter plot, in its own units: about as many pixels on a phone.
-constexpr double kWidth = 360, kHeight = 300, kLeft = 56, kRight = 12, kTop = 12, kBottom = 44;
+constexpr double kWidth = 360, kHeight = 300, kLeft = 56, kRight = 12, kTop = 26, kBottom = 44;
 constexpr double kStrip = 1000;  // units of a strip's line
 
 std::string coordinate(double value) {
@@ -63,7 +63,7 @@ class Axes {
     }
     text += svg_line(x(low()), y(low()), x(high()), y(high()), "equal");
     return text + svg_text((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", x_title + " \u2192") +
-           svg_text(kLeft + 4, kTop + 12, "start", "\u2191 " + y_title);
+           svg_text(kLeft, kTop - 10, "start", "\u2191 " + y_title);
   }
 
  private:

@@ -16,14 +16,14 @@
 namespace gqa::tools {
 namespace {
 
-constexpr std::size_t kFinalists = 8;       // whose samples are shown
-constexpr double kPredictionInSight = 1.5;  // times the slowest candidate: predictions beyond are not marked
+constexpr std::size_t kFinalists = 8;  // whose samples are shown
+constexpr double kInSight = 4;         // times the fastest candidate's time: where bars and strips end
 
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --text: #1b1f24; --quiet: #57606a; --page: #ffffff; --card: #f6f8fa; --line: #d0d7de;
   --other: #7aa7d9; --chosen: #1a7f37; --mark: #bc4c00; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --quiet: #9aa4af; --page: #0d1117; --card: #161b22;
-  --line: #30363d; --other: #3f6ea5; --chosen: #3fb950; --mark: #f0883e; --bad: #ff7b72; } }
+  --line: #30363d; --other: #5f95d6; --chosen: #3fb950; --mark: #f0883e; --bad: #ff7b72; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 84rem; background: var(--page); color: var(--text);
   font: 15px/1.5 system-ui, sans-serif; }
@@ -31,8 +31,8 @@ h1 { font-size: 1.3rem; overflow-wrap: anywhere; margin: 0.3rem 0; }
 h2 { font-size: 1.05rem; margin: 0 0 0.4rem; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; overflow-wrap: anywhere; white-space: pre-wrap; }
 p.note, small { color: var(--quiet); }
-main { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 0.9rem; min-width: 0; }
+main { columns: 32rem; column-gap: 1rem; }
+section { break-inside: avoid; margin: 0 0 1rem; background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 0.9rem; min-width: 0; }
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.15rem 0.9rem; margin: 0; }
 dt { color: var(--quiet); }
 dd { margin: 0; overflow-wrap: anywhere; }
@@ -130,23 +130,19 @@ std::string below_time(const Json& attempt, double best) {
   std::string text = escaped(text_of(attempt, "outcome"));
   char slower[32];
   std::snprintf(slower, sizeof(slower), ", %.2f x", median / best);
-  if (!won(attempt)) text += slower;
+  const std::string detail = text_of(attempt, "detail");
+  if (!won(attempt) && detail.empty()) text += slower;
   if (predicted > 0) text += " \u00b7 predicted " + time_text(predicted);
   text += " \u00b7 spread " + time_text(number_of(attempt, "spread_us")) + " \u00b7 " +
           counted(static_cast<std::int64_t>(number_of(attempt, "samples")), "sample");
-  const std::string detail = text_of(attempt, "detail");
   return detail.empty() ? text : text + " \u00b7 " + escaped(detail);
 }
 
 std::string times_section(const std::vector<Json>& attempts) {
   const std::vector<Json> timed = sorted_by("median_us", attempts);
   if (timed.empty()) return section("Candidates by time", "Nothing was timed.", "");
-  const double best = number_of(timed.front(), "median_us"), slowest = number_of(timed.back(), "median_us");
-  double most = slowest;
-  for (const Json& attempt : timed) {
-    const double predicted = number_of(attempt, "predicted_us");
-    if (predicted <= kPredictionInSight * slowest) most = std::max(most, predicted);
-  }
+  const double best = number_of(timed.front(), "median_us");
+  const double most = std::min(number_of(timed.back(), "median_us"), kInSight * best);
   std::string body = "<ol>\n";
   for (const Json& attempt : timed) {
     const double median = number_of(attempt, "median_us"), predicted = number_of(attempt, "predicted_us");
@@ -154,9 +150,11 @@ std::string times_section(const std::vector<Json>& attempts) {
         bar_item(code(text_of(attempt, "candidate")), time_text(median),
                  meter(median / most, predicted > 0 ? predicted / most : -1, won(attempt)), below_time(attempt, best));
   }
-  return section("Candidates by time",
-                 "Bars are medians; the upright mark is what the cost model had predicted, where it is in sight.",
-                 body + "</ol>\n");
+  return section(
+      "Candidates by time",
+      "Bars are medians, none longer than four times the fastest; the upright mark is what the cost model had "
+      "predicted, where it is in sight.",
+      body + "</ol>\n");
 }
 
 std::string prediction_section(const std::vector<Json>& attempts) {
@@ -195,6 +193,7 @@ std::string samples_section(const std::vector<Json>& attempts) {
       to = std::max(to, sample);
     }
   }
+  to = std::min(to, kInSight * number_of(sorted_by("median_us", finalists).front(), "median_us"));
   std::string body = "<ol>\n";
   for (const Json& attempt : finalists) {
     const std::vector<double> samples = samples_of(attempt);
@@ -203,7 +202,7 @@ std::string samples_section(const std::vector<Json>& attempts) {
   }
   return section("Samples of the finalists",
                  "Each stroke is one run, the bold one the median; the lines go from " + time_text(from) + " to " +
-                     time_text(to) + ".",
+                     time_text(to) + ", where what took longer stands, too.",
                  body + "</ol>\n");
 }
 
@@ -279,8 +278,8 @@ std::string seconds_section(const Json& evidence) {
   std::string body = "<ol>\n";
   for (const char* phase : {"search", "compile", "verify", "time"}) {
     const double seconds = number_of(*at, phase);
-    body +=
-        bar_item("<span>" + std::string(phase) + "</span>", seconds_text(seconds), meter(seconds / whole, -1, false), "");
+    body += bar_item("<span>" + std::string(phase) + "</span>", seconds_text(seconds),
+                     meter(seconds / whole, -1, false), "");
   }
   return section("Where the seconds went", "", body + "</ol>\n");
 }
