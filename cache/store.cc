@@ -86,6 +86,7 @@ class FileStore : public Store {
   std::vector<Damage> verify(bool repair) override;
   std::string export_to(const std::string& path) override;
   std::string import_from(const std::string& path) override;
+  Pruned forget(const std::string& id) override;
   Pruned prune(double unused_days, std::int64_t max_bytes) override;
   Stats stats() override;
   std::vector<std::string> take_warnings() override { return file_->take_warnings(); }
@@ -239,6 +240,11 @@ std::string FileStore::import_from(const std::string& path) {
   const std::string refused = "nothing can be imported: the cache is " + file_->mode_text();
   return file_->run("import", refused,
                     [&](Database& db, bool writable) { return writable ? import_rows(db, path, now()) : refused; });
+}
+
+Pruned FileStore::forget(const std::string& id) {
+  return file_->run("forget a winner", Pruned(),
+                    [&](Database& db, bool writable) { return writable ? forget_winner(db, id) : Pruned(); });
 }
 
 Pruned FileStore::prune(double unused_days, std::int64_t max_bytes) {

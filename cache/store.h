@@ -146,6 +146,9 @@ class Store {
   // wrote it.
   virtual std::string export_to(const std::string& path) = 0;
   virtual std::string import_from(const std::string& path) = 0;
+  // Removes the winner of that id, and those of its kernels that no other winner needs. What was not there is not
+  // counted.
+  virtual Pruned forget(const std::string& id) = 0;
   // Winners unused for that long, then least recently used until the file is small enough, then kernels no winner needs
   // (compile-only kernels count as used when they were made). Of each of kHelpingFamilies the newest of an
   // architecture and compiler go last, with the architecture's last kernel. -1: no such limit.

@@ -62,6 +62,11 @@ class Pruner {
     for (int i = 0; i < 2; ++i) shrink_once(max_bytes);  // then helping kernels that the first left behind
   }
 
+  void drop_winner(const std::string& id) {
+    const auto at = find(Place::kWinners, id);
+    if (at != by_use_.end()) drop_with_kernels(at);
+  }
+
   // What the file would be without its free pages.
   std::int64_t bytes() {
     return (db_.integer("PRAGMA page_count") - db_.integer("PRAGMA freelist_count")) * db_.integer("PRAGMA page_size");
@@ -99,12 +104,23 @@ class Pruner {
         ++at;
         continue;
       }
-      const std::vector<std::string> kernels = at->second.kernels;
-      at = drop(at);
-      for (const std::string& kernel : kernels) {
-        if (needed_[kernel] == 0) at = drop_kernel(kernel, at);
-      }
+      at = drop_with_kernels(at);
     }
+  }
+
+  // With those that nobody else needs.
+  ByUse::iterator drop_with_kernels(ByUse::iterator at) {
+    const std::vector<std::string> kernels = at->second.kernels;
+    at = drop(at);
+    for (const std::string& kernel : kernels) {
+      if (needed_[kernel] == 0) at = drop_kernel(kernel, at);
+    }
+    return at;
+  }
+
+  ByUse::iterator find(Place place, const std::string& key) {
+    return std::find_if(by_use_.begin(), by_use_.end(),
+                        [&](const auto& entry) { return entry.second.place == place && entry.second.key == key; });
   }
 
   bool is_needed(const Item& item) {
@@ -123,9 +139,7 @@ class Pruner {
 
   // Gives where to go on: `next`, unless that was the kernel.
   ByUse::iterator drop_kernel(const std::string& kernel, ByUse::iterator next) {
-    const auto at = std::find_if(by_use_.begin(), by_use_.end(), [&](const auto& entry) {
-      return entry.second.place == Place::kKernels && entry.second.key == kernel;
-    });
+    const auto at = find(Place::kKernels, kernel);
     if (at == by_use_.end()) return next;
     const auto after = drop(at);
     return at == next ? after : next;
@@ -168,6 +182,17 @@ void quarantine_rows(Database& db, const Examination& found, std::int64_t now) {
   Transaction transaction(db);
   for (std::size_t i = 0; i < found.rows.size(); ++i) quarantine(db, found.rows[i], found.whats[i], now);
   transaction.commit();
+}
+
+Pruned forget_winner(Database& db, const std::string& id) {
+  Transaction transaction(db);
+  Pruner pruner(db);
+  const std::int64_t before = pruner.bytes();
+  pruner.drop_winner(id);
+  Pruned pruned = pruner.pruned();
+  pruned.bytes = std::max<std::int64_t>(0, before - pruner.bytes());
+  transaction.commit();
+  return pruned;
 }
 
 Pruned prune_rows(Database& db, double unused_days, std::int64_t max_bytes, std::int64_t now) {

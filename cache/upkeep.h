@@ -1,5 +1,5 @@
 // upkeep.h: looking after a whole file: what is damaged, what may go.
-// Owns: the full check of every row and page, quarantining what it found, pruning.
+// Owns: the full check of every row and page, quarantining what it found, pruning, forgetting one winner.
 // Never: replaces the file; store.cc does, if quarantining rows was not enough.
 // Threads: as database.h.
 #pragma once
@@ -25,6 +25,9 @@ struct Examination {
 // Changes nothing, and reports damage to pages instead of throwing it.
 Examination examine(Database& db);
 void quarantine_rows(Database& db, const Examination& found, std::int64_t now);
+
+// See Store::forget.
+Pruned forget_winner(Database& db, const std::string& id);
 
 // See Store::prune.
 Pruned prune_rows(Database& db, double unused_days, std::int64_t max_bytes, std::int64_t now);

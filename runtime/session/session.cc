@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/session/not_cached.h"
 #include "runtime/session/telling.h"
 #include "runtime/tuner/model_error.h"
 #include "runtime/tuner/stopwatch.h"
@@ -297,9 +298,7 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
   Status status;
   if (!from_cache(miss, readied, [&](const cache::WinnerRow& row) { return suits(row, miss.tuning); })) {
     if (miss.tuning == Tuning::kCachedOnly) {
-      status = {Code::kNotCached, "the cache holds no program for " + miss.workload.name() + " on " +
-                                      device_->spec().identity() +
-                                      " and tuning is off: warm it with gqa-cache warm, or allow tuning once"};
+      status = not_cached(miss.key.signature, device_->spec(), store_->stats().path);
     } else {
       status = miss.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
       // Memory may be short for a trial and suffice for the call: a guess that was verified before will do.

@@ -38,7 +38,8 @@ class Foreign(CacheTest):
 
     def every_command(self, path):
         export = ["export", os.path.join(self.elsewhere, "out.gqa")]
-        for arguments in (["list"], ["show", "ab"], ["verify"], ["verify", "--repair"], ["stats"], export,
+        for arguments in (["list"], ["show", "ab"], ["forget", "ab"], ["tune", "ab"], ["check"], ["check", "--repair"],
+                          ["stats"], export,
                           ["prune", "--max-size", "0"], ["import", path], WARM):
             yield arguments
 
@@ -101,18 +102,18 @@ class Foreign(CacheTest):
     def test_what_mktemp_makes_is_used(self):
         self.write("cache.db", b"")
         self.run_command("import", self.path("none.gqa"), code=1)
-        self.assertEqual(self.json_of("verify"), {"whole": True, "damages": [], "mode": "read-only"})
+        self.assertEqual(self.json_of("check"), {"whole": True, "damages": [], "mode": "read-only"})
 
     def test_a_damaged_cache_of_ours_is_set_aside(self):
         self.run_command("import", self.path("none.gqa"), code=1)  # begins an empty cache
         with open(self.db, "r+b") as file:
             file.write(b"\x07" * 60)
         damaged = snapshot(self.folder)["cache.db"][0]
-        done = self.run_command("verify", "--repair", code=1)
+        done = self.run_command("check", "--repair", code=1)
         self.assertIn("set aside as", done.stderr)
         aside = [name for name in os.listdir(self.folder) if ".damaged-" in name]
         self.assertEqual([snapshot(self.folder)[name][0] for name in aside], [damaged])
-        self.assertEqual(self.json_of("verify")["whole"], True)
+        self.assertEqual(self.json_of("check")["whole"], True)
 
 
 class Export(CacheTest):
@@ -180,8 +181,8 @@ class ReadOnly(CacheTest):
     def reads_and_does_not_write(self, run):
         before = snapshot(self.folder)
         self.assertIn("0 winners and 0 kernels", run("list", code=0).stdout)
-        self.assertIn("whole", run("verify", code=0).stdout)
-        for arguments in (["prune", "--max-size", "0"], ["verify", "--repair"], WARM):
+        self.assertIn("whole", run("check", code=0).stdout)
+        for arguments in (["prune", "--max-size", "0"], ["check", "--repair"], ["forget", "ab"], ["tune", "ab"], WARM):
             done = run(*arguments, code=1)
             self.assertEqual(done.stderr.count("nothing new will be kept"), 1, done.stderr)
             self.assertIn(self.db, done.stderr)

@@ -1,4 +1,5 @@
 """`gqa-cache help`: its topics, and that the grammar of SPEC reads the same in the docs as in the command."""
+import math
 import re
 import unittest
 from pathlib import Path
@@ -14,7 +15,7 @@ class Help(CacheTest):
         told = self.run_command("help").stdout
         self.assertEqual(told, call("--help").stdout)
         for command in COMMANDS:
-            self.assertRegex(told, rf"(?m)^  {command} ")
+            self.assertRegex(told, rf"(?m)^  {command}[ ,]")
         self.assertIn("help spec", told)
 
     def test_the_text_of_a_command(self):
@@ -38,6 +39,14 @@ class Help(CacheTest):
         blocks = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs" / "deployment.md").read_text(),
                             re.MULTILINE | re.DOTALL)
         self.assertEqual(blocks, [self.run_command("help", "serve").stdout])
+
+    def test_the_readme_counts_its_serve_line_rightly(self):
+        text = (ROOT / "README.md").read_text()
+        model, serve = re.search(r"^gqa-cache warm --model (\S+) --serve (\S+) ", text, re.MULTILINE).groups()
+        plan, = self.json_of("warm", "--device", "host", "--dry-run", "--model", model, "--serve", serve)["plan"]
+        shapes, most = re.search(r"second line is (\d+) shapes\..*? at most (\d+)\b", text, re.DOTALL).groups()
+        self.assertEqual((plan["shapes"], math.ceil(plan["most_seconds"] / 60)), (int(shapes), int(most)))
+        self.assertIn("`--dry-run`", text)
 
     def test_refused_shapes_name_the_grammar(self):
         self.refused("warm", "--shape", "hq=32,sq=64,d=128,window=3", naming=["'window'", "gqa-cache help spec"])

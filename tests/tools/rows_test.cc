@@ -1,4 +1,4 @@
-// rows_test.cc: finding a row by the first digits of its key.
+// rows_test.cc: finding a row by the first digits of its key, and a winner as a listing shows it.
 #include "tools/cache/rows.h"
 
 #include <gtest/gtest.h>
@@ -62,6 +62,52 @@ TEST(MeasuredText, SaysWhatMakesAWinnerProvisional) {
   EXPECT_NE(measured_text(row).find("memory was short"), std::string::npos);
   row.median_us = 0;
   EXPECT_EQ(measured_text(row), "provisional: verified, not timed; the next tuning replaces it");
+}
+
+TEST(Losers, AreTheOthersTheFastestFirst) {
+  cache::WinnerRow row;
+  row.evidence = R"({"attempts": [{"candidate": "wrong", "outcome": "verify failed"},
+                                  {"candidate": "third", "outcome": "slower", "median_us": 30},
+                                  {"candidate": "first", "outcome": "winner", "median_us": 10},
+                                  {"candidate": "second", "outcome": "slower", "median_us": 20}, 7]})";
+  std::string names;
+  for (const Json& loser : losers_of(row)) names += text_of(loser, "candidate") + " ";
+  EXPECT_EQ(names, "second third wrong ");
+  for (const char* evidence : {"", "{}", "no JSON", R"({"attempts": 3})"}) {
+    row.evidence = evidence;
+    EXPECT_TRUE(losers_of(row).empty()) << evidence;
+  }
+}
+
+TEST(ShortShape, LeavesOutWhatIsTheDefault) {
+  const auto shortened = [](const std::string& signature) {
+    cache::WinnerRow row;
+    row.key.signature = signature;
+    return short_shape(row);
+  };
+  EXPECT_EQ(shortened("b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=bf16,causal"), "hq=4,hk=2,sq=64,d=64,causal");
+  EXPECT_EQ(shortened("b=2,hq=4,hk=4,sq=1,sk=64,d=64,dtype=f16,page=16,lens"),
+            "b=2,hq=4,sq=1,sk=64,d=64,dtype=f16,page=16,lens");
+  EXPECT_EQ(shortened("b=1,of another version"), "b=1,of another version");
+  EXPECT_EQ(shortened("graph 0123 attention"), "graph 0123 attention");
+}
+
+TEST_F(Rows, AWinnerIsFoundBesideKernels) {
+  cache::WinnerRow row;
+  row.key = {"shape", "device", "search"};
+  row.kernel = "aa" + std::string(30, '0');
+  ASSERT_TRUE(store_->put_winner(row));
+  EXPECT_EQ(find_winner_row(*store_, row.id().substr(0, 12)).key.signature, "shape");
+  const auto refused = [this](const std::string& prefix) -> std::string {
+    try {
+      (void)find_winner_row(*store_, prefix);
+      return "";
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+  };
+  EXPECT_NE(refused("cc0").find("the key of a kernel"), std::string::npos);
+  EXPECT_NE(refused("0123456789abcdef").find("no winner"), std::string::npos);
 }
 
 TEST_F(Rows, FoundByAUniquePrefix) {

@@ -12,12 +12,12 @@ import unittest
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 SHAPE = "b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=bf16,causal"
-COMMANDS = ["warm", "list", "show", "verify", "export", "import", "prune", "stats", "help"]
+COMMANDS = ["warm", "list", "show", "forget", "tune", "check", "export", "import", "prune", "stats", "help"]
 PROGRAM = ""
 
 
 def clean_environment(**more):
-    heeded = {"GQA_CACHE", "XDG_CACHE_HOME", "NO_COLOR", "TERM"}
+    heeded = {"GQA_CACHE", "XDG_CACHE_HOME", "NO_COLOR", "TERM", "COLUMNS"}
     return {**{k: v for k, v in os.environ.items() if k not in heeded}, "TERM": "xterm",
             "GQA_IGNORE_LOAD": "1", **more}  # other tests run beside these
 

@@ -76,6 +76,16 @@ class OnATerminal(CacheTest):
         self.assertRegex(self.on_terminal("list"), COLOUR)
         self.assertNotIn("\033", self.on_terminal("list", NO_COLOR="1"))
 
+    def test_a_list_is_as_wide_as_the_terminal(self):
+        self.run_command(*WARM)
+        widths = {}
+        for columns in (50, 80, 200):
+            seen = COLOUR.sub("", self.on_terminal("list", "--all", columns=columns, COLUMNS="30"))
+            widths[columns] = max(map(len, seen.splitlines()[:-1]))
+            self.assertLessEqual(widths[columns], columns)
+        self.assertEqual((widths[50], widths[80]), (50, 80))
+        self.assertGreater(widths[200], 80)
+
     def test_a_dumb_terminal(self):
         self.assertNotIn("\033", self.on_terminal(*WARM, TERM="dumb"))
 

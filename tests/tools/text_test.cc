@@ -17,8 +17,8 @@ TEST(Text, Units) {
   EXPECT_EQ(seconds_text(125), "2 min 5 s");
   EXPECT_EQ(bytes_text(812), "812 B");
   EXPECT_EQ(bytes_text(1500000), "1.50 MB");
-  EXPECT_EQ(age_text(1000, 1000 + 59), "just now");
-  EXPECT_EQ(age_text(1000, 1000 + 3 * 86400), "3 d ago");
+  EXPECT_EQ(age_text(1000, 1000 + 59), "now");
+  EXPECT_EQ(age_text(1000, 1000 + 3 * 86400), "3 d");
   EXPECT_EQ(counted(1, "kernel"), "1 kernel");
   EXPECT_EQ(counted(1234, "kernel"), "1,234 kernels");
 }
@@ -29,6 +29,28 @@ TEST(Text, TableLinesUp) {
   table.add({"", ""});
   std::FILE* file = std::tmpfile();  // no terminal
   EXPECT_EQ(table.text(Terminal(file)), "A      LONG\nvalue  x\n\n");
+  std::fclose(file);
+}
+
+TEST(Text, TableFits) {
+  Table table({"KEY", "SHAPE", "CANDIDATE"});
+  table.add({"0123", "hq=32,d=128", "flash m=64"});
+  table.may_shrink(2, 7);
+  table.may_shrink(1, 6);
+  std::FILE* file = std::tmpfile();
+  const Terminal terminal(file);
+  const std::string whole = "KEY   SHAPE        CANDIDATE\n0123  hq=32,d=128  flash m=64\n";
+  EXPECT_EQ(table.text(terminal), whole);
+  EXPECT_EQ(table.text(terminal, 29), whole);
+  EXPECT_EQ(table.text(terminal, 26), "KEY   SHAPE        CANDI..\n0123  hq=32,d=128  flash..\n");
+  EXPECT_EQ(table.text(terminal, 22), "KEY   SHAPE    CANDI..\n0123  hq=32..  flash..\n");
+  EXPECT_EQ(table.text(terminal, 8), "KEY   SH\n0123  hq\n");
+  Table lean({"KEY", "SHAPE", "NOTE"});
+  lean.add({"0123", "hq=32", "x"});
+  lean.may_shrink(2, 0);
+  lean.may_shrink(1, 1);
+  EXPECT_EQ(lean.text(terminal, 17), "KEY   SHAPE  NOTE\n0123  hq=32  x\n");
+  EXPECT_EQ(lean.text(terminal, 16), "KEY   SHAPE\n0123  hq=32\n");
   std::fclose(file);
 }
 

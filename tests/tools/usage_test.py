@@ -16,7 +16,7 @@ class Usage(CacheTest):
         self.refused("list", "stats", naming=["stats"])
         self.refused("list", "--loud", naming=["--loud"])
         for command in COMMANDS:
-            operand = ["ab"] if command in ("show", "export", "import") else []
+            operand = ["ab"] if command in ("show", "forget", "tune", "export", "import") else []
             self.refused(command, *operand, "--nonsense", naming=["--nonsense"])
 
     def test_shapes(self):
@@ -85,11 +85,48 @@ class Usage(CacheTest):
             self.assertIn(command, call("--help").stdout)
 
     def test_version(self):
-        self.assertRegex(call("--version").stdout, r"^gqa-cache \d+\.\d+\.\d+\n$")
+        for option in ("--version", "-V"):
+            self.assertRegex(call(option).stdout, r"^gqa-cache \d+\.\d+\.\d+\n$")
+
+    def test_what_was_probably_meant(self):
+        for arguments, meant in [(["lst"], "list"), (["lsit", "--all"], "list"), (["exprot", "a"], "export"),
+                                 (["list", "--al"], "--all"), (["list", "--jsno"], "--json"),
+                                 (["prune", "--unused_for=3"], "--unused-for"), (["list", "--bd", "x"], "--db"),
+                                 (["help", "spce"], "spec"), (["help", "servr"], "serve")]:
+            self.refused(*arguments, naming=[f"did you mean '{meant}'?"])
+        for arguments in (["polish"], ["list", "lsit"], ["list", "--loud"], ["help", "polish"]):
+            self.assertNotIn("did you mean", self.run_command(*arguments, code=2).stderr)
+
+    def test_json_before_or_behind_the_command(self):
+        for command in ("stats", "list", "check"):
+            if command == "list":
+                self.run_command("import", self.path("none.gqa"), code=1)  # begins an empty cache
+            before, behind = (self.run_command(*words).stdout for words in (["--json", command], [command, "--json"]))
+            self.assertEqual(json.loads(before), json.loads(behind))
+
+    def test_json_of_what_lists_nothing(self):
+        for arguments in (["--json", "help"], ["help", "--json"], ["--json", "import", "a"]):
+            self.refused(*arguments, naming=["--json", "help" if "help" in arguments else "import"])
+        self.refused("--json", "show", "ab", "--source", naming=["--source", "--json"])
+
+    def test_short_numbers(self):
+        plan = lambda *words: self.json_of("warm", "--device", "host", "--dry-run", *words)["plan"]
+        self.assertEqual(plan("--shape", "hq=2,sq=1k,d=32"), plan("--shape", "hq=2,sq=1024,d=32"))
+        self.assertEqual(plan("--budget", "1k", "--shape", "hq=2,sq=64,d=32")[0]["most_seconds"], 1024)
+        self.run_command("import", self.path("none.gqa"), code=1)  # begins an empty cache
+        self.run_command("prune", "--unused-for", "1k", "--max-size", "4K")
+        for given in ("4kk", "k", "0.5k"):
+            self.assertIn(given, self.run_command("prune", "--max-size", given, code=2).stderr)
+
+    def test_the_old_name_of_check(self):
+        self.run_command("import", self.path("none.gqa"), code=1)  # begins an empty cache
+        self.assertEqual(self.run_command("verify").stdout, self.run_command("check").stdout)
+        self.assertEqual(self.json_of("verify"), self.json_of("check"))
+        self.assertEqual(call("help", "verify").stdout, call("help", "check").stdout)
 
     def test_no_file_is_a_failure_that_begins_none(self):
-        for arguments in (["list"], ["show", "ab"], ["verify"], ["verify", "--repair"], ["prune", "--max-size", "1"],
-                          ["export", self.path("out.gqa")]):
+        for arguments in (["list"], ["show", "ab"], ["forget", "ab"], ["tune", "ab"], ["check"], ["check", "--repair"],
+                          ["prune", "--max-size", "1"], ["export", self.path("out.gqa")]):
             done = self.run_command(*arguments, code=1)
             self.assertIn(self.db, done.stderr)
             self.assertEqual(done.stdout, "")
@@ -110,7 +147,7 @@ class Usage(CacheTest):
         os.chmod(self.folder, 0o777)
         with open(self.db, "w"):
             pass
-        for arguments in (["list"], ["verify"], ["stats"], ["export", self.path("out.gqa")], ["import", self.db]):
+        for arguments in (["list"], ["check"], ["stats"], ["export", self.path("out.gqa")], ["import", self.db]):
             self.assertIn("chmod go-w", self.run_command(*arguments, code=1).stderr)
 
     def test_a_device_that_is_not_there_is_a_failure(self):
@@ -121,9 +158,9 @@ class Usage(CacheTest):
     def test_a_file_that_is_no_cache(self):
         with open(self.db, "wb") as file:
             file.write(b"no database " * 1000)
-        for arguments in (["list"], ["show", "ab"], ["verify"], ["stats"], ["export", self.path("out.gqa")]):
+        for arguments in (["list"], ["show", "ab"], ["check"], ["stats"], ["export", self.path("out.gqa")]):
             self.assertIn(self.db, self.run_command(*arguments, code=1).stderr)
-        self.assertIn("it is a text file", self.run_command("verify", "--repair", code=1).stderr)
+        self.assertIn("it is a text file", self.run_command("check", "--repair", code=1).stderr)
         self.assertEqual(os.path.getsize(self.db), 12000, "neither looking nor repairing changes it")
 
     def test_a_newer_schema_is_left_alone(self):
@@ -131,7 +168,7 @@ class Usage(CacheTest):
         with sqlite3.connect(self.db) as db:
             db.execute("PRAGMA user_version=999")
         db.close()
-        for arguments in (["list"], ["prune", "--max-size", "0"], ["verify", "--repair"],
+        for arguments in (["list"], ["prune", "--max-size", "0"], ["check", "--repair"],
                           ["warm", "--device", "host", "--shape", SHAPE]):
             self.assertIn("999", self.run_command(*arguments, code=1).stderr)
         with sqlite3.connect(self.db) as db:

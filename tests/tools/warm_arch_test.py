@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 import support
-from support import SHAPE, CacheTest
+from support import SHAPE, CacheTest, call
 
 ARCH = ["warm", "--arch", "sm_90a", "--shape", SHAPE, "--budget", "0.01"]
 
@@ -66,13 +66,13 @@ class WarmArch(CacheTest):
         self.run_command(*ARCH[:3], "--shape", SHAPE + ",lse", "--budget", "0.01")
         mergers = [kernel for kernel in self.kernels() if kernel["family"] == "merge"]
         self.assertEqual([kernel["arch"] for kernel in mergers], ["sm_90a"])
-        self.assertRegex(self.run_command("list").stdout, r"sm_90a +merge .* merges ")
+        self.assertRegex(self.run_command("list", "--all").stdout, r"sm_90a +merge +merges ")
 
     def test_a_shape_with_lengths_brings_what_appends(self):
         self.assertNotIn("append", {kernel["family"] for kernel in self.kernels()})
         self.run_command(*ARCH[:3], "--shape", SHAPE + ",lens", "--budget", "0.01")
         self.assertEqual(1, len([kernel for kernel in self.kernels() if kernel["family"] == "append"]))
-        self.assertRegex(self.run_command("list").stdout, r"sm_90a +append .* appends ")
+        self.assertRegex(self.run_command("list", "--all").stdout, r"sm_90a +append +appends ")
 
     def test_a_range_of_calls_is_compiled_after_its_plan(self):
         serve = [*ARCH[:3], "--model", "qwen3-8b,tp=8", "--serve", "batch=1..2,kv=64,page=16", "--budget", "0.01"]
@@ -109,7 +109,7 @@ class WarmArch(CacheTest):
     def test_list(self):
         kernels = self.kernels()
         self.assertGreater(len(kernels), 0)
-        text = self.run_command("list").stdout
+        text = call("--db", self.db, "list", "--all", COLUMNS="1000").stdout
         for kernel in kernels:
             self.assertEqual(kernel["arch"], "sm_90a")
             self.assertIn(kernel["key"][:12], text)
@@ -136,17 +136,17 @@ class WarmArch(CacheTest):
         self.assertIn("xyz", self.run_command("show", "xyz", code=2).stderr)
         self.assertIn("'../../'", self.run_command("show", "../../", code=2).stderr)
 
-    def test_verify_and_repair(self):
+    def test_check_and_repair(self):
         count = len(self.kernels())
-        self.assertEqual(self.json_of("verify"), {"whole": True, "damages": [], "mode": "read-only"})
-        self.assertIn("whole", self.run_command("verify").stdout)
+        self.assertEqual(self.json_of("check"), {"whole": True, "damages": [], "mode": "read-only"})
+        self.assertIn("whole", self.run_command("check").stdout)
         self.flip_a_byte(self.db)
-        found = self.json_of("verify", code=1)["damages"]
+        found = self.json_of("check", code=1)["damages"]
         self.assertEqual([(damage["table"], damage["repaired"]) for damage in found], [("kernels", False)])
-        self.assertEqual(self.json_of("verify", code=1)["damages"], found, "looking changes nothing")
-        self.assertIn(found[0]["key"], self.run_command("verify", code=1).stdout)
-        self.assertTrue(self.json_of("verify", "--repair", code=1)["damages"][0]["repaired"])
-        self.assertTrue(self.json_of("verify")["whole"])
+        self.assertEqual(self.json_of("check", code=1)["damages"], found, "looking changes nothing")
+        self.assertIn(found[0]["key"], self.run_command("check", code=1).stdout)
+        self.assertTrue(self.json_of("check", "--repair", code=1)["damages"][0]["repaired"])
+        self.assertTrue(self.json_of("check")["whole"])
         self.assertEqual(len(self.kernels()), count - 1)
         self.assertEqual(self.json_of("stats")["cache"]["quarantined"], 1)
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/cache/errors.h"
+#include "tools/cache/suggestion.h"
 #include "tools/cache/terminal.h"
 
 namespace gqa::tools {
@@ -20,11 +21,12 @@ void add_commands(CLI::App* app, Shared* shared) {
                   "~/.cache/gqa/cache.db)")
       ->type_name("PATH")
       ->check(path_complaint);
-  app->set_version_flag("--version", "gqa-cache " GQA_TOOL_VERSION);
+  app->add_flag("--json", shared->json, "Print JSON: of the commands that list or count something");
+  app->set_version_flag("-V,--version", "gqa-cache " GQA_TOOL_VERSION);
   app->set_help_flag("-h,--help", "This text");
   app->require_subcommand(0, 1);  // none is refused by run(): in better words, and after unknown ones
-  for (const auto add :
-       {add_warm, add_list, add_show, add_verify, add_export, add_import, add_prune, add_stats, add_help}) {
+  for (const auto add : {add_warm, add_list, add_show, add_forget, add_tune, add_check, add_export, add_import,
+                         add_prune, add_stats, add_help}) {
     add(app, shared);
   }
   app->footer(
@@ -34,11 +36,46 @@ void add_commands(CLI::App* app, Shared* shared) {
       "Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.");
 }
 
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
 std::string command_names(const CLI::App& app) {
   std::string names;
-  for (const CLI::App* command : app.get_subcommands(nullptr))
-    names += (names.empty() ? "" : ", ") + command->get_name();
+  for (const std::string& name : commands_of(app)) names += (names.empty() ? "" : ", ") + name;
   return names;
+}
+
+// "--db", "--json", ...: of the program and of the command that was given.
+std::vector<std::string> options_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  std::vector<const CLI::App*> apps = {&app};
+  for (const CLI::App* command : app.get_subcommands()) apps.push_back(command);
+  for (const CLI::App* each : apps) {
+    for (const CLI::Option* option : each->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+// Of the first word that nobody understood.
+std::string suggestion(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(true);
+  if (words.empty()) return "";
+  const std::string word = words.front().substr(0, words.front().find('='));
+  if (word.starts_with("-")) return did_you_mean(word, options_of(app));
+  return app.get_subcommands().empty() ? did_you_mean(word, commands_of(app)) : "";
+}
+
+// --json before a command reaches every command.
+void check_json(const CLI::App& app, const Shared& shared) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (shared.json && command->get_option_no_throw("--json") == nullptr)
+      throw Usage("--json is no option of " + command->get_name() + ", which lists nothing");
+  }
 }
 
 // What was written may still fail to arrive: a full disk, a closed pipe.
@@ -53,7 +90,8 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
     app.exit(error);  // --help and --version
     return flushed(0);
   }
-  print_error(std::string(error.what()) + "\nRun gqa-cache help, or gqa-cache help COMMAND.");
+  const bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  print_error(error.what() + (extras ? suggestion(app) : "") + "\nRun gqa-cache help, or gqa-cache help COMMAND.");
   return kUsage;
 }
 
@@ -70,7 +108,7 @@ const char* name(cache::Mode mode) { return mode == cache::Mode::kReadWrite ? "r
 CLI::App* new_command(CLI::App* app, Shared* shared, const std::string& name, const std::string& help,
                       const std::string& example, Lists lists) {
   CLI::App* command = app->add_subcommand(name, help);
-  command->fallthrough();  // --db may also stand behind the command
+  command->fallthrough();  // --db and --json may also stand behind the command
   command->footer("Example:\n  " + example);
   if (lists == Lists::kYes) command->add_flag("--json", shared->json, "Print JSON");
   return command;
@@ -83,6 +121,7 @@ int run(int count, const char* const* arguments) {
   try {
     app.parse(count, arguments);
     if (!shared.run) throw Usage("no command was given; expected one of " + command_names(app));
+    check_json(app, shared);
     return flushed(shared.run());
   } catch (const CLI::ParseError& error) {
     return parse_failed(app, error);

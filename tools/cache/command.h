@@ -29,7 +29,9 @@ struct Shared {
 void add_warm(CLI::App* app, Shared* shared);
 void add_list(CLI::App* app, Shared* shared);
 void add_show(CLI::App* app, Shared* shared);
-void add_verify(CLI::App* app, Shared* shared);
+void add_check(CLI::App* app, Shared* shared);
+void add_forget(CLI::App* app, Shared* shared);
+void add_tune(CLI::App* app, Shared* shared);
 void add_export(CLI::App* app, Shared* shared);
 void add_import(CLI::App* app, Shared* shared);
 void add_prune(CLI::App* app, Shared* shared);

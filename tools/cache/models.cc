@@ -7,6 +7,7 @@
 #include "search/problem/serving_range.h"
 #include "search/text.h"
 #include "tools/cache/errors.h"
+#include "tools/cache/numbers.h"
 
 namespace gqa::tools {
 namespace {
@@ -22,7 +23,7 @@ instead of the model's usual shapes. It is a list of items with commas between, 
 
   gqa-cache warm --model llama-3-8b --serve batch=1..256,kv=1..32k,page=16
 
-A range is N or N..N, both ends in it. A k behind a number stands for 1024.
+A range is N or N..N, both ends in it. A k behind a number stands for 1024, an M for 1024 * 1024.
   batch=RANGE    sequences of a call; required
   kv=RANGE       keys that the cache has room for in a sequence: of pages, a page times the page table's columns; of a
                  dense cache, its length. Required beside q and chunk. How many keys there are (cache_seqlens) is no
@@ -164,7 +165,7 @@ std::vector<Problem> model_shapes(std::string_view text) {
 
 std::vector<Problem> serving_shapes(std::string_view model, std::string_view serve) {
   ServingRange range;
-  if (const Status status = parse(serve, &range); !status.ok())
+  if (const Status status = parse(plain_numbers(serve), &range); !status.ok())
     throw Usage("--serve " + quote(serve) + ": " + status.message() + "; gqa-cache help serve explains it");
   std::vector<Problem> shapes;
   for (const Problem& layer : layers_of(parse_model(model))) {

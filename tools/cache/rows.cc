@@ -33,6 +33,33 @@ std::string lowered(std::string text) {
   throw Failure(message + (keys.size() > kNamed ? ", ..." : "") + "; give more digits");
 }
 
+// All rows whose keys begin so.
+Found rows_with(cache::Store& store, const std::string& given) {
+  const std::string prefix = lowered(given);
+  if (!is_key_prefix(prefix)) {
+    throw Usage("KEY " + quote(given) + ": expected the first digits of a key of gqa-cache list, such as 3f9a2c");
+  }
+  Found found{store.list_winners(), store.list_kernels()};
+  std::erase_if(found.winners, [&prefix](const auto& row) { return !row.id().starts_with(prefix); });
+  std::erase_if(found.kernels, [&prefix](const auto& row) { return !row.key.starts_with(prefix); });
+  return found;
+}
+
+std::vector<std::string> keys_of(const Found& found) {
+  std::vector<std::string> keys;
+  for (const auto& row : found.winners) keys.push_back(row.id() + " (" + compiler_text(row.compiler) + ")");
+  for (const auto& row : found.kernels) keys.push_back(row.key + " (" + compiler_text(row.compiler) + ")");
+  return keys;
+}
+
+std::string without_item(const std::string& spec, const std::string& key) {
+  std::string rest;
+  for (const std::string_view item : split_text(spec, ',')) {
+    if (item.substr(0, item.find('=')) != key) rest += (rest.empty() ? "" : ",") + std::string(item);
+  }
+  return rest;
+}
+
 std::string disturbed_by(const cache::WinnerRow& row) {
   const Json evidence = evidence_of(row);
   const auto race = evidence.find("race");
@@ -90,6 +117,18 @@ std::string shape_text(const cache::WinnerRow& row) {
   return std::string(kGraphSignature) + short_key(std::string(digest.substr(0, end))) + std::string(digest.substr(end));
 }
 
+std::string short_shape(const cache::WinnerRow& row) {
+  std::string whole = shape_text(row);
+  Problem problem, same;
+  if (is_graph(row) || !parse(whole, &problem).ok()) return whole;
+  // An item goes where the rest means the same.
+  for (const char* key : {"b", "hk", "sk", "dtype"}) {
+    const std::string rest = without_item(whole, key);
+    if (parse(rest, &same).ok() && same == problem) whole = rest;
+  }
+  return whole;
+}
+
 // A program that another version wrote is shown as it is.
 std::string candidate_text(const cache::WinnerRow& row) {
   KernelGraph program;
@@ -100,6 +139,31 @@ std::string candidate_text(const cache::WinnerRow& row) {
 Json evidence_of(const cache::WinnerRow& row) {
   const Json json = Json::parse(row.evidence, nullptr, false);
   return json.is_object() ? json : Json::object();
+}
+
+Json losers_of(const cache::WinnerRow& row) {
+  Json losers = Json::array();
+  const Json evidence = evidence_of(row);
+  const auto attempts = evidence.find("attempts");
+  if (attempts == evidence.end() || !attempts->is_array()) return losers;
+  for (const Json& attempt : *attempts) {
+    if (attempt.is_object() && text_of(attempt, "outcome") != "winner") losers.push_back(attempt);
+  }
+  std::stable_sort(losers.begin(), losers.end(), [](const Json& a, const Json& b) {
+    const double x = number_of(a, "median_us"), y = number_of(b, "median_us");
+    return (x > 0) != (y > 0) ? x > 0 : x < y;
+  });
+  return losers;
+}
+
+double number_of(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_number() ? at->get<double>() : 0;
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
 std::string measured_text(const cache::WinnerRow& row) {
@@ -125,27 +189,21 @@ std::string arch_of(const cache::WinnerRow& row) {
 }
 
 Found find_row(cache::Store& store, const std::string& given) {
-  const std::string prefix = lowered(given);
-  if (!is_key_prefix(prefix)) {
-    throw Usage("KEY " + quote(given) + ": expected the first digits of a key of gqa-cache list, such as 3f9a2c");
-  }
-  Found found;
-  std::vector<std::string> keys;
-  for (cache::WinnerRow& row : store.list_winners()) {
-    if (std::string id = row.id(); id.rfind(prefix, 0) == 0) {
-      keys.push_back(id + " (" + compiler_text(row.compiler) + ")");
-      found.winners.push_back(std::move(row));
-    }
-  }
-  for (cache::KernelRow& row : store.list_kernels()) {
-    if (row.key.rfind(prefix, 0) == 0) {
-      keys.push_back(row.key + " (" + compiler_text(row.compiler) + ")");
-      found.kernels.push_back(std::move(row));
-    }
-  }
+  Found found = rows_with(store, given);
+  const std::vector<std::string> keys = keys_of(found);
   if (keys.empty()) throw Failure("no winner and no kernel has a key that begins with " + quote(given));
   if (keys.size() > 1) refuse_ambiguous(given, keys);
   return found;
+}
+
+cache::WinnerRow find_winner_row(cache::Store& store, const std::string& given) {
+  Found found = rows_with(store, given);
+  if (found.winners.empty() && !found.kernels.empty())
+    throw Failure(quote(given) + " begins the key of a kernel; expected a winner's, as gqa-cache list prints it");
+  if (found.winners.empty()) throw Failure("no winner has a key that begins with " + quote(given));
+  found.kernels.clear();
+  if (found.winners.size() > 1) refuse_ambiguous(given, keys_of(found));
+  return std::move(found.winners.front());
 }
 
 }  // namespace gqa::tools

@@ -17,11 +17,16 @@ Json kernel_json(const cache::KernelRow& row);  // without source and code
 // A winner of attention: its problem, its candidate. Of a user's graph: the first digits of the graph's digest with its
 // config; what its program is, and the thread plans of its kernels.
 std::string shape_text(const cache::WinnerRow& row);
+std::string short_shape(const cache::WinnerRow& row);  // the same SPEC without the items that say what is the default
 std::string candidate_text(const cache::WinnerRow& row);
 bool is_graph(const cache::WinnerRow& row);
 
 // Written by the tuner, but perhaps of another version: whatever is not there is left out.
 Json evidence_of(const cache::WinnerRow& row);
+Json losers_of(const cache::WinnerRow& row);  // the attempts that did not win, the fastest first, those untimed last
+// Members of what was written so: 0 and "" where they are not there.
+double number_of(const Json& json, const char* key);
+std::string text_of(const Json& json, const char* key);
 // "12.3 us, spread 0.1 us, at 1980 MHz"; of a provisional winner, what makes it one, too.
 std::string measured_text(const cache::WinnerRow& row);
 
@@ -38,5 +43,7 @@ struct Found {
 // The one row whose key begins with the prefix: a winner's id or a kernel's key. Throws Usage if it is no beginning
 // of a key, Failure if there is none or more than one.
 Found find_row(cache::Store& store, const std::string& prefix);
+// The same of winners alone: a kernel's key is refused as one.
+cache::WinnerRow find_winner_row(cache::Store& store, const std::string& prefix);
 
 }  // namespace gqa::tools

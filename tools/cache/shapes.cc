@@ -13,6 +13,7 @@
 #include "search/text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/models.h"
+#include "tools/cache/numbers.h"
 
 namespace gqa::tools {
 namespace {
@@ -21,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 Problem parse_spec(const std::string& spec, const std::string& where) {
   Problem problem;
-  if (const Status status = parse(spec, &problem); !status.ok()) {
+  if (const Status status = parse(plain_numbers(spec), &problem); !status.ok()) {
     throw Usage(where + " " + quote(spec) + ": " + status.message() + "; gqa-cache help spec has the grammar");
   }
   return problem;

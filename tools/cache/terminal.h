@@ -1,5 +1,5 @@
 // terminal.h: what may be written to a stream.
-// Owns: whether a stream is a terminal, how wide it is, and colour, which is empty text anywhere else.
+// Owns: whether a stream is a terminal, how wide its lines may be, and colour, which is empty text anywhere else.
 // Never: writes anything.
 // Threads: values.
 #pragma once
@@ -14,7 +14,7 @@ class Terminal {
   explicit Terminal(std::FILE* stream);
 
   bool live() const { return live_; }  // a line may be redrawn
-  int columns() const;                 // just now; 80 if it cannot be told
+  int columns() const;                 // of the terminal just now; elsewhere $COLUMNS, else 80
 
   // The text in a colour, or as it is: no terminal, $NO_COLOR, TERM=dumb.
   std::string bold(const std::string& text) const { return painted("1", text); }

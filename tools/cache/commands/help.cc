@@ -10,14 +10,21 @@
 #include "tools/cache/commands/spec.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/models.h"
+#include "tools/cache/suggestion.h"
 
 namespace gqa::tools {
 namespace {
 
-std::string topics(const CLI::App& app) {
-  std::string names = "spec, serve";
-  for (const CLI::App* command : app.get_subcommands(nullptr)) names += ", " + command->get_name();
+std::vector<std::string> topics(const CLI::App& app) {
+  std::vector<std::string> names = {"spec", "serve"};
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
   return names;
+}
+
+std::string list_of(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
 }
 
 // Of an app alone: app.help() would give the help of the command that was parsed, which is this one.
@@ -29,9 +36,10 @@ std::string help_of(const CLI::App& app, const std::string& topic) {
   if (topic == "spec") return spec_text();
   if (topic == "serve") return serving_text();
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
-    if (command->get_name() == topic) return own_help(*command, app.get_name() + " " + topic);
+    if (command->check_name(topic)) return own_help(*command, app.get_name() + " " + command->get_name());
   }
-  throw Usage("help knows no topic " + quote(topic) + "; expected one of " + topics(app));
+  throw Usage("help knows no topic " + quote(topic) + "; expected one of " + list_of(topics(app)) +
+              did_you_mean(topic, topics(app)));
 }
 
 }  // namespace

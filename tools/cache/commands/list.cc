@@ -1,12 +1,14 @@
-// list.cc: `gqa-cache list`: what the cache holds.
-// Owns: the table of winners and the table of kernels.
-// Never: changes the file.
+// list.cc: `gqa-cache list`: what the cache holds, the newest first.
+// Owns: the table of winners, with the candidates that lost to them, and the table of kernels.
+// Never: changes the file, or writes a line that is wider than the terminal.
 // Threads: one.
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "tools/cache/filter.h"
 #include "tools/cache/rows.h"
 #include "tools/cache/text.h"
 
@@ -16,21 +18,69 @@ namespace {
 using Winners = std::vector<cache::WinnerRow>;
 using Kernels = std::vector<cache::KernelRow>;
 
-// "3f9a2c1d", or "3f9a2c1d +2" of three.
-std::string kernels_text(const cache::WinnerRow& row) {
-  const std::size_t others = row.kernels().size() - 1;
-  return short_key(row.kernels().front()) + (others > 0 ? " +" + std::to_string(others) : "");
+struct ListOptions {
+  FilterOptions filter;
+  bool all = false;
+};
+
+struct Listing {
+  Winners winners;
+  Kernels kernels;
+  std::size_t winners_there = 0, kernels_there = 0;  // without the filter
+  std::unordered_set<std::string> won;               // kernels of winners, shown or not
+};
+
+// ---- what is shown
+
+template <class Row>
+std::vector<Row> newest_first(std::vector<Row> rows, const Filter& filter) {
+  std::erase_if(rows, [&filter](const Row& row) { return !filter.passes(row); });
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.created > b.created; });
+  return rows;
 }
 
-std::string winners_table(const Winners& winners, const Terminal& terminal) {
-  const std::int64_t now = std::time(nullptr);
-  Table table({"WINNER", "ARCH", "SHAPE", "TIME", "CANDIDATE", "KERNEL", "COMPILER", "FAMILIES", "USED"});
+Listing listing(cache::Store& store, const Filter& filter) {
+  Listing listing;
+  Winners winners = store.list_winners();
+  Kernels kernels = store.list_kernels();
+  listing.winners_there = winners.size();
+  listing.kernels_there = kernels.size();
   for (const cache::WinnerRow& row : winners) {
-    table.add({short_key(row.id()), arch_of(row), shape_text(row),
-               row.provisional ? "provisional" : time_text(row.median_us), candidate_text(row), kernels_text(row),
-               compiler_text(row.compiler), row.families, age_text(row.used, now)});
+    for (const std::string& kernel : row.kernels()) listing.won.insert(kernel);
   }
-  return table.text(terminal);
+  listing.winners = newest_first(std::move(winners), filter);
+  listing.kernels = newest_first(std::move(kernels), filter);
+  return listing;
+}
+
+// ---- as text
+
+// "12.3 us", "12.3 us?" of one that the next tuning replaces.
+std::string winning_time(const cache::WinnerRow& row) {
+  if (row.provisional && row.median_us == 0) return "untimed";
+  return time_text(row.median_us) + (row.provisional ? "?" : "");
+}
+
+void add_losers(const cache::WinnerRow& row, Table* table) {
+  for (const Json& attempt : losers_of(row)) {
+    table->add({"", "", "", time_text(number_of(attempt, "median_us")), "  " + text_of(attempt, "outcome"),
+                text_of(attempt, "candidate"), ""});
+  }
+}
+
+std::string winners_table(const Winners& winners, bool losers, const Terminal& terminal) {
+  const std::int64_t now = std::time(nullptr);
+  Table table({"WINNER", "AGE", "DEVICE", "TIME", "SHAPE", "CANDIDATE", "COMPILER"});
+  table.may_shrink(6, 0);
+  table.may_shrink(5, 8);
+  table.may_shrink(4, 16);
+  table.may_shrink(2, 6);
+  for (const cache::WinnerRow& row : winners) {
+    table.add({short_key(row.id()), age_text(row.created, now), arch_of(row), winning_time(row), short_shape(row),
+               candidate_text(row), compiler_text(row.compiler)});
+    if (losers) add_losers(row, &table);
+  }
+  return table.text(terminal, terminal.columns());
 }
 
 const char* state_text(const cache::KernelRow& row, const std::unordered_set<std::string>& won) {
@@ -40,44 +90,59 @@ const char* state_text(const cache::KernelRow& row, const std::unordered_set<std
   return won.contains(row.key) ? "winner's" : "no winner's";
 }
 
-std::string kernels_table(const Kernels& kernels, const Winners& winners, const Terminal& terminal) {
+std::string kernels_table(const Listing& listing, const Terminal& terminal) {
   const std::int64_t now = std::time(nullptr);
-  std::unordered_set<std::string> won;
-  for (const cache::WinnerRow& row : winners) {
-    for (const std::string& kernel : row.kernels()) won.insert(kernel);
-  }
   Table table(
-      {"KERNEL", "ARCH", "FAMILY", "MADE FOR", "REGISTERS", "SPILLED", "CANDIDATE", "COMPILER", "STATE", "USED"});
-  for (const cache::KernelRow& row : kernels) {
-    table.add({short_key(row.key), row.arch, row.family, row.problem, std::to_string(row.registers),
-               bytes_text(row.spill_bytes), row.candidate, compiler_text(row.compiler), state_text(row, won),
-               age_text(row.used, now)});
+      {"KERNEL", "AGE", "DEVICE", "FAMILY", "STATE", "CANDIDATE", "MADE FOR", "COMPILER", "REGISTERS", "SPILLED"});
+  for (const std::size_t column : {9, 8, 7}) table.may_shrink(column, 0);
+  table.may_shrink(6, 8);
+  table.may_shrink(5, 12);
+  for (const cache::KernelRow& row : listing.kernels) {
+    table.add({short_key(row.key), age_text(row.created, now), row.arch, row.family, state_text(row, listing.won),
+               row.candidate, row.problem, compiler_text(row.compiler), std::to_string(row.registers),
+               bytes_text(row.spill_bytes)});
   }
-  return table.text(terminal);
+  return table.text(terminal, terminal.columns());
 }
 
-Json listing_json(const std::string& path, const Winners& winners, const Kernels& kernels) {
+// "2 winners", "1 of 2 winners"
+std::string of_them(std::size_t shown, std::size_t there, const char* noun) {
+  const std::string all = counted(static_cast<std::int64_t>(there), noun);
+  return shown == there ? all : std::to_string(shown) + " of " + all;
+}
+
+std::string listing_text(const Listing& listing, bool all, const std::string& path, const Terminal& terminal) {
+  std::string text;
+  if (!listing.winners.empty()) text += winners_table(listing.winners, all, terminal) + "\n";
+  if (all && !listing.kernels.empty()) text += kernels_table(listing, terminal) + "\n";
+  return text + of_them(listing.winners.size(), listing.winners_there, "winner") + " and " +
+         of_them(listing.kernels.size(), listing.kernels_there, "kernel") + " in " + path +
+         (all || listing.kernels.empty() ? "" : "; --all lists the kernels, too") + "\n";
+}
+
+// ---- as JSON
+
+Json listing_json(const std::string& path, const Listing& listing, bool all) {
   Json json = {{"path", path}, {"winners", Json::array()}, {"kernels", Json::array()}};
-  for (const cache::WinnerRow& row : winners) json["winners"].push_back(winner_json(row));
-  for (const cache::KernelRow& row : kernels) json["kernels"].push_back(kernel_json(row));
+  for (const cache::WinnerRow& row : listing.winners) {
+    json["winners"].push_back(winner_json(row));
+    if (all) json["winners"].back()["losers"] = losers_of(row);
+  }
+  for (const cache::KernelRow& row : listing.kernels) json["kernels"].push_back(kernel_json(row));
   return json;
 }
 
-int list(const Shared& shared) {
+int list(const Shared& shared, const ListOptions& options) {
+  const Filter filter(options.filter, std::time(nullptr));
   require_file(shared);
   const auto store = open_cache(shared, cache::Mode::kReadOnly);
-  const Winners winners = store->list_winners();
-  const Kernels kernels = store->list_kernels();
+  const Listing rows = listing(*store, filter);
   if (print_warnings(*store)) return 1;
   if (shared.json) {
-    print_json(listing_json(cache_path(shared), winners, kernels));
-    return 0;
+    print_json(listing_json(cache_path(shared), rows, options.all));
+  } else {
+    print(listing_text(rows, options.all, cache_path(shared), Terminal(stdout)));
   }
-  const Terminal terminal(stdout);
-  if (!winners.empty()) print(winners_table(winners, terminal) + "\n");
-  if (!kernels.empty()) print(kernels_table(kernels, winners, terminal) + "\n");
-  print(counted(static_cast<std::int64_t>(winners.size()), "winner") + " and " +
-        counted(static_cast<std::int64_t>(kernels.size()), "kernel") + " in " + cache_path(shared) + "\n");
   return 0;
 }
 
@@ -85,8 +150,16 @@ int list(const Shared& shared) {
 
 void add_list(CLI::App* app, Shared* shared) {
   CLI::App* command =
-      new_command(app, shared, "list", "List winners and kernels", "gqa-cache list --json", Lists::kYes);
-  command->callback([shared] { shared->run = [shared] { return list(*shared); }; });
+      new_command(app, shared, "list", "List winners, one a line, the newest first",
+                  "gqa-cache list --shape hq=32,d=128 --device sm_90a --newer-than 7d\n\n"
+                  "A line is as wide as the terminal; elsewhere as $COLUMNS says, else 80. --json has "
+                  "all of it.\nA time with a question mark was taken beside other load: the next tuning "
+                  "replaces it.",
+                  Lists::kYes);
+  const auto options = std::make_shared<ListOptions>();
+  add_filter_options(command, &options->filter);
+  command->add_flag("--all", options->all, "The candidates that lost to each winner, too, and the kernels");
+  command->callback([shared, options] { shared->run = [shared, options] { return list(*shared, *options); }; });
 }
 
 }  // namespace gqa::tools

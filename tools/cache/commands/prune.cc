@@ -8,6 +8,7 @@
 
 #include "tools/cache/command.h"
 #include "tools/cache/errors.h"
+#include "tools/cache/numbers.h"
 #include "tools/cache/text.h"
 
 namespace gqa::tools {
@@ -48,12 +49,15 @@ void add_prune(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "prune", "Remove what is not used, or too much",
                                   "gqa-cache prune --unused-for 30 --max-size 200", Lists::kYes);
   const auto options = std::make_shared<PruneOptions>();
-  command->add_option("--unused-for", options->unused_days, "Remove what was not used for so long")
-      ->type_name("DAYS")
-      ->check(CLI::Range(0.0, kMostDays));
-  command->add_option("--max-size", options->max_megabytes, "Remove the least recently used until the file is so small")
-      ->type_name("MB")
-      ->check(CLI::Range(0.0, kMostMegabytes));
+  CLI::Option* days = command->add_option("--unused-for", options->unused_days, "Remove what was not used for so long")
+                          ->type_name("DAYS")
+                          ->check(CLI::Range(0.0, kMostDays));
+  CLI::Option* size = command
+                          ->add_option("--max-size", options->max_megabytes,
+                                       "Remove the least recently used until the file is so small")
+                          ->type_name("MB")
+                          ->check(CLI::Range(0.0, kMostMegabytes));
+  for (CLI::Option* number : {days, size}) take_short_numbers(number);
   command->callback([shared, options] { shared->run = [shared, options] { return prune(*shared, *options); }; });
 }
 

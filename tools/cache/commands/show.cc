@@ -1,14 +1,19 @@
 // show.cc: `gqa-cache show KEY`: all that is known of one winner or kernel.
-// Owns: its text, its evidence as a table, its source and PTX alone.
-// Never: changes the file.
+// Owns: its text, its evidence as a table, its source and PTX alone, the file that a report goes to.
+// Never: changes the cache, or writes over a file that is no report.
 // Threads: one.
 #include <CLI/App.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "tools/cache/errors.h"
+#include "tools/cache/report.h"
 #include "tools/cache/rows.h"
 #include "tools/cache/text.h"
 
@@ -17,6 +22,7 @@ namespace {
 
 struct ShowOptions {
   std::string key;
+  std::string html;  // the report's file; "": none
   bool source = false, ptx = false;
 };
 
@@ -29,7 +35,7 @@ struct Shown {
 cache::KernelRow whole_kernel(cache::Store& store, const std::string& key) {
   std::optional<cache::KernelRow> kernel = store.find_kernel(key);
   print_warnings(store);
-  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache verify --repair puts that right");
+  if (!kernel) throw Failure("the kernel " + key + " is missing or damaged; gqa-cache check --repair puts that right");
   return std::move(*kernel);
 }
 
@@ -42,16 +48,6 @@ Shown look_up(cache::Store& store, const std::string& prefix) {
     if (std::find(keys.begin(), key, *key) == key) shown.kernels.push_back(whole_kernel(store, *key));
   }
   return shown;
-}
-
-double number(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  return at != json.end() && at->is_number() ? at->get<double>() : 0;
-}
-
-std::string string(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
 std::string when(std::int64_t unix_seconds) {
@@ -100,10 +96,10 @@ std::string kernel_text(const cache::KernelRow& row) {
 std::string attempts_table(const Json& attempts, const Terminal& terminal) {
   Table table({"CANDIDATE", "OUTCOME", "TIME", "SPREAD", "PREDICTED", "NUMBERS", "DETAIL"});
   for (const Json& attempt : attempts) {
-    const double bound = number(attempt, "bound");
-    table.add({string(attempt, "candidate"), string(attempt, "outcome"), time_text(number(attempt, "median_us")),
-               time_text(number(attempt, "spread_us")), time_text(number(attempt, "predicted_us")),
-               bound > 0 ? error_text(number(attempt, "error"), bound) : "-", string(attempt, "detail")});
+    const double bound = number_of(attempt, "bound");
+    table.add({text_of(attempt, "candidate"), text_of(attempt, "outcome"), time_text(number_of(attempt, "median_us")),
+               time_text(number_of(attempt, "spread_us")), time_text(number_of(attempt, "predicted_us")),
+               bound > 0 ? error_text(number_of(attempt, "error"), bound) : "-", text_of(attempt, "detail")});
   }
   return table.text(terminal);
 }
@@ -111,8 +107,8 @@ std::string attempts_table(const Json& attempts, const Terminal& terminal) {
 // "420 pruned: 300 needs # bytes of ...".
 std::string reasons_text(const Json& evidence, const char* key, const std::string& label) {
   const auto at = evidence.find(key);
-  if (at == evidence.end() || !at->is_object() || number(*at, "count") <= 0) return "";
-  std::string text = std::to_string(static_cast<int>(number(*at, "count"))) + " " + label + ":\n";
+  if (at == evidence.end() || !at->is_object() || number_of(*at, "count") <= 0) return "";
+  std::string text = std::to_string(static_cast<int>(number_of(*at, "count"))) + " " + label + ":\n";
   if (const auto reasons = at->find("by_reason"); reasons != at->end() && reasons->is_object()) {
     for (const auto& [reason, count] : reasons->items()) text += "  " + count.dump() + " x " + reason + "\n";
   }
@@ -157,10 +153,44 @@ std::string shown_text(const Shown& shown, const Terminal& terminal) {
   return evidence.empty() ? text : text + "\n" + evidence;
 }
 
+// ---- as a page
+
+// Throws Failure if something else than a report lies there.
+void require_no_other_file(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::symlink_status(path, error);
+  if (!std::filesystem::exists(there)) return;
+  std::string begin(kReportMark.size(), '\0');
+  const bool regular = std::filesystem::is_regular_file(there);
+  if (regular) std::ifstream(path, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (!regular || begin != kReportMark)
+    throw Failure(path +
+                  " is left untouched: it is no report of gqa-cache; --html takes a new name or an older report");
+}
+
+void write_report(const std::string& path, const std::string& page) {
+  require_no_other_file(path);
+  std::ofstream file(path, std::ios::binary);
+  file << page;
+  file.close();
+  if (!file) throw Failure("the report cannot be written to " + path + ": " + std::strerror(errno));
+}
+
+int show_report(const Shown& shown, const std::string& path) {
+  if (!shown.winner) throw Failure("a report is of a winner; " + shown.kernels.front().key + " is a kernel's key");
+  write_report(path, report(*shown.winner, shown.kernels));
+  print("wrote " + path + ": " + short_shape(*shown.winner) + " on " + arch_of(*shown.winner) + "\n");
+  return 0;
+}
+
 int show(const Shared& shared, const ShowOptions& options) {
+  if (shared.json && (options.source || options.ptx))
+    throw Usage(std::string(options.source ? "--source" : "--ptx") + " excludes --json: it prints that text alone");
+  if (shared.json && !options.html.empty()) throw Usage("--html excludes --json: it writes a page");
   require_file(shared);
   const auto store = open_cache(shared, cache::Mode::kReadOnly);
   const Shown shown = look_up(*store, options.key);
+  if (!options.html.empty()) return show_report(shown, options.html);
   for (const cache::KernelRow& kernel : shown.kernels) {
     if (options.ptx && kernel.ptx.empty())
       throw Failure("the kernel " + kernel.key + " was made for " + kernel.arch + " and has no PTX");
@@ -181,13 +211,18 @@ int show(const Shared& shared, const ShowOptions& options) {
 
 void add_show(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "show", "Show one winner or kernel with all that is known of it",
-                                  "gqa-cache show 3f9a2c --source", Lists::kYes);
+                                  "gqa-cache show 3f9a2c --html tuning.html", Lists::kYes);
   const auto options = std::make_shared<ShowOptions>();
   command->add_option("KEY", options->key, "The first digits of a winner's or a kernel's key")->required();
   CLI::Option* source = command->add_flag("--source", options->source, "Print the generated source alone");
   CLI::Option* ptx = command->add_flag("--ptx", options->ptx, "Print the PTX alone");
+  CLI::Option* html = command
+                          ->add_option("--html", options->html,
+                                       "Write a report of the tuning with plots: one file, which loads nothing")
+                          ->type_name("FILE")
+                          ->check(path_complaint);
   ptx->excludes(source);
-  for (CLI::Option* alone : {source, ptx}) alone->excludes(command->get_option("--json"));
+  for (CLI::Option* alone : {source, ptx}) html->excludes(alone);
   command->callback([shared, options] { shared->run = [shared, options] { return show(*shared, *options); }; });
 }
 

@@ -11,7 +11,7 @@ constexpr const char* kShape =
 
   b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dtype=bf16,causal
 
-Sizes are whole numbers of at least 1. hq, sq and d are required.
+Sizes are whole numbers of at least 1; for gqa-cache 4k stands for 4096, 1M for 1048576. hq, sq and d are required.
   hq=N      query heads
   sq=N      query tokens of a sequence; 1 is a decode step
   d=N       head_dim of queries and keys

@@ -13,6 +13,7 @@
 #include "search/text.h"
 #include "tools/cache/command.h"
 #include "tools/cache/errors.h"
+#include "tools/cache/numbers.h"
 #include "tools/cache/progress.h"
 #include "tools/cache/shapes.h"
 #include "tools/cache/target.h"
@@ -243,9 +244,9 @@ void add_warm(CLI::App* app, Shared* shared) {
       ->allow_extra_args(false)
       ->excludes(device);
   add_shape_options(command, &options->shapes);
-  command->add_option("--budget", options->budget_seconds, "Seconds a shape may take (default 8)")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(kLeastBudget, kMostBudget));
+  take_short_numbers(command->add_option("--budget", options->budget_seconds, "Seconds a shape may take (default 8)")
+                         ->type_name("SECONDS")
+                         ->check(CLI::Range(kLeastBudget, kMostBudget)));
   command->add_flag("--dry-run", options->dry_run,
                     "Say how many shapes and kernels that is and about how long; no more");
   command->callback([shared, options] { shared->run = [shared, options] { return warm(*shared, *options); }; });

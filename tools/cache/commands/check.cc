@@ -1,4 +1,4 @@
-// verify.cc: `gqa-cache verify`: is every row what was written?
+// check.cc: `gqa-cache check`: is every row what was written?
 // Owns: the list of damage.
 // Never: repairs without --repair.
 // Threads: one.
@@ -40,7 +40,7 @@ std::string whole_text(cache::Store& store, const Terminal& terminal) {
 }
 
 // Opening for writing may already set a damaged file aside, with a warning: damage found, too.
-int verify(const Shared& shared, bool repair) {
+int check(const Shared& shared, bool repair) {
   require_file(shared);
   bool warned = false;
   const auto store = open_cache(shared, repair ? cache::Mode::kReadWrite : cache::Mode::kReadOnly, &warned);
@@ -54,19 +54,20 @@ int verify(const Shared& shared, bool repair) {
   } else if (!damages.empty()) {
     print(damage_text(damages, Terminal(stdout)));
   }
-  if (!damages.empty() && !repair) print_error("damage found; gqa-cache verify --repair sets it aside");
+  if (!damages.empty() && !repair) print_error("damage found; gqa-cache check --repair sets it aside");
   return whole ? 0 : 1;
 }
 
 }  // namespace
 
-void add_verify(CLI::App* app, Shared* shared) {
+void add_check(CLI::App* app, Shared* shared) {
   CLI::App* command =
-      new_command(app, shared, "verify", "Check every checksum; exit code 1 if there was damage, repaired or not",
-                  "gqa-cache verify --repair", Lists::kYes);
+      new_command(app, shared, "check", "Check every checksum; exit code 1 if there was damage, repaired or not",
+                  "gqa-cache check --repair", Lists::kYes);
+  command->alias("verify");  // its name until November 2026
   const auto repair = std::make_shared<bool>(false);
   command->add_flag("--repair", *repair, "Set damaged rows aside, to be made again at their next use");
-  command->callback([shared, repair] { shared->run = [shared, repair] { return verify(*shared, *repair); }; });
+  command->callback([shared, repair] { shared->run = [shared, repair] { return check(*shared, *repair); }; });
 }
 
 }  // namespace gqa::tools
