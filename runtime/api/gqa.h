@@ -369,13 +369,12 @@ typedef struct gqa_serving {
  * gqa_cancel ends it. */
 GQA_API gqa_status gqa_warm_serving(gqa_handle handle, const gqa_serving* serving);
 
-/* Why a call runs as it does, or is refused: tunes, compiles and launches nothing, and reads no tensor's numbers. out may
- * be NULL. *text: lines to read; *json: an object with
- *   source    "tuned" (measured in this process), "cache" (its winner is cached), "guess" (nobody has timed it; where
- *             nothing is known, what the cost model would choose), "refused"
+/* Why a call runs as it does, or is refused: tunes, compiles and launches nothing, and reads no tensor's numbers. out
+ * may be NULL. *text: lines to read; *json: an object with source    "tuned" (measured in this process), "cache" (its
+ * winner is cached), "guess" (nobody has timed it; where nothing is known, what the cost model would choose), "refused"
  *   problem, kernel, reason   texts; problem and kernel are "" where there is none
- *   evidence  numbers by name: median_us, spread_us, error, error_bound, predicted_us, candidates, gflop, megabytes, ...
- *   nearest   null, or {change, problem, predicted_us}: the nearest call that is served, or of one that is served the
+ *   evidence  numbers by name: median_us, spread_us, error, error_bound, predicted_us, candidates, gflop, megabytes,
+ * ... nearest   null, or {change, problem, predicted_us}: the nearest call that is served, or of one that is served the
  *             nearest that the cost model holds clearly faster.
  * Both are this thread's, until its next gqa_explain; either may be NULL. A refused call is no failure. */
 GQA_API gqa_status gqa_explain(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
