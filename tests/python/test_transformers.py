@@ -1,8 +1,12 @@
 """gqa.transformers: tiny random models of Transformers with gqa's attention and masks, against the same in float64, and
 against Transformers' own masks where padding, caches, windows and packing come in."""
 
+import os
+
 import gqa
 import pytest
+
+from conftest import run_python
 
 torch = pytest.importorskip("torch", reason="test_transformers.py needs PyTorch")
 transformers = pytest.importorskip("transformers", reason="test_transformers.py needs transformers, beside torch")
@@ -394,6 +398,24 @@ def test_generate(static, device):
     out = logits(model, found, attention_mask=torch.cat([real, real.new_ones(2, 8)], 1))
     chosen = out[:, 19:27].gather(2, found[:, 20:, None])[..., 0]
     assert (out[:, 19:27].amax(-1) - chosen).max() < 0.02  # each the best, or as good in bfloat16
+
+
+def test_misses_of_generated_tokens_on_a_fresh_cache():
+    """Counted, and at most 2 s of 64 tokens."""
+    said = run_python(
+        "import gqa.transformers, torch\n"
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        f"model = LlamaForCausalLM(LlamaConfig(**{USUAL!r})).eval().to(torch.bfloat16)\n"
+        "model.set_attn_implementation('gqa')\n"
+        "ids = torch.randint(2, 256, (1, 10))\n"
+        "found = model.generate(ids, max_new_tokens=64, min_new_tokens=64, do_sample=False, pad_token_id=0)\n"
+        "counts = gqa.door_report()['transformers']\n"
+        "print(found.shape[1], counts.fallbacks, counts.misses, counts.seconds)\n",
+        GQA_CACHE=os.path.join(os.path.dirname(os.environ["GQA_CACHE"]), "transformers.db"),
+    )
+    length, fallbacks, misses, seconds = said.split()[-4:]
+    assert (length, fallbacks) == ("74", "{}") and 2 <= int(misses) <= 12
+    assert float(seconds) <= 2, said
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
