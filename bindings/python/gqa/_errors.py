@@ -46,7 +46,7 @@ class GqaError(Exception):
     """A call that failed. str() says what was given, what was expected and what to do."""
 
     def __init__(self, message: str, status: Status) -> None:
-        super().__init__(message)
+        Exception.__init__(self, message)  # not by super(), which PyTorch 2.11 does not compile here
         self.status = status
 
     def __reduce__(self) -> tuple:
@@ -108,7 +108,7 @@ def renamed(error: GqaError, names: Dict[str, str]) -> GqaError:
 
 def error_for(status: int, message: str, cause: Optional[BaseException] = None) -> GqaError:
     """The exception of a status: argument errors (below 20) are ValueErrors, but for a dtype, a TypeError."""
-    known = Status(status)
+    known = status if isinstance(status, Status) else Status(status)  # of one, PyTorch 2.11 compiles no such call
     fallback = GqaValueError if known < Status.ERROR_NO_DEVICE else GqaError
     error = _CLASSES.get(known, fallback)(in_python(message), known)
     error.__cause__ = cause
