@@ -43,14 +43,15 @@ FATAL = (Status.ERROR_DEVICE_FAILED, Status.ERROR_INTERNAL, Status.ERROR_CANCELL
 
 
 class GqaError(Exception):
-    """A call that failed. str() says what was given, what was expected and what to do."""
+    """A call that failed, made of (message, status). str() says what was given, what was expected and what to do. There
+    is no __init__: no way of calling the one above is compiled by both PyTorch 2.11 and 2.15."""
 
-    def __init__(self, message: str, status: Status) -> None:
-        Exception.__init__(self, message)  # not by super(), which PyTorch 2.11 does not compile here
-        self.status = status
+    def __str__(self) -> str:
+        return str(self.args[0])
 
-    def __reduce__(self) -> tuple:
-        return (type(self), (str(self), self.status))
+    @property
+    def status(self) -> Status:
+        return Status(self.args[1])
 
 
 class GqaValueError(GqaError, ValueError):
