@@ -9,11 +9,17 @@ from conftest import make_qkv, run_python
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    for name in ("GQA_TUNING", "GQA_BUDGET", "GQA_THREADS"):
-        monkeypatch.delenv(name, raising=False)
+    """Before and after: shared handles that other tests use are told, too."""
+
+    def forget():
+        for name in ("GQA_TUNING", "GQA_BUDGET", "GQA_THREADS"):
+            monkeypatch.delenv(name, raising=False)
+
+    forget()
     yield
+    forget()
     _settings.configured.clear()
-    _doors.configured(False)
+    gqa.configure(tuning=None, budget=None)
 
 
 @pytest.fixture
