@@ -89,6 +89,7 @@ class FileStore : public Store {
   Pruned forget(const std::string& id) override;
   Pruned prune(double unused_days, std::int64_t max_bytes) override;
   Stats stats() override;
+  std::string path() override { return file_->path(); }
   std::vector<std::string> take_warnings() override { return file_->take_warnings(); }
 
  private:

@@ -154,6 +154,8 @@ class Store {
   // architecture and compiler go last, with the architecture's last kernel. -1: no such limit.
   virtual Pruned prune(double unused_days, std::int64_t max_bytes) = 0;
   virtual Stats stats() = 0;
+  // Stats::path alone, which counts nothing.
+  virtual std::string path() = 0;
 
   // What went wrong since the last call: one line each, for the log callback.
   virtual std::vector<std::string> take_warnings() = 0;

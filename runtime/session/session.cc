@@ -298,7 +298,7 @@ Status Session::make_ready(const Miss& miss, Readied* readied) {
   Status status;
   if (!from_cache(miss, readied, [&](const cache::WinnerRow& row) { return suits(row, miss.tuning); })) {
     if (miss.tuning == Tuning::kCachedOnly) {
-      status = not_cached(miss.key.signature, device_->spec(), store_->stats().path);
+      status = not_cached(miss.key.signature, device_->spec(), store_->path());
     } else {
       status = miss.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
       // Memory may be short for a trial and suffice for the call: a guess that was verified before will do.
@@ -322,11 +322,15 @@ std::optional<Session::Known> Session::known(const Problem& problem) {
       return Known{ready.winner, ready.guessed, ready.here};
     }
   }
-  for (const bool provisional : {false, true}) {
-    for (cache::WinnerRow& row : store_->find_winners(key, device_->compiler()))
-      if (row.provisional == provisional && outdated(row).empty()) return Known{std::move(row), provisional, false};
+  std::optional<Known> guess;  // where nothing better is cached
+  for (cache::WinnerRow& row : store_->find_winners(key, device_->compiler())) {
+    const bool guessed = row.provisional;
+    if (!outdated(row).empty() || (guessed && guess)) continue;
+    Known found{std::move(row), guessed, false};
+    if (!guessed) return found;
+    guess = std::move(found);
   }
-  return std::nullopt;
+  return guess;
 }
 
 // A row that a call may use: of today's versions, and tuned unless the call does not tune itself.

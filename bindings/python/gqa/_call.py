@@ -57,7 +57,7 @@ def attend(
     return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
 
 
-_NO_LISTS = (None, None, None, None, None, None, 0, 0, None)  # Cache.exported() of a call without a cache
+NO_LISTS = (None, None, None, None, None, None, 0, 0, None)  # Cache.exported() of a call without a cache
 
 
 class Asked(NamedTuple):
@@ -115,7 +115,7 @@ def compute(
         lse = kind.empty_of(q, (*q_shape[:-3], q_shape[-2], q_shape[-3]), float32) if return_lse else None
         stream, as_is = kind.stream(q), kind.as_is
         lengths, table, window, q_starts, k_starts, q_lengths, most_q, most_k, append = (
-            _NO_LISTS if cache is None else cache.exported(q, k.shape, kind, stream)
+            NO_LISTS if cache is None else cache.exported(q, k.shape, kind, stream)
         )
         score_scale = bias = None
         if arrays is not None:

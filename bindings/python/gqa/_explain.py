@@ -9,7 +9,7 @@ import json
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from . import _defaults
-from ._call import exported, refined
+from ._call import NO_LISTS, exported, refined
 from ._dtypes import float32
 from ._errors import GqaError
 from ._frameworks import KINDS, adopt
@@ -97,7 +97,7 @@ def _asked(
         def given(name: str, tensor: Any) -> Any:
             return None if tensor is None else exported(tensor, kind, stream, name)
 
-        lists = (None,) * 6 + (0, 0, None) if cache is None else cache.exported(q, k.shape, kind, stream)
+        lists = NO_LISTS if cache is None else cache.exported(q, k.shape, kind, stream)
         said: Tuple[str, str] = core_of(kind.device(q)).explain(
             *(given(name, x) for name, x in (("q", q), ("k", k), ("v", v), ("out", out), ("lse", lse))),
             scale or 0.0,

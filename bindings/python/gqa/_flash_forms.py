@@ -17,7 +17,7 @@ from ._dtypes import DType, float32
 from ._errors import Status, error_for
 from ._frameworks import KINDS, adopt
 from ._kinds import CALL, HEAD_DIMS, shown
-from ._lists import Append, Cache, maximum, window_of
+from ._lists import Append, Cache, maximum, window_of, windowed
 
 NOTHING_NEW = (None,) * 6
 Names = Dict[str, str]  # what a function calls the library's arguments
@@ -41,8 +41,7 @@ def dense(
     door: Optional[str] = None,
 ) -> Pair:
     """(batch, length, heads, head_dim) each."""
-    window = window_of(window_size)
-    cache = None if window is None else Cache(None, None, window)
+    cache = windowed(window_size)
     return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, ATTENTION, door)
 
 

@@ -69,8 +69,8 @@ def install_as(name: str, metadata: bool = False, *, replace: bool = False) -> N
     "yirage" (gqa.mirage, Mirage's). Other modules of these packages raise ModuleNotFoundError, so that a program that
     tries them falls back.
     metadata: importlib.metadata answers too, as flash-attn 2.8.3+gqa (flash-attn-3 3.0.0+gqa, amd-aiter 0.1.20+gqa,
-    mirage-project and yirage 0.2.4+gqa): libraries that ask it take the package for installed. They ask as they are imported: refused once transformers or
-    diffusers is.
+    mirage-project and yirage 0.2.4+gqa): libraries that ask it take the package for installed. They ask as they are
+    imported: refused once transformers or diffusers is.
     replace: also over a package of that name that is installed or imported; without it that is refused.
     Raises GqaValueError or GqaTypeError. uninstall() takes it back.
     """

@@ -131,7 +131,11 @@ def maximum(name: str, most: Optional[int], starts: Any) -> int:
 
 def windowed(window_size: Any) -> Optional[Cache]:
     """Of a call that has no lists; None where it has no window either."""
-    window = window_of(window_size)
+    return of_window(window_of(window_size))
+
+
+def of_window(window: Optional[Tuple[int, int]]) -> Optional[Cache]:
+    """The same of a window as the library takes it."""
     return None if window is None else Cache(None, None, window)
 
 

@@ -16,7 +16,7 @@ from . import _defaults, _doors, _warnings
 from ._call import attend
 from ._errors import GqaError, Status, error_for
 from ._kinds import HEAD_DIMS, LEAST_FLOAT, MOST_FLOAT
-from ._lists import Cache
+from ._lists import of_window
 
 NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attn_mask"}
 
@@ -290,9 +290,8 @@ def answer(
     """Of a call without an obstacle. door: whose it is, if it is one's."""
     leading = _leading(query, key, value)
     meant = _meaning(query, key, value, attn_mask, is_causal, leading)
-    cache = None if meant.window is None else Cache(None, None, meant.window)
     arrays = None if meant.bias is None else {"bias": meant.bias}
-    numbers = (meant.causal, scale, None, False, cache)
+    numbers = (meant.causal, scale, None, False, of_window(meant.window))
     out = attend(_defaults.core_of, meant.q, meant.k, meant.v, *numbers, arrays=arrays, names=NAMES, door=door)
     return _given_back(out.transpose(1, 2), query, leading)
 

@@ -24,7 +24,7 @@ from ._arguments import APPEND, ATTENTION, KVCACHE, MERGE, VARLEN
 from ._errors import Status, error_for
 from ._frameworks import TorchKind
 from ._handle import Handle
-from ._lists import Append, Cache
+from ._lists import Append, Cache, of_scores, of_window
 from ._sdpa_call import sdpa
 from ._sdpa_mode import SdpaMode
 
@@ -70,8 +70,7 @@ def _caches(given: Any) -> Tuple[Any, Any, Optional[Cache]]:
     """k, v and what else the library is told of them."""
     kind = type(given).__name__
     if kind == ATTENTION:
-        window = _window(given)
-        return given.k, given.v, None if window is None else Cache(None, None, window)
+        return given.k, given.v, of_window(_window(given))
     if kind == VARLEN:
         lists = Cache(
             given.seqused_k,
@@ -134,7 +133,7 @@ def _computes(name: str) -> Callable[..., _Pair]:
         given = given_to(*args, **keywords)
         k, v, cache = _caches(given)
         _refuse_tangents(given.q, k, v)
-        arrays = {at: x for at, x in (("score_scale", given.score_scale), ("bias", given.bias)) if x is not None}
+        arrays = of_scores(given.score_scale, given.bias)
         numbers = (given.causal, given.scale, None, given.return_lse, cache, given.softcap)
         scores = (given.sink, False, arrays, names, given.door)
         result = _call.compute(_defaults.core_of, given.q, k, v, *numbers, *scores)
