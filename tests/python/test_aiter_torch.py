@@ -13,16 +13,7 @@ from conftest import attention_float64, check
 
 torch = pytest.importorskip("torch", reason="test_aiter_torch.py needs PyTorch")
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-each_device = pytest.mark.parametrize("device", DEVICES)
-
-
-def made(*shape, device="cpu", seed=0, dtype=torch.float16):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(device, dtype)
-
-
-def numbers(tensor):
-    return tensor.detach().float().cpu().numpy()
+from torch_tensors import each_device, made, numbers  # noqa: E402
 
 
 def float64(q, k, v, **mask):

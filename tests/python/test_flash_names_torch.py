@@ -12,17 +12,7 @@ from conftest import attention_float64, check, run_python
 torch = pytest.importorskip("torch", reason="test_flash_names_torch.py needs PyTorch")
 
 from gqa.flash_attn import bert_padding  # noqa: E402
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-each_device = pytest.mark.parametrize("device", DEVICES)
-
-
-def made(*shape, device="cpu", seed=0, dtype=torch.float16):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(device, dtype)
-
-
-def numbers(tensor):
-    return tensor.detach().float().cpu().numpy()
+from torch_tensors import each_device, made, numbers  # noqa: E402
 
 
 def float64(q, k, v, **mask):

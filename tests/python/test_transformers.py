@@ -14,6 +14,7 @@ transformers = pytest.importorskip("transformers", reason="test_transformers.py 
 import gqa.transformers as door  # noqa: E402
 from gqa import _transformers_masks as masks  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
+from torch_tensors import each_device  # noqa: E402
 from transformers import (  # noqa: E402
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -27,9 +28,6 @@ from transformers import (  # noqa: E402
     Qwen3ForCausalLM,
 )
 from transformers.cache_utils import StaticCache  # noqa: E402
-
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-each_device = pytest.mark.parametrize("device", DEVICES)
 
 USUAL = {
     "hidden_size": 128,
