@@ -31,14 +31,16 @@ struct Append {
   std::int32_t page = 0, pages = 0;  // of the cache, as it is given, or of its rows taken as pages; 0: it has none
   std::int64_t k_batch_stride = 0, v_batch_stride = 0;  // of the cache: Call's are 0 where sequences are found by rows
   std::int32_t cache_batch = 0;                         // rows of the cache, or of the page table
-  std::int32_t cache_batch_rows = 0;                    // rows from one's first to the next's
+  // Rows of keys from one's first to the next's, and of values.
+  std::int32_t cache_batch_rows = 0, cache_batch_values = 0;
 
   // Whether sequences begin anywhere. A dense cache is then attended to as packed keys, whose starts run() makes, and
   // one in pages by a table that run() makes: of the same pages, or, with padding, of one slot each. So is a dense one
-  // whose keys and values are not as many rows apart: each of its rows is a page.
+  // whose rows are not a whole number of slots apart: each of its rows is a page.
   bool anywhere() const { return batch_idx != nullptr || leftpad != nullptr; }
   bool makes_starts() const { return anywhere() && page == 0; }
   bool makes_table() const { return anywhere() && page > 0; }
+  bool values_apart() const { return makes_starts() && cache_batch_values != cache_batch_rows; }
 };
 
 class Appender {

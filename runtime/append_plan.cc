@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kPieceBytes = 256;      // what pieces of the memory between are aligned to
 constexpr int kVectorBytes = 16, kVector = 8;  // elements
 constexpr int kManyRows = 4096;                // a warp each fills the largest GPUs
+constexpr int kLists = 3;                      // lengths, and where keys and values begin
 
 std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes; }
 
@@ -60,7 +61,7 @@ bool is_plain_append(const Call& call) {
 std::int64_t append_bytes(const Call& call) {
   const std::int64_t queries =
       call.append->rotary_dim == 0 ? 0 : query_rows(call) * call.problem.q_heads * call.problem.head_dim;
-  return 2 * list_bytes(call) + table_bytes(call) + queries * element_bytes(call.problem.q_type);
+  return kLists * list_bytes(call) + table_bytes(call) + queries * element_bytes(call.problem.q_type);
 }
 
 NewTokens new_tokens(const Append& a) {
@@ -84,7 +85,7 @@ AppendParams append_params(const Call& call, char* between) {
   const Append& a = *call.append;
   const Problem& problem = call.problem;
   AppendParams p{};
-  if (a.rotary_dim > 0) set_queries(call, between + 2 * list_bytes(call) + table_bytes(call), &p);
+  if (a.rotary_dim > 0) set_queries(call, between + kLists * list_bytes(call) + table_bytes(call), &p);
   p.tokens = new_tokens(a);
   p.k = cache(call.k);
   p.v = cache(call.v);
@@ -100,7 +101,8 @@ AppendParams append_params(const Call& call, char* between) {
   p.q_lengths = call.q_lengths;
   p.out_lengths = reinterpret_cast<int*>(between);
   if (a.makes_starts()) p.out_starts = reinterpret_cast<int*>(between + list_bytes(call));
-  if (a.makes_table()) p.out_table = reinterpret_cast<int*>(between + 2 * list_bytes(call));
+  if (a.values_apart()) p.out_value_starts = reinterpret_cast<int*>(between + 2 * list_bytes(call));
+  if (a.makes_table()) p.out_table = reinterpret_cast<int*>(between + kLists * list_bytes(call));
   p.out_page = out_page(a);
   p.out_columns = out_columns(call);
   p.batch = problem.batch;
@@ -116,6 +118,7 @@ AppendParams append_params(const Call& call, char* between) {
   p.page_count = a.pages;
   p.cache_batch = a.cache_batch;
   p.cache_batch_rows = a.cache_batch_rows;
+  p.cache_batch_values = a.cache_batch_values;
   p.bf16 = problem.q_type == DType::kBF16;
   p.warp_heads = std::max(p.q_rows, p.new_rows) < kManyRows ? kFewHeads : kManyHeads;
   return p;
@@ -137,6 +140,7 @@ Call attended_call(const Call& call, const AppendParams& p) {
   attended.append = nullptr;
   attended.kv_lengths = p.out_lengths;
   attended.k_starts = p.out_starts;
+  attended.v_starts = p.out_value_starts;
   attended.k_in_slots = p.out_starts != nullptr;
   if (p.out_table != nullptr) {
     attended.page_table = p.out_table;

@@ -50,13 +50,14 @@ struct Call {
   Strides q_strides, k_strides, v_strides, out_strides;
   const std::int32_t* q_starts = nullptr;  // batch + 1, where problem.q_packed(); else null
   const std::int32_t* k_starts = nullptr;  // batch + 1, where problem.k_packed(); else null
+  const std::int32_t* v_starts = nullptr;  // of values that lie otherwise than keys; null: k_starts
   bool k_in_slots = false;  // k_starts are batch slots of a cache, in any order: kv_lengths alone ends a sequence
   const std::int32_t* q_lengths = nullptr;   // queries of each sequence; may be given where problem.q_packed()
   const std::int32_t* kv_lengths = nullptr;  // keys of each; given where kv_lengths is kEach, may be where kPacked
   const std::int32_t* page_table = nullptr;  // where problem.paged(); else null
   std::int64_t page_table_stride = 0;        // entries from a sequence's row to the next
   std::int32_t pages = 0;
-  std::int64_t q_rows = 0, k_rows = 0;  // of packed tensors: all sequences'
+  std::int64_t q_rows = 0, k_rows = 0, v_rows = 0;  // of packed tensors: all sequences'; v_rows 0: as many as k_rows
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
   float scale = 0;              // never 0 here: already defaulted
   ScoreSlots slots = {};        // of problem.chain

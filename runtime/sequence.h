@@ -13,8 +13,8 @@
 namespace gqa {
 
 struct Sequence {
-  SequenceSize size;                            // within the problem's maxima
-  std::int64_t first_query = 0, first_key = 0;  // rows of packed tensors before it; 0 elsewhere
+  SequenceSize size;                                             // within the problem's maxima
+  std::int64_t first_query = 0, first_key = 0, first_value = 0;  // rows of packed tensors before it; 0 elsewhere
 };
 
 namespace sequence_detail {
@@ -35,7 +35,8 @@ inline Sequence sequence_of(const Call& call, int sequence) {
            sequence_detail::length(call.k_in_slots ? nullptr : call.k_starts, call.kv_lengths, sequence,
                                    call.problem.kv_len)},
           start(call.q_starts),
-          start(call.k_starts)};
+          start(call.k_starts),
+          start(call.v_starts != nullptr ? call.v_starts : call.k_starts)};
 }
 
 }  // namespace gqa

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compiles files one by one, without code coming of it: what each lacks is seen, though builds compile whole folders.
 
-Owns: the flags that a file's folder is compiled with; a header counts as a file that includes it alone, and a .inc as the
-files that include it; which files no host compiler reads (CUDA).
+Owns: the flags that a file's folder is compiled with; a header counts as its code, where that includes it before all else,
+or as a file that includes it alone, and a .inc as the files that include it; which files no host compiler reads (CUDA).
 Never: decides which files: tools/test names those that changed. One compiler a core.
 
   syntax.py [--cuda-include FOLDER] [FILE...]    without files, reads their names from standard input, NUL or newline between
@@ -77,6 +77,18 @@ def includers(inc):
     return [file.relative_to(ROOT) for file in sorted(found)]
 
 
+def stands_for(path):
+    """The files to compile so that a file is seen to lack nothing."""
+    if path.suffix == ".inc":
+        return includers(ROOT / path)
+    code = path.with_suffix(".cc")
+    if path.suffix == ".h" and (ROOT / code).is_file():
+        first = re.search(r'^#include ["<]([^">]+)', (ROOT / code).read_text(), re.MULTILINE)
+        if first and path.as_posix().endswith(first[1]):
+            return [code]
+    return [path]
+
+
 def check(path, cuda, prefix):
     """What the compiler says of the file; "" if nothing; None with a reason if it was left out."""
     flags = flags_of(path, cuda)
@@ -104,7 +116,7 @@ def main():
         elif not (ROOT / path).is_file():
             left_out.append((path, "not there any more"))
         else:
-            paths.update(includers(ROOT / path) if path.suffix == ".inc" else [path])
+            paths.update(stands_for(path))
     failed = 0
     with tempfile.TemporaryDirectory() as scratch, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         prefix = Path(scratch) / "testing.h"

@@ -248,8 +248,8 @@ typedef struct gqa_call {
                                       k's and v's batch may be another than q's. With page_table: its row */
   const DLTensor* cache_leftpad;   /* NULL: 0; or (batch) int32: the first slot of a sequence. With page_table, pages
                                        follow each other without a gap: each slot is then a page to the kernel.
-                                       Without, from row to row k and v are the same whole number of slots apart,
-                                       unless they have one slot a row */
+                                       Without, rows of k and of v are a whole number of slots apart, unless they
+                                       have one slot a row */
   /* A gqa_call that ends here is taken too. */
   const DLTensor* score_scale; /* NULL: none; or float32 on the handle's device, read when the work runs: (q_heads),
                                   contiguous, or, of sequences that are not packed, (batch or 1, q_heads or 1, q_len) */

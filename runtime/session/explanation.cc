@@ -10,55 +10,10 @@
 namespace gqa {
 namespace {
 
-constexpr double kClearlyFaster = 0.9;  // of the estimate: the model's own error is about as much
-
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.4g", value);
   return text;
-}
-
-// The one change of a kind that a caller can make to a problem without asking for another result.
-struct Change {
-  const char* what;
-  bool (*applies)(const Problem&);
-  void (*apply)(Problem*);
-};
-
-constexpr Change kChanges[] = {
-    {"tensors whose addresses and strides are multiples of 16 bytes, as contiguous ones are",
-     [](const Problem& p) { return p.align < 16 || !p.tma; },
-     [](Problem* p) {
-       p->align = 16;
-       p->tma = true;
-     }},
-    {"keys whose head dimension is contiguous", [](const Problem& p) { return p.keys == KeyLayout::kTransposed; },
-     [](Problem* p) { p->keys = KeyLayout::kDense; }},
-    {"pages of 16 keys", [](const Problem& p) { return p.paged() && p.page < 16 && p.kv_len >= 16; },
-     [](Problem* p) { p->page = 16; }},
-    {"a bias of q's dtype", [](const Problem& p) { return p.chain.reads(ChainOperand::kTensor32); },
-     [](Problem* p) {
-       for (int at = 0; at < p->chain.count; ++at) {
-         ChainOperand& operand = p->chain.steps[static_cast<std::size_t>(at)].operand;
-         if (operand == ChainOperand::kTensor32) operand = ChainOperand::kTensor;
-       }
-     }},
-    {"a log-sum-exp that is not asked for", [](const Problem& p) { return p.lse; }, [](Problem* p) { p->lse = false; }},
-};
-
-// What is clearly faster by the model, the best of them.
-std::optional<NearestCall> faster(const Problem& problem, const DeviceSpec& device, double than_us) {
-  std::optional<NearestCall> best;
-  for (const Change& change : kChanges) {
-    if (!change.applies(problem)) continue;
-    Problem changed = problem;
-    change.apply(&changed);
-    if (!check(changed).ok()) continue;
-    std::optional<NearestCall> made = predicted(changed, device, change.what);
-    const double most = best ? best->predicted_us : kClearlyFaster * than_us;
-    if (made && made->predicted_us < most) best = std::move(made);
-  }
-  return best;
 }
 
 // How many candidates were measured, by the row's evidence.
@@ -112,12 +67,6 @@ std::string reasons(const std::vector<Rejected>& rejected) {
 
 }  // namespace
 
-std::optional<NearestCall> predicted(const Problem& problem, const DeviceSpec& device, std::string change) {
-  const Space space = enumerate(Signature(problem).problem(), device);
-  if (space.ranked.empty()) return std::nullopt;
-  return NearestCall{std::move(change), to_text(problem), space.ranked.front().predicted_us};
-}
-
 Explanation explain(Session& session, const Problem& problem) {
   Explanation made;
   made.problem = to_text(problem);
@@ -127,7 +76,7 @@ Explanation explain(Session& session, const Problem& problem) {
     made.source = "refused";
     made.reason =
         "no kernel serves it on " + device.identity() + (space.rejected.empty() ? "" : ": " + reasons(space.rejected));
-    made.nearest = faster(problem, device, 1e30);
+    made.nearest = served_call(problem, device);
     return made;
   }
   const double predicted_us = space.ranked.front().predicted_us;
@@ -144,7 +93,7 @@ Explanation explain(Session& session, const Problem& problem) {
   made.evidence.emplace_back("refused_candidates", static_cast<double>(space.rejected.size()));
   made.evidence.emplace_back("gflop", flops(problem) * 1e-9);
   made.evidence.emplace_back("megabytes", bytes(problem) * 1e-6);
-  made.nearest = faster(problem, device, predicted_us);
+  made.nearest = faster_call(problem, device, predicted_us);
   return made;
 }
 

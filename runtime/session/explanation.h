@@ -11,16 +11,10 @@
 #include <vector>
 
 #include "runtime/session/session.h"
+#include "runtime/workload/nearest_call.h"
 #include "search/problem/problem.h"
 
 namespace gqa {
-
-// A call that is served, or served faster, and differs in one or a few things.
-struct NearestCall {
-  std::string change;   // "contiguous tensors at multiples of 16 bytes"
-  std::string problem;  // as gqa-cache writes it
-  double predicted_us = 0;
-};
 
 struct Explanation {
   std::string problem;  // as gqa-cache writes it; "": the tensors say none
@@ -36,8 +30,5 @@ struct Explanation {
 
 // Of a problem that passes check().
 Explanation explain(Session& session, const Problem& problem);
-
-// What the cost model says of a problem's first choice on the device; none: no candidate.
-std::optional<NearestCall> predicted(const Problem& problem, const DeviceSpec& device, std::string change);
 
 }  // namespace gqa

@@ -94,10 +94,10 @@ class InputNumbers::Draws {
   std::uint64_t index_ = ~std::uint64_t{0}, word_ = 0;
 };
 
-InputNumbers::InputNumbers(const TensorSpec& spec, std::uint64_t seed, double magnitude)
+InputNumbers::InputNumbers(const TensorSpec& spec, std::uint64_t seed, double magnitude, double centre)
     : spec_(spec), seed_(mix(seed)), numbers_() {
   for (std::size_t at = 0; at < kDraws; ++at)
-    numbers_[at] = static_cast<float>(round_to(static_cast<double>(draws()[at]) * magnitude, spec.type));
+    numbers_[at] = static_cast<float>(round_to(centre + static_cast<double>(draws()[at]) * magnitude, spec.type));
 }
 
 template <typename Real>

@@ -29,8 +29,9 @@ struct HiddenInput {
 
 class InputNumbers {
  public:
-  // Near normal with a deviation of `magnitude`, rounded to the tensor's type; exact in it from 2^-12 to 2^12.
-  InputNumbers(const TensorSpec& spec, std::uint64_t seed, double magnitude);
+  // Near normal about `centre` with a deviation of `magnitude`, rounded to the tensor's type; about 0, exact in it from
+  // 2^-12 to 2^12.
+  InputNumbers(const TensorSpec& spec, std::uint64_t seed, double magnitude, double centre = 0);
 
   const TensorSpec& spec() const { return spec_; }
 

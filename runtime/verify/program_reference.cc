@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "runtime/parallel.h"
@@ -21,6 +22,7 @@ constexpr int kMostSets = 16;
 constexpr std::size_t kMostHiddenTrials = 3;  // of an input
 constexpr std::int64_t kFewestElements = 64;  // that are judged together
 constexpr double kFarApart = 4096;            // how many times larger or smaller inputs far apart in size are
+constexpr double kNearly = 0x1p-5;            // the deviation of inputs nearly equal to 1
 constexpr const char* kLarger = " is 2^12 ";
 constexpr const char* kSmaller = " is 2^-12 ";
 
@@ -157,6 +159,7 @@ class Runs {
         sample_(sample(graph, work_a_run())) {
     if (sample_.whole) return;
     far_.clear();
+    nearly_equal_ = false;
     sample_ = sample(graph, work_a_run());
   }
 
@@ -175,12 +178,14 @@ class Runs {
       if (status = add_hidden(hidden, made); !status.ok()) return status;
     for (const std::vector<bool>& larger : far_)
       if (status = add_far(larger, made); !status.ok()) return status;
+    if (nearly_equal_)
+      if (status = add_nearly_equal(made); !status.ok()) return status;
     return effort_.check();
   }
 
  private:
   double work_a_run() const {
-    const std::size_t runs = kRunsOfFirst + kRunsATrial * (hidden_.size() + far_.size());
+    const std::size_t runs = kRunsOfFirst + kRunsATrial * (hidden_.size() + far_.size() + (nearly_equal_ ? 1 : 0));
     const double work = kBudgetShare * effort_.budget() * kWorkASecond * threads_;
     return std::clamp(work, kLeastWork, kMostWork) / static_cast<double>(runs);
   }
@@ -280,6 +285,11 @@ class Runs {
     for (const std::size_t input : replaced) trial->inputs.push_back({input, laid_out(numbers[input])});
     return {};
   }
+  std::vector<std::size_t> every_input() const {
+    std::vector<std::size_t> all(graph_.inputs().size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return all;
+  }
 
   // What is NaN with no key hidden stays free; what infinities alone make NaN is NaN or 0. Rows that were not sampled
   // may be NaN.
@@ -299,18 +309,24 @@ class Runs {
     return {};
   }
 
+  Status add_nearly_equal(ProgramReference* made) {
+    std::vector<InputNumbers> others;
+    for (const std::size_t at : every_input()) others.emplace_back(spec_of(at), seed_ + at + 1, kNearly, 1);
+    InputTrial& trial = made->trials.emplace_back();
+    trial.where = "where all inputs are nearly 1: ";
+    return add_trial(others, every_input(), true, &trial);
+  }
+
   Status add_far(const std::vector<bool>& larger, ProgramReference* made) {
     std::vector<InputNumbers> others;
-    std::vector<std::size_t> all;
     InputTrial& trial = made->trials.emplace_back();
     trial.where = "where ";
     for (std::size_t at = 0; at < larger.size(); ++at) {
-      all.push_back(at);
       others.push_back(numbers(at, larger[at] ? kFarApart : 1 / kFarApart));
       trial.where +=
           "'" + name_of(at) + "'" + (larger[at] ? kLarger : kSmaller) + (at + 1 < larger.size() ? "and " : "large: ");
     }
-    return add_trial(others, all, true, &trial);
+    return add_trial(others, every_input(), true, &trial);
   }
 
   const KernelGraph& graph_;
@@ -319,7 +335,8 @@ class Runs {
   const int threads_;
   const Workers workers_;
   const std::vector<Hidden> hidden_;
-  std::vector<std::vector<bool>> far_;  // none where rows are sampled
+  std::vector<std::vector<bool>> far_;  // none where rows are sampled,
+  bool nearly_equal_ = true;            // nor these
   SampledGraph sample_;
   double magnitude_ = 1;
 };

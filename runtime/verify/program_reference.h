@@ -1,9 +1,9 @@
 // program_reference.h: what a user's graph must give, and what a program's outputs are beside it; the same everywhere.
-// Owns: which inputs are tried: of one size, with keys hidden by those that can (hiding.h), and far apart in size; the
-// reference (evaluate() in double, of a sample of rows where the whole would take too long), the yardstick (evaluate()
-// with results rounded to their types) and its error, the guards around outputs, the comparison.
-// Never: runs a program or touches a device; devices allocate, launch and hand the bytes back.
-// Threads: pure functions; make_reference() computes on several.
+// Owns: which inputs are tried: of one size, with keys hidden by those that can (hiding.h), nearly equal, and far apart
+// in size; the reference (evaluate() in double, of a sample of rows where the whole would take too long), the yardstick
+// (evaluate() with results rounded to their types) and its error, the guards around outputs, the comparison. Never:
+// runs a program or touches a device; devices allocate, launch and hand the bytes back. Threads: pure functions;
+// make_reference() computes on several.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,9 @@ struct ReferenceOutput {
 std::int64_t rows_together(std::int64_t columns);
 
 // The graph on the reference's inputs but for some. One hides keys, by infinities or by the least number of its type:
-// first, last and middle tiles, whole rows. Or those that are small in memory are 2^12 and 2^-12 large, in turns, and
-// the other way: the yardstick overflows or loses bits there, and a program may no sooner.
+// first, last and middle tiles, whole rows. Or all numbers of all inputs are nearly 1: keys weigh alike, and what is
+// subtracted cancels. Or inputs are 2^12 and 2^-12 large, in turns, and the other way: the yardstick overflows or loses
+// bits there, and a program may no sooner.
 struct InputTrial {
   struct Replaced {
     std::size_t input;  // of graph.inputs()
@@ -61,9 +62,8 @@ struct ProgramReference {
 // stand.
 //
 // All runs together take about a fifth of the effort's budget on so many threads. Where the whole graph would take
-// longer, rows are sampled (sample.h), and inputs far apart in size are left out; where none can be sampled, as in a
-// sum over everything, it takes what it takes.
-// kCancelled: within some milliseconds of being told.
+// longer, rows are sampled (sample.h), and inputs nearly equal or far apart in size are left out; where none can be
+// sampled, as in a sum over everything, it takes what it takes. kCancelled: within some milliseconds of being told.
 Status make_reference(const KernelGraph& graph, std::uint64_t seed, const Effort& effort, int threads,
                       ProgramReference* reference);
 

@@ -1,6 +1,7 @@
 // attention_workload.cc: see attention_workload.h.
 #include "runtime/workload/attention_workload.h"
 
+#include "runtime/workload/nearest_call.h"
 #include "runtime/workload/programs.h"
 #include "search/families/space.h"
 
@@ -24,6 +25,9 @@ Status AttentionWorkload::options(int, const DeviceSpec& device, const Effort&,
     options->rejected.push_back({to_text(rejected.candidate), rejected.reason});
   options->counts.pruned = static_cast<std::int64_t>(space.rejected.size());
   options->counts.enumerated = static_cast<std::int64_t>(space.rejected.size() + space.ranked.size());
+  if (!space.ranked.empty()) return {};
+  if (const auto nearest = served_call(problem(), device))
+    options->report = "; the nearest call that is served: with " + nearest->change + ", " + nearest->problem;
   return {};
 }
 

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path[:0] = [str(Path(__file__).resolve().parents[at]) for at in (0, 1)]
 import records  # noqa: E402
 import slowest  # noqa: E402
+import syntax  # noqa: E402
 import verdicts  # noqa: E402
 
 SUBJECTS = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
@@ -180,6 +182,20 @@ class TheRecords(unittest.TestCase):
             path = here / "tests" / "records" / "tsan"
             path.write_text(path.read_text() + f"cache {A}\n")
             self.assertEqual(self.changed(), {"tsan": ["threads"]})
+
+
+class TheSyntax(unittest.TestCase):
+    def test_a_header_is_compiled_once(self):
+        with folder() as here, unittest.mock.patch.object(syntax, "ROOT", here):
+            first, later, alone = (Path(f"a/{name}.h") for name in ("first", "later", "alone"))
+            (here / "a").mkdir()
+            for header in (first, later, alone):
+                (here / header).touch()
+            (here / "a/first.cc").write_text('// first.cc\n#include "a/first.h"\n#include <vector>\n')
+            (here / "a/later.cc").write_text('#include <vector>\n#include "a/later.h"\n')
+            self.assertEqual(syntax.stands_for(first), [Path("a/first.cc")])
+            self.assertEqual(syntax.stands_for(later), [later])
+            self.assertEqual(syntax.stands_for(alone), [alone])
 
 
 class TheSlowest(unittest.TestCase):

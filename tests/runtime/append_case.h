@@ -32,7 +32,8 @@ struct AppendKind {
   AppendGaps given = {}, cache = {};  // of q, k_new and v_new; of k and v
   int cos_gap = 0, sin_gap = 0;       // after each of their rows
 
-  bool whole_rows = false;  // with batch_idx: a dense cache whose rows are taken as pages
+  bool whole_rows = false;    // with batch_idx: a dense cache whose rows are taken as pages
+  bool values_apart = false;  // where starts(): rows of values are further apart than those of keys
 
   bool starts() const { return page == 0 && !whole_rows && (batch_idx || leftpad); }
   bool table() const { return whole_rows || (page > 0 && (batch_idx || leftpad)); }
@@ -60,7 +61,8 @@ inline std::vector<AppendKind> append_kinds() {
           {.page = 16, .rotary_dim = 64, .cache = {0, 1}},
           {.rotary_dim = 48, .advances = true, .cos_gap = 1},
           {.rotary_dim = 32, .interleaved = true, .sin_gap = 1},
-          {.rotary_dim = 32, .packed = true, .batch_idx = true, .whole_rows = true}};
+          {.rotary_dim = 32, .packed = true, .batch_idx = true, .whole_rows = true},
+          {.batch_idx = true, .leftpad = true, .values_apart = true}};
 }
 
 class AppendCase {
@@ -88,8 +90,12 @@ class AppendCase {
     const std::size_t row = kind.page > 0
                                 ? static_cast<std::size_t>(table[rows[sequence] * table_width() + at / kind.page])
                                 : static_cast<std::size_t>(rows[sequence]);
-    const std::size_t of_row = kind.page > 0 ? kind.page : kMost, in_row = kind.page > 0 ? at % kind.page : at;
-    return (row * of_row + in_row) * row_size(kind.cache, kKvHeads, dim) + head * (dim + kind.cache.head);
+    const std::size_t in_row = kind.page > 0 ? at % kind.page : at;
+    return (row * rows_between(dim) + in_row) * row_size(kind.cache, kKvHeads, dim) + head * (dim + kind.cache.head);
+  }
+  // From a row of the cache, or a page, to the next: slots of keys, or of values, as the dimension tells them.
+  int rows_between(int dim) const {
+    return kind.page > 0 ? kind.page : kMost + (kind.values_apart && dim == kDimV ? 3 : 0);
   }
   static std::size_t row_size(const AppendGaps& gaps, int heads, int dim) {
     return static_cast<std::size_t>(heads * (dim + gaps.head) + gaps.row);
@@ -108,7 +114,7 @@ class AppendCase {
   // "" where k, v, the rotated queries and the lists are as they must be.
   std::string wrong(const std::vector<std::uint16_t>& now_k, const std::vector<std::uint16_t>& now_v,
                     const std::uint16_t* rotated, const int* out_lengths, const int* out_starts,
-                    const int* out_table) const {
+                    const int* out_value_starts, const int* out_table) const {
     std::vector<std::uint16_t> want_k = k, want_v = v;
     for (int b = 0; b < kBatch; ++b) {
       int added = 0;
@@ -116,6 +122,8 @@ class AppendCase {
         for (int h = 0; h < kKvHeads; ++h) append(b, added, h, &want_k, &want_v);
       if (out_lengths[b] != lengths[b] - leftpad[b] + added) return "length of sequence " + std::to_string(b);
       if (kind.starts() && out_starts[b] != rows[b] * kMost + leftpad[b]) return "start of " + std::to_string(b);
+      if (kind.values_apart && out_value_starts[b] != rows[b] * rows_between(kDimV) + leftpad[b])
+        return "start of the values of " + std::to_string(b);
       if (kind.table() && !right_table(b, out_lengths[b], out_table)) return "table of " + std::to_string(b);
     }
     if (const std::string at = difference(now_k, want_k); !at.empty()) return "k" + at;
@@ -153,10 +161,10 @@ class AppendCase {
       while (std::gcd(3, pages) != 1) ++pages;
       for (int i = 0; i < kCacheRows * table_width(); ++i) table.push_back((i * 3 + 1) % pages);
     }
-    const std::size_t keys = kind.page > 0 ? static_cast<std::size_t>(pages) * kind.page : kCacheRows * kMost;
+    const std::size_t cache_rows = kind.page > 0 ? pages : kCacheRows;
     const std::uint16_t nan = store(kind.type, NAN);
-    k.assign(keys * row_size(kind.cache, kKvHeads, kDim), nan);
-    v.assign(keys * row_size(kind.cache, kKvHeads, kDimV), nan);
+    k.assign(cache_rows * rows_between(kDim) * row_size(kind.cache, kKvHeads, kDim), nan);
+    v.assign(cache_rows * rows_between(kDimV) * row_size(kind.cache, kKvHeads, kDimV), nan);
     page_count = pages;
   }
 
@@ -174,10 +182,10 @@ class AppendCase {
     p.keys = p.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
     p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
     p.kv_lengths = kind.starts() ? Lengths::kPacked : Lengths::kEach;
-    const std::int64_t of_row = kind.page > 0 ? kind.page : kMost, batch = kind.packed ? 0 : 1;
+    const std::int64_t batch = kind.packed ? 0 : 1;
     call.q_strides = strides(kind.given, batch * kQueries, kQHeads, kDim);
-    call.k_strides = strides(kind.cache, of_row, kKvHeads, kDim);
-    call.v_strides = strides(kind.cache, of_row, kKvHeads, kDimV);
+    call.k_strides = strides(kind.cache, rows_between(kDim), kKvHeads, kDim);
+    call.v_strides = strides(kind.cache, rows_between(kDimV), kKvHeads, kDimV);
     call.q_rows = static_cast<std::int64_t>(tokens());
     call.pages = page_count;
     call.page_table_stride = kind.page > 0 ? table_width() : 0;
@@ -194,7 +202,8 @@ class AppendCase {
     append_.k_batch_stride = call.k_strides.batch;
     append_.v_batch_stride = call.v_strides.batch;
     append_.cache_batch = kCacheRows;
-    append_.cache_batch_rows = kMost;
+    append_.cache_batch_rows = rows_between(kDim);
+    append_.cache_batch_values = rows_between(kDimV);
     append_.page = kind.whole_rows ? kMost : kind.page;
     append_.pages = kind.whole_rows ? kCacheRows : page_count;
     if (kind.starts()) call.k_strides.batch = call.v_strides.batch = 0;

@@ -30,8 +30,9 @@ struct Packing {
   int gap = 0;
   // 0, 1: k and v of even, or of odd sequences are NaN, and only the others are judged.
   int blind = -1;
-  int beyond = 0;         // the call says that so many more rows are used than there are
-  bool in_slots = false;  // packed keys are slots of a cache: the last sequence's come first
+  int beyond = 0;             // the call says that so many more rows are used than there are
+  bool in_slots = false;      // packed keys are slots of a cache: the last sequence's come first
+  bool values_apart = false;  // with in_slots: values are further apart than keys
 };
 
 class CacheCase {
@@ -47,13 +48,14 @@ class CacheCase {
     EXPECT_EQ(lengths.empty(), !p.lengths_differ());
     EXPECT_EQ(packing.queries.empty(), !p.q_packed());
     if (p.q_packed()) q_starts = starts_of(packing.queries);
-    if (p.k_packed()) k_starts = packing.in_slots ? slots_of(lengths) : starts_of(lengths);
+    if (p.k_packed()) k_starts = packing.in_slots ? slots_of(lengths, packing.gap) : starts_of(lengths);
+    if (packing.values_apart) v_starts = slots_of(lengths, packing.gap + 5);
     fill(&q, query_rows() * p.q_heads * p.head_dim);
     fill(&meant_k_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim);
     fill(&meant_v_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v);
     if (p.paged()) make_table();
-    lay(meant_k_, p.head_dim, heads_first, &k, &call.k_strides);
-    lay(meant_v_, p.head_dim_v, heads_first, &v, &call.v_strides);
+    lay(meant_k_, k_starts, p.head_dim, heads_first, &k, &call.k_strides);
+    lay(meant_v_, packing.values_apart ? v_starts : k_starts, p.head_dim_v, heads_first, &v, &call.v_strides);
     out.assign(static_cast<std::size_t>(query_rows() * p.q_heads * p.head_dim_v), 0xffff);
     lse.assign(static_cast<std::size_t>(query_rows() * p.q_heads), NAN);
     point();
@@ -103,7 +105,7 @@ class CacheCase {
   std::vector<std::uint16_t> q, k, v, out;
   std::vector<float> lse, sink;
   ChainArraysCase arrays;
-  std::vector<std::int32_t> lengths, table, q_starts, k_starts;
+  std::vector<std::int32_t> lengths, table, q_starts, k_starts, v_starts;
   std::vector<std::int32_t> said_keys, said_queries;  // what the call says of how many are used
   Packing packing;
   int pages = 0, table_stride = 0;
@@ -149,26 +151,26 @@ class CacheCase {
   }
 
   // The cache of what is meant: all NaN but the keys that a sequence has.
-  void lay(const std::vector<std::uint16_t>& meant, int dim, bool heads_first, std::vector<std::uint16_t>* cache,
-           Strides* s) const {
+  void lay(const std::vector<std::uint16_t>& meant, const std::vector<std::int32_t>& starts, int dim, bool heads_first,
+           std::vector<std::uint16_t>* cache, Strides* s) const {
     const Problem& p = call.problem;
     const std::int64_t slabs = p.paged() ? pages : p.k_packed() ? 1 : p.batch, heads = p.kv_heads;
-    const std::int64_t rows = p.paged() ? p.page : p.k_packed() ? k_starts.back() : p.kv_len;
+    const std::int64_t rows = p.paged() ? p.page : p.k_packed() ? starts.back() : p.kv_len;
     *s = heads_first ? Strides{rows * heads * dim, dim, rows * dim} : Strides{rows * heads * dim, heads * dim, dim};
     cache->assign(static_cast<std::size_t>(slabs * rows * heads * dim), 0xffff);
     for (int b = 0; b < p.batch; ++b)
       for (int j = 0; j < length(b) && b % 2 != packing.blind; ++j)
         for (int h = 0; h < p.kv_heads; ++h) {
-          const auto [slab, slot] = place_of(b, j);
+          const auto [slab, slot] = place_of(starts, b, j);
           std::copy_n(meant.begin() + meant_at(b, j, h, dim), dim,
                       cache->begin() + slab * s->batch + slot * s->row + h * s->head);
         }
   }
 
-  std::pair<std::int64_t, std::int64_t> place_of(int b, int j) const {
+  std::pair<std::int64_t, std::int64_t> place_of(const std::vector<std::int32_t>& starts, int b, int j) const {
     const Problem& p = call.problem;
     if (p.paged()) return {table[static_cast<std::size_t>(b * table_stride + j / p.page)], j % p.page};
-    if (p.k_packed()) return {0, k_starts[static_cast<std::size_t>(b)] + j};
+    if (p.k_packed()) return {0, starts[static_cast<std::size_t>(b)] + j};
     return {b, j};
   }
 
@@ -179,10 +181,10 @@ class CacheCase {
   }
 
   // All rows stand at the end of the list, too, where a sequence that is not in a slot would end.
-  std::vector<std::int32_t> slots_of(const std::vector<std::int32_t>& rows) const {
+  static std::vector<std::int32_t> slots_of(const std::vector<std::int32_t>& rows, int gap) {
     std::vector<std::int32_t> slots(rows.size() + 1);
     std::int32_t next = 0;
-    for (std::size_t at = rows.size(); at-- > 0; next += rows[at] + packing.gap) slots[at] = next;
+    for (std::size_t at = rows.size(); at-- > 0; next += rows[at] + gap) slots[at] = next;
     slots.back() = next;
     return slots;
   }
@@ -247,8 +249,10 @@ class CacheCase {
     call.k_in_slots = packing.in_slots;
     call.q_rows = query_rows();
     call.k_rows = k_starts.empty() ? 0 : k_starts.back();
+    call.v_rows = v_starts.empty() ? 0 : v_starts.back();
     call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
     call.k_starts = k_starts.empty() ? nullptr : k_starts.data();
+    call.v_starts = v_starts.empty() ? nullptr : v_starts.data();
     call.q_lengths = p.q_packed() && says ? said_queries.data() : nullptr;
     call.page_table = table.empty() ? nullptr : table.data();
     call.page_table_stride = table_stride;

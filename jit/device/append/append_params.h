@@ -25,18 +25,19 @@ struct AppendParams {
   // Of each sequence; null where there is none: keys in the cache, row of the cache, keys before the first, where new
   // keys begin, pages; where queries begin, and how many are used.
   const int *lengths, *batch_idx, *leftpad, *new_starts, *table, *q_starts, *q_lengths;
-  // Written: keys of each sequence, the new ones with them; its first row, or null; its pages, or null.
-  int *out_lengths, *out_starts, *out_table;
+  // Written: keys of each sequence, the new ones with them; its first row of keys, and of values, or null; its pages,
+  // or null.
+  int *out_lengths, *out_starts, *out_value_starts, *out_table;
   int batch, q_rows, q_len, q_heads, new_rows, kv_heads, head_dim, head_dim_v;
   int kv_len, page, page_count;
-  int cache_batch, cache_batch_rows;  // rows of the cache, or of the table; of a dense one, from a row's first slot to
-                                      // the next's
-  int out_page, out_columns;          // of out_table: `page`, or 1 where sequences are padded
+  int cache_batch;                           // rows of the cache, or of the table
+  int cache_batch_rows, cache_batch_values;  // of a dense one: keys, and values, from a row's first slot to the next's
+  int out_page, out_columns;                 // of out_table: `page`, or 1 where sequences are padded
   int bf16;
   int warp_heads;  // kFewHeads or kManyHeads
 };
 
-static_assert(sizeof(AppendParams) == 4 * 8 + sizeof(NewTokens) + 4 * 24 + 11 * 8 + 17 * 4 + 4,
+static_assert(sizeof(AppendParams) == 4 * 8 + sizeof(NewTokens) + 4 * 24 + 12 * 8 + 18 * 4,
               "host and device must agree on AppendParams");
 
 // Groups of heads that warps take of a row, and the heads of one.
@@ -70,9 +71,7 @@ GQA_BOTH AppendSequence append_sequence(const AppendParams& p, int sequence) {
 }
 
 GQA_BOTH int keys_after(const AppendSequence& s) { return s.cached - s.leftpad + s.added; }
-GQA_BOTH int first_row_of(const AppendParams& p, const AppendSequence& s) {
-  return s.row * p.cache_batch_rows + s.leftpad;
-}
+GQA_BOTH int first_row_of(const AppendSequence& s, int batch_rows) { return s.row * batch_rows + s.leftpad; }
 
 // The page that holds a slot of a row of the table; without one each row of the cache is a page.
 GQA_BOTH int page_of_slot(const AppendParams& p, int row, int slot) {
@@ -98,7 +97,8 @@ GQA_BOTH int out_entry(const AppendParams& p, const AppendSequence& s, int colum
 GQA_BOTH void write_lists(const AppendParams& p, int sequence) {
   const AppendSequence s = append_sequence(p, sequence);
   p.out_lengths[sequence] = keys_after(s);
-  if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(p, s);
+  if (p.out_starts != nullptr) p.out_starts[sequence] = first_row_of(s, p.cache_batch_rows);
+  if (p.out_value_starts != nullptr) p.out_value_starts[sequence] = first_row_of(s, p.cache_batch_values);
 }
 
 // Which row of a packed tensor, or of one with a batch, is whose: position `at` of sequence `sequence`. -1: nobody's.

@@ -93,26 +93,23 @@ Status read_rows(const Role& role, const DLTensor* tensor, const char* last, Vie
 
 const void* data_of(const View& view) { return reinterpret_cast<const void*>(view.data); }
 
-// Whether a dense cache's sequences that begin anywhere are packed keys: from one's first row to the next's is a whole
-// number of rows, of keys and of values alike; `all`: up to the last one's last.
-bool rows_between(const View& k, const View& v, std::int32_t* rows, std::int64_t* all) {
-  const auto whole = [](const View& view) {
-    return view.stride[1] > 0 ? view.stride[0] % view.stride[1] : view.stride[0];
-  };
-  const auto count = [](const View& view) { return view.stride[1] > 0 ? view.stride[0] / view.stride[1] : 0; };
-  const std::int64_t last = count(k) * (k.size[0] - 1) + k.size[1];
-  if (whole(k) != 0 || whole(v) != 0 || count(k) != count(v) || count(k) < 0 ||
-      last > std::numeric_limits<std::int32_t>::max())
-    return false;
-  *rows = static_cast<std::int32_t>(count(k));
-  *all = last;
+// Whether a dense cache's sequences that begin anywhere are packed: from one's first row to the next's is a whole
+// number of rows; `all`: up to the last one's last.
+bool rows_between(const View& cache, std::int32_t* rows, std::int64_t* all) {
+  const std::int64_t batch = cache.stride[0], row = cache.stride[1];
+  if (row > 0 ? batch % row != 0 : batch != 0) return false;
+  const std::int64_t between = row > 0 ? batch / row : 0;
+  *all = between * (cache.size[0] - 1) + cache.size[1];
+  if (between < 0 || *all > std::numeric_limits<std::int32_t>::max()) return false;
+  *rows = static_cast<std::int32_t>(between);
   return true;
 }
 
 // Of a dense cache whose sequences begin anywhere.
 Status fill_rows(const View& k, const View& v, Append* append, Call* call) {
   Problem& problem = call->problem;
-  if (rows_between(k, v, &append->cache_batch_rows, &call->k_rows)) {
+  if (rows_between(k, &append->cache_batch_rows, &call->k_rows) &&
+      rows_between(v, &append->cache_batch_values, &call->v_rows)) {
     problem.kv_lengths = Lengths::kPacked;
     call->k_strides.batch = call->v_strides.batch = 0;
     return {};
@@ -121,8 +118,8 @@ Status fill_rows(const View& k, const View& v, Append* append, Call* call) {
     return {Code::kStride, "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
                                " of batch and kv_len, v " + std::to_string(v.stride[0]) + " and " +
                                std::to_string(v.stride[1]) +
-                               ": beside cache_leftpad a batch stride of the same whole number of rows is expected, "
-                               "fewer than 2147483647 in all: lay out keys and values alike"};
+                               ": beside cache_leftpad a batch stride of a whole number of rows is expected, fewer "
+                               "than 2147483647 in all"};
   // Each row of the cache is a page, and a sequence has one.
   problem.keys = KeyLayout::kPaged;
   problem.page = append->page = problem.kv_len;

@@ -337,7 +337,10 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   if (Status status = check_all_present(q, k, v, out, options); !status.ok()) return status;
   const CacheLists lists = lists_of(options);
   const bool q_packed = lists.q_starts != nullptr, k_packed = lists.k_starts != nullptr;
-  const bool attends = !has_no_row(*q) && !has_no_sequence(lists), adds = adds_keys(options);
+  const bool no_sequence = has_no_sequence(lists.q_starts) || (!q_packed && has_no_row(*q) && q->shape[0] == 0);
+  const bool attends = !has_no_row(*q) && !no_sequence;
+  // Rows of new keys that are nobody's are not added.
+  const bool adds = adds_keys(options) && !(no_sequence && has_no_sequence(options->cu_seqlens_k_new));
   if (!attends)
     if (Status status = check_q_and_out(device, *q, *out, q_packed); !status.ok() || !adds) return status;
   const DLTensor* lse = options != nullptr && attends ? options->lse : nullptr;

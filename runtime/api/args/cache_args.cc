@@ -77,8 +77,7 @@ bool has_no_row(const DLTensor& tensor) {
   return tensor.shape[0] == 0 || (tensor.ndim == 4 && tensor.shape[1] == 0);
 }
 
-bool has_no_sequence(const CacheLists& lists) {
-  const DLTensor* starts = lists.q_starts;
+bool has_no_sequence(const DLTensor* starts) {
   return starts != nullptr && starts->ndim == 1 && starts->shape != nullptr && starts->shape[0] == 1;
 }
 

@@ -80,8 +80,8 @@ inline const std::int32_t* list_of(const View& view) { return reinterpret_cast<c
 
 // Whether a tensor of rows, in a batch or packed, has none.
 bool has_no_row(const DLTensor& tensor);
-// Whether the lists name no sequence: where the first would begin, and nothing else.
-bool has_no_sequence(const CacheLists& lists);
+// Whether a list of starts, or null, names no sequence: where the first would begin, and nothing else.
+bool has_no_sequence(const DLTensor* starts);
 
 // q and out of a call that brings new keys and no query: a row of each, of no memory of the caller's, so that all else
 // is checked as of any call. Nothing reads or writes the row. Any others as they are.

@@ -92,19 +92,21 @@ void set_tensors(const Call& call, AttentionParams* p) {
   p->scale_log2 = softmax_scale(call) * kLog2OfE;
 }
 
-// A window past all keys is as good as none, and sums with it stay within 32 bits.
+// A side that hides nothing is as good as none, and sums with the others stay within 32 bits. The first query stands as
+// far before the last key as there are queries, be they more than keys.
 CacheParams cache_params_of(const Call& call) {
   const Problem& p = call.problem;
-  const auto side = [&](std::int32_t keys) { return keys >= p.kv_len ? -1 : keys; };
+  const auto side = [](std::int32_t keys, std::int32_t most) { return keys >= most ? -1 : keys; };
   return {call.kv_lengths,
           call.page_table,
           call.page_table_stride,
           call.pages,
-          side(p.window_left),
-          side(p.window_right),
+          side(p.window_left, p.kv_len),
+          side(p.window_right, p.q_len),
           call.k_in_slots,
           call.q_starts,
           call.k_starts,
+          call.v_starts != nullptr ? call.v_starts : call.k_starts,
           call.q_lengths,
           call.append == nullptr ? 0 : call.append->count,
           call.append != nullptr && call.append->rotary_dim > 0};

@@ -112,10 +112,10 @@ Slabs query_slabs(const Call& call) {
   return p.q_packed() ? Slabs{1, rows_of(call.q_rows)} : Slabs{p.batch, p.q_len};
 }
 
-Slabs key_slabs(const Call& call) {
+Slabs key_slabs(const Call& call, std::int64_t packed) {
   const Problem& p = call.problem;
   if (p.paged()) return {call.pages, p.page};
-  return p.k_packed() ? Slabs{1, rows_of(call.k_rows)} : Slabs{p.batch, p.kv_len};
+  return p.k_packed() ? Slabs{1, rows_of(packed)} : Slabs{p.batch, p.kv_len};
 }
 
 MapShape rows_of(const Call& call, int pack, int columns, int rows) {
@@ -125,14 +125,14 @@ MapShape rows_of(const Call& call, int pack, int columns, int rows) {
 
 MapShape values_of(const Call& call, int keys) {
   const Problem& p = call.problem;
-  const Slabs slabs = key_slabs(call);
+  const Slabs slabs = key_slabs(call, call.v_rows > 0 ? call.v_rows : call.k_rows);
   return {slabs.count, slabs.rows, p.kv_heads, p.head_dim_v, keys, 1, MapKind::kKeys, p.kv_type};
 }
 
 // Where they lie transposed: boxes of 64 keys, all of head_dim.
 MapShape keys_of(const Call& call, int keys) {
   const Problem& p = call.problem;
-  const Slabs slabs = key_slabs(call);
+  const Slabs slabs = key_slabs(call, call.k_rows);
   const bool transposed = p.keys_transposed();
   const MapKind kind = transposed ? MapKind::kTransposedKeys : MapKind::kKeys;
   return {slabs.count, slabs.rows, p.kv_heads, p.head_dim, transposed ? p.head_dim : keys, 1, kind, p.kv_type};

@@ -353,13 +353,22 @@ def relaid(case, layout):
 
 @pytest.mark.parametrize("layout", ["heads first", "keys, then values"])
 @pytest.mark.parametrize("adds", [False, True])
-def test_rows_of_keys_and_values_that_lie_otherwise(layout, adds):
-    case = Case(rows=(5, 0, 3, 2), cache_rows=6, new=(NEW if adds else 0,) * BATCH)
+@pytest.mark.parametrize("padded", [False, True])
+def test_rows_of_keys_and_values_that_lie_otherwise(layout, adds, padded):
+    leftpad = (3, 0, 16, 40) if padded else (0,) * BATCH
+    case = Case(leftpad=leftpad, rows=(5, 0, 3, 2), cache_rows=6, new=(NEW if adds else 0,) * BATCH)
     expected, keys, values = case.expected(True)
     k, v = relaid(case, layout)
     new = (case.k_new, case.v_new if layout == "heads first" else np.concatenate([case.v_new] * 2, axis=3)) if adds else ()
     out = gqa.flash_attn_with_kvcache(
-        case.q, k, v, *new, cache_seqlens=case.lengths, cache_batch_idx=np.array(case.rows, np.int32), causal=True
+        case.q,
+        k,
+        v,
+        *new,
+        cache_seqlens=case.lengths,
+        cache_batch_idx=np.array(case.rows, np.int32),
+        cache_leftpad=np.array(leftpad, np.int32) if padded else None,
+        causal=True,
     )
     for half in range(out.shape[3] // DIM):
         of = slice(half * DIM, (half + 1) * DIM)

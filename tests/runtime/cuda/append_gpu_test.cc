@@ -78,10 +78,11 @@ class AppendCopy {
         t.kind.table() ? memory_.fetched<int>(attended.page_table, t.kBatch * t.out_columns()) : std::vector<int>();
     const auto starts =
         t.kind.starts() ? memory_.fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
-    return t.wrong(memory_.fetched<std::uint16_t>(attended.k, t.k.size()),
-                   memory_.fetched<std::uint16_t>(attended.v, t.v.size()),
-                   memory_.fetched<std::uint16_t>(attended.q, t.rotated_size()).data(),
-                   memory_.fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), table.data());
+    const auto value_starts = t.kind.values_apart ? memory_.fetched<int>(attended.v_starts, t.kBatch) : starts;
+    return t.wrong(
+        memory_.fetched<std::uint16_t>(attended.k, t.k.size()), memory_.fetched<std::uint16_t>(attended.v, t.v.size()),
+        memory_.fetched<std::uint16_t>(attended.q, t.rotated_size()).data(),
+        memory_.fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), value_starts.data(), table.data());
   }
 
  private:

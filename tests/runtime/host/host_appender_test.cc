@@ -21,7 +21,7 @@ struct Looker : LoadedProgram {
     EXPECT_EQ(attended.append, nullptr);
     EXPECT_EQ(attended.q == after.q.data(), after.kind.rotary_dim == 0) << "q is rotated into a copy";
     wrong = before.wrong(after.k, after.v, static_cast<const std::uint16_t*>(attended.q), attended.kv_lengths,
-                         attended.k_starts, attended.page_table);
+                         attended.k_starts, attended.v_starts, attended.page_table);
     return {Code::kInternal, "attended"};
   }
   const AppendCase &before, &after;

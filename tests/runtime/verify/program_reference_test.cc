@@ -169,10 +169,11 @@ y = matmul(n, w)
 TEST(FarInputs, AreTriedBothWaysInTurnsAndInPairs) {
   const KernelGraph graph = graph_of(kNorm);
   const ProgramReference reference = reference_of(graph);
-  ASSERT_EQ(reference.trials.size(), 4U);
+  ASSERT_EQ(reference.trials.size(), 5U);
   EXPECT_EQ(reference.trials[0].where, "where 'x' is 2^12 and 'g' is 2^-12 and 'w' is 2^12 large: ");
   EXPECT_EQ(reference.trials[2].where, "where 'x' is 2^12 and 'g' is 2^12 and 'w' is 2^-12 large: ");
-  for (const InputTrial& trial : reference.trials) {
+  for (std::size_t at = 0; at < 4; ++at) {
+    const InputTrial& trial = reference.trials[at];
     ASSERT_EQ(trial.inputs.size(), 3U);
     for (const InputTrial::Replaced& input : trial.inputs) {
       const TensorSpec& spec = graph.spec(graph.inputs()[input.input]);
@@ -203,6 +204,45 @@ TEST(FarInputs, FindAProductThatOverflowsOnTheWay) {
   EXPECT_TRUE(verdict(false).passed) << verdict(false).reason;
   EXPECT_EQ(verdict(true).reason.find("where 'x' is 2^12 and 'g' is 2^12 and 'w' is 2^-12 large: output 'y'"), 0U)
       << verdict(true).reason;
+}
+
+// What cancels is multiplied before it has cancelled: on inputs about 0 that is as exact as the graph.
+TEST(NearlyEqualInputs, FindADifferenceOfProducts) {
+  const KernelGraph graph = graph_of(R"(graph 1
+a = input f16[8,64]
+b = input f16[8,64]
+d = sub(a, b)
+w = input f16[64,32]
+y = matmul(d, w)
+)");
+  const ProgramReference reference = reference_of(graph);
+  const TensorSpec& spec = graph.spec(graph.outputs()[0]);
+  const auto number = [&](std::size_t trial, std::size_t input, std::size_t at) {
+    const TensorBytes& bytes = trial == 0 ? reference.inputs[input] : reference.trials[trial - 1].inputs[input].bytes;
+    return static_cast<double>(load_element(ElementType::kF16, bytes.data() + 2 * at));
+  };
+  const auto products_first = [&](std::size_t trial, std::size_t row, std::size_t column) {
+    double products[2] = {};
+    for (std::size_t input : {0, 1})
+      for (std::size_t k = 0; k < 64; ++k)
+        products[input] += number(trial, input, row * 64 + k) * number(trial, 2, k * 32 + column);
+    return round_to(products[0], ElementType::kF16) - round_to(products[1], ElementType::kF16);
+  };
+  const auto verdict = [&](bool multiplies_first) {
+    TensorBytes bytes;
+    return verify(graph, reference, [&](std::size_t trial, std::vector<OutputBytes>* outputs) {
+      std::vector<double> values = (trial == 0 ? reference.outputs : reference.trials[trial - 1].outputs)[0].values;
+      const bool nearly_equal = trial == reference.trials.size();
+      for (std::size_t at = 0; multiplies_first && nearly_equal && at < values.size(); ++at)
+        values[at] = products_first(trial, at / 32, at % 32);
+      bytes = TensorBytes(static_cast<std::size_t>(guarded_bytes(spec)), std::byte{kPoison});
+      write_tensor(spec, values, bytes.data() + kGuardBytes);
+      outputs->push_back({bytes.data()});
+      return Status();
+    });
+  };
+  EXPECT_TRUE(verdict(false).passed) << verdict(false).reason;
+  EXPECT_EQ(verdict(true).reason.find("where all inputs are nearly 1: output 'y'"), 0U) << verdict(true).reason;
 }
 
 TEST(ProgramReference, RotatesSetsOverTheCache) {

@@ -73,7 +73,7 @@ std::string wrong(const Kernel& kernel, const AppendKind& kind, int warp_heads, 
   if (!status.ok()) return status.message();
   return t.wrong(memory.k.values<std::uint16_t>(), memory.v.values<std::uint16_t>(),
                  static_cast<const std::uint16_t*>(params.q_out), params.out_lengths, params.out_starts,
-                 params.out_table);
+                 params.out_value_starts, params.out_table);
 }
 
 std::string wrong(const Kernel& kernel, const AppendKind& kind, const Schedule& schedule = {}) {
@@ -122,7 +122,8 @@ TEST_F(AppendKernel, APageEntryOfANeighbourIsSeen) {
 
 TEST_F(AppendKernel, AnotherRowOfTheCacheIsSeen) {
   EXPECT_TRUE(seen(kRules, "p.batch_idx == nullptr ? sequence", "true ? sequence"));
-  EXPECT_TRUE(seen(kRules, "s.row * p.cache_batch_rows + s.leftpad", "s.row * p.cache_batch_rows"));
+  EXPECT_TRUE(seen(kRules, "s.row * batch_rows + s.leftpad", "s.row * batch_rows"));
+  EXPECT_TRUE(seen(kRules, "first_row_of(s, p.cache_batch_values)", "first_row_of(s, p.cache_batch_rows)"));
   EXPECT_TRUE(seen(kRules, "s.cached - s.leftpad + s.added", "s.cached + s.added"));
 }
 

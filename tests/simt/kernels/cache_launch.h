@@ -24,7 +24,7 @@ inline std::size_t needed_entries(const test::CacheCase& t) {
 inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::CacheCase* t, int sms = 1) {
   Call call = t->call;
   const Buffer q("q", t->q), k("k", t->k), v("v", t->v), lengths("lengths", t->said_keys), sink("sink", t->sink);
-  const Buffer q_starts("q_starts", t->q_starts), k_starts("k_starts", t->k_starts),
+  const Buffer q_starts("q_starts", t->q_starts), k_starts("k_starts", t->k_starts), v_starts("v_starts", t->v_starts),
       q_lengths("q_lengths", t->said_queries);
   Buffer table("page_table", needed_entries(*t) * sizeof(std::int32_t), sizeof(std::int32_t));
   table.copy_in(t->table.data(), table.bytes());
@@ -38,6 +38,7 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
   call.page_table = moved(call.page_table, table);
   call.q_starts = moved(call.q_starts, q_starts);
   call.k_starts = moved(call.k_starts, k_starts);
+  call.v_starts = moved(call.v_starts, v_starts);
   call.q_lengths = moved(call.q_lengths, q_lengths);
   call.sink = t->sink.empty() ? nullptr : sink.as<float>();
   const ArrayBuffers arrays(t->arrays);

@@ -98,6 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=1,hq=2,hk=1,sq=100,sk=140,d=32,left=33,right=0,lse", "flash m=64 n=32 warps=2 stages=2 pack=2"},
         Case{"b=1,hq=2,hk=1,sq=70,sk=140,d=32,right=2,lse", "flash m=32 n=64 warps=2 stages=2 pack=1"},
         Case{"b=1,hq=1,hk=1,sq=70,sk=140,d=32,left=0,right=0,lse", "flash m=64 n=32 warps=4 stages=2 pack=1"},
+        // Keys after the last, and yet the first queries see none, or few.
+        Case{"b=1,hq=2,hk=1,sq=40,sk=6,d=32,right=20,lse", "flash m=16 n=16 warps=1 stages=2 pack=1"},
         Case{"b=1,hq=1,hk=1,sq=150,sk=60,d=32,left=9,right=4,lse", "flash m=32 n=16 warps=1 stages=2 pack=1"},
         Case{"b=4,hq=2,hk=1,sq=64,sk=140,d=64,causal,lens,lse",
              "flash m=64 n=64 warps=4 stages=1 pack=1",

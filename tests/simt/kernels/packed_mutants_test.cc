@@ -122,6 +122,17 @@ TEST_F(PackedMutants, ASlotThatEndsWhereTheNextBegins) {
   }
 }
 
+// Values may begin at rows of their own.
+TEST_F(PackedMutants, ValuesThatBeginWhereKeysDo) {
+  const Fault fault = {kSequence, "cache->v_starts + sequence", "cache->k_starts + sequence"};
+  for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
+    test::Packing packing = {subject.queries};
+    packing.in_slots = packing.values_apart = true;
+    EXPECT_TRUE(passes_packed(subject, kNone, packing));
+    EXPECT_FALSE(passes_packed(subject, fault, packing));
+  }
+}
+
 TEST_F(PackedMutants, RowsStoredPastASequencesQueries) {
   const Fault fault = {kRows, "row / Config::kPack < own_queries", "row / Config::kPack < p.q_len"};
   for (const Subject& subject : {kPrefills, kDecodes, kShares})

@@ -164,7 +164,8 @@ class Lists:
     def positions(self):
         """How many rows a rotary table needs."""
         first = [self.first_position(b) for b in range(self.case.batch)]
-        return max([1, *(f + max(int(n), int(q)) for f, n, q in zip(first, self.new, self.queries))])
+        rows = [self.case.q_len if self.case.queries is None else int(q) for q in self.queries]
+        return max([1, *(f + max(int(n), q) for f, n, q in zip(first, self.new, rows))])
 
 
 def fits(case):

@@ -9,9 +9,15 @@ from dataclasses import replace
 # (what, the kinds of failure, whether a case with this failure is one)
 OPEN = (
     (
-        "refused: cache_leftpad beside keys and values of unlike strides",
+        "refused: cache_leftpad beside rows that are no whole number of slots apart, or pages with gaps between",
         ("refused",),
-        lambda case, *_: case.pads is not None,
+        lambda case, _, failure, __: case.pads is not None and "beside cache_leftpad" in failure.words,
+    ),
+    # Its products of bfloat16 take a float32 below the least normal one for 0.
+    (
+        "inexact: AMX on numbers whose products are below 1e-38",
+        ("inexact",),
+        lambda case, _, __, device: case.numbers == "tiny" and device == "cpu" and "bfloat16" in case.type,
     ),
 )
 

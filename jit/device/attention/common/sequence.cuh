@@ -47,7 +47,7 @@ __device__ inline int queries_of(const AttentionParams& p, const CacheParams* ca
     return p.q_len;
 }
 
-// Rows of q, out and lse, and of k and v, before a sequence's own.
+// Rows of q, out and lse, of k, and of v before a sequence's own.
 template <typename Config>
 __device__ inline long long first_query_of(const CacheParams* cache, int sequence) {
   if constexpr (queries_packed<Config>())
@@ -60,6 +60,14 @@ template <typename Config>
 __device__ inline long long first_key_of(const CacheParams* cache, int sequence) {
   if constexpr (keys_packed<Config>())
     return __ldg(cache->k_starts + sequence);
+  else
+    return 0;
+}
+
+template <typename Config>
+__device__ inline long long first_value_of(const CacheParams* cache, int sequence) {
+  if constexpr (keys_packed<Config>())
+    return __ldg(cache->v_starts + sequence);
   else
     return 0;
 }

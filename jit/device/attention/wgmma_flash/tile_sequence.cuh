@@ -32,7 +32,7 @@ struct ProducerSequence {
   __device__ void open_sequence(const AttentionParams&, int) {}
   __device__ Walk<Config> walk(const AttentionParams& p) const { return Walk<Config>(p); }
   __device__ static int query_row(int position) { return position; }
-  __device__ static int key_row(int key) { return key; }
+  static constexpr int first_key = 0, first_value = 0;
 };
 
 template <typename Config>
@@ -41,13 +41,14 @@ struct ProducerSequence<Config, true> {
 
   const CacheParams* cache;
   // Of the current tile's sequence; rows before its own are others', where sequences are packed.
-  int keys, queries, first_query, first_key;
+  int keys, queries, first_query, first_key, first_value;
 
   __device__ void open_sequence(const AttentionParams& p, int sequence) {
     keys = keys_of<Config>(p, cache, sequence);
     queries = queries_of<Config>(p, cache, sequence);
     first_query = static_cast<int>(first_query_of<Config>(cache, sequence));
     first_key = static_cast<int>(first_key_of<Config>(cache, sequence));
+    first_value = static_cast<int>(first_value_of<Config>(cache, sequence));
   }
   __device__ SchedulerWords words() const {  // of the tile's ticket
     if constexpr (queries_packed<Config>()) return {{keys, queries, first_query}};
@@ -55,7 +56,6 @@ struct ProducerSequence<Config, true> {
   }
   __device__ Walk<Config> walk(const AttentionParams& p) const { return Walk<Config>(p, keys, queries); }
   __device__ int query_row(int position) const { return first_query + position; }
-  __device__ int key_row(int key) const { return first_key + key; }
 };
 
 // A consumer's: a base of what lives through a tile. Words are read anew where they are asked for, since a loop has few

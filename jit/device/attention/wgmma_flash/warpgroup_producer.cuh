@@ -53,14 +53,15 @@ struct WarpgroupProducer : ProducerSequence<Config>,
 
   __device__ void load_panel(u32 to, const TensorMap& map, u32 full, int column, int row, const Place& place) {
     if constexpr (kCluster == 1)
-      load_box(to, map, full, column, this->key_row(row), place.kv_head, key_slab<Config>(place));
+      load_box(to, map, full, column, row, place.kv_head, key_slab<Config>(place));
     else
       load_box_for_all(to, map, full, column, row, place.kv_head, place.batch, (1 << kCluster) - 1);
   }
 
-  // Panels of a block's rows; of transposed keys the panels lie side by side along the keys.
+  // Panels of a block's rows, of a sequence that begins at row `first`; of transposed keys the panels lie side by side
+  // along the keys.
   template <int kPanels, int kPanelBytes, bool kTransposed>
-  __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int block,
+  __device__ void load_block(char* buffer, const TensorMap& map, u32 full, const Place& place, int first, int block,
                              BlockPages<Config> pages) {
     const int first_key = block * Config::kTileN;
     expect_block(full, kPanels * kPanelBytes);
@@ -69,7 +70,7 @@ struct WarpgroupProducer : ProducerSequence<Config>,
 #pragma unroll
     for (int panel = 0; panel < kPanels; ++panel)
       load_panel(shared_address(buffer) + panel * kPanelBytes, map, full,
-                 panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first_key, place);
+                 panel * kPanelColumns + (kTransposed ? first_key : 0), kTransposed ? 0 : first + first_key, place);
   }
 
   // Pages are looked up before the buffer is free, so that they come under the wait.
@@ -78,7 +79,7 @@ struct WarpgroupProducer : ProducerSequence<Config>,
     const auto pages = BlockPages<Config>::of(*this, place, block);
     k.wait_empty(smem.k_ring);
     load_block<Smem::kKeyPanels, Smem::kKeyPanel, Smem::kKeysTransposed>(smem.k[k.at()], maps.k, k.full(smem.k_ring),
-                                                                         place, block, pages);
+                                                                         place, this->first_key, block, pages);
     k.next();
   }
 
@@ -87,7 +88,7 @@ struct WarpgroupProducer : ProducerSequence<Config>,
     const auto pages = BlockPages<Config>::of(*this, place, block);
     v.wait_empty(smem.v_ring);
     load_block<panels(Config::kHeadDimV), Smem::kValuePanel, false>(smem.v[v.at()], maps.v, values_land_on(block),
-                                                                    place, block, pages);
+                                                                    place, this->first_value, block, pages);
     v.next();
   }
 

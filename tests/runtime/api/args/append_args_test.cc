@@ -78,21 +78,35 @@ TEST(AppendArgs, RowsOfOneSlotArePages) {
   }
 }
 
-TEST(AppendArgs, RowsOfKeysAndValuesThatLieOtherwiseArePages) {
+TEST(AppendArgs, KeysAndValuesThatLieOtherwiseBeginAtRowsOfTheirOwn) {
+  for (const bool padded : {false, true}) {
+    AppendingCall c;
+    c.by_rows = true;
+    c.padded = padded;
+    c.put_heads_first(&c.k);
+    ASSERT_EQ(c.said(), "");
+    EXPECT_TRUE(c.call.problem.k_packed() && c.append->values_apart());
+    EXPECT_EQ(c.append->cache_batch_rows, 12);
+    EXPECT_EQ(c.append->cache_batch_values, 6);
+    EXPECT_EQ(c.call.k_rows, 12 + 6);
+    EXPECT_EQ(c.call.v_rows, 6 + 6);
+  }
+}
+
+TEST(AppendArgs, RowsThatAreNoWholeNumberOfSlotsApartArePages) {
   AppendingCall c;
   c.by_rows = true;
-  c.put_heads_first(&c.k);  // twelve rows a sequence, and six of values
+  c.v.strides[0] += 8;
   ASSERT_EQ(c.said(), "");
   EXPECT_EQ(c.call.problem.page, 6);
   EXPECT_EQ(c.append->page, 6);
   EXPECT_EQ(c.append->pages, 2);
-  EXPECT_EQ(c.call.k_strides.row, 64);
   EXPECT_EQ(c.call.v_strides.row, 128);
   c.padded = true;
   EXPECT_NE(c.said().find("beside cache_leftpad"), std::string::npos) << c.said();
 }
 
-TEST(AppendArgs, RowsOfOtherHeadDimsInOneTensorArePages) {
+TEST(AppendArgs, RowsOfOtherHeadDimsInOneTensor) {
   AppendingCall c;
   c.by_rows = true;
   c.v = TestTensor{3 * kApart, {2, 6, 2, 128}};
@@ -100,7 +114,8 @@ TEST(AppendArgs, RowsOfOtherHeadDimsInOneTensorArePages) {
   c.out = TestTensor{4 * kApart, {2, 3, 4, 128}};
   c.k.strides[0] = c.v.strides[0] = 6 * 2 * (64 + 128);  // a sequence's keys, then its values
   ASSERT_EQ(c.said(), "");
-  EXPECT_EQ(c.call.problem.page, 6);
+  EXPECT_EQ(c.append->cache_batch_rows, 18);
+  EXPECT_EQ(c.append->cache_batch_values, 9);
 }
 
 TEST(AppendArgs, NoNewKeyIsAsGoodAsNone) {
@@ -147,6 +162,12 @@ TEST(AppendArgs, WithoutASequenceThereIsNothingToDo) {
   EXPECT_TRUE(c.call.out == nullptr && c.call.append == nullptr);
   c.k_new = c.v_new = TestTensor{9 * kApart, {2, 3, 2, 64}};  // of sequences that are not there
   EXPECT_NE(c.said(), "");
+  c.packed_new = true;  // rows that are nobody's
+  c.k_new = c.v_new = TestTensor{9 * kApart, {3, 2, 64}};
+  EXPECT_NE(c.said(), "");
+  c.new_starts = TestTensor{13 * kApart, {1}, kInt32};
+  ASSERT_EQ(c.said(), "");
+  EXPECT_TRUE(c.call.append == nullptr);
 }
 
 // Rows of q belong to no sequence then, as those past a list's last number do.

@@ -60,6 +60,17 @@ TEST(LaunchNumbers, CachedOnesAreWhatWouldBeComputed) {
   EXPECT_EQ(wrong_numbers(cases), 0);
 }
 
+TEST(LaunchNumbers, ASideOfAWindowIsNoneWhereItHidesNothing) {
+  Call call;
+  ASSERT_TRUE(parse("b=1,hq=1,hk=1,sq=12,sk=5,d=64,left=4,right=11", &call.problem).ok());
+  EXPECT_EQ(cache_params_of(call).window_left, 4);
+  EXPECT_EQ(cache_params_of(call).window_right, 11);  // of five keys the first query would see one with 8
+  call.problem.window_left = 5;
+  call.problem.window_right = 12;
+  EXPECT_EQ(cache_params_of(call).window_left, -1);
+  EXPECT_EQ(cache_params_of(call).window_right, -1);
+}
+
 TEST(LaunchNumbers, TheyAreComputedOnce) {
   const Case one = numbered_cases()[0];
   const Case other = numbered_cases().back();

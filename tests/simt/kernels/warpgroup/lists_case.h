@@ -20,6 +20,7 @@ struct ListsCase {
   int gap = 0;
   int sms = 1;
   bool heads_first = false;
+  bool values_apart = false;  // packed keys are slots of a cache, whose values are further apart
 };
 
 inline std::ostream& operator<<(std::ostream& out, const ListsCase& c) {
@@ -39,7 +40,9 @@ inline ::testing::AssertionResult passes(const ListsCase& c, const Fault& fault 
     if (!s.ok()) return ::testing::AssertionFailure() << s.message();
   const KernelText text = {attention_source(problem, candidate), planted(fault.header, fault.from, fault.to)};
   return judged(text, [&](const Kernel& kernel) {
-    test::CacheCase t(c.problem, c.keys, c.heads_first, {c.queries, c.gap});
+    test::Packing packing = {c.queries, c.gap};
+    packing.in_slots = packing.values_apart = c.values_apart;
+    test::CacheCase t(c.problem, c.keys, c.heads_first, packing);
     return cache_agrees(kernel, candidate, &t, c.sms);
   });
 }

@@ -57,9 +57,16 @@ TEST_F(WarpgroupListsMutants, ACounterThatNobodyZeroes) { expect_seen(kPacked, {
 
 TEST_F(WarpgroupListsMutants, RowsOfANeighbour) {
   expect_seen(kPacked, {kSequence, "return first_query + position;", "return position;"});
-  expect_seen(kPacked, {kSequence, "return first_key + key;", "return key;"});
+  expect_seen(kPacked, {kProducer, "this->first_key, block", "0, block"});
   expect_seen(kPacked, {kSequence, "return words->word[1];", "return p.q_len;"});
   expect_seen(kPacked, {kSequence, "return words->word[2];", "return 0;"});
+}
+
+TEST_F(WarpgroupListsMutants, ValuesThatBeginWhereKeysDo) {
+  ListsCase subject = kPacked;
+  subject.values_apart = true;
+  EXPECT_TRUE(passes(subject));
+  expect_seen(subject, {kProducer, "this->first_value, block", "this->first_key, block"});
 }
 
 TEST_F(WarpgroupListsMutants, RowsStoredThatDoNotExist) {
