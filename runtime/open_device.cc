@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "runtime/device.h"
+#include "runtime/thread_limits.h"
 
 namespace gqa {
 namespace {
@@ -20,6 +21,9 @@ int cuda_ordinal(const std::string& name) {
 
 Status open_device(const DeviceRequest& request, std::unique_ptr<Device>* device) {
   const std::string& name = request.name;
+  if (request.threads <= 0) {
+    if (Status status = thread_limits_status(); !status.ok()) return status;
+  }
   if (name.empty() || name == "auto") {
     const Status status = open_cuda_device(0, request.nvrtc_path, device);
     return status.code() == Code::kNoDevice ? open_host_device(request.threads, device) : status;

@@ -1,8 +1,10 @@
 // parallel.h: one loop on several threads.
-// Owns: parallel_for, dynamic and in order of index (put the longest work first), on OpenMP's pool; GivesUp, which ends
-// the loops of a trial that nobody waits for any more.
-// Never: nests; never lets an exception out of a body (bodies do not throw).
-// Threads: may be called from several threads at once; each call waits for its own work only.
+// Owns: parallel_for, dynamic and in order of index (put the longest work first), and the pool of threads that it runs
+// on; GivesUp, which ends the loops of a trial that nobody waits for any more. Never: nests; never lets an exception
+// out of a body (bodies do not throw). A thread that the system does not give is done without. A call allocates nothing
+// once the pool has as many threads as are used at once. Threads: may be called from several threads at once; each call
+// has workers of its own and waits for them only. The pool's threads stay until the process ends; a forked child starts
+// its own.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +35,5 @@ class GivesUp {
   GivesUp(const GivesUp&) = delete;
   GivesUp& operator=(const GivesUp&) = delete;
 };
-
-// Threads this process may use: its affinity mask.
-int usable_threads();
 
 }  // namespace gqa

@@ -24,7 +24,7 @@ WARNINGS = "-Wall -Wextra -Wpedantic -Wshadow -Werror".split()
 # What CMake defines with values of its own; here any text does.
 TEXTS = ("GQA_GOLDEN_DIR", "GQA_FIXTURE_DIR", "GQA_DOCS", "GQA_TOOL_VERSION", "GQA_SIMT_DIR", "GQA_SIMT_COMPILER",
          "GQA_SIMT_HOOKS_OBJECT", "GQA_SIMT_KERNELS", "GQA_SOURCE_DIR")
-DEFINES = ["-fopenmp", "-DNDEBUG", "-DGQA_HOST_AVX512"] + [f'-D{name}=""' for name in TEXTS]
+DEFINES = ["-DNDEBUG", "-DGQA_HOST_AVX512"] + [f'-D{name}=""' for name in TEXTS]
 VARIANTS = {"avx2": "-mavx2 -mfma -mf16c", "avx512": "-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"}
 VARIANTS["amx"] = VARIANTS["avx512"] + " -mavx512bf16 -mamx-tile -mamx-bf16"
 VARIANTS["baseline"] = ""
@@ -60,7 +60,7 @@ def flags_of(path, cuda):
         return ["-std=c++17"] + flags
     variant = re.search(r"^runtime/host/kernels_(\w+)\.cc$", name)
     if variant and VARIANTS.get(variant[1]) is not None:
-        flags += ["-isystem/usr/include/eigen3", "-Wno-maybe-uninitialized", "-fopenmp"] + VARIANTS[variant[1]].split()
+        flags += ["-isystem/usr/include/eigen3", "-Wno-maybe-uninitialized", "-fopenmp-simd"] + VARIANTS[variant[1]].split()
     return ["-std=c++20"] + flags
 
 

@@ -17,15 +17,16 @@ set(thread_sources
   runtime/host/host_device_test.cc
   runtime/host/host_merger_test.cc
   runtime/host/host_packed_test.cc
-  runtime/host/host_parallel_test.cc
   runtime/host/host_program_test.cc
   runtime/host/host_scores_test.cc
   runtime/host/run_delay_test.cc
   runtime/pages/page_pool_test.cc
+  runtime/parallel_test.cc
   runtime/session/cancel_test.cc
   runtime/session/first_use_test.cc
   runtime/session/graph_session_test.cc
   runtime/session/session_test.cc
+  runtime/thread_limits_test.cc
   runtime/tuner/forecast_test.cc
   runtime/tuner/tuner_test.cc
   runtime/verify/program_reference_test.cc

@@ -1,11 +1,6 @@
 # The host device: its tile kernels and operators are built once for each instruction set and chosen at run time. Included by
-# runtime/CMakeLists.txt.
+# runtime/CMakeLists.txt. Of OpenMP they have `omp simd` alone; threads are runtime/pool.cc's.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-# The flag only where it is used: all else is compiled as the other layers are, and may share their header.
-target_link_libraries(gqa_runtime PRIVATE ${OpenMP_CXX_LIBRARIES})
-set_source_files_properties(parallel.cc PROPERTIES COMPILE_OPTIONS "${OpenMP_CXX_FLAGS}"
-  SKIP_PRECOMPILE_HEADERS ON)
 get_target_property(eigen_include Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
 
 # GCC 12 warns about its own AVX-512 header (bug 105593); Clang of loops that it does not vectorise though asked to.
@@ -14,7 +9,7 @@ if(GQA_SANITIZE)
 else()
   set(tile_optimisation -O3)
 endif()
-set(tile_flags ${OpenMP_CXX_FLAGS} ${tile_optimisation} $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+set(tile_flags -fopenmp-simd ${tile_optimisation} $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
   $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed> -fno-math-errno -fno-trapping-math -isystem ${eigen_include}
   -DEIGEN_DONT_PARALLELIZE -DEIGEN_STACK_ALLOCATION_LIMIT=1048576 -DEIGEN_NO_DEBUG)
 set(tile_variants baseline)

@@ -18,7 +18,7 @@
 #include "runtime/host/host_spec.h"
 #include "runtime/host/program/host_program.h"
 #include "runtime/host/program/host_program_trial.h"
-#include "runtime/parallel.h"
+#include "runtime/thread_limits.h"
 #include "runtime/workload/workload.h"
 #include "search/graph/ir/graph_text.h"
 

@@ -2,9 +2,9 @@
 #include "runtime/tuner/forecast.h"
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
+#include "runtime/thread_limits.h"
 #include "runtime/tuner/shortlist.h"
 #include "runtime/workload/keys.h"
 
@@ -57,8 +57,7 @@ Status Forecast::add(Workload& workload) {
 
 Outlook Forecast::outlook() const {
   Outlook outlook = outlook_;
-  const int cores = policy_.compile_threads > 0 ? policy_.compile_threads
-                                                : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int cores = policy_.compile_threads > 0 ? policy_.compile_threads : usable_threads();
   const bool compiles = device_.spec().kind == DeviceKind::kCuda;  // the host's kernels are compiled with the library
   outlook.most_seconds = policy_.budget_seconds * static_cast<double>(outlook.workloads - outlook.ready);
   const double compiling = compiles ? kCompileSeconds * static_cast<double>(outlook.to_compile) / cores : 0;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <system_error>
 
+#include "runtime/thread_limits.h"
 #include "runtime/without_exceptions.h"
 #include "runtime/workload/keys.h"
 
@@ -73,9 +74,7 @@ std::optional<Made> Workshop::Batch::next(const Effort& effort) {
 }
 
 Workshop::Workshop(const Device& device, cache::Store& store, int threads)
-    : device_(device),
-      store_(store),
-      threads_(threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))) {}
+    : device_(device), store_(store), threads_(threads > 0 ? threads : usable_threads()) {}
 
 Workshop::~Workshop() {
   for (Worker& worker : workers_) worker.thread.join();

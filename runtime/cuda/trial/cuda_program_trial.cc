@@ -2,7 +2,7 @@
 #include "runtime/cuda/trial/cuda_program_trial.h"
 
 #include "runtime/cuda/driver/capture.h"
-#include "runtime/parallel.h"
+#include "runtime/thread_limits.h"
 #include "search/graph/enumerate/estimate.h"
 
 namespace gqa {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/parallel.h"
+#include "runtime/thread_limits.h"
 
 namespace gqa {
 namespace {
