@@ -60,7 +60,8 @@ def flags_of(path, cuda):
         return ["-std=c++17"] + flags
     variant = re.search(r"^runtime/host/kernels_(\w+)\.cc$", name)
     if variant and VARIANTS.get(variant[1]) is not None:
-        flags += ["-isystem/usr/include/eigen3", "-Wno-maybe-uninitialized", "-fopenmp-simd"] + VARIANTS[variant[1]].split()
+        flags += ["-isystem/usr/include/eigen3", "-Wno-maybe-uninitialized", "-fopenmp-simd"]
+        flags += VARIANTS[variant[1]].split()
     return ["-std=c++20"] + flags
 
 

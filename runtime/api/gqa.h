@@ -129,7 +129,7 @@ typedef struct gqa_options {
   double tuning_budget;   /* seconds a miss may take, all in all, to within one compilation or one run of a kernel; 0: 8
                              s.   At least one candidate is tried. On the CPU a race ends after some calls of its best
                              candidate, or half a second: what is left of the budget is not spent. */
-  int threads;            /* host threads for compiling and for the host device; 0: all cores */
+  int threads;            /* host threads for compiling and for the host device; 0: GQA_THREADS, else all it may use */
   const char* nvrtc_path; /* explicit libnvrtc to load; NULL: $GQA_NVRTC, then the documented search order */
   gqa_log_fn log;         /* NULL: silent. Told of a tuning as it begins, each second and as it ends */
   void* log_user;         /* handed to log */

@@ -22,7 +22,7 @@ namespace gqa {
 
 struct TunePolicy {
   double budget_seconds = 8;
-  int compile_threads = 0;  // 0: all cores
+  int compile_threads = 0;  // 0: usable_threads()
   int max_candidates = 12;  // compiled at most
   bool guess = false;       // the model's best that verifies, untimed
   bool heed_load = true;    // false: a race counts whatever else the device did; for a machine that is always busy

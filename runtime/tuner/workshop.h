@@ -33,7 +33,7 @@ Status binary_of(cache::KernelRow row, const Source& source, Binary* binary);
 
 class Workshop {
  public:
-  // `threads`: 0 for all cores. Device and store must outlive the workshop.
+  // `threads`: 0 for usable_threads(). Device and store must outlive the workshop.
   Workshop(const Device& device, cache::Store& store, int threads);
   ~Workshop();
   Workshop(const Workshop&) = delete;

@@ -33,7 +33,7 @@ class Handle:
     cache_mode: "read-write", "read-only" or "off".
     tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the
         cost model's best guess) or "cached-only" (fail).
-    tuning_budget: seconds; None: the library's default. threads: None: all cores.
+    tuning_budget: seconds; None: the library's default. threads: None: GQA_THREADS, else all cores.
     nvrtc_path: an explicit libnvrtc.
     log: called as log("info" | "warning", message), from any thread, of a tuning as it begins, each second and as it
         ends; None: warnings are RuntimeWarnings of the call.
