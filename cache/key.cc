@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "cache/layer_paths.h"
 #include "cache/rows.h"
 #include "cache/store.h"
 
@@ -41,7 +42,7 @@ std::string kernel_key(std::string_view closure, std::string_view arch, std::str
 }
 
 std::string Store::default_path() {
-  if (const std::string path = environment("GQA_CACHE"); !path.empty()) return expanded(path);
+  if (environment("GQA_CACHE").find_first_not_of(':') != std::string::npos) return layer_paths("").front();
   // The XDG rule: a relative path there is invalid and ignored.
   if (const std::string base = environment("XDG_CACHE_HOME"); base.starts_with('/')) return base + "/gqa/cache.db";
   if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/gqa/cache.db";

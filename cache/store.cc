@@ -11,7 +11,10 @@
 #include <utility>
 
 #include "cache/file/file.h"
+#include "cache/file/folder.h"
 #include "cache/file/guard.h"
+#include "cache/layer_paths.h"
+#include "cache/layers.h"
 #include "cache/lease.h"
 #include "cache/rows.h"
 #include "cache/schema.h"
@@ -54,8 +57,7 @@ void compact(Database& db) {
 class FileStore : public Store {
  public:
   explicit FileStore(const Options& options)
-      : file_(std::make_shared<File>(options.path.empty() ? default_path() : expanded(options.path), options.mode)),
-        lease_seconds_(options.lease_seconds) {}
+      : file_(std::make_shared<File>(options.path, options.mode)), lease_seconds_(options.lease_seconds) {}
 
   Mode mode() const override { return file_->mode(); }
 
@@ -286,6 +288,18 @@ std::optional<WinnerRow> Store::find_winner(const WinnerKey& key, std::string_vi
   return rows.empty() ? std::nullopt : std::optional<WinnerRow>(std::move(rows.front()));
 }
 
-std::unique_ptr<Store> Store::open(const Options& options) { return std::make_unique<FileStore>(options); }
+std::unique_ptr<Store> Store::open(const Options& options) {
+  std::vector<std::string> paths = layer_paths(options.path);
+  if (options.mode == Mode::kOff) paths.resize(1);
+  // Nothing has been learnt yet: a reader has nothing to miss in a file that is not there.
+  if (options.mode == Mode::kReadOnly && paths.size() > 1 && !file_id(paths.front())) paths.erase(paths.begin());
+  auto first = std::make_unique<FileStore>(Options{paths.front(), options.mode, options.lease_seconds});
+  std::vector<std::unique_ptr<Store>> beneath;
+  for (std::size_t at = 1; at < paths.size(); ++at) {
+    beneath.push_back(std::make_unique<FileStore>(Options{paths[at], Mode::kReadOnly, options.lease_seconds}));
+  }
+  if (beneath.empty()) return first;
+  return layered(std::move(first), std::move(beneath));
+}
 
 }  // namespace gqa::cache
