@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cache/layer_paths.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/suggestion.h"
 #include "tools/cache/terminal.h"
@@ -136,12 +137,13 @@ int run(int count, const char* const* arguments) {
 
 std::string path_complaint(const std::string& path) { return path.empty() ? "expected a path, given ''" : ""; }
 
-std::string cache_path(const Shared& shared) {
-  return shared.db.empty() ? cache::Store::default_path() : cache::Store::expanded(shared.db);
-}
+std::vector<std::string> cache_paths(const Shared& shared) { return cache::layer_paths(shared.db); }
+
+std::string cache_path(const Shared& shared) { return cache_paths(shared).front(); }
 
 void require_file(const Shared& shared) {
-  if (exists(cache_path(shared))) return;
+  const std::vector<std::string> paths = cache_paths(shared);
+  if (std::any_of(paths.begin(), paths.end(), exists)) return;
   throw Failure("there is no cache file " + cache_path(shared) +
                 "; gqa-cache warm or import begins one, --db names another");
 }

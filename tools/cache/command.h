@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>  // not json.hpp: who makes or reads JSON includes that
 #include <string>
+#include <vector>
 
 #include "cache/store.h"
 
@@ -50,12 +51,15 @@ int run(int count, const char* const* arguments);
 
 // A check for options that are paths: "" names nothing.
 std::string path_complaint(const std::string& path);
-std::string cache_path(const Shared& shared);
-// Throws Failure if there is no file yet: most commands have nothing to begin one for.
+std::string cache_path(const Shared& shared);                // the file that is written
+std::vector<std::string> cache_paths(const Shared& shared);  // with those that are read beneath it
+// Throws Failure if none of them is there yet: most commands have nothing to begin one for.
 void require_file(const Shared& shared);
 // Throws Failure, with the store's own reason, if it did not come up in the mode asked for. Other warnings are printed,
 // and *warned says whether there were any.
 std::unique_ptr<cache::Store> open_cache(const Shared& shared, cache::Mode mode, bool* warned = nullptr);
+// Writes all rows of all files to one. What could not be written throws Failure; true if there were warnings.
+bool export_cache(const Shared& shared, const std::string& path, cache::Stats* stats);
 // Prints the store's warnings; true if there were any.
 bool print_warnings(cache::Store& store);
 

@@ -4,6 +4,7 @@
 // Threads: one.
 #include <CLI/App.hpp>
 
+#include "cache/layer_paths.h"
 #include "tools/cache/command.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/text.h"
@@ -13,17 +14,26 @@ namespace {
 
 int export_file(const Shared& shared, const std::string& path) {
   require_file(shared);
-  const auto store = open_cache(shared, cache::Mode::kReadOnly);
-  const std::string why = store->export_to(path);
-  const bool warned = print_warnings(*store);
-  if (!why.empty()) throw Failure(why);
-  const cache::Stats stats = store->stats();
+  cache::Stats stats;
+  const bool warned = export_cache(shared, path, &stats);
   print("exported " + counted(stats.winners, "winner") + " and " + counted(stats.kernels, "kernel") + " to " + path +
         "\n");
   return warned ? 1 : 0;
 }
 
 }  // namespace
+
+bool export_cache(const Shared& shared, const std::string& path, cache::Stats* stats) {
+  const auto store = open_cache(shared, cache::Mode::kReadOnly);
+  const std::string why = store->export_to(path);
+  const bool warned = print_warnings(*store);
+  if (!why.empty()) throw Failure(why);
+  cache::Store::Options written;
+  written.path = cache::as_layer(path);
+  written.mode = cache::Mode::kReadOnly;
+  *stats = cache::Store::open(written)->stats();
+  return warned;
+}
 
 void add_export(CLI::App* app, Shared* shared) {
   CLI::App* command = new_command(app, shared, "export", "Write all winners and kernels to one file",

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "cache/layer_paths.h"
 #include "tools/cache/filter.h"
 #include "tools/cache/rows.h"
 #include "tools/cache/text.h"
@@ -17,6 +19,8 @@ namespace {
 
 using Winners = std::vector<cache::WinnerRow>;
 using Kernels = std::vector<cache::KernelRow>;
+
+using Files = std::unordered_map<std::string, std::string>;  // where the row of a key lies; empty: there is one file
 
 struct ListOptions {
   FilterOptions filter;
@@ -28,6 +32,7 @@ struct Listing {
   Kernels kernels;
   std::size_t winners_there = 0, kernels_there = 0;  // without the filter
   std::unordered_set<std::string> won;               // kernels of winners, shown or not
+  Files files;                                       // of several that are one cache
 };
 
 // ---- what is shown
@@ -53,6 +58,24 @@ Listing listing(cache::Store& store, const Filter& filter) {
   return listing;
 }
 
+// The uppermost file that has the row: the one it is listed from.
+Files files_of_rows(const Shared& shared) {
+  Files files;
+  const std::vector<std::string> paths = cache_paths(shared);
+  if (paths.size() == 1) return files;
+  for (const std::string& path : paths) {
+    const auto store = cache::Store::open({cache::as_layer(path), cache::Mode::kReadOnly});
+    for (const cache::WinnerRow& row : store->list_winners()) files.emplace(row.id(), path);
+    for (const cache::KernelRow& row : store->list_kernels()) files.emplace(row.key, path);
+  }
+  return files;
+}
+
+std::string file_of(const Files& files, const std::string& key) {
+  const auto found = files.find(key);
+  return found == files.end() ? "" : found->second;
+}
+
 // ---- as text
 
 // "12.3 us", "12.3 us?" of one that the next tuning replaces.
@@ -64,20 +87,23 @@ std::string winning_time(const cache::WinnerRow& row) {
 void add_losers(const cache::WinnerRow& row, Table* table) {
   for (const Json& attempt : losers_of(row)) {
     table->add({"", "", "", time_text(number_of(attempt, "median_us")), "  " + text_of(attempt, "outcome"),
-                text_of(attempt, "candidate"), ""});
+                text_of(attempt, "candidate"), "", ""});
   }
 }
 
-std::string winners_table(const Winners& winners, bool losers, const Terminal& terminal) {
+std::string winners_table(const Listing& listing, bool losers, const Terminal& terminal) {
   const std::int64_t now = std::time(nullptr);
-  Table table({"WINNER", "AGE", "DEVICE", "TIME", "SHAPE", "CANDIDATE", "COMPILER"});
+  std::vector<std::string> head = {"WINNER", "AGE", "DEVICE", "TIME", "SHAPE", "CANDIDATE", "COMPILER"};
+  if (!listing.files.empty()) head.push_back("FILE");
+  Table table(head);
+  if (head.size() == 8) table.may_shrink(7, 8);
   table.may_shrink(6, 0);
   table.may_shrink(5, 8);
   table.may_shrink(4, 16);
   table.may_shrink(2, 6);
-  for (const cache::WinnerRow& row : winners) {
+  for (const cache::WinnerRow& row : listing.winners) {
     table.add({short_key(row.id()), age_text(row.created, now), arch_of(row), winning_time(row), short_shape(row),
-               candidate_text(row), compiler_text(row.compiler)});
+               candidate_text(row), compiler_text(row.compiler), file_of(listing.files, row.id())});
     if (losers) add_losers(row, &table);
   }
   return table.text(terminal, terminal.columns());
@@ -113,7 +139,7 @@ std::string of_them(std::size_t shown, std::size_t there, const char* noun) {
 
 std::string listing_text(const Listing& listing, bool all, const std::string& path, const Terminal& terminal) {
   std::string text;
-  if (!listing.winners.empty()) text += winners_table(listing.winners, all, terminal) + "\n";
+  if (!listing.winners.empty()) text += winners_table(listing, all, terminal) + "\n";
   if (all && !listing.kernels.empty()) text += kernels_table(listing, terminal) + "\n";
   return text + of_them(listing.winners.size(), listing.winners_there, "winner") + " and " +
          of_them(listing.kernels.size(), listing.kernels_there, "kernel") + " in " + path +
@@ -122,13 +148,19 @@ std::string listing_text(const Listing& listing, bool all, const std::string& pa
 
 // ---- as JSON
 
+Json with_file(Json row, const Files& files, const std::string& key) {
+  if (!files.empty()) row["file"] = file_of(files, key);
+  return row;
+}
+
 Json listing_json(const std::string& path, const Listing& listing, bool all) {
   Json json = {{"path", path}, {"winners", Json::array()}, {"kernels", Json::array()}};
   for (const cache::WinnerRow& row : listing.winners) {
-    json["winners"].push_back(winner_json(row));
+    json["winners"].push_back(with_file(winner_json(row), listing.files, row.id()));
     if (all) json["winners"].back()["losers"] = losers_of(row);
   }
-  for (const cache::KernelRow& row : listing.kernels) json["kernels"].push_back(kernel_json(row));
+  for (const cache::KernelRow& row : listing.kernels)
+    json["kernels"].push_back(with_file(kernel_json(row), listing.files, row.key));
   return json;
 }
 
@@ -136,7 +168,8 @@ int list(const Shared& shared, const ListOptions& options) {
   const Filter filter(options.filter, std::time(nullptr));
   require_file(shared);
   const auto store = open_cache(shared, cache::Mode::kReadOnly);
-  const Listing rows = listing(*store, filter);
+  Listing rows = listing(*store, filter);
+  rows.files = files_of_rows(shared);
   if (print_warnings(*store)) return 1;
   if (shared.json) {
     print_json(listing_json(cache_path(shared), rows, options.all));

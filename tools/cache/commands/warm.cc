@@ -30,6 +30,7 @@ struct WarmOptions {
   ShapeOptions shapes;
   double budget_seconds = TunePolicy().budget_seconds;
   bool dry_run = false;
+  std::string output;  // "": none
 };
 
 // A name nobody knows is the command line's fault; anything else is the machine's.
@@ -52,7 +53,10 @@ std::vector<std::string> each_once(const std::vector<std::string>& names) {
 std::unique_ptr<cache::Store> open_cache_for(const Shared& shared, const WarmOptions& options) {
   if (!options.dry_run) return open_cache(shared, cache::Mode::kReadWrite);
   std::error_code ignored;
-  const bool there = std::filesystem::exists(cache_path(shared), ignored);
+  const std::vector<std::string> paths = cache_paths(shared);
+  const bool there = std::any_of(paths.begin(), paths.end(), [&ignored](const std::string& path) {
+    return std::filesystem::exists(path, ignored);
+  });
   return open_cache(shared, there ? cache::Mode::kReadOnly : cache::Mode::kOff);
 }
 
@@ -202,7 +206,20 @@ Json plan_all(const Targets& targets, const std::vector<Problem>& shapes, bool j
   return plan;
 }
 
+// Before the work: a name that nothing can be written to should not cost it.
+void check_output(const WarmOptions& options) {
+  if (options.output.empty()) return;
+  if (options.dry_run) throw Usage("--output writes what was made, and --dry-run makes nothing; leave one of them out");
+  const std::filesystem::path folder = std::filesystem::path(options.output).parent_path();
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    throw Usage("--output: there is no folder " + folder.string() + " for " + options.output + "; make it first");
+  if (std::filesystem::is_directory(options.output, ignored))
+    throw Usage("--output: " + options.output + " is a folder; expected the name of a file");
+}
+
 int warm(const Shared& shared, const WarmOptions& options) {
+  check_output(options);
   const std::vector<Problem> shapes = read_shapes(options.shapes);
   if (shapes.empty()) throw Usage("warm was given no shape; expected --shape, --shapes or --model");
   const auto start = std::chrono::steady_clock::now();
@@ -219,12 +236,20 @@ int warm(const Shared& shared, const WarmOptions& options) {
     all = warm_all(targets, shapes, shared.json, &progress);
     line = nullptr;
   }
+  cache::Stats written;
+  const bool warned = !options.output.empty() && export_cache(shared, options.output, &written);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (shared.json) {
-    print_json(all_json(shared, plan, all, seconds));
+    Json json = all_json(shared, plan, all, seconds);
+    if (!options.output.empty()) json["output"] = options.output;
+    print_json(json);
   } else if (!options.dry_run) {
     print(summary_text(all, seconds, Terminal(stdout)));
+    if (!options.output.empty())
+      print(counted(written.winners, "winner") + " and " + counted(written.kernels, "kernel") + " in " +
+            options.output + "\n");
   }
+  if (warned) return 1;
   return std::all_of(all.begin(), all.end(), [](const Warmed& warmed) { return warmed.failure.empty(); }) ? 0 : 1;
 }
 
@@ -247,6 +272,9 @@ void add_warm(CLI::App* app, Shared* shared) {
   take_short_numbers(command->add_option("--budget", options->budget_seconds, "Seconds a shape may take (default 8)")
                          ->type_name("SECONDS")
                          ->check(CLI::Range(kLeastBudget, kMostBudget)));
+  command->add_option("--output", options->output, "Export the whole cache to this file afterwards: the one to ship")
+      ->type_name("FILE")
+      ->check(path_complaint);
   command->add_flag("--dry-run", options->dry_run,
                     "Say how many shapes and kernels that is and about how long; no more");
   command->callback([shared, options] { shared->run = [shared, options] { return warm(*shared, *options); }; });
