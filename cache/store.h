@@ -100,15 +100,16 @@ struct Pruned {
 class Store {
  public:
   struct Options {
-    std::string path;  // "": default_path(); else expanded()
+    std::string path;  // "": as $GQA_CACHE or default_path(); may name several files (layer_paths.h)
     Mode mode = Mode::kReadWrite;
     double lease_seconds = 10;  // a lease not renewed for this long belongs to a dead process
   };
   // Always gives a store; if the file cannot be used it is off or read-only and a warning says why. A file that is not
   // ours is never written, moved or removed, nor what lies beside it; one of ours that is damaged is set aside. An
   // empty file of this user's is used as if it were not there yet. A file that can only be read is used read-only.
+  // Of several files the first is the one of mode() and path(), and alone written; those beneath it are read.
   static std::unique_ptr<Store> open(const Options& options);
-  // $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+  // The first file of $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
   static std::string default_path();
   // The path with $HOME for a ~ before its first slash: in variables and options no shell has put it there.
   static std::string expanded(const std::string& path);

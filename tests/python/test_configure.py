@@ -1,8 +1,10 @@
 """gqa.configure, and what the environment says of calls that name no handle: which of the two counts, and when."""
 
+import pathlib
+
 import gqa
 import pytest
-from gqa import _defaults, _doors, _settings
+from gqa import _defaults, _doors, _kinds, _settings
 
 from conftest import make_qkv, run_python
 
@@ -70,6 +72,13 @@ def test_configure_comes_before_the_environment(made, monkeypatch):
     gqa.configure(tuning="guess", budget=4, threads=2, cache="here.db")
     _defaults.of("host")
     assert made == [{"device": "host", "tuning": 2, "tuning_budget": 4.0, "threads": 2, "cache_path": "here.db"}]
+
+
+def test_a_text_may_name_several_files_and_a_path_is_one(made):
+    gqa.configure(cache="user.db:image.db")
+    _defaults.of("host")
+    assert made[-1]["cache_path"] == "user.db:image.db"
+    assert _kinds.cache_files("cache", pathlib.PurePosixPath("a:b.db")) == "a\\:b.db"
 
 
 def test_what_is_not_named_stays_and_none_is_the_default(made):

@@ -30,6 +30,7 @@ class Handle:
 
     device: "auto" (None: a GPU if there is one, else the host), "cuda", "cuda:N", "host" or "cpu", which is the host.
     cache_path: the cache file, ~ being the home; None: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
+        "user.db:image.db" names several: looked up in order, the first alone is written; a ":" in a path is "\\:" there.
     cache_mode: "read-write", "read-only" or "off".
     tuning: what a shape never seen does: "now" (search and time within tuning_budget seconds), "guess" (compile the
         cost model's best guess) or "cached-only" (fail).

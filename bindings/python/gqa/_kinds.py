@@ -123,6 +123,12 @@ def path(name: str, given: Any) -> str:
         raise refuse(name, given, "a path") from None
 
 
+def cache_files(name: str, given: Any) -> str:
+    """A text may name several files, a ":" between them; a path object is one, whatever is in its name."""
+    files = path(name, given)
+    return files if isinstance(given, str) else files.replace(":", "\\:")
+
+
 def device(name: str, given: Any) -> str:
     return "host" if given == "cpu" else text(name, given)
 
@@ -170,7 +176,7 @@ SHAPE: Dict[str, Kind] = {
 SERVING: Dict[str, Kind] = {**_LAYER, "range": text, "plan_only": flag}
 HANDLE: Dict[str, Kind] = {
     "device": optional(device, None),
-    "cache_path": optional(path, None),
+    "cache_path": optional(cache_files, None),
     "tuning_budget": optional(seconds, 0.0),
     "threads": optional(int32, 0),
     "nvrtc_path": optional(path, None),

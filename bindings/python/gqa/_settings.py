@@ -32,7 +32,7 @@ SETTINGS: Dict[str, _Setting] = {
     "tuning": _Setting("tuning", _tuning, variable="GQA_TUNING"),
     "budget": _Setting("tuning_budget", _kinds.seconds, float, "seconds", "GQA_BUDGET"),
     "threads": _Setting("threads", _kinds.whole(1, 1024), int, "a whole number of threads", "GQA_THREADS"),
-    "cache": _Setting("cache_path", _kinds.path),  # GQA_CACHE is read by the library
+    "cache": _Setting("cache_path", _kinds.cache_files),  # GQA_CACHE is read by the library
 }
 WHEN_MADE = ("threads", "cache")  # a handle that is made keeps them
 
