@@ -12,7 +12,8 @@ import unittest
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 SHAPE = "b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=bf16,causal"
-COMMANDS = ["warm", "list", "show", "forget", "tune", "check", "export", "import", "prune", "stats", "help"]
+COMMANDS = ["warm", "list", "show", "forget", "tune", "check", "export", "import", "prune", "stats", "doctor",
+            "help"]
 PROGRAM = ""
 
 

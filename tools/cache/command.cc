@@ -18,8 +18,8 @@ constexpr int kFailed = 1, kUsage = 2;
 
 void add_commands(CLI::App* app, Shared* shared) {
   app->add_option("--db", shared->db,
-                  "The cache file (default: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else "
-                  "~/.cache/gqa/cache.db)")
+                  "The cache file, or several: FIRST:BENEATH, of which the first is written (default: $GQA_CACHE, "
+                  "else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db)")
       ->type_name("PATH")
       ->check(path_complaint);
   app->add_flag("--json", shared->json, "Print JSON: of the commands that list or count something");
@@ -27,7 +27,7 @@ void add_commands(CLI::App* app, Shared* shared) {
   app->set_help_flag("-h,--help", "This text");
   app->require_subcommand(0, 1);  // none is refused by run(): in better words, and after unknown ones
   for (const auto add : {add_warm, add_list, add_show, add_forget, add_tune, add_check, add_export, add_import,
-                         add_prune, add_stats, add_help}) {
+                         add_prune, add_stats, add_doctor, add_help}) {
     add(app, shared);
   }
   app->footer(

@@ -37,6 +37,7 @@ void add_export(CLI::App* app, Shared* shared);
 void add_import(CLI::App* app, Shared* shared);
 void add_prune(CLI::App* app, Shared* shared);
 void add_stats(CLI::App* app, Shared* shared);
+void add_doctor(CLI::App* app, Shared* shared);
 void add_help(CLI::App* app, Shared* shared);
 
 // A command with its help, an example, and --json if it lists something.

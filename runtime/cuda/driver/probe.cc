@@ -8,10 +8,25 @@
 
 namespace gqa {
 
+namespace {
+
+std::string words(const Nvrtc& nvrtc) { return "NVRTC " + nvrtc.version_text() + " at " + nvrtc.path(); }
+
+}  // namespace
+
 std::string describe_nvrtc(const std::string& explicit_path) {
   std::shared_ptr<const Nvrtc> nvrtc;
   const Status status = Nvrtc::load(explicit_path, {}, &nvrtc);
-  return status.ok() ? "NVRTC " + nvrtc->version_text() + " at " + nvrtc->path() : status.message();
+  return status.ok() ? words(*nvrtc) : status.message();
+}
+
+Status find_nvrtc_for(const std::string& arch, std::string* found) {
+  Status status;
+  const Driver* driver = Driver::get(&status);
+  std::shared_ptr<const Nvrtc> nvrtc;
+  status = Nvrtc::load("", {arch, driver == nullptr ? 0 : driver->version}, &nvrtc);
+  if (status.ok()) *found = words(*nvrtc);
+  return status;
 }
 
 std::string describe_driver() {
