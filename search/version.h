@@ -29,7 +29,7 @@ inline constexpr FamilyVersion kFamilyVersions[] = {
     {"flash", 4},
     {"split", 5},
     {"warpgroup", 5},
-    {kBlockFamily, 1},
+    {kBlockFamily, 2},
 };
 
 // 0: no such family.

@@ -109,9 +109,19 @@ bool multiplies_foreign(const KernelGraph& graph, const std::vector<int>& nodes,
   });
 }
 
+// Whether a value is the largest of what a kernel computed, or that after operators on one value. Operator by operator
+// it is exact: the largest of rounded values. Rounded alone it may lie so far below what it was the largest of that
+// exp(x - max(x)) overflows.
+bool is_of_maxima(const KernelGraph& graph, int tensor) {
+  const KernelNode* node = graph.maker(tensor);
+  if (node == nullptr || node->inputs.size() != 1) return false;
+  if (node->op == Op::kMax) return graph.maker(node->inputs[0]) != nullptr;
+  return is_of_maxima(graph, node->inputs[0]);
+}
+
 // How kernels keep what a part of a graph gives. An output is known twice where the part's own operators read what was
 // computed and those of other kernels what rounding to 16 bits left of it: what cancels operator by operator, as in
-// e / sum(e), does not then.
+// e / sum(e), does not then. Maxima are known twice wherever another kernel reads them.
 struct Kept {
   std::vector<bool> wide;    // of each output: as float32, since it is known twice or foreign, and no user sees it
   bool known_twice = false;  // an output of the graph is: no kernel serves both
@@ -125,7 +135,8 @@ Kept kept_of(const KernelGraph& graph, const std::vector<int>& nodes, const Kern
   Kept found;
   for (std::size_t at = 0; at < outputs.size(); ++at) {
     const auto own = inside[static_cast<std::size_t>(of_part[at])].size();
-    const bool twice = own > 0 && own < all[static_cast<std::size_t>(outputs[at])].size() &&
+    const bool twice = (own > 0 || is_of_maxima(graph, outputs[at])) &&
+                       own < all[static_cast<std::size_t>(outputs[at])].size() &&
                        graph.spec(outputs[at]).type != ElementType::kF32;
     const bool result = std::count(results.begin(), results.end(), outputs[at]) > 0;
     found.wide.push_back((twice && !result) || foreign[static_cast<std::size_t>(outputs[at])]);

@@ -291,6 +291,12 @@ const AtMagnitudes kAtMagnitudes[] = {
      "a = matmul(q, k)\ne = exp(a)\ns = sum(e) dim=1\nd = div(e, s)\no = matmul(d, v)\n"
      "y = mul(o, s)\n",
      {{1, 1, 1}}},
+    {"a maximum in another kernel",
+     "graph 1\nq = input bf16[8,15]\nk = input bf16[63,15] strides=[1,63]\nv = input bf16[63,65]\n"
+     "b = input bf16[8,63] strides=[1,8]\np = matmul(q, k) tb=1\ns = scale(p) c=0.125\na = add(s, b)\n"
+     "m = max(a) dim=1\nd = sub(a, m)\ne = exp(d)\nt = sum(e) dim=1\nw = div(e, t)\no = matmul(w, v)\n"
+     "r = transpose(o) dims=[1,0]\ny = sum(r) dim=0\n",
+     {{8, 8, 0, 0}}},
     {"a power, by it, times it",
      "graph 1\nx = input f32[64,64]\ne = exp(x)\nf = exp(x)\nd = div(e, f)\n"
      "y = mul(d, e)\n",
