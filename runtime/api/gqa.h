@@ -28,8 +28,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The one place of the version: CMake and the Python package read it here. */
 #define GQA_VERSION_MAJOR 0
-#define GQA_VERSION_MINOR 1
+#define GQA_VERSION_MINOR 2
 #define GQA_VERSION_PATCH 0
 /* One number that compares: 10000 * major + 100 * minor + patch. */
 #define GQA_VERSION (10000 * GQA_VERSION_MAJOR + 100 * GQA_VERSION_MINOR + GQA_VERSION_PATCH)

@@ -25,11 +25,15 @@ PACKAGE = Path(gqa.__file__).parent
 
 def test_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+", gqa.version()) and gqa.__version__ == gqa.version()
+    assert importlib.metadata.version("gqa") == gqa.__version__, "the package's metadata"
+    with open(PACKAGE / "include" / "gqa.h") as header:
+        parts = re.findall(r"^#define GQA_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header.read(), re.MULTILINE)
+    assert ".".join(parts) == gqa.__version__, "the header in the package"
 
 
 def test_files():
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_gqa.pyi").exists()
-    library = PACKAGE / "libgqa.so"
+    library = PACKAGE / "libgqa.so.0"
     assert library.is_file() and library.stat().st_size < 5 << 20
     for header in ("gqa.h", "gqa_graph.h", "gqa.hpp", "gqa_graph.hpp", "gqa_operators.hpp"):
         text = (PACKAGE / "include" / header).read_text()
@@ -49,14 +53,14 @@ def test_the_extra_cuda_goes_with_what_else_pins_nvrtc():
 
 
 def test_the_extension_finds_the_library_beside_it():
-    """From another folder and with no search path set, it is the package's libgqa.so that is mapped."""
+    """From another folder and with no search path set, it is the package's libgqa.so.0 that is mapped."""
     told = run_python(
         "import os; os.chdir('/')\n"
         "import gqa\n"
         "print(*{line.split()[-1] for line in open('/proc/self/maps') if 'libgqa' in line})\n",
         LD_LIBRARY_PATH="",
     )
-    assert told.split() == [str((PACKAGE / "libgqa.so").resolve())]
+    assert told.split() == [str((PACKAGE / "libgqa.so.0").resolve())]
 
 
 @pytest.mark.skipif(not shutil.which("nm"), reason="needs nm")

@@ -84,7 +84,7 @@ __all__ = [
 
 
 def version() -> str:
-    """The version of the library that is loaded, "0.1.0"."""
+    """The version of the library that is loaded, "0.2.0"."""
     number = _gqa.version()
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
