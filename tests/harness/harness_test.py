@@ -113,7 +113,8 @@ class TheVerdicts(unittest.TestCase):
 class TheRecords(unittest.TestCase):
     def tree(self, here):
         for unit in ("search", "cache", "jit", "runtime", "bindings", "tools", "docs", "tests/search", "tests/cache",
-                     "tests/jit", "tests/runtime", "tests/simt", "tests/tools", "tests/python", "tests/harness"):
+                     "tests/jit", "tests/runtime", "tests/simt", "tests/tools", "tests/python", "tests/harness",
+                     "cmake", "tests/cmake"):
             (here / unit).mkdir(parents=True)
             (here / unit / "a.cc").write_text(f"// {unit}\n")
             (here / unit / "page.md").write_text("page\n")
@@ -143,6 +144,7 @@ class TheRecords(unittest.TestCase):
                            "tsan": ["threads"], "python": ["python"], "readme": ["examples"]},
             "tests/search/a.cc": {"release": ["search", "runtime", "simt"], "asan": ["search", "runtime"]},
             "tests/simt/a.cc": {"release": ["simt"]},
+            "tests/cmake/a.cc": {"release": ["tools"]},
             "tests/python/a.cc": {"python": ["python"], "doors": ["doors"]},
             "bindings/a.cc": {"release": ["tools"], "asan": ["tools"], "python": ["python"], "doors": ["doors"],
                               "readme": ["examples"]},

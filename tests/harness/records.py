@@ -47,7 +47,7 @@ STAGES = {
         "jit": [*BASE, *JIT, "tests/jit", "tests/runtime"],
         "runtime": [*BASE, *LIBRARY, "tests/runtime", "tests/search", "tests/cache"],
         "simt": [*BASE, *JIT, "runtime", "tests/simt", "tests/runtime", "tests/search"],
-        "tools": [*BASE, *PACKAGE, "tests/tools"],
+        "tools": [*BASE, *PACKAGE, "tests/tools", "cmake", "tests/cmake"],
         "docs": ["README.md", "docs"],  # tests that read pages; those of search and of tools are among these parts', too
     },
     "asan": {
