@@ -36,6 +36,7 @@ from ._lists import ALL_KEYS, of_scores, windowed
 from ._merge import merge_states
 from ._optimized import Optimized
 from ._pages import PagePool
+from ._paths import get_include, get_library
 from ._progress import SearchProgress, ServingProgress
 from ._scheduler import get_scheduler_metadata
 from ._sdpa import scaled_dot_product_attention, use_as_sdpa
@@ -68,6 +69,8 @@ __all__ = [
     "flash_attn_with_kvcache",
     "float16",
     "float32",
+    "get_include",
+    "get_library",
     "get_scheduler_metadata",
     "graph_from_json",
     "graph_from_text",

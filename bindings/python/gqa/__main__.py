@@ -1,4 +1,5 @@
-"""python -m gqa ARGUMENTS: the same command as gqa-cache ARGUMENTS, but for `run`, which runs a Python program (_run.py).
+"""python -m gqa ARGUMENTS: the same command as gqa-cache ARGUMENTS, but for `run`, which runs a Python program (_run.py),
+and for --cflags and --libs, which print what a compiler of C or C++ is told (_paths.py).
 
 Owns: finding the gqa-cache that was installed with this package. Never: takes one that happens to be on PATH, or does
 a command's work: this process becomes gqa-cache, so that output, exit code and signals are its own. Threads: one.
@@ -14,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Iterator, List, NoReturn
 
-from . import _gqa, _run
+from . import _gqa, _paths, _run
 
 NAME = "gqa-cache"
 
@@ -49,6 +50,8 @@ def fail(why: str) -> NoReturn:
 def main() -> None:
     if sys.argv[1:2] == ["run"]:
         _run.run(sys.argv[2:])
+    elif sys.argv[1:] and set(sys.argv[1:]) <= {"--cflags", "--libs"}:
+        print(_paths.flags(sys.argv[1:]))
     else:
         become_command()
 
