@@ -25,16 +25,18 @@ struct AppendParams {
   // Of each sequence; null where there is none: keys in the cache, row of the cache, keys before the first, where new
   // keys begin, pages; where queries begin, and how many are used.
   const int *lengths, *batch_idx, *leftpad, *new_starts, *table, *q_starts, *q_lengths;
-  // Written: keys of each sequence, the new ones with them; its first row of keys, and of values, or null; its pages,
-  // or null.
-  int *out_lengths, *out_starts, *out_value_starts, *out_table;
+  // Written: keys of each sequence, the new ones with them; its first row, or null; its pages, or null.
+  int *out_lengths, *out_starts, *out_table;
   int batch, q_rows, q_len, q_heads, new_rows, kv_heads, head_dim, head_dim_v;
   int kv_len, page, page_count;
-  int cache_batch;                           // rows of the cache, or of the table
-  int cache_batch_rows, cache_batch_values;  // of a dense one: keys, and values, from a row's first slot to the next's
-  int out_page, out_columns;                 // of out_table: `page`, or 1 where sequences are padded
+  int cache_batch, cache_batch_rows;  // rows of the cache, or of the table; of a dense one, from a row's first slot to
+                                      // the next's
+  int out_page, out_columns;          // of out_table: `page`, or 1 where sequences are padded
   int bf16;
   int warp_heads;  // kFewHeads or kManyHeads
+  // Last: elsewhere they cost the assembler registers for sm_80, and rows of the heads are spilt.
+  int cache_batch_values;  // as cache_batch_rows, of values
+  int* out_value_starts;   // as out_starts, of values, where they are not as many rows apart; or null
 };
 
 static_assert(sizeof(AppendParams) == 4 * 8 + sizeof(NewTokens) + 4 * 24 + 12 * 8 + 18 * 4,

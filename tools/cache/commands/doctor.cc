@@ -37,7 +37,7 @@ Json json_of(const Diagnosis& found) {
   return json;
 }
 
-std::string text_of(const CacheFile& file) {
+std::string told(const CacheFile& file) {
   const std::string role = file.first ? "" : "read only, beneath: ";
   if (!file.complaint.empty()) return role + file.path + ": " + file.complaint;
   if (!file.exists) return role + file.path + ": not there yet; the first call that tunes begins it";
@@ -45,26 +45,26 @@ std::string text_of(const CacheFile& file) {
          file.owner + (file.first && !file.writable ? ", cannot be written" : "");
 }
 
-std::string text_of(const FirstCall& call) {
+std::string told(const FirstCall& call) {
   if (call.outlook.ready > 0) return call.name + ": is known; a look-up and a launch";
   return call.name + ": tunes for about " + seconds_text(call.outlook.seconds) + ", at most " +
          seconds_text(call.outlook.most_seconds) + "; then it is a look-up and a launch";
 }
 
-std::string line(const std::string& name, const std::string& text) {
+std::string labelled(const std::string& name, const std::string& text) {
   return name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + text + "\n";
 }
 
-std::string text_of(const Diagnosis& found, const Terminal& terminal) {
-  std::string text = line("version", GQA_TOOL_VERSION);
-  text += line("device", found.device.empty() ? "none" : found.device);
-  text += line("driver", found.driver);
-  text += line("NVRTC", found.nvrtc + (found.gpu || found.device.empty() ? "" : " (the CPU needs none)"));
-  for (const CacheFile& file : found.caches) text += line("cache", text_of(file));
-  for (const FirstCall& call : found.first_calls) text += line("first call", text_of(call));
+std::string told(const Diagnosis& found, const Terminal& terminal) {
+  std::string text = labelled("version", GQA_TOOL_VERSION);
+  text += labelled("device", found.device.empty() ? "none" : found.device);
+  text += labelled("driver", found.driver);
+  text += labelled("NVRTC", found.nvrtc + (found.gpu || found.device.empty() ? "" : " (the CPU needs none)"));
+  for (const CacheFile& file : found.caches) text += labelled("cache", told(file));
+  for (const FirstCall& call : found.first_calls) text += labelled("first call", told(call));
   if (found.missing.empty()) return text + terminal.green("nothing is missing") + "\n";
   for (const Missing& missing : found.missing)
-    text += line(terminal.red("missing"), missing.what) + line("", "mended by: " + missing.mend);
+    text += labelled(terminal.red("missing"), missing.what) + labelled("", "mended by: " + missing.mend);
   return text;
 }
 
@@ -73,7 +73,7 @@ int doctor(const Shared& shared, const std::string& device) {
   if (shared.json)
     print_json(json_of(found));
   else
-    print(text_of(found, Terminal(stdout)));
+    print(told(found, Terminal(stdout)));
   return found.missing.empty() ? 0 : 1;
 }
 
