@@ -301,6 +301,19 @@ def test_warming_takes_packed_sequences(tmp_path):
         assert any("packk,packq" in line for line in lines)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("keys", [1, 6])
+def test_a_window_to_the_right_of_fewer_keys_than_queries(device, keys):
+    draw = np.random.default_rng(7)
+    q, k, v = (draw.standard_normal((1, rows, 2, 32)).astype(np.float16) for rows in (13, keys, keys))
+    expected = attention_float64(q, k, v, window=(-1, 10))[0]  # the first queries see none of one key
+    if device == "cuda":
+        torch = pytest.importorskip("torch")
+        q, k, v = (torch.from_numpy(x).cuda() for x in (q, k, v))
+    out = gqa.flash_attn_func(q, k, v, window_size=(-1, 10))
+    check(out.cpu().numpy() if device == "cuda" else out, expected)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("causal", [False, True])
 def test_on_a_gpu(causal):
