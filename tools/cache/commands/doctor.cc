@@ -51,9 +51,13 @@ std::string told(const FirstCall& call) {
          seconds_text(call.outlook.most_seconds) + "; then it is a look-up and a launch";
 }
 
-std::string labelled(const std::string& name, const std::string& text) {
-  return name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + text + "\n";
+// The names' column is as wide as the longest and two spaces.
+std::string padded(std::string name) {
+  name.resize(12, ' ');
+  return name;
 }
+
+std::string labelled(const std::string& name, const std::string& text) { return padded(name) + text + "\n"; }
 
 std::string told(const Diagnosis& found, const Terminal& terminal) {
   std::string text = labelled("version", GQA_TOOL_VERSION);
@@ -64,7 +68,7 @@ std::string told(const Diagnosis& found, const Terminal& terminal) {
   for (const FirstCall& call : found.first_calls) text += labelled("first call", told(call));
   if (found.missing.empty()) return text + terminal.green("nothing is missing") + "\n";
   for (const Missing& missing : found.missing)
-    text += labelled(terminal.red("missing"), missing.what) + labelled("", "mended by: " + missing.mend);
+    text += terminal.red(padded("missing")) + missing.what + "\n" + labelled("", "mended by: " + missing.mend);
   return text;
 }
 
