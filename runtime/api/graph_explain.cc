@@ -120,12 +120,16 @@ std::string times_text(const Json& evidence) {
                    seconds.value("time", 0.0));
 }
 
+std::string error_text(const cache::WinnerRow& row) {
+  return formatted("%.3g, at most %.3g was allowed", row.error, row.bound) +
+         (row.error > row.bound ? ": operator by operator, as the graph stands, since nothing is closer" : "");
+}
+
 std::string winner_text(const GraphAnswer& answer) {
   const cache::WinnerRow& row = answer.ready->winner;
   return "winner: " + describe(answer.program) + "\n  threads   " + thread_text(answer.program) + "\n  time      " +
          (row.median_us > 0 ? time_text(row.median_us) + ", spread " + time_text(row.spread_us) : "not measured") +
-         "\n  error     " + formatted("%.3g, at most %.3g was allowed", row.error, row.bound) + "\n  device    " +
-         row.key.device + "\n";
+         "\n  error     " + error_text(row) + "\n  device    " + row.key.device + "\n";
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct Attempt {
   std::string notes;            // Option::notes
 };
 
+inline constexpr const char* kBudgetSpent = "the budget was spent";  // a detail of "not tried"
+
 // Seconds. Compilation runs beside verification, so `compile` is what the tuner waited for compilers: the phases add up
 // to the miss.
 struct PhaseTimes {

@@ -29,9 +29,10 @@ void order_by_exactness(const std::vector<TrialCandidate*>& candidates, std::vec
 
 void Candidates::add(const Option& option, Program program, bool shares) {
   TrialCandidate& candidate = rounds_.back().candidates.emplace_back();
-  candidate.attempt = untried(option, "not tried", "the budget was spent");
+  candidate.attempt = untried(option, "not tried", kBudgetSpent);
   candidate.moved_bytes = option.moved_bytes;
   candidate.exact_first = option.exact_first;
+  candidate.last_resort = option.last_resort;
   candidate.shares = shares;
   candidate.round = rounds_.size() - 1;
   for (const Source& source : program.sources) candidate.kernels.push_back(kernel_of(source));

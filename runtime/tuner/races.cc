@@ -12,8 +12,6 @@ namespace {
 
 // A winner is to be within this of an idle device's.
 constexpr double kTolerance = 1.1;
-// What others may take: an idle host's threads wait a little for a core, too.
-constexpr double kMostOthers = 0.15;
 constexpr double kLookEvery = 0.02;  // seconds
 // The winner is timed once more for so long; where the budget is spent, only while that takes next to nothing.
 constexpr double kAgainUs = 200e3, kNothingUs = 100e3;

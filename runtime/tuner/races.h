@@ -12,6 +12,9 @@
 
 namespace gqa {
 
+// What others may take of a device: an idle host's threads wait a little for a core, too.
+inline constexpr double kMostOthers = 0.15;
+
 struct Course {
   std::function<Status(std::size_t index, int count, std::vector<double>* microseconds)> sample;  // as Race::sample
   std::function<bool()> stop;                          // cancelled, broken, or the budget is spent

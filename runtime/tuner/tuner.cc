@@ -27,6 +27,10 @@ constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 
 // of caches and threads that wake up than of a candidate.
 constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
 constexpr double kTurnSeconds = 0.1;  // where races are short
+// So many times its bound may be the error of what is a last resort: a wrong kernel is off by far more.
+constexpr double kLastResort = 8;
+// A budget of less is meant to try little; of one that is not, an idle device tries more than one candidate in it.
+constexpr double kFairBudget = 1;
 
 class Miss {
  public:
@@ -99,7 +103,7 @@ class Miss {
     bool any = false;
     const auto usable = [&](std::size_t at) {
       if (any && effort_.spent(kChooseShare)) {
-        others_.push_back(untried(ranked[at], "not tried", "the budget was spent"));
+        others_.push_back(untried(ranked[at], "not tried", kBudgetSpent));
         return false;
       }
       const Status status = ranked[at].make(&programs[at]);
@@ -230,7 +234,7 @@ class Miss {
       candidate->loaded.reset();
       return candidates_.fail(candidate, "slower", {Code::kNoCandidate, slow_in_verification(verdict.run_us)});
     }
-    if (!record(verdict, &candidate->attempt)) {
+    if (!may_race(verdict, candidate)) {
       note({verdict.out_of_memory ? Code::kOutOfMemory : Code::kDeviceFailed, verdict.reason});
       candidate->loaded.reset();
       return;
@@ -240,6 +244,14 @@ class Miss {
     if (best_run_us_ == 0 || verdict.run_us < best_run_us_) best_run_us_ = verdict.run_us;
     if (!any_verified_.exchange(true)) times_.first_correct = effort_.seconds();
     report(TunePhase::kVerify);
+  }
+
+  // Where numbers cancel, operator by operator in the types themselves is off by more than its yardstick makes of it.
+  static bool may_race(const Verdict& verdict, TrialCandidate* candidate) {
+    if (record(verdict, &candidate->attempt)) return true;
+    if (!candidate->last_resort || !verdict.inexact || verdict.error > kLastResort * verdict.bound) return false;
+    candidate->attempt.outcome = "untimed";
+    return true;
   }
 
   // Stored kernels that the driver refuses are made anew.
@@ -255,6 +267,7 @@ class Miss {
 
   TrialCandidate* fastest(const std::vector<TrialCandidate*>& verified) {
     const PhaseTimer timer(&times_.time);
+    const std::string starved = starved_of_rivals(verified.size());
     clocks_.before = trial_->clock_mhz();
     std::vector<Runner> runners = runners_of(verified);
     leave_out_slow(verified, &runners);
@@ -267,12 +280,26 @@ class Miss {
       return status;
     };
     raced_ = run_races(course, runners);
+    if (raced_.disturbed.empty()) raced_.disturbed = starved;
     clocks_.after = trial_->clock_mhz();
     for (std::size_t i = 0; i < verified.size(); ++i) {
       record(raced_.runners[i], &verified[i]->attempt);
       if (short_of_memory[i]) verified[i]->attempt.outcome = "out of memory";
     }
     return raced_.winner < 0 ? nullptr : verified[static_cast<std::size_t>(raced_.winner)];
+  }
+
+  // Whether load took the time in which others would have been verified; "": no.
+  std::string starved_of_rivals(std::size_t verified) {
+    if (!policy_.heed_load) return "";
+    const double others = trial_->taken_by_others();  // since the trial began, where the device can tell
+    const std::vector<Attempt> all = candidates_.attempts();
+    const auto missed =
+        std::count_if(all.begin(), all.end(), [](const Attempt& a) { return a.detail == kBudgetSpent; });
+    const bool alone = verified == 1 && effort_.budget() >= kFairBudget;
+    if (missed == 0 || (others <= kMostOthers && !alone)) return "";
+    return "the budget ended before " + std::to_string(missed) + " of " + std::to_string(all.size()) +
+           " candidates were verified";
   }
 
   Course course_of_races() {

@@ -12,7 +12,7 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kMostContenders = 64;  // looked at, a round
-constexpr int kRounds = 3;                   // safe programs, the others, the user's graph as it stands
+constexpr int kRounds = 3;  // safe programs, the others, the user's graph as it stands: the last resort
 // Shares of the budget after which the search goes on with what it has.
 constexpr double kRewriteShare = 0.1, kEnumerateShare = 0.2, kProveShare = 0.3;
 
@@ -72,6 +72,7 @@ Status GraphWorkload::options(int round, const DeviceSpec& device, const Effort&
   };
   for (const Contender& contender : contenders(found_.programs, takes, device, kMostContenders))
     options->ranked.push_back(option(contender, device.kind, effort));
+  for (Option& ranked : options->ranked) ranked.last_resort = !options->more;
   return {};
 }
 

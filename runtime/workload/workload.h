@@ -25,11 +25,12 @@ struct Reference {
 
 // One way to compute a workload.
 struct Option {
-  std::string name;                  // in evidence and messages
-  double predicted_us = 0;           // the cost model's
-  double moved_bytes = 0;            // of two that take equally long the one that moves less wins
-  bool exact_first = false;          // and before that the one whose error is clearly smaller
-  bool safe = true;                  // no exponential can overflow
+  std::string name;          // in evidence and messages
+  double predicted_us = 0;   // the cost model's
+  double moved_bytes = 0;    // of two that take equally long the one that moves less wins
+  bool exact_first = false;  // and before that the one whose error is clearly smaller
+  bool safe = true;          // no exponential can overflow
+  bool last_resort = false;  // what others are held against, and nothing else passed: its own errors are no fault
   std::vector<std::string> kernels;  // options that name the same share it
   std::string notes;                 // told in its evidence: a JSON object, or nothing
   std::function<Status(Program*)> make;

@@ -101,6 +101,34 @@ def test_what_float32_makes_much_of(name):
         assert np.isfinite(answer(FLOAT32[name], normal(40, 40, dtype=np.float32), budget=budget)).mean() > 0.9
 
 
+STEEP = """graph 1
+t0 = input f32[2,65,8]
+t1 = input f32[8,8] strides=[1,8]
+t2 = max(t0) dim=2
+t3 = sub(t0, t2)
+t4 = exp(t3)
+t5 = sum(t4) dim=2
+t6 = div(t4, t5)
+t7 = exp(t6)
+t8 = matmul(t7, t1) tb=1
+t9 = reciprocal(t8)
+outputs t9
+"""
+
+
+# A reciprocal of sums that cancel makes much of float32's own rounding: no program keeps the bound, nor do the operators
+# one by one. Those are the answer.
+def test_a_graph_whose_own_operators_are_over_the_bound():
+    explained = gqa.graph_from_text(STEEP).superoptimize(budget=0.2, device=HOST).explain()
+    assert "operator by operator, as the graph stands, since nothing is closer" in explained
+    assert "winner: 8 kernels: max; sub; exp; sum; div; exp; matmul; reciprocal" in explained
+
+
+def test_the_sign_of_a_zero_reaches_an_infinity():
+    x = np.array([[-4096.0, 4096.0, -0.0]], np.float32)
+    np.testing.assert_array_equal(answer(lambda g, x: 1 / g.tanh(g.silu(x)), x), [[-np.inf, 1, -np.inf]])
+
+
 @pytest.mark.parametrize("name", ("relu", "silu", "gelu", "tanh", "square", "reciprocal", "sqrt"))
 def test_operators_after_a_mask(name):
     x = np.abs(normal(3, 33, dtype=np.float32)) + 1

@@ -323,6 +323,26 @@ TEST_F(GraphSessionTest, OperatorByOperatorIsTriedWhereNothingElsePasses) {
   }
 }
 
+// A graph that cancels is off by more than its yardstick, operator by operator too; what is wrong is off by far more.
+TEST_F(GraphSessionTest, OperatorByOperatorMayBeAsInexactAsTheGraphIsWhereNothingElsePasses) {
+  Verdict verdict{false, 0, 2, "the error is over the bound"};
+  world_.verify_program = [&](const KernelGraph&) { return verdict; };
+  for (const double error : {3.0, 15.0, 17.0}) {
+    verdict.error = error;
+    verdict.inexact = true;
+    const auto opened = open(Tuning::kNow, cache::Mode::kOff);
+    if (error > 16) {
+      EXPECT_EQ(refusal(*opened, attention()).code(), Code::kNoCandidate);
+      continue;
+    }
+    const GraphAnswer answer = ask(*opened, attention());
+    EXPECT_EQ(describe(answer.program), "5 kernels: matmul; exp; sum; div; matmul");
+    EXPECT_EQ(answer.ready->winner.error, error);
+    verdict.inexact = false;
+    EXPECT_EQ(refusal(*open(Tuning::kNow, cache::Mode::kOff), attention()).code(), Code::kNoCandidate);
+  }
+}
+
 TEST_F(GraphSessionTest, ProgramsThatSpillAreKeptOnlyIfNothingElseIs) {
   world_.program_spill_bytes = [](const Source& source) { return source.family != "block" ? 4096 : 0; };
   world_.program_microseconds = [](const KernelGraph& program) {

@@ -270,6 +270,22 @@ TEST_F(TunerTest, BesideLoadAWinnerIsProvisionalAndTheEvidenceSaysWhy) {
   EXPECT_FALSE(tuned_.winner.provisional);
 }
 
+// Who is alone when the budget ends raced nobody; where the device is idle, so short a budget was meant.
+TEST_F(TunerTest, AWinnerWithoutRivalsForWantOfTimeIsProvisional) {
+  world_.verify = [](const Candidate&) { return pause(1.0), Verdict{true, 1e-3, 2e-3, ""}; };
+  policy_.budget_seconds = 1.2;
+  ASSERT_TRUE(run().ok());
+  EXPECT_TRUE(tuned_.winner.provisional);
+  EXPECT_NE(tuned_.disturbed.find("the budget ended before"), std::string::npos) << tuned_.disturbed;
+  policy_.budget_seconds = 0.9;
+  ASSERT_TRUE(run().ok());
+  EXPECT_FALSE(tuned_.winner.provisional) << tuned_.disturbed;
+  int looks = 0;
+  world_.others = [&] { return looks++ == 0 ? 0.5 : 0.0; };  // load while verifying, none while racing
+  ASSERT_TRUE(run().ok());
+  EXPECT_TRUE(tuned_.winner.provisional);
+}
+
 TEST_F(TunerTest, OfManyTuningsOnAnIdleDeviceNoneIsProvisional) {
   world_.microseconds = [](const Candidate& c) { return 100.0 + static_cast<double>(hash(c) % 40); };
   world_.noise = 0.02;
