@@ -116,7 +116,6 @@ struct Verdict {
   bool out_of_memory = false;  // the program could not be run for lack of memory: nobody's fault
   double run_us = 0;           // of the run at the problem's own lengths, a first look; 0: not timed
   bool hopeless = false;       // that run took longer than Trial::hopeless_us, and there was no other
-  bool inexact = false;        // not passed, but only because its errors are over their bounds
 };
 
 // A workload's inputs, outputs and reference on a device. Programs given compute the same.

@@ -122,7 +122,7 @@ std::string times_text(const Json& evidence) {
 
 std::string error_text(const cache::WinnerRow& row) {
   return formatted("%.3g, at most %.3g was allowed", row.error, row.bound) +
-         (row.error > row.bound ? ": operator by operator, as the graph stands, since nothing is closer" : "");
+         (row.error > row.bound ? ": nothing passed, so these are the graph's operators, each verified by itself" : "");
 }
 
 std::string winner_text(const GraphAnswer& answer) {

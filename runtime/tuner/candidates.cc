@@ -32,7 +32,7 @@ void Candidates::add(const Option& option, Program program, bool shares) {
   candidate.attempt = untried(option, "not tried", kBudgetSpent);
   candidate.moved_bytes = option.moved_bytes;
   candidate.exact_first = option.exact_first;
-  candidate.last_resort = option.last_resort;
+  candidate.parts = option.parts;
   candidate.shares = shares;
   candidate.round = rounds_.size() - 1;
   for (const Source& source : program.sources) candidate.kernels.push_back(kernel_of(source));

@@ -21,7 +21,8 @@ struct TrialCandidate {
   Attempt attempt;
   Program program;
   double moved_bytes = 0;
-  bool exact_first = false, last_resort = false;
+  bool exact_first = false;
+  std::vector<Part> parts;                // of what may pass by them
   std::vector<std::size_t> kernels;       // of the round, in the order of program.sources
   bool shares = false;                    // none of its kernels is its own
   bool judged = false, spilled = false;   // settled: verified, failed or set aside

@@ -27,8 +27,6 @@ constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 
 // of caches and threads that wake up than of a candidate.
 constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
 constexpr double kTurnSeconds = 0.1;  // where races are short
-// So many times its bound may be the error of what is a last resort: a wrong kernel is off by far more.
-constexpr double kLastResort = 8;
 // A budget of less is meant to try little; of one that is not, an idle device tries more than one candidate in it.
 constexpr double kFairBudget = 1;
 
@@ -153,10 +151,12 @@ class Miss {
     Made made;
     if (!checker.text.empty()) made = workshop_.find_or_make(checker);
     if (!made.status.ok()) return made.status;
-    Status status = device_.make_trial(workload_.reference(), made.binary, effort_, &trial_);
+    checker_ = made.binary;
+    Status status = device_.make_trial(workload_.reference(), checker_, effort_, &trial_);
     if (status.code() != Code::kDeviceFailed || !made.from_store) return status;
     made = workshop_.make(checker);  // a stored one that the driver refuses
-    return made.status.ok() ? device_.make_trial(workload_.reference(), made.binary, effort_, &trial_) : made.status;
+    checker_ = made.binary;
+    return made.status.ok() ? device_.make_trial(workload_.reference(), checker_, effort_, &trial_) : made.status;
   }
 
   std::optional<Made> wait_for(Workshop::Batch* batch) {
@@ -234,7 +234,7 @@ class Miss {
       candidate->loaded.reset();
       return candidates_.fail(candidate, "slower", {Code::kNoCandidate, slow_in_verification(verdict.run_us)});
     }
-    if (!may_race(verdict, candidate)) {
+    if (!record(verdict, &candidate->attempt) && !passes_by_parts(candidate)) {
       note({verdict.out_of_memory ? Code::kOutOfMemory : Code::kDeviceFailed, verdict.reason});
       candidate->loaded.reset();
       return;
@@ -246,12 +246,28 @@ class Miss {
     report(TunePhase::kVerify);
   }
 
-  // Where numbers cancel, operator by operator in the types themselves is off by more than its yardstick makes of it.
-  static bool may_race(const Verdict& verdict, TrialCandidate* candidate) {
-    if (record(verdict, &candidate->attempt)) return true;
-    if (!candidate->last_resort || !verdict.inexact || verdict.error > kLastResort * verdict.bound) return false;
+  // Where numbers cancel, operator by operator in the types themselves is off by more than its yardstick makes of it;
+  // each operator, on numbers of its own, is not.
+  bool passes_by_parts(TrialCandidate* candidate) {
+    if (candidate->parts.empty() || effort_.cancelled()) return false;
+    for (const Part& part : candidate->parts)
+      if (!passes(part)) return false;
     candidate->attempt.outcome = "untimed";
+    candidate->attempt.detail.clear();
     return true;
+  }
+
+  bool passes(const Part& part) {
+    std::vector<Binary> binaries;
+    for (const Source& source : part.program.sources) {
+      Made made = workshop_.find_or_make(source);
+      if (!made.status.ok()) return false;
+      binaries.push_back(std::move(made.binary));
+    }
+    std::unique_ptr<LoadedProgram> loaded;
+    std::unique_ptr<Trial> trial;
+    return device_.load(part.program, binaries, &loaded).ok() &&
+           device_.make_trial({part.graph}, checker_, effort_, &trial).ok() && trial->verify(*loaded).passed;
   }
 
   // Stored kernels that the driver refuses are made anew.
@@ -406,6 +422,7 @@ class Miss {
   Candidates candidates_;
   std::vector<Attempt> others_;           // pruned, passed over or not made
   std::string evidence_, search_report_;  // of the search
+  Binary checker_;
   std::unique_ptr<Trial> trial_;
   double best_run_us_ = 0;                  // in verification, where it is timed
   std::atomic<bool> any_verified_ = false;  // read by compile threads

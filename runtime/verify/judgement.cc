@@ -15,19 +15,19 @@ bool within(const Share& share) { return share.error <= share.bound; }
 
 // The first of an output's faults in the order in which one explains the next; "": none.
 std::string fault(const Measured& output) {
-  if (output.unwritten > 0)
-    return std::to_string(output.unwritten) + " elements were not written" +
-           (output.first_unwritten.empty() ? "" : ", the first at " + output.first_unwritten) +
-           ": expected each written";
-  return output.stray.empty() ? output.other_kind : output.stray;
-}
-
-// The first of its errors that is over its bound; "": none.
-std::string error_over(const Measured& output) {
-  const auto at = std::find_if_not(output.errors.begin(), output.errors.end(), within);
-  if (at == output.errors.end()) return "";
   std::ostringstream out;
-  out << at->what << "; the error " << at->error << " is over the bound " << at->bound;
+  if (output.unwritten > 0) {
+    out << output.unwritten << " elements were not written";
+    if (!output.first_unwritten.empty()) out << ", the first at " << output.first_unwritten;
+    out << ": expected each written";
+  } else if (!output.stray.empty()) {
+    out << output.stray;
+  } else if (!output.other_kind.empty()) {
+    out << output.other_kind;
+  } else if (const auto at = std::find_if_not(output.errors.begin(), output.errors.end(), within);
+             at != output.errors.end()) {
+    out << at->what << "; the error " << at->error << " is over the bound " << at->bound;
+  }
   return out.str();
 }
 
@@ -96,10 +96,8 @@ Verdict judge(const std::vector<Measured>& outputs) {
   verdict.passed = true;
   double worst = -1;
   for (const Measured& output : outputs) {
-    const std::string faulty = fault(output), words = faulty.empty() ? error_over(output) : faulty;
-    if (!words.empty() && (verdict.passed || (verdict.inexact && !faulty.empty()))) {
+    if (const std::string words = fault(output); verdict.passed && !words.empty()) {
       verdict.passed = false;
-      verdict.inexact = faulty.empty();
       verdict.reason = output.output + ": " + words;
     }
     for (const Share& one : output.errors) {
@@ -119,7 +117,7 @@ Verdict verify(std::size_t runs, const MeasureRun& measure) {
     if (Status status = measure(run, &outputs); !status.ok())
       return {false, 0, 0, status.message(), status.code() == Code::kOutOfMemory};
     const Verdict verdict = judge(outputs);
-    if (!verdict.passed && !verdict.inexact) return verdict;
+    if (!verdict.passed) return verdict;
     if (run == 0 || share(verdict.error, verdict.bound) > share(worst.error, worst.bound)) worst = verdict;
   }
   return worst;

@@ -112,15 +112,15 @@ struct Measured {
 // The three bounds on rows, in the order in which a refusal should name them. row, element: the worst ones' names.
 std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element);
 
-// Refuses in the words of the first output with a fault, of two the one that is more than inexact. Error and bound are
-// those of the error that is closest to its bound, or farthest over it.
+// Refuses in the words of the first output with a fault. Error and bound are those of the error that is closest to its
+// bound, or farthest over it.
 Verdict judge(const std::vector<Measured>& outputs);
 
 // Runs the program for the run'th time, of those that a trial has for it, and measures what it left.
 using MeasureRun = std::function<Status(std::size_t run, std::vector<Measured>* outputs)>;
 
-// All runs, judged: the first that fails by more than its errors, else the one closest to its bound, or farthest over
-// it. A run that comes to nothing fails in the words of its status.
+// All runs, judged: the first that fails, else the one closest to its bound. A run that comes to nothing fails in the
+// words of its status.
 Verdict verify(std::size_t runs, const MeasureRun& measure);
 
 }  // namespace gqa

@@ -12,7 +12,7 @@ namespace gqa {
 namespace {
 
 constexpr std::size_t kMostContenders = 64;  // looked at, a round
-constexpr int kRounds = 3;  // safe programs, the others, the user's graph as it stands: the last resort
+constexpr int kRounds = 3;                   // safe programs, the others, the user's graph as it stands
 // Shares of the budget after which the search goes on with what it has.
 constexpr double kRewriteShare = 0.1, kEnumerateShare = 0.2, kProveShare = 0.3;
 
@@ -31,6 +31,20 @@ SearchCounts counts_of(const SearchReport& report) {
 #undef GQA_STAGE
   counts.proved = report.proved;
   return counts;
+}
+
+// Each kernel as a program of its own.
+std::vector<Part> parts_of(const KernelPlan& plan, DeviceKind kind) {
+  std::vector<Part> parts;
+  for (const PlannedKernel& kernel : plan.kernels) {
+    PlannedKernel alone = kernel;
+    alone.inputs = kernel.graph.inputs();
+    alone.outputs = kernel.graph.outputs();
+    Part part{kernel.graph, {}};
+    if (!program_of(KernelPlan{kernel.graph, {std::move(alone)}}, kind, &part.program).ok()) return {};
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -70,9 +84,10 @@ Status GraphWorkload::options(int round, const DeviceSpec& device, const Effort&
   const auto takes = [round](const FoundProgram& program) {
     return round == 0 ? program.safe : round == 1 ? !program.safe : program.as_given;
   };
-  for (const Contender& contender : contenders(found_.programs, takes, device, kMostContenders))
+  for (const Contender& contender : contenders(found_.programs, takes, device, kMostContenders)) {
     options->ranked.push_back(option(contender, device.kind, effort));
-  for (Option& ranked : options->ranked) ranked.last_resort = !options->more;
+    if (!options->more) options->ranked.back().parts = parts_of(contender.plan, device.kind);
+  }
   return {};
 }
 

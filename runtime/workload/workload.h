@@ -1,8 +1,7 @@
 // workload.h: what may be asked of a device, as the tuner and the session see it.
 // Owns: Workload (an attention problem or a user's graph on its way through a miss), Option (one way to compute it),
-// and Reference (what its numbers are held against).
-// Never: compiles, runs or remembers.
-// Threads: a Workload belongs to one thread; programs are made on it.
+// Part, and Reference (what its numbers are held against). Never: compiles, runs or remembers. Threads: a Workload
+// belongs to one thread; programs are made on it.
 #pragma once
 
 #include <functional>
@@ -23,17 +22,25 @@ struct Reference {
   std::variant<Problem, KernelGraph> of;
 };
 
+// One launch of a program by itself, and what it computes.
+struct Part {
+  KernelGraph graph;
+  Program program;
+};
+
 // One way to compute a workload.
 struct Option {
-  std::string name;          // in evidence and messages
-  double predicted_us = 0;   // the cost model's
-  double moved_bytes = 0;    // of two that take equally long the one that moves less wins
-  bool exact_first = false;  // and before that the one whose error is clearly smaller
-  bool safe = true;          // no exponential can overflow
-  bool last_resort = false;  // what others are held against, and nothing else passed: its own errors are no fault
+  std::string name;                  // in evidence and messages
+  double predicted_us = 0;           // the cost model's
+  double moved_bytes = 0;            // of two that take equally long the one that moves less wins
+  bool exact_first = false;          // and before that the one whose error is clearly smaller
+  bool safe = true;                  // no exponential can overflow
   std::vector<std::string> kernels;  // options that name the same share it
   std::string notes;                 // told in its evidence: a JSON object, or nothing
   std::function<Status(Program*)> make;
+  // Of what others are held against, where nothing else passed: its launches, which are judged one by one if it does
+  // not pass as a whole.
+  std::vector<Part> parts;
 };
 
 struct Rejection {

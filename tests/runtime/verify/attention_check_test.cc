@@ -105,32 +105,6 @@ TEST(Judge, HoldsRowsElementsAndAllOfThemToTheirFactors) {
   }
 }
 
-// One that is only inexact goes on to the other runs: whether something else is wrong, and how far off it is at worst.
-TEST(Judge, LooksPastWhatIsOnlyInexact) {
-  const auto run = [](std::vector<Measured> runs) {
-    return verify(runs.size(), [&](std::size_t at, std::vector<Measured>* outputs) -> Status {
-      outputs->push_back(runs[at]);
-      return {};
-    });
-  };
-  const auto off = [](double error) { return Measured{"output", 0, "", "", "", {{"a row", error, 2}}}; };
-  Measured damaged = off(1);
-  damaged.other_kind = "element 3 is nan";
-  const Verdict inexact = run({off(1), off(3), off(5), off(4)});
-  EXPECT_FALSE(inexact.passed);
-  EXPECT_TRUE(inexact.inexact);
-  EXPECT_EQ(inexact.error, 5);
-  const Verdict both = run({off(3), damaged, off(5)});
-  EXPECT_FALSE(both.passed);
-  EXPECT_FALSE(both.inexact);
-  EXPECT_EQ(both.reason, "output: element 3 is nan");
-  EXPECT_TRUE(run({off(1), off(2)}).passed);
-  EXPECT_FALSE(run({off(1), off(2)}).inexact);
-  const Verdict of_two = judge({off(3), damaged});
-  EXPECT_FALSE(of_two.inexact);
-  EXPECT_EQ(of_two.reason, "output: element 3 is nan");
-}
-
 TEST(RowUnit, IsTheLargerOfTheNaiveErrorAndWhatRoundingMakesOfTheRow) {
   const RowError none = {0, 0, 0, 64}, naive = {0.25, 0.3, 0, 64}, values = {1e4, 20, 0, 64},
                  tiny = {1e-16, 1e-9, 0, 64};

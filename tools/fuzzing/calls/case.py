@@ -162,9 +162,10 @@ class Lists:
 
     @property
     def positions(self):
-        """How many rows a rotary table needs."""
+        """How many rows a rotary table needs. Packed queries are counted on the device: a length that is a number is held
+        to one at least."""
         first = [self.first_position(b) for b in range(self.case.batch)]
-        rows = [self.case.q_len if self.case.queries is None else int(q) for q in self.queries]
+        rows = [self.case.q_len if self.case.queries is None else max(1, int(q)) for q in self.queries]
         return max([1, *(f + max(int(n), q) for f, n, q in zip(first, self.new, rows))])
 
 
