@@ -41,6 +41,13 @@ inline std::string first_line(const std::string& text) { return text.substr(0, t
 
 Attempt untried(const Option& option, const char* outcome, std::string detail);
 void record(const Runner& runner, Attempt* attempt);
+// Where numbers cancel, operator by operator in the types themselves is off by more than its yardstick makes of it. So
+// many times its bound may be the error of what is a last resort: a wrong kernel is off by far more.
+inline constexpr double kLastResort = 8;
+inline bool passes_as_last_resort(const Verdict& verdict) {
+  return verdict.inexact && verdict.error <= kLastResort * verdict.bound;
+}
+
 // False: it did not pass.
 bool record(const Verdict& verdict, Attempt* attempt);
 

@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "runtime/tuner/candidates.h"
+#include "runtime/tuner/open_trial.h"
 #include "runtime/tuner/races.h"
 #include "runtime/tuner/shortlist.h"
 #include "runtime/tuner/stopwatch.h"
@@ -27,8 +28,6 @@ constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 
 // of caches and threads that wake up than of a candidate.
 constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
 constexpr double kTurnSeconds = 0.1;  // where races are short
-// So many times its bound may be the error of what is a last resort: a wrong kernel is off by far more.
-constexpr double kLastResort = 8;
 // A budget of less is meant to try little; of one that is not, an idle device tries more than one candidate in it.
 constexpr double kFairBudget = 1;
 
@@ -135,7 +134,7 @@ class Miss {
     const std::unique_ptr<Workshop::Batch> batch = workshop_.make(candidates_.sources(), [this] {
       return !effort_.cancelled() && (!any_verified_.load() || !effort_.spent(kCompileShare));
     });
-    if (Status status = open_trial(); !status.ok()) return status;
+    if (Status status = begin_trial(); !status.ok()) return status;
     while (std::optional<Made> made = wait_for(batch.get())) {
       take(std::move(*made));
       if (!broken_.ok()) return broken_;
@@ -146,17 +145,10 @@ class Miss {
     return {};
   }
 
-  Status open_trial() {
+  Status begin_trial() {
     if (trial_ != nullptr) return {};
     const PhaseTimer timer(&times_.verify);
-    const Source checker = device_.checker();
-    Made made;
-    if (!checker.text.empty()) made = workshop_.find_or_make(checker);
-    if (!made.status.ok()) return made.status;
-    Status status = device_.make_trial(workload_.reference(), made.binary, effort_, &trial_);
-    if (status.code() != Code::kDeviceFailed || !made.from_store) return status;
-    made = workshop_.make(checker);  // a stored one that the driver refuses
-    return made.status.ok() ? device_.make_trial(workload_.reference(), made.binary, effort_, &trial_) : made.status;
+    return open_trial(device_, workshop_, workload_.reference(), true, effort_, &trial_);
   }
 
   std::optional<Made> wait_for(Workshop::Batch* batch) {
@@ -246,10 +238,9 @@ class Miss {
     report(TunePhase::kVerify);
   }
 
-  // Where numbers cancel, operator by operator in the types themselves is off by more than its yardstick makes of it.
   static bool may_race(const Verdict& verdict, TrialCandidate* candidate) {
     if (record(verdict, &candidate->attempt)) return true;
-    if (!candidate->last_resort || !verdict.inexact || verdict.error > kLastResort * verdict.bound) return false;
+    if (!candidate->last_resort || !passes_as_last_resort(verdict)) return false;
     candidate->attempt.outcome = "untimed";
     return true;
   }
