@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "cache/file/database.h"
+#include "runtime/session/explanation.h"
 #include "runtime/session/session.h"
 #include "search/problem/signature.h"
 #include "tests/runtime/fake_device.h"
@@ -156,6 +157,15 @@ TEST_F(ArrivalsTest, WhereTheFirstFileCannotBeWrittenEachProcessVerifiesOnce) {
               Origin::kCache);
     EXPECT_EQ(world_.verifies, process);
   }
+}
+
+TEST_F(ArrivalsTest, AnExplanationSaysWhenceAndVerifiesNothing) {
+  const std::string words = "it came in " + image_ + " and is verified at its first use";
+  const auto session = open(both_);
+  EXPECT_NE(explain(*session, small_problem()).reason.find(words), std::string::npos);
+  EXPECT_EQ(world_.verifies, 0);
+  ASSERT_TRUE(session->ready(small_problem()).ok());
+  EXPECT_EQ(explain(*session, small_problem()).reason.find("came in"), std::string::npos);
 }
 
 TEST_F(ArrivalsTest, AnImportedOneIsVerifiedOnceToo) {
