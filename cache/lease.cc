@@ -150,9 +150,11 @@ class HeldLease : public Lease {
   std::unique_ptr<std::jthread> renewer_;
 };
 
+// One that came from elsewhere is none before somebody has verified it: then it is put again.
 bool has_winner(Database& db, const std::string& digest, const Suits& suits) {
   for (const Record& winner : select_of_all_compilers(db, Place::kWinners, digest, Part::kWhole)) {
-    if (winner.complaint().empty() && missing_kernel(db, winner).empty() && (!suits || suits(winner_of(winner))))
+    if (winner.complaint().empty() && missing_kernel(db, winner).empty() && !is_unverified(db, winner) &&
+        (!suits || suits(winner_of(winner))))
       return true;
   }
   return false;

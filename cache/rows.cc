@@ -49,6 +49,8 @@ constexpr Layout kWinnerLayout = {
     16,
     17,
     1};
+// The table of notes has a name of its own for winners that stay where they are.
+constexpr const char* kUnverified = "unverified";
 constexpr std::size_t kKernelArch = 2, kKernelCompiler = 3, kKernelFamily = 4, kWinnerCompiler = 4, kWinnerKernel = 6;
 constexpr const char* kKernelBlobs[] = {"source", "ptx", "cubin", "log"};
 constexpr const char* kWinnerBlobs[] = {"evidence"};
@@ -135,6 +137,24 @@ std::string blob_or_empty(const Record& record, std::size_t index) {
 }
 
 WinnerKey key_of(const Cells& cells) { return {text(cells, 1), text(cells, 2), text(cells, 3)}; }
+
+// Of the row of that key; keys of the two tables differ.
+void forget_notes(Database& db, Place place, const Cell& key) {
+  db.prepare("DELETE FROM quarantine WHERE key IS ? AND place IN (?, ?)")
+      .bind(key)
+      .bind(layout(place).table)
+      .bind(kUnverified)
+      .run();
+}
+
+void note(Database& db, const char* place, const std::string& key, const std::string& what, std::int64_t now) {
+  db.prepare("INSERT OR REPLACE INTO quarantine(place, key, what, created) VALUES(?,?,?,?)")
+      .bind(place)
+      .bind(key)
+      .bind(what)
+      .bind(now)
+      .run();
+}
 
 std::string winner_id(const Cells& cells) {
   WinnerRow row;
@@ -298,11 +318,12 @@ void insert_record(Database& db, const Record& record) {
   db.prepare(std::string("INSERT OR REPLACE INTO ") + at.table + "(" + into + ") VALUES(" + marks + ")")
       .bind_all(record.cells)
       .run();
-  db.prepare("DELETE FROM quarantine WHERE place=? AND key=?").bind(at.table).bind(record.key()).run();
+  forget_notes(db, record.place, record.key());
 }
 
 bool delete_record(Database& db, Place place, const Cell& key) {
   const Layout& at = layout(place);
+  forget_notes(db, place, key);
   db.prepare(std::string("DELETE FROM ") + at.table + " WHERE " + at.key + " IS ?").bind(key).run();
   if (db.changes() > 0) return true;
   // A damaged key lies where the b-tree does not look for it; a scan does.
@@ -343,14 +364,26 @@ void touch(Database& db, const Record& record, std::int64_t now) {
       .run();
 }
 
+void note_unverified(Database& db, const Record& winner, std::int64_t now) {
+  note(db, kUnverified, winner.key_text(), "imported", now);
+}
+
+bool is_unverified(Database& db, const Record& winner) {
+  return db.prepare("SELECT 1 FROM quarantine WHERE place=? AND key=?").bind(kUnverified).bind(winner.key()).step();
+}
+
+std::int64_t quarantined(Database& db) {
+  Statement statement = db.prepare("SELECT count(*) FROM quarantine WHERE place<>?");
+  return statement.bind(kUnverified).step() ? statement.integer(0) : 0;
+}
+
+void forget_quarantined(Database& db, std::int64_t until) {
+  db.prepare("DELETE FROM quarantine WHERE created<=? AND place<>?").bind(until).bind(kUnverified).run();
+}
+
 void quarantine(Database& db, const Record& record, const std::string& what, std::int64_t now) {
   delete_record(db, record.place, record.key());
-  db.prepare("INSERT OR REPLACE INTO quarantine(place, key, what, created) VALUES(?,?,?,?)")
-      .bind(table_name(record.place))
-      .bind(record.key_text())
-      .bind(what)
-      .bind(now)
-      .run();
+  note(db, table_name(record.place), record.key_text(), what, now);
 }
 
 }  // namespace gqa::cache

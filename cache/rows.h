@@ -66,6 +66,14 @@ bool has_kernel(Database& db, const std::string& key);
 std::string missing_kernel(Database& db, const Record& winner);
 void touch(Database& db, const Record& record, std::int64_t now);  // sets `used`, and the checksum with it
 
+// Notes that a winner was not verified with this file; the note goes when the row is put again, or goes.
+void note_unverified(Database& db, const Record& winner, std::int64_t now);
+bool is_unverified(Database& db, const Record& winner);
+
+// How many rows were taken out as damaged, and forgetting those of before a time.
+std::int64_t quarantined(Database& db);
+void forget_quarantined(Database& db, std::int64_t until);
+
 // Takes a damaged row out of its table and notes it; the note goes when the row is put again.
 void quarantine(Database& db, const Record& record, const std::string& what, std::int64_t now);
 

@@ -56,8 +56,11 @@ void compact(Database& db) {
 
 class FileStore : public Store {
  public:
-  explicit FileStore(const Options& options)
-      : file_(std::make_shared<File>(options.path, options.mode)), lease_seconds_(options.lease_seconds) {}
+  // beneath: of several files, not the first; all that it has is `elsewhere`.
+  FileStore(const Options& options, bool beneath)
+      : file_(std::make_shared<File>(options.path, options.mode)),
+        lease_seconds_(options.lease_seconds),
+        beneath_(beneath) {}
 
   Mode mode() const override { return file_->mode(); }
 
@@ -105,8 +108,14 @@ class FileStore : public Store {
         return std::optional<Row>();
       }
       if (writable) touch_if_old(db, record);
-      return std::optional<Row>(row_of(record));
+      return std::optional<Row>(with_origin(db, record, row_of(record)));
     });
+  }
+
+  template <class Row>
+  Row with_origin(Database& db, const Record& record, Row row) const {
+    if (beneath_ || (record.place == Place::kWinners && is_unverified(db, record))) row.elsewhere = db.path();
+    return row;
   }
 
   void distrust(Database& db, bool writable, const Record& record, const std::string& what) {
@@ -150,7 +159,7 @@ class FileStore : public Store {
     return file_->run("list its rows", std::vector<Row>(), [&](Database& db, bool) {
       std::vector<Row> rows;
       each_record(db, place, part, [&](const Record& record) {
-        if (record.complaint().empty()) rows.push_back(row_of(record));
+        if (record.complaint().empty()) rows.push_back(with_origin(db, record, row_of(record)));
       });
       return rows;
     });
@@ -163,6 +172,7 @@ class FileStore : public Store {
 
   const std::shared_ptr<File> file_;
   const double lease_seconds_;
+  const bool beneath_;
 };
 
 std::vector<WinnerRow> FileStore::find_winners(const WinnerKey& key, std::string_view compiler) {
@@ -178,7 +188,7 @@ std::vector<WinnerRow> FileStore::find_winners(const WinnerKey& key, std::string
     for (Record& record : select_of_all_compilers(db, Place::kWinners, key.digest(), Part::kWhole)) {
       if (const std::string what = record.complaint(); !what.empty())
         distrust(db, writable, record, what);
-      else if (WinnerRow row = winner_of(record); row.key.text() == key.text())
+      else if (WinnerRow row = with_origin(db, record, winner_of(record)); row.key.text() == key.text())
         found.emplace_back(std::move(row), std::move(record));
     }
     std::stable_sort(found.begin(), found.end(), better);
@@ -221,7 +231,8 @@ std::vector<Damage> FileStore::verify(bool repair) {
 void FileStore::rebuild(const std::string& why) {
   const std::string old = file_->replace(why);
   if (old.empty()) return;
-  const int taken = file_->run("take over its old rows", 0, [&](Database& db, bool) { return salvage_rows(db, old); });
+  const int taken =
+      file_->run("take over its old rows", 0, [&](Database& db, bool) { return salvage_rows(db, old, now()); });
   file_->warn(std::to_string(taken) + " rows of " + old + " were still good and are kept");
 }
 
@@ -270,7 +281,7 @@ Stats FileStore::stats() {
     stats.kernels = db.integer("SELECT count(*) FROM kernels");
     stats.winners = db.integer("SELECT count(*) FROM winners");
     stats.provisional = db.integer("SELECT count(*) FROM winners WHERE provisional<>0");
-    stats.quarantined = db.integer("SELECT count(*) FROM quarantine");
+    stats.quarantined = quarantined(db);
     stats.leases = live_leases(db);
     for (const char* table : {"kernels", "winners"}) {
       const std::string from = std::string(" FROM ") + table;
@@ -292,11 +303,12 @@ std::unique_ptr<Store> Store::open(const Options& options) {
   std::vector<std::string> paths = layer_paths(options.path);
   if (options.mode == Mode::kOff) paths.resize(1);
   // Nothing has been learnt yet: a reader has nothing to miss in a file that is not there.
-  if (options.mode == Mode::kReadOnly && paths.size() > 1 && !file_id(paths.front())) paths.erase(paths.begin());
-  auto first = std::make_unique<FileStore>(Options{paths.front(), options.mode, options.lease_seconds});
+  const bool none_yet = options.mode == Mode::kReadOnly && paths.size() > 1 && !file_id(paths.front());
+  if (none_yet) paths.erase(paths.begin());
+  auto first = std::make_unique<FileStore>(Options{paths.front(), options.mode, options.lease_seconds}, none_yet);
   std::vector<std::unique_ptr<Store>> beneath;
   for (std::size_t at = 1; at < paths.size(); ++at) {
-    beneath.push_back(std::make_unique<FileStore>(Options{paths[at], Mode::kReadOnly, options.lease_seconds}));
+    beneath.push_back(std::make_unique<FileStore>(Options{paths[at], Mode::kReadOnly, options.lease_seconds}, true));
   }
   if (beneath.empty()) return first;
   return layered(std::move(first), std::move(beneath));

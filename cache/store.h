@@ -37,6 +37,7 @@ struct KernelRow {
   std::string source, ptx, cubin, log;  // zstd-compressed and checksummed in the file
   int registers = 0, spill_bytes = 0, static_smem = 0;
   std::int64_t created = 0, used = 0;  // unix seconds; set by the store
+  std::string elsewhere;               // as a winner's; a kernel that was imported has none
 };
 
 // Kernels that verify others, that merge states, that append to caches. They belong to no winner, and stay while a
@@ -65,6 +66,10 @@ struct WinnerRow {
   std::string driver;    // what it was measured with; a note, not a key
   std::string evidence;  // JSON; zstd-compressed and checksummed in the file
   std::int64_t created = 0, used = 0;
+  // The file that it came in, where nobody has verified it for this one yet: a file beneath the first, or this one,
+  // into which it was imported. "": it was measured or verified here. No column of its own; putting the row makes it
+  // "".
+  std::string elsewhere;
   std::vector<std::string> kernels() const;  // `kernel` as keys
   std::string id() const;                    // key.digest(), then 16 digits of the compiler: one row of the file
 };
@@ -143,8 +148,8 @@ class Store {
   virtual std::vector<Damage> verify(bool repair) = 0;
   // A self-contained file of all rows, under a new name or in place of an older export: anything else stays untouched
   // and is named. Import checks every checksum first and takes all or nothing. "" or what failed. Of two winners of one
-  // key and compiler the newer stays. Naming a file to import is trusting it: it is checked for damage, not for who
-  // wrote it.
+  // key and compiler the newer stays, of two kernels of one key the one that is there. Naming a file to import is
+  // trusting it: it is checked for damage, not for who wrote it. Winners that it brings are `elsewhere`.
   virtual std::string export_to(const std::string& path) = 0;
   virtual std::string import_from(const std::string& path) = 0;
   // Removes the winner of that id, and those of its kernels that no other winner needs. What was not there is not

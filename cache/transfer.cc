@@ -4,6 +4,7 @@
 #include "cache/transfer.h"
 
 #include <memory>
+#include <optional>
 
 #include "cache/export_file.h"
 #include "cache/file/folder.h"
@@ -73,20 +74,24 @@ std::string rows_complaint(Database& source, Database& to) {
   return complaint;
 }
 
-bool has_newer(Database& db, const Record& record) {
+// What is there already and stays. A kernel does: winners that were verified here run it.
+std::optional<Record> kept_instead(Database& db, const Record& record) {
   Record present;
-  return record.place == Place::kWinners &&
-         select_record(db, record.place, record.key_text(), Part::kWhole, &present) && present.complaint().empty() &&
-         present.created() > record.created();
+  if (!select_record(db, record.place, record.key_text(), Part::kWhole, &present) || !present.complaint().empty())
+    return std::nullopt;
+  if (record.place == Place::kWinners && present.created() < record.created()) return std::nullopt;
+  return present;
 }
 
 void take_rows(Database& source, Database& to, std::int64_t now) {
   Transaction transaction(to);
   for (const Place place : kPlaces) {
     each_record(source, place, Part::kWhole, [&](const Record& record) {
-      if (has_newer(to, record) || yields_to_tuned(to, record)) return;
-      insert_record(to, record);
-      touch(to, record, now);  // or a prune would take what has had no chance to be used here
+      if (yields_to_tuned(to, record)) return;
+      const std::optional<Record> kept = kept_instead(to, record);
+      if (!kept) insert_record(to, record);
+      if (!kept && place == Place::kWinners) note_unverified(to, record, now);
+      touch(to, kept.value_or(record), now);  // or a prune would take what has had no chance to be used here
     });
   }
   transaction.commit();
@@ -120,7 +125,7 @@ std::string import_rows(Database& to, const std::string& path, std::int64_t now)
   }
 }
 
-int salvage_rows(Database& to, const std::string& path) {
+int salvage_rows(Database& to, const std::string& path, std::int64_t now) {
   int taken = 0;
   const auto from = open_source(path);
   Transaction transaction(to);
@@ -130,6 +135,7 @@ int salvage_rows(Database& to, const std::string& path) {
         if (!record.complaint().empty()) return;
         if (place == Place::kWinners && !missing_kernel(to, record).empty()) return;
         insert_record(to, record);
+        if (place == Place::kWinners) note_unverified(to, record, now);  // its own notes may be lost
         taken += 1;
       });
     } catch (const Error& error) {

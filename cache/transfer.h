@@ -4,6 +4,7 @@
 // Threads: as database.h.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cache/file/database.h"
@@ -14,10 +15,11 @@ namespace gqa::cache {
 // `skipped`. Throws Error.
 void export_rows(Database& from, const std::string& path, int* skipped);
 
-// "" or why nothing was taken. An older winner never replaces a newer one.
+// "" or why nothing was taken. An older winner never replaces a newer one. Those taken are noted as unverified.
 std::string import_rows(Database& to, const std::string& path, std::int64_t now);
 
-// Takes every row that still holds from a file that was set aside; gives their number.
-int salvage_rows(Database& to, const std::string& path);
+// Takes every row that still holds from a file that was set aside; gives their number. Winners are to be verified
+// again.
+int salvage_rows(Database& to, const std::string& path, std::int64_t now);
 
 }  // namespace gqa::cache

@@ -202,7 +202,7 @@ Pruned prune_rows(Database& db, double unused_days, std::int64_t max_bytes, std:
   const std::int64_t cutoff = now - static_cast<std::int64_t>(std::min(unused_days, 1e6) * kSecondsADay);
   if (unused_days >= 0) {
     pruner.drop_unused(cutoff);
-    db.prepare("DELETE FROM quarantine WHERE created<=?").bind(cutoff).run();
+    forget_quarantined(db, cutoff);
   }
   if (max_bytes >= 0) pruner.shrink(max_bytes);
   sweep_leases(db);

@@ -123,7 +123,8 @@ typedef struct gqa_options {
   const char* cache_path; /* NULL: $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
                              A ~ before the first slash is $HOME, here and in $GQA_CACHE.
                              "user.db:image.db:site.db" names several: looked up in order, the first alone is written;
-                             a ":" in a path is written "\:".
+                             a ":" in a path is written "\:". What another file than the first holds is verified here
+                             before its first use; what fails is ignored, and a warning to log says so.
                              A file there that is not a gqa cache is left untouched, one that cannot be written is only
                              read, one that others could write is refused: a warning to log says so, what is learnt
                              stays in memory, and calls succeed. An empty file of this user's is as good as none. */

@@ -42,6 +42,7 @@ void add_row(const Session::Known& known, Explanation* made) {
   made->source = known.here ? "tuned" : "cache";
   made->reason = known.here ? "the fastest that was measured in this process" : "the cache holds its winner";
   if (!row.driver.empty()) made->reason += ", measured with driver " + row.driver;
+  if (!row.elsewhere.empty()) made->reason += "; it came in " + row.elsewhere + " and is verified at its first use";
   made->evidence.emplace_back("median_us", row.median_us);
   made->evidence.emplace_back("spread_us", row.spread_us);
   made->evidence.emplace_back("error", row.error);

@@ -1,10 +1,6 @@
 // first_use.cc: see first_use.h.
 #include "runtime/session/first_use.h"
 
-#include <optional>
-
-#include "runtime/workload/keys.h"
-
 namespace gqa {
 
 Status KernelFinder::find_or_make(const Source& kernel, const char* what, Made* made) const {
@@ -12,9 +8,8 @@ Status KernelFinder::find_or_make(const Source& kernel, const char* what, Made* 
     *made = workshop.find_or_make(kernel);
     return made->status;
   }
-  made->from_store = true;
-  std::optional<cache::KernelRow> row = store.find_kernel_of_any_compiler(kernel_key(device, kernel));
-  if (row) return binary_of(std::move(*row), kernel, &made->binary);
+  *made = workshop.find(kernel);
+  if (made->status.code() != Code::kNotCached) return made->status;
   return {Code::kNotCached, "the cache holds no kernel that " + std::string(what) + " for " + device.spec().arch +
                                 " and tuning is off: allow tuning once, or import a cache that holds it"};
 }

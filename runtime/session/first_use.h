@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 
-#include "cache/store.h"
 #include "runtime/device.h"
 #include "runtime/tuner/workshop.h"
 
@@ -18,7 +17,6 @@ namespace gqa {
 // Finds kernels, or has them made. All that it is given must outlive it.
 struct KernelFinder {
   const Device& device;
-  cache::Store& store;
   const Workshop& workshop;
   bool cached_only;  // what the cache does not hold is not compiled
 

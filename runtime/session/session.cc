@@ -94,6 +94,7 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
       options_(std::move(options)),
       budget_seconds_(options_.policy.budget_seconds),
       workshop_(*device_, *store_, options_.policy.compile_threads),
+      arrivals_(*device_, *store_, workshop_),
       merging_(*device_, finder(), "merges states", &Device::merge_kernel, &Device::load_merger),
       appending_(*device_, finder(), "appends to a cache", &Device::append_kernel, &Device::load_appender) {
   tables_.push_back(std::make_unique<ProgramTable>(kFirstSlots));
@@ -297,7 +298,8 @@ void Session::publish(const Signature& wanted, const std::shared_ptr<const Ready
 Status Session::make_ready(const Miss& miss, Readied* readied) {
   Status status;
   if (!from_cache(miss, readied, [&](const cache::WinnerRow& row) { return suits(row, miss.tuning); })) {
-    if (miss.tuning == Tuning::kCachedOnly) {
+    if (status = miss.effort.check(); !status.ok()) {  // in a verification
+    } else if (miss.tuning == Tuning::kCachedOnly) {
       status = not_cached(miss.key.signature, device_->spec(), store_->path());
     } else {
       status = miss.tuning == Tuning::kGuess ? tune_here(miss, readied) : tune_under_lease(miss, readied);
@@ -338,7 +340,8 @@ bool Session::suits(const cache::WinnerRow& row, Tuning tuning) const {
   return outdated(row).empty() && !(row.provisional && tuning == Tuning::kNow);
 }
 
-// False if there is nothing that `suits`, or nothing that can be used: then a warning says why.
+// False if there is nothing that `suits`, or nothing that can be used: then a warning says why. What came from
+// elsewhere is verified first.
 bool Session::from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits) {
   for (const cache::WinnerRow& winner : store_->find_winners(miss.key, device_->compiler())) {
     if (!suits(winner)) continue;
@@ -346,6 +349,12 @@ bool Session::from_cache(const Miss& miss, Readied* readied, const cache::Suits&
     if (Status status = load(miss, winner, ready.get()); !status.ok()) {
       log(true, "the cached winner for " + miss.workload.name() + " cannot be used: " + status.message());
       continue;
+    }
+    if (!ready->winner.elsewhere.empty()) {
+      if (arrivals_.refused(ready->winner)) continue;
+      const Status status = verify_arrival(miss, ready.get(), &readied->times);
+      if (status.code() == Code::kCancelled) return false;
+      if (!status.ok()) continue;
     }
     ready->guessed = winner.provisional && miss.tuning != Tuning::kNow;
     readied->ready = std::move(ready);
@@ -363,13 +372,41 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
     return {Code::kInternal,
             "it needs " + std::to_string(program.sources.size()) + " kernels and names " + std::to_string(keys.size())};
   std::vector<Binary> binaries(keys.size());
+  ready->winner = winner;
   for (std::size_t at = 0; at < keys.size(); ++at) {
     std::optional<cache::KernelRow> row = store_->find_kernel(keys[at]);
     if (!row) return {Code::kInternal, "its kernel " + keys[at] + " is not there"};
+    if (ready->winner.elsewhere.empty()) ready->winner.elsewhere = row->elsewhere;  // a winner is what it runs
     if (Status status = binary_of(std::move(*row), program.sources[at], &binaries[at]); !status.ok()) return status;
   }
-  ready->winner = winner;
   return device_->load(program, binaries, &ready->loaded);
+}
+
+// What was measured elsewhere is verified here, once, while nobody times. Told either way.
+Status Session::verify_arrival(const Miss& miss, ReadyProgram* ready, PhaseTimes* times) {
+  const Turn turn(this, miss.effort);
+  if (Status status = miss.effort.check(); !status.ok()) return status;
+  const std::string file = ready->winner.elsewhere, what = "the winner for " + miss.workload.name() + " from " + file;
+  double seconds = 0;
+  bool kept = false;
+  Status status;
+  {
+    const PhaseTimer timer(&seconds);
+    status = arrivals_.admit(miss.workload, miss.tuning != Tuning::kCachedOnly, miss.effort.restarted(), &ready->winner,
+                             &ready->loaded, &kept);
+  }
+  times->verify += seconds;
+  if (status.ok()) {
+    char took[32];
+    std::snprintf(took, sizeof took, "%.2f s", seconds);
+    log(false, "verified " + what + ", in " + took +
+                   (kept ? "" : "; no file can be written that could remember it, so the next process does the same"));
+  } else if (status.code() == Code::kNoCandidate) {
+    log(true, what + " failed its verification on this machine and is ignored: " + status.message());
+  } else if (status.code() != Code::kCancelled) {
+    log(true, what + " cannot be verified on this machine and is not used: " + status.message());
+  }
+  return status;
 }
 
 // ---- tuning

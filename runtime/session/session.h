@@ -20,6 +20,7 @@
 #include "runtime/append.h"
 #include "runtime/device.h"
 #include "runtime/merge_states.h"
+#include "runtime/session/arrivals.h"
 #include "runtime/session/first_use.h"
 #include "runtime/session/table.h"
 #include "runtime/tuner/tuner.h"
@@ -138,7 +139,7 @@ class Session {
   template <typename Thing>
   Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
   Status launch(const Call& call, const LoadedProgram& program);
-  KernelFinder finder() const { return {*device_, *store_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
+  KernelFinder finder() const { return {*device_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
   Status run_miss(const Signature& signature, const Call& call, std::optional<Tuning> tuning);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, std::optional<Tuning> tuning,
                        Readied* readied);
@@ -149,6 +150,7 @@ class Session {
   bool suits(const cache::WinnerRow& row, Tuning tuning) const;
   bool from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits);
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
+  Status verify_arrival(const Miss& miss, ReadyProgram* ready, PhaseTimes* times);
   Status tune_under_lease(const Miss& miss, Readied* readied);
   Status tune_here(const Miss& miss, Readied* readied);
   void publish(const Signature& signature, const std::shared_ptr<const ReadyProgram>& ready);
@@ -160,6 +162,7 @@ class Session {
   SessionOptions options_;
   std::atomic<double> budget_seconds_;
   Workshop workshop_;
+  Arrivals arrivals_;
   FirstUse<StateMerger> merging_;
   FirstUse<Appender> appending_;
   std::atomic<std::uint64_t> cancels_ = 0;

@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "runtime/tuner/candidates.h"
+#include "runtime/tuner/open_trial.h"
 #include "runtime/tuner/races.h"
 #include "runtime/tuner/shortlist.h"
 #include "runtime/tuner/stopwatch.h"
@@ -133,7 +134,7 @@ class Miss {
     const std::unique_ptr<Workshop::Batch> batch = workshop_.make(candidates_.sources(), [this] {
       return !effort_.cancelled() && (!any_verified_.load() || !effort_.spent(kCompileShare));
     });
-    if (Status status = open_trial(); !status.ok()) return status;
+    if (Status status = begin_trial(); !status.ok()) return status;
     while (std::optional<Made> made = wait_for(batch.get())) {
       take(std::move(*made));
       if (!broken_.ok()) return broken_;
@@ -144,19 +145,10 @@ class Miss {
     return {};
   }
 
-  Status open_trial() {
+  Status begin_trial() {
     if (trial_ != nullptr) return {};
     const PhaseTimer timer(&times_.verify);
-    const Source checker = device_.checker();
-    Made made;
-    if (!checker.text.empty()) made = workshop_.find_or_make(checker);
-    if (!made.status.ok()) return made.status;
-    checker_ = made.binary;
-    Status status = device_.make_trial(workload_.reference(), checker_, effort_, &trial_);
-    if (status.code() != Code::kDeviceFailed || !made.from_store) return status;
-    made = workshop_.make(checker);  // a stored one that the driver refuses
-    checker_ = made.binary;
-    return made.status.ok() ? device_.make_trial(workload_.reference(), checker_, effort_, &trial_) : made.status;
+    return open_trial(device_, workshop_, workload_.reference(), true, effort_, &trial_);
   }
 
   std::optional<Made> wait_for(Workshop::Batch* batch) {
@@ -267,7 +259,7 @@ class Miss {
     std::unique_ptr<LoadedProgram> loaded;
     std::unique_ptr<Trial> trial;
     return device_.load(part.program, binaries, &loaded).ok() &&
-           device_.make_trial({part.graph}, checker_, effort_, &trial).ok() && trial->verify(*loaded).passed;
+           open_trial(device_, workshop_, {part.graph}, true, effort_, &trial).ok() && trial->verify(*loaded).passed;
   }
 
   // Stored kernels that the driver refuses are made anew.
@@ -422,7 +414,6 @@ class Miss {
   Candidates candidates_;
   std::vector<Attempt> others_;           // pruned, passed over or not made
   std::string evidence_, search_report_;  // of the search
-  Binary checker_;
   std::unique_ptr<Trial> trial_;
   double best_run_us_ = 0;                  // in verification, where it is timed
   std::atomic<bool> any_verified_ = false;  // read by compile threads

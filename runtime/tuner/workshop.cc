@@ -155,12 +155,17 @@ void Workshop::work(Batch::Shared* batch) const {
 
 // What another version of this library would launch is made anew; another compiler's kernel serves as well.
 Made Workshop::find_or_make(const Source& source) const {
+  Made made = find(source);
+  return made.status.ok() ? made : make(source);
+}
+
+Made Workshop::find(const Source& source) const {
   Made made;
   made.key = kernel_key(device_, source);
+  made.from_store = true;
   std::optional<cache::KernelRow> row = store_.find_kernel_of_any_compiler(made.key);
   if (row) made.key = row->key;
-  if (!row || !binary_of(std::move(*row), source, &made.binary).ok()) return make(source);
-  made.from_store = true;
+  made.status = row ? binary_of(std::move(*row), source, &made.binary) : Status(Code::kNotCached, "");
   return made;
 }
 

@@ -59,8 +59,10 @@ class Workshop {
   // `may_start` is asked before each compilation, one at a time: false leaves the rest unmade.
   std::unique_ptr<Batch> make(std::vector<Source> sources, std::function<bool()> may_start);
 
-  // One kernel on the caller's thread: the stored one where there is one, or made anew whatever the store holds.
+  // One kernel on the caller's thread: the stored one where there is one, that alone (or kNotCached, without a word),
+  // or made anew whatever the store holds.
   Made find_or_make(const Source& source) const;
+  Made find(const Source& source) const;
   Made make(const Source& source) const;
 
   // Where that waits for what no caller should wait for; the workshop's destructor does.

@@ -144,6 +144,29 @@ TEST_F(Layers, AFirstFileThatCannotBeWrittenLeavesThoseBeneathReadable) {
   EXPECT_EQ(read_bytes(first_), "not a cache");
 }
 
+// Of a winner, and of a kernel; as an own file's it is "".
+TEST_F(Layers, WhatLiesBeneathIsFromElsewhereUntilTheFirstHasIt) {
+  const auto store = open_store(all());
+  ASSERT_TRUE(put_both(*store, "c"));
+  EXPECT_EQ(store->find_winner(sample_key("a"), kCompiler)->elsewhere, image_);
+  EXPECT_EQ(store->find_winner(sample_key("b"), kCompiler)->elsewhere, site_);
+  EXPECT_EQ(store->find_kernel(hash128("b"))->elsewhere, site_);
+  EXPECT_EQ(store->find_winner(sample_key("c"), kCompiler)->elsewhere, "");
+  EXPECT_EQ(store->find_kernel(hash128("c"))->elsewhere, "");
+  ASSERT_TRUE(store->put_winner(*store->find_winner(sample_key("b"), kCompiler)));
+  EXPECT_EQ(store->find_winner(sample_key("b"), kCompiler)->elsewhere, "");
+  EXPECT_EQ(store->find_kernel(hash128("b"))->elsewhere, "");
+  for (const WinnerRow& row : store->list_winners())
+    EXPECT_EQ(row.elsewhere, row.key.text() == sample_key("a").text() ? image_ : "");
+  expect_beneath_untouched();
+}
+
+TEST_F(Layers, WithoutAFirstFileAReadersRowsAreAllFromElsewhere) {
+  EXPECT_EQ(open_store(all(), Mode::kReadOnly)->find_winner(sample_key("a"), kCompiler)->elsewhere, image_);
+  EXPECT_EQ(open_store(image_, Mode::kReadOnly)->find_winner(sample_key("a"), kCompiler)->elsewhere, "")
+      << "a file that is named alone is one's own";
+}
+
 TEST_F(Layers, DamageBeneathIsToldAndNotRepaired) {
   raw_sql(site_, "UPDATE winners SET median_us=1");
   const std::string before = read_bytes(site_);

@@ -38,6 +38,55 @@ TEST_F(Transfer, AnExportCanBeUsedAsItIs) {
   EXPECT_TRUE(put_both(*open_store(out_), "d"));
 }
 
+// Until the row is put again: by who has verified or measured it.
+TEST_F(Transfer, AnImportedWinnerIsFromElsewhereUntilItIsPutAgain) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  const std::string path = folder_.file("other.db");
+  const auto whence = [](Store& store, const char* name) {
+    return store.find_winner(sample_key(name), kCompiler)->elsewhere;
+  };
+  {
+    const auto other = open_store(path);
+    ASSERT_TRUE(put_both(*other, "own"));
+    ASSERT_EQ(other->import_from(out_), "");
+    EXPECT_EQ(whence(*other, "a"), path);
+    EXPECT_EQ(whence(*other, "own"), "");
+    EXPECT_EQ(other->stats().quarantined, 0) << "it is not damaged";
+    ASSERT_TRUE(other->put_winner(*other->find_winner(sample_key("a"), kCompiler)));
+  }
+  raw_sql(path, "UPDATE quarantine SET created=0");
+  const auto again = open_store(path);
+  EXPECT_EQ(again->prune(30, -1).winners, 0);
+  EXPECT_EQ(whence(*again, "a"), "");
+  EXPECT_EQ(whence(*again, "b"), path) << "other processes know it, too, and a prune forgets nothing";
+  ASSERT_EQ(again->import_from(out_), "");
+  EXPECT_EQ(whence(*again, "a"), "") << "the older one does not come back";
+  EXPECT_EQ(again->forget(sample_winner("b").id()).winners, 1);
+  ASSERT_TRUE(put_both(*again, "b"));
+  EXPECT_EQ(whence(*again, "b"), "");
+}
+
+TEST_F(Transfer, AnImportedWinnerIsNoReasonNotToTuneBeforeItIsVerified) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  const auto other = open_store(folder_.file("other.db"));
+  ASSERT_EQ(other->import_from(out_), "");
+  EXPECT_TRUE(other->acquire(sample_key("a")));
+  ASSERT_TRUE(other->put_winner(*other->find_winner(sample_key("a"), kCompiler)));
+  EXPECT_FALSE(other->acquire(sample_key("a")));
+}
+
+// Winners that were verified here run it.
+TEST_F(Transfer, AnImportedKernelDoesNotReplaceOneThatIsThere) {
+  ASSERT_EQ(store_->export_to(out_), "");
+  const auto other = open_store(folder_.file("other.db"));
+  KernelRow own = sample_kernel("a");
+  own.cubin = "own code";
+  ASSERT_TRUE(other->put_kernel(own));
+  ASSERT_EQ(other->import_from(out_), "");
+  EXPECT_EQ(other->find_kernel(own.key)->cubin, "own code");
+  EXPECT_TRUE(other->find_kernel(hash128("b")));
+}
+
 TEST_F(Transfer, ALiveCacheImportsToo) {
   const auto other = open_store(folder_.file("other.db"));
   ASSERT_EQ(other->import_from(folder_.file()), "");

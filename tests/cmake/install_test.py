@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What `cmake --install` and add_subdirectory give others: used from a prefix that was moved, as a stranger would.
 
-Owns: one installation of a build, moved after it; consumers of it in temporary folders. A test whose tool is not here
-is skipped by name.
+Owns: consumers of an installation (installed.py) in temporary folders. A test whose tool is not here is skipped by
+name.
 Never: builds the library again: a project that has it as a part compiles its own files and links with what is built.
 One thread.
 
@@ -13,12 +13,9 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
 
-BUILD = SOURCE = ""
+import installed
+from installed import needs, number, run, version
 
 C_PROGRAM = """
 #include <stdio.h>
@@ -69,61 +66,7 @@ set_target_properties(cpp_program PROPERTIES CXX_STANDARD 17)
 """
 
 
-def run(*command, code=0, cwd=None, **environment):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=cwd, timeout=300,
-                          env={**os.environ, **environment}, check=False)
-    if done.returncode != code:
-        raise AssertionError(f"{command}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout + done.stderr
-
-
-def needs(*tools):
-    missing = [tool for tool in tools if not shutil.which(tool)]
-    return unittest.skipIf(missing, f"no {', '.join(missing)} here")
-
-
-def version():
-    with open(os.path.join(SOURCE, "runtime/api/gqa.h")) as header:
-        return re.findall(r"^#define GQA_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header.read(), re.MULTILINE)
-
-
-def number():
-    major, minor, patch = map(int, version())
-    return 10000 * major + 100 * minor + patch
-
-
-class Consumers(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.prefix = tempfile.mkdtemp()
-        cls.addClassCleanup(shutil.rmtree, cls.prefix)
-        made = os.path.join(cls.prefix, "made")
-        run("cmake", "--install", BUILD, "--prefix", made)
-        cls.moved = os.path.join(cls.prefix, "elsewhere", "gqa")
-        os.mkdir(os.path.dirname(cls.moved))
-        os.rename(made, cls.moved)
-        cls.made = made
-        cls.library_dir = os.path.dirname(cls.find("libgqa.so"))
-
-    @classmethod
-    def find(cls, name):
-        for folder, _, files in os.walk(cls.moved):
-            if name in files:
-                return os.path.join(folder, name)
-        raise AssertionError(f"no {name} was installed")
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w") as file:
-            file.write(text)
-
+class Consumers(installed.Consumers):
     def project(self, get):
         self.write("CMakeLists.txt", CMAKE_PROJECT.replace("@GET@", get))
         self.write("program.c", C_PROGRAM)
@@ -141,7 +84,7 @@ class Installed(Consumers):
             for name in files:
                 with open(os.path.join(folder, name), "rb") as file:
                     data = file.read()
-                for place in (BUILD, SOURCE, self.made):
+                for place in (installed.BUILD, installed.SOURCE, self.made):
                     self.assertNotIn(place.encode(), data, f"{folder}/{name}")
 
     def test_programs_are_linked_with_the_name_of_all_minor_versions(self):
@@ -151,7 +94,7 @@ class Installed(Consumers):
 
     @needs("pkg-config", "cc", "c++")
     def test_pkg_config(self):
-        env = {"PKG_CONFIG_PATH": os.path.dirname(self.find("gqa.pc"))}
+        env = self.environment()
         self.assertEqual(run("pkg-config", "--modversion", "gqa", **env).strip(), ".".join(version()))
         flags = run("pkg-config", "--cflags", "--libs", "gqa", **env).split()
         self.write("program.c", C_PROGRAM)
@@ -188,7 +131,7 @@ class Part(Consumers):
 
     def configure(self, get):
         self.project(get)
-        with open(os.path.join(BUILD, "CMakeCache.txt")) as file:
+        with open(os.path.join(installed.BUILD, "CMakeCache.txt")) as file:
             cuda = re.search(r"^GQA_CUDA_H_DIR:PATH=(.*)$", file.read(), re.MULTILINE)[1]
         run("cmake", "-G", "Ninja", "-S", self.folder, "-B", self.path("build"), f"-DGQA_CUDA_INCLUDE={cuda}")
 
@@ -198,7 +141,7 @@ class Part(Consumers):
             commands = {os.path.basename(entry["file"]): entry["command"] for entry in json.load(file)}
         for name in ("program.c", "program.cc"):
             run(*shlex.split(commands[name])[:-4], "-c", self.path(name), "-o", self.path("program.o"))
-            run("c++", self.path("program.o"), os.path.join(BUILD, "libgqa.so"), "-o", self.path("program"))
+            run("c++", self.path("program.o"), os.path.join(installed.BUILD, "libgqa.so"), "-o", self.path("program"))
             self.answers(self.path("program"))
         self.assertTrue([name for name in commands if name.startswith("unity_runtime")], sorted(commands))
         for name, command in commands.items():
@@ -210,11 +153,11 @@ class Part(Consumers):
 
     @needs("cmake", "ninja", "cc", "c++")
     def test_add_subdirectory(self):
-        self.part(f'add_subdirectory("{SOURCE}" gqa)')
+        self.part(f'add_subdirectory("{installed.SOURCE}" gqa)')
 
     @needs("cmake", "ninja", "cc", "c++")
     def test_fetch_content(self):
-        self.part(f'include(FetchContent)\nFetchContent_Declare(gqa SOURCE_DIR "{SOURCE}")\n'
+        self.part(f'include(FetchContent)\nFetchContent_Declare(gqa SOURCE_DIR "{installed.SOURCE}")\n'
                   "FetchContent_MakeAvailable(gqa)")
 
 
@@ -286,5 +229,4 @@ class Pages(Consumers):
 
 
 if __name__ == "__main__":
-    BUILD, SOURCE = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
-    unittest.main(module="__main__")
+    installed.main()

@@ -23,15 +23,30 @@ class Layers(CacheTest):
             self.assertEqual(file.read(), self.image_bytes, "a file beneath was written")
 
     def test_what_was_warmed_elsewhere_is_not_tuned_again(self):
-        told = self.json_of(*TUNE, SHAPE, "--shape", OTHER, db=self.both)
-        self.assertEqual([shape["from"] for shape in told["shapes"]], ["cache", "tuned"])
+        told = self.json_of(*TUNE, OTHER, db=self.both)
+        self.assertEqual([shape["from"] for shape in told["shapes"]], ["tuned"])
         files = {row["problem"]: row["file"] for row in self.json_of("list", db=self.both)["winners"]}
         self.assertEqual(sorted(files.values()), sorted(self.both.split(":")))
         self.assertEqual(len(self.json_of("list", db=self.path("user.db"))["winners"]), 1)
+        came = {row["file"]: row["elsewhere"] for row in self.json_of("list", db=self.both)["winners"]}
+        self.assertEqual(came, {self.path("user.db"): "", self.image: self.image})
         wide = call("list", GQA_CACHE=self.both, COLUMNS="400")
+        told = self.json_of(*TUNE, SHAPE, "--shape", OTHER, db=self.both)
+        self.assertEqual([shape["from"] for shape in told["shapes"]], ["cache", "cache"])
+        self.assertEqual(len(self.json_of("list", db=self.path("user.db"))["winners"]), 2, "it is verified here now")
         for path in self.both.split(":"):
             self.assertIn(path, wide.stdout)
         self.assertNotIn("FILE", self.run_command("list").stdout, "there is one file")
+
+    def test_an_imported_winner_is_told_until_it_is_verified(self):
+        other = self.path("other.db")
+        self.run_command("import", self.image, db=other)
+        winner = self.json_of("list", db=other)["winners"][0]
+        self.assertEqual(winner["elsewhere"], other)
+        self.assertIn("verified here before its first use", self.run_command("show", winner["key"], db=other).stdout)
+        self.assertEqual(self.json_of(*TUNE, SHAPE, db=other)["shapes"][0]["from"], "cache")
+        self.assertEqual(self.json_of("list", db=other)["winners"][0]["elsewhere"], "")
+        self.assertNotIn("verified here", self.run_command("show", winner["key"], db=other).stdout)
 
     def test_a_reader_needs_no_first_file(self):
         self.assertEqual(len(self.json_of("list", db=self.both)["winners"]), 1)

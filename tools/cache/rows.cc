@@ -87,6 +87,7 @@ Json winner_json(const cache::WinnerRow& row) {
           {"families", row.families},
           {"search", row.key.search},
           {"driver", row.driver},
+          {"elsewhere", row.elsewhere},
           {"created", row.created},
           {"used", row.used}};
 }

@@ -65,12 +65,16 @@ std::string line(const char* name, const std::string& value) {
   return text + value + "\n";
 }
 
+std::string elsewhere_text(const cache::WinnerRow& row) {
+  return row.elsewhere.empty() ? "" : row.elsewhere + "; it is verified here before its first use";
+}
+
 std::string winner_text(const cache::WinnerRow& row) {
   return line("winner", row.id()) + line("problem", row.key.signature) + line("candidate", candidate_text(row)) +
          line("device", row.key.device) + line("compiler", row.compiler) + line("families", row.families) +
          line("time", measured_text(row)) + line("numbers", error_text(row.error, row.bound)) +
-         line("search", row.key.search) + line("driver", row.driver) + line("tuned", when(row.created)) +
-         line("used", when(row.used));
+         line("search", row.key.search) + line("driver", row.driver) + line("came in", elsewhere_text(row)) +
+         line("tuned", when(row.created)) + line("used", when(row.used));
 }
 
 // The host counts none.
