@@ -76,7 +76,8 @@ HIDDEN int fstatat(int folder, const char* path, void* result, int flags) {
 /* Since 2.32: whether counters may be changed without atomic instructions. It is never sure, so they are not. */
 HIDDEN char __libc_single_threaded = 0;
 
-/* glibc's own, where it is of a version that has it. */
+/* glibc's own, where it is of a version that has it; a test defines this away. */
+#ifndef newer
 static void* newer(const char* name, void** found, char* looked) {
   if (!__atomic_load_n(looked, __ATOMIC_ACQUIRE)) {
     __atomic_store_n(found, former_dlsym(NULL, name), __ATOMIC_RELAXED); /* NULL: whatever the process has */
@@ -84,6 +85,7 @@ static void* newer(const char* name, void** found, char* looked) {
   }
   return __atomic_load_n(found, __ATOMIC_RELAXED);
 }
+#endif
 
 /* Since 2.30: a wait until a time of another clock. Before, the time is told by the clock of the day; whoever waits
  * asks its own clock again, so only a day's clock that is set back while it waits makes it wait longer. */

@@ -32,7 +32,7 @@ def symbols(path):
     for line in told("objdump", "-T", path).splitlines():
         found = SYMBOL.match(line)
         if found and found[3] != found[2]:  # a version is a symbol of its own name
-            yield found[1], found[2] or "", found[3]
+            yield found[1], "" if found[2] in (None, "Base") else found[2], found[3]
 
 
 def asked(path):

@@ -31,7 +31,12 @@ def tag_of(python):
     """"cp311", of a Python that has what a wheel is made with."""
     question = ("import sys, sysconfig, os; print(f'cp{sys.version_info[0]}{sys.version_info[1]}'); "
                 "print(os.path.exists(os.path.join(sysconfig.get_path('include'), 'Python.h')))")
-    tag, headers = machine.told(python, "-c", question).split()
+    if not shutil.which(python):
+        raise machine.Failure(f"--python {python}: there is no such program; give a Python of 3.9 or newer")
+    try:
+        tag, headers = machine.told(python, "-c", question).split()
+    except (machine.Failure, OSError) as failure:
+        raise machine.Failure(f"--python {python}: cannot be run, expected a Python of 3.9 or newer: {failure}") from None
     if headers != "True":
         raise machine.Failure(f"--python {python}: has no Python.h, which extensions are compiled with; install its "
                               "headers (on Debian the package python3-dev)")
@@ -40,8 +45,6 @@ def tag_of(python):
 
 def make(python):
     """The path of the wheel for this Python."""
-    if not shutil.which(python):
-        raise machine.Failure(f"--python {python}: there is no such program; give a Python of 3.9 or newer")
     tag = tag_of(python)
     tools = machine.venv(f"wheel-{tag}", python, "scikit-build-core>=0.11", "pybind11>=2.13,<4", "wheel")
     made = machine.WORK / f"made-{tag}"
