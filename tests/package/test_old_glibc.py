@@ -54,8 +54,8 @@ class OldGlibc(support.Scratch):
     def test_exceptions_waits_and_random_numbers(self):
         source = support.ROOT / "cmake/portable/old_glibc.c"
         options = ["-O1", "-D_GNU_SOURCE"]
-        self.run_it("cc", "-c", *options, "-fno-builtin", "-Dnewer(name,found,looked)=((void)(found),(void)(looked),(void*)0)",
-                    source, "-o", self.folder / "old_glibc.o")
+        self.run_it("cc", "-c", *options, "-fno-builtin",
+                    "-Dnewer(name,found,looked)=((void)(found),(void)(looked),(void*)0)", source, "-o", self.folder / "old_glibc.o")
         self.run_it("c++", "-std=c++17", *options, self.write("program.cc", PROGRAM), self.folder / "old_glibc.o",
                     "-static-libstdc++", "-static-libgcc", "-l:libpthread.so.0", "-l:libdl.so.2", "-o",
                     self.folder / "program")

@@ -6,9 +6,9 @@ file out of many. Never: commits any of it, keeps what has another hash, or chan
 A .dsc names the hashes of all files of its package, and dpkg-source refuses others: so one hash is enough.
 """
 import hashlib
-import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import machine
@@ -98,7 +98,8 @@ def provide():
         machine.say("fetching the sources of " + ", ".join(f"{name} {version}" for name, version, _ in missing))
         options = apt(FOLDER / "apt")
         # Lists of others than Debian may have no sources: that is told by what cannot be fetched then.
-        os.system(f"apt-get {' '.join(map(str, options))} update >{FOLDER}/update.log 2>&1")
+        with (FOLDER / "update.log").open("w") as log:
+            subprocess.run(["apt-get", *map(str, options), "update"], stdout=log, stderr=log, check=False)
         for pin in missing:
             fetch(*pin, options)
     for folder, (name, version, _) in PINNED.items():

@@ -2,7 +2,9 @@
 
 Owns: the environments that they are made in, their names. Never: compiles the library again. One thread.
 """
+import os
 import shutil
+import subprocess
 
 import machine
 import sources
@@ -14,16 +16,20 @@ PORTABLE = machine.RELEASE / "portable"
 def portable():
     """The library, in build/release/portable."""
     machine.say("the library that travels: linking what the release build has")
-    machine.run("configuring", "cmake", "--preset", "release", f"-DGQA_CUDA_INCLUDE={machine.os.environ['GQA_CUDA_INCLUDE']}",
-                f"-DGQA_EMBEDDED={sources.provide()}")
+    configure(f"-DGQA_EMBEDDED={sources.provide()}")
     build("gqa_portable")
+
+
+def configure(*options):
+    machine.run("configuring", "cmake", "--preset", "release", f"-DGQA_CUDA_INCLUDE={os.environ['GQA_CUDA_INCLUDE']}",
+                *options)
 
 
 def build(*targets):
     """With the progress of the build itself: from nothing it takes minutes."""
     log = machine.BUILD / "release.log"
     command = [machine.ROOT / "tools/progress", log, "cmake", "--build", "--preset", "release", "--target", *targets]
-    if machine.subprocess.run(list(map(str, command)), cwd=machine.ROOT, check=False).returncode:
+    if subprocess.run(list(map(str, command)), cwd=machine.ROOT, check=False).returncode:
         raise machine.Failure(f"the build of {' '.join(targets)} failed:\n{log.read_text()[-4000:]}")
 
 
@@ -36,7 +42,7 @@ def tag_of(python):
     try:
         tag, headers = machine.told(python, "-c", question).split()
     except (machine.Failure, OSError) as failure:
-        raise machine.Failure(f"--python {python}: cannot be run, expected a Python of 3.9 or newer: {failure}") from None
+        raise machine.Failure(f"--python {python}: does not run, expected a Python of 3.9 or newer: {failure}") from None
     if headers != "True":
         raise machine.Failure(f"--python {python}: has no Python.h, which extensions are compiled with; install its "
                               "headers (on Debian the package python3-dev)")
@@ -51,7 +57,8 @@ def make(python):
     shutil.rmtree(made, ignore_errors=True)
     machine.say(f"the wheel for {tag}")
     machine.run(f"the wheel for {tag}", tools, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps",
-                "--no-build-isolation", "--wheel-dir", made, f"--config-settings=build-dir={machine.WORK / f'extension-{tag}'}",
+                "--no-build-isolation", "--wheel-dir", made,
+                f"--config-settings=build-dir={machine.WORK / f'extension-{tag}'}",
                 f"--config-settings=cmake.define.GQA_BUILT={PORTABLE}", machine.ROOT)
     [wheel] = made.glob("*.whl")
     machine.told(tools, "-m", "wheel", "tags", "--remove", "--platform-tag", PLATFORM, wheel)
