@@ -7,6 +7,7 @@ Never: changes an example; a block that cannot stand alone is not marked c, cpp 
 
   readme.py c BUILD_FOLDER SOURCE_ROOT    compiles each C block against the headers and libgqa.so and runs it
   readme.py cpp BUILD_FOLDER SOURCE_ROOT  the same for each C++ block, with bindings/cpp/gqa.hpp
+  readme.py c|cpp pkg-config SOURCE_ROOT  against what pkg-config finds, with its flags alone
   readme.py python PYTHON SOURCE_ROOT     runs each Python block that does not import torch with this interpreter
   readme.py torch PYTHON SOURCE_ROOT      runs each that does
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 
 # The languages of each page's examples.
 PAGES = {"README.md": ("c", "cpp", "torch", "python"), "docs/serving.md": ("cpp", "python")}
+PKG_CONFIG = "pkg-config"  # in the place of a build's folder
 FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 TORCH = re.compile(r"^(import|from) torch\b", re.MULTILINE)
 
@@ -61,8 +63,10 @@ def run_compiled(language, build, root, folder, code, what):
     variable, default, standard, extension = COMPILERS[language]
     source, program = f"example.{extension}", str(Path(folder, "example"))
     Path(folder, source).write_text(code)
-    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", f"-I{root / 'runtime' / 'api'}",
-         f"-I{root / 'bindings' / 'cpp'}", source, "-o", program, f"-L{build}", "-lgqa", "-lm", f"-Wl,-rpath,{build}"],
+    flags = [f"-I{root / 'runtime' / 'api'}", f"-I{root / 'bindings' / 'cpp'}", f"-L{build}", "-lgqa", f"-Wl,-rpath,{build}"]
+    if build == PKG_CONFIG:
+        flags = run([PKG_CONFIG, "--cflags", "--libs", "gqa"], folder, what).split()
+    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags, "-lm"],
         folder, what)
     return run([program], folder, what)
 
@@ -90,7 +94,9 @@ def main():
     self_check()
     if len(sys.argv) != 4 or sys.argv[1] not in ("c", "cpp", "python", "torch"):
         sys.exit(__doc__)
-    language, tool, root = sys.argv[1], os.path.abspath(sys.argv[2]), Path(sys.argv[3]).resolve()
+    language, tool, root = sys.argv[1], sys.argv[2], Path(sys.argv[3]).resolve()
+    if tool != PKG_CONFIG:
+        tool = os.path.abspath(tool)
     found = examples(root, language)
     for what, code in found:
         with tempfile.TemporaryDirectory() as folder:

@@ -330,4 +330,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace gqa
 
-int main(int argc, char** argv) { return gqa::run(argc, argv); }
+// Of a wheel's library tools/demo calls this one, without a program (cmake/portable/).
+extern "C" __attribute__((visibility("default"))) int gqa_demo_main(int argc, char** argv) {
+  return gqa::run(argc, argv);
+}
+
+#ifndef GQA_DEMO_WITHOUT_MAIN
+int main(int argc, char** argv) { return gqa_demo_main(argc, argv); }
+#endif

@@ -114,11 +114,12 @@ class TheRecords(unittest.TestCase):
     def tree(self, here):
         for unit in ("search", "cache", "jit", "runtime", "bindings", "tools", "docs", "tests/search", "tests/cache",
                      "tests/jit", "tests/runtime", "tests/simt", "tests/tools", "tests/python", "tests/harness",
-                     "cmake", "tests/cmake"):
+                     "cmake", "tests/cmake", "tests/package", "tools/packaging"):
             (here / unit).mkdir(parents=True)
             (here / unit / "a.cc").write_text(f"// {unit}\n")
             (here / unit / "page.md").write_text("page\n")
-        for name in ("CMakePresets.json", "tools/setup", "tools/test", "pyproject.toml", "README.md", "tests/readme.py"):
+        for name in ("CMakePresets.json", "tools/setup", "tools/test", "tools/package", "pyproject.toml", "README.md",
+                     "tests/readme.py"):
             (here / name).write_text("text\n")
         (here / "runtime" / "api").mkdir()
         (here / "runtime" / "api" / "gqa.h").write_text("int gqa_run();\n")
@@ -145,6 +146,10 @@ class TheRecords(unittest.TestCase):
             "tests/search/a.cc": {"release": ["search", "runtime", "simt"], "asan": ["search", "runtime"]},
             "tests/simt/a.cc": {"release": ["simt"]},
             "tests/cmake/a.cc": {"release": ["tools"]},
+            "tests/package/a.cc": {"package": ["packages"]},
+            "tools/package": {"release": ["tools"], "asan": ["tools"], "python": ["python"], "readme": ["examples"],
+                              "package": ["packages"]},
+            "pyproject.toml": {"python": ["python"], "doors": ["doors"], "readme": ["examples"], "package": ["packages"]},
             "tests/python/a.cc": {"python": ["python"], "doors": ["doors"]},
             "bindings/a.cc": {"release": ["tools"], "asan": ["tools"], "python": ["python"], "doors": ["doors"],
                               "readme": ["examples"]},

@@ -40,6 +40,8 @@ BASE = ["build", "tests"]
 JIT = ["search", "jit"]
 LIBRARY = [*JIT, "cache", "runtime"]
 PACKAGE = [*LIBRARY, "bindings", "tools"]
+HEADERS = ["runtime/api/gqa.h", "runtime/api/gqa_graph.h", "bindings/cpp/gqa.hpp", "bindings/cpp/gqa_graph.hpp",
+           "bindings/cpp/gqa_operators.hpp"]
 STAGES = {
     "release": {
         "search": [*BASE, "search", "tests/search"],
@@ -60,6 +62,8 @@ STAGES = {
     "tsan": {"threads": [*BASE, *LIBRARY, "tests/runtime", "tests/cache"]},
     "python": {"python": [*BASE, *PACKAGE, "tests/python", "pyproject.toml"]},
     "doors": {"doors": ["build", "bindings", "runtime/api", "tests/python", "pyproject.toml", "examples:torch"]},
+    "package": {"packages": ["build", "cmake", "tools/package", "tools/packaging", "tools/demo", "pyproject.toml",
+                             "LICENSES-third-party", *HEADERS, "tests/package"]},
     "readme": {"examples": [*PACKAGE, "build", "pyproject.toml", "README.md", "docs", "tests/readme.py"]},
 }
 

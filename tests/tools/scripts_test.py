@@ -50,19 +50,22 @@ class Scripts(unittest.TestCase):
     def tool(self, name, *arguments, code=0, **environment):
         done = subprocess.run([os.path.join(TOOLS, name), *arguments], capture_output=True, text=True, timeout=60,
                               env={**os.environ, **environment})
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        if code is not None:
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
 
 class Usage(Scripts):
     def test_help_has_an_example_of_each(self):
-        for name in ("demo", "fresh", "progress", "setup"):
-            self.assertIn(f"example: tools/{name}", self.tool(name, "--help"))
+        for name in ("demo", "fresh", "package", "packaging/newcomer", "progress", "setup"):
+            example = "fresh trixie --packages" if name == "packaging/newcomer" else name
+            self.assertIn(f"example: tools/{example}", self.tool(name, "--help"))
 
     def test_what_they_do_not_know_is_refused(self):
         for name, arguments in [("demo", ["--shapes"]), ("demo", ["--shape"]), ("setup", ["--demos"]), ("progress", []),
                                 ("progress", ["log"]), ("fresh", []), ("fresh", ["sid"]), ("fresh", ["--test"]),
-                                ("fresh", ["trixie", "--in"])]:
+                                ("fresh", ["trixie", "--in"]), ("package", ["--pythons"]),
+                                ("packaging/newcomer", ["wheels"])]:
             self.assertIn("usage: tools/" + name, self.tool(name, *arguments, code=2))
         self.assertIn("'sid'", self.tool("fresh", "sid", code=2))
 
@@ -155,6 +158,12 @@ class Fresh(Scripts):
         shown, played = self.fresh("bookworm", "--test", code=1, DEMO="7")
         self.assertEqual(self.rows(shown)[2:], [("demo", "FAILED"), ("tests", "passed")])
         self.assertIn("exec tools/test", played)
+
+    def test_packages_are_used_in_the_place_of_the_demo(self):
+        shown, played = self.fresh("trixie", "--packages", code=None)
+        self.assertEqual([name for name, _ in self.rows(shown)], ["root", "clone", "wheel", "debs", "projects", "sources"])
+        self.assertIn("exec tools/packaging/newcomer debs", played)
+        self.assertNotIn("exec tools/demo", played)
 
     def test_without_a_root_nothing_else_is_tried(self):
         shown, played = self.fresh("bookworm", code=1, BOOT="1")
