@@ -17,7 +17,9 @@ OPEN = (
     (
         "inexact: AMX on numbers whose products are below 1e-38",
         ("inexact",),
-        lambda case, _, __, device: case.numbers == "tiny" and device == "cpu" and "bfloat16" in case.type,
+        lambda case, _, __, device: device == "cpu"
+        and "bfloat16" in case.type
+        and (case.numbers == "tiny" or case.sink == "far"),  # what a far sink leaves of weights is as small
     ),
 )
 
