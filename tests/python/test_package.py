@@ -34,22 +34,29 @@ def test_version():
 def test_files():
     assert (PACKAGE / "py.typed").exists() and (PACKAGE / "_gqa.pyi").exists()
     library = PACKAGE / "libgqa.so.0"
-    assert library.is_file() and library.stat().st_size < 5 << 20
+    assert library.is_file() and library.stat().st_size < 8 << 20  # tools/package's has SQLite and others inside
     for header in ("gqa.h", "gqa_graph.h", "gqa.hpp", "gqa_graph.hpp", "gqa_operators.hpp"):
         text = (PACKAGE / "include" / header).read_text()
         for included in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
             assert (PACKAGE / "include" / included).is_file(), f"{header} includes {included}"
 
 
-def test_the_extra_cuda_goes_with_what_else_pins_nvrtc():
+def test_the_extras_of_cuda_go_with_what_else_pins_nvrtc():
     """PyTorch's wheels pin one of CUDA 13's; a narrower bound here than all of them has no solution beside it."""
     from packaging.requirements import Requirement
 
-    (nvrtc,) = [r for r in map(Requirement, importlib.metadata.requires("gqa")) if "nvrtc" in r.name]
-    assert nvrtc.marker.evaluate({"extra": "cuda"}) and not nvrtc.marker.evaluate({"extra": ""})
-    for version in ("13.0.48", "13.0.88", "13.2.86", "13.5.37"):
-        assert version in nvrtc.specifier, version
-    assert "14.0.0" not in nvrtc.specifier, "nobody has seen it"
+    wanted = [r for r in map(Requirement, importlib.metadata.requires("gqa")) if "nvrtc" in r.name]
+    for extra, name, within, beyond in (
+        ("cuda", "nvidia-cuda-nvrtc", ("13.0.48", "13.0.88", "13.2.86", "13.5.37"), "14.0.0"),
+        ("cuda13", "nvidia-cuda-nvrtc", ("13.0.48", "13.0.88", "13.2.86", "13.5.37"), "14.0.0"),
+        ("cuda12", "nvidia-cuda-nvrtc-cu12", ("12.4.127", "12.6.77", "12.8.93", "12.9.86"), "13.0.48"),
+    ):
+        (nvrtc,) = [r for r in wanted if r.marker.evaluate({"extra": extra})]
+        assert nvrtc.name == name
+        for version in within:
+            assert version in nvrtc.specifier, version
+        assert beyond not in nvrtc.specifier, "nobody has seen it"
+    assert not [r.name for r in wanted if r.marker.evaluate({"extra": ""})]
 
 
 def test_the_extension_finds_the_library_beside_it():
