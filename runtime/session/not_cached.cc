@@ -5,6 +5,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "cache/layer_paths.h"
 #include "cache/store.h"
 #include "runtime/workload/graph_workload.h"
 
@@ -28,7 +29,7 @@ std::string shell_word(const std::string& text) {
 
 std::string warming_line(const std::string& signature, const DeviceSpec& device, const std::string& cache) {
   const bool named = !cache.empty() && cache != cache::Store::default_path();
-  return "gqa-cache " + (named ? "--db " + shell_word(cache) + " " : std::string()) + "warm " +
+  return "gqa-cache " + (named ? "--db " + shell_word(cache::as_layer(cache)) + " " : std::string()) + "warm " +
          (device.kind == DeviceKind::kHost ? "--device host " : "") + "--shape " + signature;
 }
 

@@ -48,6 +48,11 @@ class Layers(CacheTest):
         self.assertEqual(self.json_of("list", db=other)["winners"][0]["elsewhere"], "")
         self.assertNotIn("verified here", self.run_command("show", winner["key"], db=other).stdout)
 
+    def test_stats_names_each_file(self):
+        self.assertEqual(self.json_of("stats", db=self.both)["paths"], self.both.split(":"))
+        self.assertIn(f"beneath it   {self.image}\n", self.run_command("stats", db=self.both).stdout)
+        self.assertNotIn("beneath", self.run_command("stats").stdout)
+
     def test_a_reader_needs_no_first_file(self):
         self.assertEqual(len(self.json_of("list", db=self.both)["winners"]), 1)
         self.assertTrue(self.json_of("check", db=self.both)["whole"])

@@ -11,12 +11,11 @@
 #include "runtime/api/args/score_args.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/tensors/dtype.h"
+#include "runtime/thread_limits.h"
 #include "search/problem/mask.h"
 
 namespace gqa {
 namespace {
-
-constexpr int kMostThreads = 1024;
 
 // What a header's struct measured that ended before a field: whole words, so that padding may lie where the field is
 // now.
@@ -91,8 +90,8 @@ Status check_choices(const gqa_options& options) {
   }
   if (Status status = check_budget("gqa_options.tuning_budget", options.tuning_budget); !status.ok()) return status;
   if (options.threads < 0 || options.threads > kMostThreads) {
-    return {Code::kOption,
-            "gqa_options.threads is " + std::to_string(options.threads) + ", expected 0 (all cores) to 1024"};
+    return {Code::kOption, "gqa_options.threads is " + std::to_string(options.threads) +
+                               ", expected 0 (as GQA_THREADS says, else all cores) to " + std::to_string(kMostThreads)};
   }
   return check_flag("gqa_options.checked", options.checked);
 }

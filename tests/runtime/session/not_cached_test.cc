@@ -37,6 +37,8 @@ TEST(NotCached, ADefaultFileNeedsNoName) {
 
 TEST(NotCached, AShellReadsTheFilesNameBack) {
   const std::string line = warming_line(kShape, device(DeviceKind::kCuda), "/my caches/it's.db");
+  EXPECT_EQ(warming_line(kShape, device(DeviceKind::kCuda), "/a:b.db").find("gqa-cache --db '/a\\:b.db' warm"), 0U)
+      << "a colon would part two files";
   EXPECT_TRUE(line.starts_with("gqa-cache --db '/my caches/it'\\''s.db' warm ")) << line;
 }
 

@@ -41,18 +41,26 @@ std::string stats_text(const cache::Stats& stats) {
          "\ntext, code   " + bytes_text(stats.raw_bytes) + ", compressed to " + bytes_text(stats.blob_bytes) + "\n";
 }
 
+// Where there are several: of each after the first.
+std::string beneath_text(const std::vector<std::string>& paths) {
+  std::string text;
+  for (std::size_t at = 1; at < paths.size(); ++at) text += "beneath it   " + paths[at] + "\n";
+  return text;
+}
+
 void print_all(const Shared& shared, const std::optional<cache::Stats>& stats, const std::string& state) {
   const std::string nvrtc = describe_nvrtc(""), driver = describe_driver();
   if (shared.json) {
     print_json({{"path", cache_path(shared)},
+                {"paths", cache_paths(shared)},
                 {"state", state},
                 {"cache", stats ? stats_json(*stats) : Json(nullptr)},
                 {"nvrtc", nvrtc},
                 {"driver", driver}});
     return;
   }
-  print("cache        " + cache_path(shared) + " (" + state + ")\n" + (stats ? stats_text(*stats) : "") +
-        "NVRTC        " + nvrtc + "\ndriver       " + driver + "\n");
+  print("cache        " + cache_path(shared) + " (" + state + ")\n" + beneath_text(cache_paths(shared)) +
+        (stats ? stats_text(*stats) : "") + "NVRTC        " + nvrtc + "\ndriver       " + driver + "\n");
 }
 
 // Compiler and driver are shown whatever became of the cache: they are what one asks stats for when something is wrong.
