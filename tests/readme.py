@@ -63,10 +63,11 @@ def run_compiled(language, build, root, folder, code, what):
     variable, default, standard, extension = COMPILERS[language]
     source, program = f"example.{extension}", str(Path(folder, "example"))
     Path(folder, source).write_text(code)
-    flags = [f"-I{root / 'runtime' / 'api'}", f"-I{root / 'bindings' / 'cpp'}", f"-L{build}", "-lgqa", f"-Wl,-rpath,{build}"]
+    flags = [f"-I{root / 'runtime' / 'api'}", f"-I{root / 'bindings' / 'cpp'}", f"-L{build}", "-lgqa", f"-Wl,-rpath,{build}",
+             "-lm"]
     if build == PKG_CONFIG:
         flags = run([PKG_CONFIG, "--cflags", "--libs", "gqa"], folder, what).split()
-    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags, "-lm"],
+    run([os.environ.get(variable, default), standard, "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags],
         folder, what)
     return run([program], folder, what)
 

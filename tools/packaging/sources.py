@@ -74,7 +74,7 @@ def fetch(name, version, digest, options):
 
 def unpack(name, version, into):
     shutil.rmtree(into, ignore_errors=True)
-    machine.run(f"unpacking {name}", "dpkg-source", "--extract", dsc_of(name, version), into, cwd=ARCHIVES)
+    machine.run(f"unpacking {name}", "dpkg-source", "--no-copy", "--extract", dsc_of(name, version), into, cwd=ARCHIVES)
 
 
 def amalgamate(folder):

@@ -13,6 +13,13 @@ PLATFORM = "manylinux_2_28_x86_64"
 PORTABLE = machine.RELEASE / "portable"
 
 
+def need_machine():
+    """old_glibc.c knows the versions of one architecture."""
+    if os.uname().machine != "x86_64":
+        raise machine.Failure(f"this machine is {os.uname().machine}, and wheels are made on x86_64; build from source here: "
+                              "pip install .")
+
+
 def portable():
     """The library, in build/release/portable."""
     machine.say("the library that travels: linking what the release build has")
