@@ -144,6 +144,7 @@ OPERATORS = {
     "mul(t2, t0)": lambda g, x, y: g.pow(x, 3),
     "reciprocal(t2)": lambda g, x, y: g.pow(x, -0.5),
     "rms_norm(t0) eps=1e-06": lambda g, x, y: g.rms_norm(x, normalized_shape=(6,)),
+    "rms_norm(t0) eps=0.25": lambda g, x, y: g.rms_norm(x, (6,), 0.25),
 }
 
 
