@@ -41,6 +41,44 @@ def test_files():
             assert (PACKAGE / "include" / included).is_file(), f"{header} includes {included}"
 
 
+OTHER = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+try:
+    import gqa
+except ImportError as error:
+    print(error)
+else:
+    print("imported", gqa.__version__, gqa.Handle("host", cache_mode="off").device)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="test_a_library_that_was_there_before needs a C compiler")
+@pytest.mark.parametrize("other", ("older", "without functions", "of this version"))
+def test_a_library_that_was_there_before(other, tmp_path):
+    library = tmp_path / "libgqa.so.0"
+    if other == "of this version":
+        shutil.copy(PACKAGE / "libgqa.so.0", library)
+    else:
+        names = ["gqa_version"] if other == "without functions" else exported(PACKAGE / "libgqa.so.0")
+        (tmp_path / "old.c").write_text("".join(f"int {name}(void) {{ return 100; }}\n" for name in names))
+        (tmp_path / "old.map").write_text("GQA_0 { global: gqa_*; };\n")
+        options = ["-Wl,-soname,libgqa.so.0", f"-Wl,--version-script={tmp_path / 'old.map'}"]
+        subprocess.run(["cc", "-shared", "-fPIC", *options, tmp_path / "old.c", "-o", library], check=True)
+    told = subprocess.run([sys.executable, "-c", OTHER, library], capture_output=True, text=True, check=True).stdout
+    if other == "of this version":
+        assert told == f"imported {gqa.__version__} host\n"
+        return
+    assert f"had loaded {library} before gqa" in told and "import gqa before" in told
+    assert ("whose version is 100" if other == "older" else "undefined symbol") in told
+
+
+def exported(library):
+    """The functions of C that a library has."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    return sorted(set(re.findall(r" T (gqa_\w+)", listed)))
+
+
 def test_the_extras_of_cuda_go_with_what_else_pins_nvrtc():
     """PyTorch's wheels pin one of CUDA 13's; a narrower bound here than all of them has no solution beside it."""
     from packaging.requirements import Requirement

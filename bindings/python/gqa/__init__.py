@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Tuple, Union
 
+from . import _library  # isort: skip  # first: it refuses a library that is not this package's
 from . import _defaults, _gqa, _modes
 from ._cache import flash_attn_with_kvcache
 from ._call import attend

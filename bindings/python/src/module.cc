@@ -21,6 +21,7 @@ PYBIND11_MODULE(_gqa, module) {
   module.def("describe", &gqa::python::describe_capsule, py::arg("capsule"));
   module.def("leave", &gqa::python::leave);
   module.def("version", &gqa_version);
+  module.def("built_with", [] { return GQA_VERSION; });
   module.def(
       "status_string", [](int status) { return gqa_status_string(static_cast<gqa_status>(status)); },
       py::arg("status"));
