@@ -138,7 +138,7 @@ std::string blob_or_empty(const Record& record, std::size_t index) {
 
 WinnerKey key_of(const Cells& cells) { return {text(cells, 1), text(cells, 2), text(cells, 3)}; }
 
-// Of the row of that key; keys of the two tables differ.
+// Drops the notes on the row of that key; keys of the two tables differ.
 void forget_notes(Database& db, Place place, const Cell& key) {
   db.prepare("DELETE FROM quarantine WHERE key IS ? AND place IN (?, ?)")
       .bind(key)

@@ -18,7 +18,7 @@ enum class Place { kKernels, kWinners };  // the two tables of rows worth keepin
 inline constexpr Place kPlaces[] = {Place::kKernels, Place::kWinners};
 const char* table_name(Place place);
 
-// Of the keys of both tables: what rows of all compilers share, and the whole.
+// Lengths in the keys of both tables: of what rows of all compilers share, and of the whole.
 inline constexpr std::size_t kKeyDigits = 32, kIdDigits = 48;
 
 // The checksum of the first `count` cells, types and lengths included.
@@ -46,7 +46,7 @@ struct Record {
 
 Record record_of(const KernelRow& row);
 Record record_of(const WinnerRow& row);
-// Of a record without complaint; blobs that were left out stay empty.
+// The row that a record without complaint holds; blobs that were left out stay empty.
 KernelRow kernel_of(const Record& record);
 WinnerRow winner_of(const Record& record);
 

@@ -112,7 +112,7 @@ class Store {
   // Always gives a store; if the file cannot be used it is off or read-only and a warning says why. A file that is not
   // ours is never written, moved or removed, nor what lies beside it; one of ours that is damaged is set aside. An
   // empty file of this user's is used as if it were not there yet. A file that can only be read is used read-only.
-  // Of several files the first is the one of mode() and path(), and alone written; those beneath it are read.
+  // Where there are several files, mode() and path() are the first's, which alone is written; those beneath are read.
   static std::unique_ptr<Store> open(const Options& options);
   // The first file of $GQA_CACHE, else $XDG_CACHE_HOME/gqa/cache.db, else ~/.cache/gqa/cache.db.
   static std::string default_path();

@@ -19,7 +19,7 @@
 #include "runtime/cuda/driver/context.h"
 #include "runtime/cuda/driver/memory.h"
 #include "runtime/session/session.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 #include "runtime/workload/attention_workload.h"
 #include "runtime/workload/keys.h"
 
@@ -219,7 +219,7 @@ Verdict verify_kept(Session& session, const Problem& problem) {
   return trial->verify(*loaded);
 }
 
-void show_phases(const Readied& readied, const Progress& last) {
+void show_phases(const ReadyResult& readied, const Progress& last) {
   const PhaseTimes& times = readied.times;
   row("search", times.search,
       std::to_string(last.enumerated) + " candidates, " + std::to_string(last.pruned) + " pruned, the best " +
@@ -267,7 +267,7 @@ bool answer_one(const Arguments& arguments, const Problem& problem) {
   row("open", opened_after, "the device and the cache file");
 
   const Tensors tensors = make_tensors(session.device(), problem);
-  Readied readied;
+  ReadyResult readied;
   const Clock::time_point start = Clock::now();
   must(session.ready(problem, &readied));
   if (readied.origin == Origin::kCache) {
@@ -330,7 +330,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace gqa
 
-// Of a wheel's library tools/demo calls this one, without a program (cmake/portable/).
+// tools/demo calls this one in a wheel's library, without a program (cmake/portable/).
 extern "C" __attribute__((visibility("default"))) int gqa_demo_main(int argc, char** argv) {
   return gqa::run(argc, argv);
 }

@@ -39,7 +39,7 @@ bool all_zero(std::string_view bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == '\0'; });
 }
 
-// Of a file of ours any log may be damaged; but what is plainly something else is not its log.
+// Any log of a file of ours may be damaged; but what is plainly something else is not its log.
 bool may_be_our_files(std::string_view bytes) {
   return bytes.empty() || bytes.starts_with(kWalMagic) || bytes.starts_with(kJournalMagic) || is_unknown_binary(bytes);
 }

@@ -164,7 +164,7 @@ gqa_status gqa_run(gqa_handle handle, const DLTensor* q, const DLTensor* k, cons
 gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                       const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
-    Status status = handle->look(made);
+    Status status = handle->check_lists(made);
     return status.ok() ? handle->session.run(made, gqa::tuning_of(call)) : status;
   });
 }
@@ -172,7 +172,7 @@ gqa_status gqa_run_ex(gqa_handle handle, const DLTensor* q, const DLTensor* k, c
 gqa_status gqa_run_ready(gqa_handle handle, const DLTensor* q, const DLTensor* k, const DLTensor* v,
                          const DLTensor* out, const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
-    Status status = handle->look(made);
+    Status status = handle->check_lists(made);
     return status.ok() ? handle->session.run_ready(made, gqa::tuning_of(call)) : status;
   });
 }

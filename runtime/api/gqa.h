@@ -165,50 +165,26 @@ GQA_API gqa_status gqa_set_tuning_budget(gqa_handle handle, double seconds);
 
 /* ---------------------------------------------------------------- calls */
 
-/* Everything about a call that is not one of its four tensors. Zero-initialise, set size.
+/* Everything about a call that is not one of its four tensors. Zero-initialise, set size. A paragraph before each group
+ * of fields says what they mean; one that ends at the end of a group, as older headers have it, is taken too.
  *
- * A key/value cache has up to kv_len keys a sequence. Sequence b has len(b) of them: cache_seqlens[b], or kv_len. Its
- * query i stands at key len(b) - q_len + i (aligned bottom-right) and sees, of keys 0 to len(b) - 1,
+ * Keys: a sequence b has len(b) of them, kv_len unless the call says otherwise. Its query i stands at key
+ * len(b) - q_len + i (aligned bottom-right) and sees, of keys 0 to len(b) - 1,
  *   all                                               without causal and window_size;
  *   j <= len(b) - q_len + i                           with causal;
  *   those at most left before it and right after it   with window_size {left, right}.
- * A row that sees no key, as all rows of a sequence of length 0, gives 0 and lse -inf.
- * With cu_seqlens_q, queries of all sequences follow each other: q is (total_q, q_heads, head_dim), out likewise, lse
- * (q_heads, total_q), and sequence b has rows cu_seqlens_q[b] to cu_seqlens_q[b + 1] - 1, at most max_seqlen_q of them;
- * q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in the same way. A sequence
- * may have no query, no key, or more queries than keys; rows that no sequence has are not written. total_q and total_k
- * may be larger than the last number of the list. Where no sequence has a key, total_k and max_seqlen_k may be 0.
+ * A row that sees no key, as all rows of a sequence of length 0, gives 0 and lse -inf. Keys and values that no row of
+ * the call may see (past lengths, in slots and pages of others, outside all windows) never show, NaN and infinities
+ * included. Where the mask hides a key from some rows only, or -inf of a bias hides it, they may show in the rows that
+ * do not see it (0 times NaN), as in FlashAttention-2.
+ *
+ * Lists are read on the device when the work runs, never by the host (but see gqa_options.checked), so a captured call
+ * reads what they hold at each replay. Calls that differ in these numbers only are one problem: a growing cache
+ * compiles and tunes nothing.
+ *
  * A call without a query (batch, q_len or total_q of 0, or cu_seqlens_q of a single number) that appends nothing has
  * nothing to do: it succeeds, and of its tensors only q and out are looked at. One that brings new keys writes those.
- * With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the softmax; lse is that
- * of such scores. Calls that differ in the cap only are one problem.
- * With score_scale, a score is multiplied by its head's or row's number before softcap. With bias, a row's number for a
- * key is added to the capped score before the mask; -inf hides the key. A finite number is one, the type's least, too:
- * a row all of whose scores it makes equal is the average of its values. lse is that of such scores. A row all of whose
- * keys are hidden by -inf is one that sees no key. Of sequences with lengths of their own, column j is key j; what a
- * row does not see may be NaN. At most two of softcap, score_scale and bias go together. NaN and infinities in keys and
- * values that no row of the call may see (past lengths, in slots and pages of others, outside all windows) never show,
- * but where the mask hides a key from some rows only, or -inf of a bias hides it, they may show in the rows that do not
- * see it (0 times NaN), as in FlashAttention-2. With sink, the number s of a query head joins the denominator of its
- * rows as exp(s), beside the exponentials of scores, and adds no value; lse includes it. A row that sees no key then
- * gives 0 and lse s, and so does any where s outweighs all scores. With page_table, k is (pages, page, kv_heads,
- * head_dim), v (pages, page, kv_heads, head_dim_v), for any page size from 1; key j of sequence b is k[page_table[b][j
- * / page]][j % page], and kv_len is page times the table's columns. Sequences may share pages, in any order. Keys from
- * len(b) on, pages that no length reaches and entries of page_table past a length are never used: they may hold
- * anything, NaN and numbers out of range included. With k_new, the call first writes sequence b's new keys and values
- * into slots cache_seqlens[b], cache_seqlens[b] + 1,
- * ... of k and v, in pages where there are some, and then attends: len(b) is cache_seqlens[b] and as many more as the
- * new ones are. Those past the last slot are not written. With rotary_cos and rotary_sin each new key, at position t,
- * is written as rotated: a pair (x, y) of its first rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row
- * t, which is rotary_seqlens[b], or cache_seqlens[b], for the first of them. Queries are rotated the same way where
- * they are read, q stays as it is: query i by row t + i with causal or window_size, all by row t without. Positions
- * past the last row take the last (a checked handle refuses them). k_new without a row brings nothing. With
- * cache_leftpad a sequence's keys begin at slot cache_leftpad[b]; cache_seqlens counts slots from 0, so len(b) is
- * smaller by cache_leftpad[b]. On a GPU all of this is a kernel before attention's on the same stream, compiled at the
- * first such call; where that fails, nothing has been written. All lists are read on the device when the work runs,
- * never by the host (but see gqa_options.checked), so a captured call reads what they hold at each replay. An entry
- * that a length reaches must be 0 to pages - 1. Calls that differ in these numbers only are one problem: a growing
- * cache compiles and tunes nothing. */
+ */
 typedef struct gqa_call {
   size_t size;         /* sizeof(gqa_call) */
   float scale;         /* scores are scaled by this, finite, positive and not subnormal; 0: 1/sqrt(head_dim) */
@@ -217,14 +193,25 @@ typedef struct gqa_call {
   const DLTensor* lse; /* NULL, or out: (batch, q_heads, q_len) float32, natural log of the sum of exp(scaled scores);
                           calls with and without are tuned apart */
   void* stream;        /* CUstream / cudaStream_t to launch on; NULL: the legacy default stream; host: ignored */
-  /* A gqa_call that ends here, as older headers have it, is taken too. */
+
+  /* Caches. A sequence has cache_seqlens[b] keys of the kv_len that there is room for. With page_table, k is (pages,
+   * page, kv_heads, head_dim), v (pages, page, kv_heads, head_dim_v), for any page size from 1; key j of sequence b is
+   * k[page_table[b][j / page]][j % page], and kv_len is page times the table's columns. Sequences may share pages, in
+   * any order. Entries that a length reaches are 0 to pages - 1. Keys from len(b) on, pages that no length reaches and
+   * entries past a length are never used: they may hold anything, numbers out of range included. */
   const DLTensor* cache_seqlens; /* NULL: kv_len keys in each sequence; or (batch) int32, contiguous, on the handle's
                                     device; numbers below 0 count as 0, those above kv_len as kv_len */
   const DLTensor* page_table;    /* NULL: dense keys; or (batch, pages a sequence) int32, contiguous rows, on the
                                     handle's device */
   const int32_t* window_size;    /* NULL: no window; or two numbers {left, right} in host memory, each at least 0, or -1
                                     for no limit on that side; causal makes right 0 */
-  /* A gqa_call that ends here is taken too. */
+
+  /* Packed sequences. With cu_seqlens_q, queries of all sequences follow each other: q is (total_q, q_heads, head_dim),
+   * out likewise, lse (q_heads, total_q), and sequence b has rows cu_seqlens_q[b] to cu_seqlens_q[b + 1] - 1, at most
+   * max_seqlen_q of them; q_len above is then their number. With cu_seqlens_k, k and v are (total_k, kv_heads, ...) in
+   * the same way. A sequence may have no query, no key, or more queries than keys; rows that no sequence has are not
+   * written. total_q and total_k may be larger than the last number of the list. Where no sequence has a key, total_k
+   * and max_seqlen_k may be 0. */
   const DLTensor* cu_seqlens_q; /* NULL: q is (batch, q_len, q_heads, head_dim); or (batch + 1) int32, contiguous, on
                                    the handle's device, ascending from 0 on */
   const DLTensor* cu_seqlens_k; /* the same of k and v; not with page_table. cache_seqlens, where it is given too, says
@@ -234,11 +221,27 @@ typedef struct gqa_call {
                                    alone has it */
   int64_t max_seqlen_q; /* with cu_seqlens_q: no sequence has more queries; those that are past it are not read */
   int64_t max_seqlen_k; /* with cu_seqlens_k: no sequence has more keys */
-  /* A gqa_call that ends here is taken too. */
+
+  /* Steps of a score. With softcap, a score s = scale q k becomes softcap * tanh(s / softcap) before the mask and the
+   * softmax; lse is that of such scores. Calls that differ in the cap only are one problem. With sink, the number s of
+   * a query head joins the denominator of its rows as exp(s), beside the exponentials of scores, and adds no value;
+   * lse includes it. A row that sees no key then gives 0 and lse s, and so does any where s outweighs all scores. */
   float softcap;        /* 0: none; or the bound of all scores, finite, positive and not subnormal */
   const DLTensor* sink; /* NULL: none; or (q_heads) float32, contiguous, on the handle's device, read when the work
                            runs: finite, -inf for a head without one, or +inf, which makes a head's rows 0 */
-  /* A gqa_call that ends here is taken too. */
+
+  /* New keys. With k_new, the call first writes sequence b's new keys and values into slots cache_seqlens[b],
+   * cache_seqlens[b] + 1, ... of k and v, in pages where there are some, and then attends: len(b) is cache_seqlens[b]
+   * and as many more as the new ones are. Those past the last slot are not written. k_new without a row brings nothing.
+   * On a GPU decodes write them in attention's own launch; other calls by a kernel before it on the same stream,
+   * compiled at the first such call; where that fails, nothing has been written.
+   *   With rotary_cos and rotary_sin each new key, at position t, is written as rotated: a pair (x, y) of its first
+   * rotary_dim elements becomes (x cos - y sin, x sin + y cos) by row t, which is rotary_seqlens[b], or
+   * cache_seqlens[b], for the first of them. Queries are rotated the same way where they are read, q stays as it is:
+   * query i by row t + i with causal or window_size, all by row t without. Positions past the last row take the last (a
+   * checked handle refuses them).
+   *   With cache_leftpad a sequence's keys begin at slot cache_leftpad[b]; cache_seqlens counts slots from 0, so len(b)
+   * is smaller by cache_leftpad[b]. */
   const DLTensor* k_new; /* NULL: none; or (batch, new, kv_heads, head_dim), written into k before the call attends */
   const DLTensor* v_new; /* with k_new: (batch, new, kv_heads, head_dim_v), written into v */
   const DLTensor* cu_seqlens_k_new; /* NULL; or (batch + 1) int32, as cu_seqlens_q: k_new is (total_new, kv_heads, ...),
@@ -254,13 +257,19 @@ typedef struct gqa_call {
                                        follow each other without a gap: each slot is then a page to the kernel.
                                        Without, rows of k and of v are a whole number of slots apart, unless they
                                        have one slot a row */
-  /* A gqa_call that ends here is taken too. */
+
+  /* Arrays of scores. With score_scale, a score is multiplied by its head's or row's number before softcap. With bias,
+   * a row's number for a key is added to the capped score before the mask; -inf hides the key. A finite number is one,
+   * the type's least, too: a row all of whose scores it makes equal is the average of its values. lse is that of such
+   * scores. A row all of whose keys are hidden by -inf is one that sees no key. Where sequences have lengths of their
+   * own, column j is key j; what a row does not see may be NaN. At most two of softcap, score_scale and bias go
+   * together. */
   const DLTensor* score_scale; /* NULL: none; or float32 on the handle's device, read when the work runs: (q_heads),
                                   contiguous, or, of sequences that are not packed, (batch or 1, q_heads or 1, q_len) */
   const DLTensor* bias;        /* NULL: none; or (batch or 1, q_heads or 1, q_len or 1, kv_len) of q's dtype or float32,
                                   rows contiguous, on the handle's device, read when the work runs; not with
                                   cu_seqlens_q, cu_seqlens_k or k_new. kv_len is page times columns of page_table */
-  /* A gqa_call that ends here is taken too. */
+
   gqa_call_tuning tuning; /* 0: as the handle's option; else what this call does on a miss */
 } gqa_call;
 

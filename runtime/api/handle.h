@@ -17,7 +17,7 @@ struct gqa_handle_s {
   std::atomic<bool> told = false;  // of a list that is odd, which is said once
 
   // What a checked handle asks before a call runs.
-  gqa::Status look(const gqa::Call& call) {
+  gqa::Status check_lists(const gqa::Call& call) {
     if (!checked) return {};
     std::string odd;
     gqa::Status status = session.device().check_lists(call, &odd);

@@ -21,10 +21,10 @@ struct HostLimits {
   bool allow(std::string_view isa) const;
 };
 
-// Of the variables' texts; null: not set.
+// max_isa, l2: the variables' texts; null: not set.
 Status parse_host_limits(const char* max_isa, const char* l2, HostLimits* limits);
 
-// Of this process; no limits where the environment is wrong, which open_host_device() refuses.
+// This process's; no limits where the environment is wrong, which open_host_device() refuses.
 const HostLimits& host_limits();
 Status host_limits_status();
 

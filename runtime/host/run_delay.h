@@ -11,7 +11,7 @@ namespace gqa {
 class RunDelay {
  public:
   RunDelay() { share(1); }
-  // Of the time since the last call, the share that `threads` threads waited for a core; 0 to 1.
+  // The share of the time since the last call that `threads` threads waited for a core; 0 to 1.
   double share(int threads);
 
  private:

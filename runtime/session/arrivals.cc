@@ -30,13 +30,14 @@ Status Arrivals::admit(const Workload& workload, bool may_compile, const Effort&
                        std::unique_ptr<LoadedProgram>* program, bool* kept) {
   *kept = false;
   std::unique_ptr<Trial> trial;
-  if (Status status = open_trial(device_, workshop_, workload.reference(), may_compile, effort, &trial); !status.ok())
+  if (Status status = open_trial(device_, compile_pool_, workload.reference(), may_compile, effort, &trial);
+      !status.ok())
     return status;
   const Verdict verdict = trial->verify(**program);
   Status status = effort.check();
   if (status.ok()) status = trial->health();
   if (trial->unfinished()) {
-    workshop_.destroy_aside(std::make_shared<GivenUp>(GivenUp{std::move(*program), std::move(trial)}));
+    compile_pool_.destroy_aside(std::make_shared<GivenUp>(GivenUp{std::move(*program), std::move(trial)}));
     return status.ok() ? Status(Code::kCancelled, "its verification was given up") : status;
   }
   if (!status.ok()) return status;

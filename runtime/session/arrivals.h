@@ -12,7 +12,7 @@
 
 #include "cache/store.h"
 #include "runtime/device.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 #include "runtime/workload/workload.h"
 
 namespace gqa {
@@ -20,8 +20,8 @@ namespace gqa {
 class Arrivals {
  public:
   // All that it is given must outlive it.
-  Arrivals(Device& device, cache::Store& store, Workshop& workshop)
-      : device_(device), store_(store), workshop_(workshop) {}
+  Arrivals(Device& device, cache::Store& store, CompilePool& compile_pool)
+      : device_(device), store_(store), compile_pool_(compile_pool) {}
 
   // Whether it failed its verification in this process.
   bool refused(const cache::WinnerRow& row) const;
@@ -35,7 +35,7 @@ class Arrivals {
  private:
   Device& device_;
   cache::Store& store_;
-  Workshop& workshop_;
+  CompilePool& compile_pool_;
   mutable std::mutex mutex_;  // guards what follows
   std::set<std::string> refused_;
 };

@@ -28,7 +28,7 @@ struct Explanation {
   std::string json() const;
 };
 
-// Of a problem that passes check().
+// problem: one that passes check().
 Explanation explain(Session& session, const Problem& problem);
 
 }  // namespace gqa

@@ -10,14 +10,14 @@
 #include <mutex>
 
 #include "runtime/device.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 
 namespace gqa {
 
 // Finds kernels, or has them made. All that it is given must outlive it.
 struct KernelFinder {
   const Device& device;
-  const Workshop& workshop;
+  const CompilePool& compile_pool;
   bool cached_only;  // what the cache does not hold is not compiled
 
   // `what`: the kernel, for messages: "merges states".
@@ -53,7 +53,7 @@ class FirstUse {
     if (Status status = finder_.find_or_make(kernel, what_, &made); !status.ok()) return status;
     const Status status = (device_.*load_)(made.binary, &thing_);
     if (status.ok() || !made.from_store || finder_.cached_only) return status;
-    made = finder_.workshop.make(kernel);
+    made = finder_.compile_pool.make(kernel);
     return made.status.ok() ? (device_.*load_)(made.binary, &thing_) : made.status;
   }
 

@@ -21,7 +21,7 @@ Status answer(Session& session, const GraphRequest& request, GraphAnswer* answer
     KernelGraph program;
     return parse(other.winner.candidate, &program).ok() && proves(graph, program, request.seed);
   };
-  Readied readied;
+  ReadyResult readied;
   if (Status status = session.ready(workload, how, &readied); !status.ok()) return status;
   answer->ready = std::move(readied.ready);
   answer->origin = readied.origin;

@@ -47,41 +47,41 @@ bool heeds_load() {
 }
 
 // A thread on the miss path.
-class Session::Visit {
+class Session::MissGuard {
  public:
-  explicit Visit(Session* session) : session_(session) {
+  explicit MissGuard(Session* session) : session_(session) {
     const std::lock_guard lock(session_->mutex_);
-    ++session_->visits_;
+    ++session_->misses_;
   }
-  ~Visit() {
+  ~MissGuard() {
     const std::lock_guard lock(session_->mutex_);
-    --session_->visits_;
+    --session_->misses_;
     session_->changed_.notify_all();
   }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
+  MissGuard(const MissGuard&) = delete;
+  MissGuard& operator=(const MissGuard&) = delete;
 
  private:
   Session* session_;
 };
 
 // To tune, once no other thread does. Where the effort is cancelled first, there is none.
-class Session::Turn {
+class Session::TuningLock {
  public:
-  Turn(Session* session, const Effort& effort) : session_(session) {
+  TuningLock(Session* session, const Effort& effort) : session_(session) {
     std::unique_lock lock(session_->mutex_);
     session_->changed_.wait(lock, [&] { return !session_->tuning_ || effort.cancelled(); });
     mine_ = !session_->tuning_;
     session_->tuning_ = true;
   }
-  ~Turn() {
+  ~TuningLock() {
     if (!mine_) return;
     const std::lock_guard lock(session_->mutex_);
     session_->tuning_ = false;
     session_->changed_.notify_all();
   }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  TuningLock(const TuningLock&) = delete;
+  TuningLock& operator=(const TuningLock&) = delete;
 
  private:
   Session* session_;
@@ -93,8 +93,8 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
       store_(std::move(store)),
       options_(std::move(options)),
       budget_seconds_(options_.policy.budget_seconds),
-      workshop_(*device_, *store_, options_.policy.compile_threads),
-      arrivals_(*device_, *store_, workshop_),
+      compile_pool_(*device_, *store_, options_.policy.compile_threads),
+      arrivals_(*device_, *store_, compile_pool_),
       merging_(*device_, finder(), "merges states", &Device::merge_kernel, &Device::load_merger),
       appending_(*device_, finder(), "appends to a cache", &Device::append_kernel, &Device::load_appender) {
   tables_.push_back(std::make_unique<ProgramTable>(kFirstSlots));
@@ -104,7 +104,7 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
 
 Session::~Session() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return visits_ == 0; });
+  changed_.wait(lock, [this] { return misses_ == 0; });
 }
 
 // ---- a hit
@@ -141,7 +141,7 @@ Status Session::run_ready(const Call& call, std::optional<Tuning> tuning) {
 template <typename Thing>
 Status Session::make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what) {
   if (thing.ready() != nullptr) return {};
-  const Visit visit(this);
+  const MissGuard guard(this);
   Status status = may_begin(stream, what);
   return status.ok() ? thing.make() : status;
 }
@@ -182,16 +182,16 @@ Status Session::may_begin(std::optional<void*> stream, const std::string& what) 
 }
 
 Status Session::run_miss(const Signature& wanted, const Call& call, std::optional<Tuning> tuning) {
-  const Visit visit(this);
-  Readied readied;
+  const MissGuard guard(this);
+  ReadyResult readied;
   if (Status status = ready_problem(wanted, call.stream, tuning, &readied); !status.ok()) return status;
   return launch(call, *readied.ready->loaded);
 }
 
-Status Session::ready(const Problem& problem, Readied* readied, std::optional<Tuning> tuning) {
+Status Session::ready(const Problem& problem, ReadyResult* readied, std::optional<Tuning> tuning) {
   if (Status status = check(problem); !status.ok()) return status;
-  const Visit visit(this);
-  Readied unread;
+  const MissGuard guard(this);
+  ReadyResult unread;
   return ready_problem(Signature(problem), std::nullopt, tuning, readied != nullptr ? readied : &unread);
 }
 
@@ -203,7 +203,7 @@ TunePolicy Session::policy() const {
 }
 
 Status Session::ready_problem(const Signature& wanted, std::optional<void*> stream, std::optional<Tuning> tuning,
-                              Readied* readied) {
+                              ReadyResult* readied) {
   AttentionWorkload workload(wanted);
   ReadyRequest request;
   request.tuning = tuning;
@@ -213,8 +213,8 @@ Status Session::ready_problem(const Signature& wanted, std::optional<void*> stre
   return status;
 }
 
-Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* readied) {
-  const Visit visit(this);
+Status Session::ready(Workload& workload, const ReadyRequest& request, ReadyResult* readied) {
+  const MissGuard guard(this);
   if (Status status = may_begin(request.stream, workload.name()); !status.ok()) return status;
   TunePolicy policy = this->policy();
   const Tuning tuning = tuning_of(request.tuning);
@@ -224,7 +224,7 @@ Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* 
       workload, request, winner_key(*device_, workload.signature()), Effort(policy.budget_seconds, &cancels_),
       policy,   tuning};
   std::unique_lock lock(mutex_);
-  Flight& flight = flights_[miss.key.text()];
+  InFlight& flight = in_flight_[miss.key.text()];
   std::shared_ptr<const ReadyProgram> refused;  // another workload's, with this one's signature
   for (;;) {
     if (flight.running) {
@@ -235,7 +235,7 @@ Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* 
       if (!status.ok() && !allowed && !outlived) return status;
     } else if (flight.ready == nullptr || flight.ready == refused ||
                (flight.ready->guessed && tuning == Tuning::kNow)) {
-      return fly(miss, flight, lock, readied);
+      return run_once(miss, flight, lock, readied);
     } else {
       const std::shared_ptr<const ReadyProgram> found = flight.ready;
       lock.unlock();
@@ -251,7 +251,7 @@ Status Session::ready(Workload& workload, const ReadyRequest& request, Readied* 
 }
 
 // A failure is everybody's who waited for it; the next call tries again.
-Status Session::wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock) {
+Status Session::wait_for_other(const Effort& effort, InFlight& flight, std::unique_lock<std::mutex>& lock) {
   const std::uint64_t rounds = flight.rounds;
   changed_.wait(lock, [&] { return flight.rounds != rounds || effort.cancelled(); });
   return flight.rounds != rounds ? flight.last : effort.check();
@@ -264,7 +264,7 @@ void Session::cancel() {
 }
 
 // Makes it ready outside the lock.
-Status Session::fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied) {
+Status Session::run_once(const Miss& miss, InFlight& flight, std::unique_lock<std::mutex>& lock, ReadyResult* readied) {
   flight.running = true;
   lock.unlock();
   const Status status = without_exceptions("making a program ready", [&] { return make_ready(miss, readied); });
@@ -295,7 +295,7 @@ void Session::publish(const Signature& wanted, const std::shared_ptr<const Ready
   tables_.back()->add(wanted, ready->loaded.get(), ready->guessed);
 }
 
-Status Session::make_ready(const Miss& miss, Readied* readied) {
+Status Session::make_ready(const Miss& miss, ReadyResult* readied) {
   Status status;
   if (!from_cache(miss, readied, [&](const cache::WinnerRow& row) { return suits(row, miss.tuning); })) {
     if (status = miss.effort.check(); !status.ok()) {  // in a verification
@@ -318,8 +318,8 @@ std::optional<Session::Known> Session::known(const Problem& problem) {
   const cache::WinnerKey key = winner_key(*device_, AttentionWorkload(Signature(problem)).signature());
   {
     const std::lock_guard lock(mutex_);
-    const auto flight = flights_.find(key.text());
-    if (flight != flights_.end() && flight->second.ready != nullptr) {
+    const auto flight = in_flight_.find(key.text());
+    if (flight != in_flight_.end() && flight->second.ready != nullptr) {
       const ReadyProgram& ready = *flight->second.ready;
       return Known{ready.winner, ready.guessed, ready.here};
     }
@@ -342,7 +342,7 @@ bool Session::suits(const cache::WinnerRow& row, Tuning tuning) const {
 
 // False if there is nothing that `suits`, or nothing that can be used: then a warning says why. What came from
 // elsewhere is verified first.
-bool Session::from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits) {
+bool Session::from_cache(const Miss& miss, ReadyResult* readied, const cache::Suits& suits) {
   for (const cache::WinnerRow& winner : store_->find_winners(miss.key, device_->compiler())) {
     if (!suits(winner)) continue;
     auto ready = std::make_shared<ReadyProgram>();
@@ -384,7 +384,7 @@ Status Session::load(const Miss& miss, const cache::WinnerRow& winner, ReadyProg
 
 // What was measured elsewhere is verified here, once, while nobody times. Told either way.
 Status Session::verify_arrival(const Miss& miss, ReadyProgram* ready, PhaseTimes* times) {
-  const Turn turn(this, miss.effort);
+  const TuningLock tuning(this, miss.effort);
   if (Status status = miss.effort.check(); !status.ok()) return status;
   const std::string file = ready->winner.elsewhere, what = "the winner for " + miss.workload.name() + " from " + file;
   double seconds = 0;
@@ -414,7 +414,7 @@ Status Session::verify_arrival(const Miss& miss, ReadyProgram* ready, PhaseTimes
 // One process tunes; the others wait and then find what it kept. Where another process's winner cannot be used here
 // either, this one tunes without the lease. What another raced while this one waited serves, provisional or not: a load
 // that disturbed that race would disturb the next.
-Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
+Status Session::tune_under_lease(const Miss& miss, ReadyResult* readied) {
   const std::vector<cache::WinnerRow> known = store_->find_winners(miss.key, device_->compiler());
   const auto serves = [&](const cache::WinnerRow& row) {
     const auto same = [&](const cache::WinnerRow& before) {
@@ -430,8 +430,8 @@ Status Session::tune_under_lease(const Miss& miss, Readied* readied) {
   return tune_here(miss, readied);
 }
 
-Status Session::tune_here(const Miss& miss, Readied* readied) {
-  const Turn turn(this, miss.effort);
+Status Session::tune_here(const Miss& miss, ReadyResult* readied) {
+  const TuningLock tuning(this, miss.effort);
   if (Status status = miss.effort.check(); !status.ok()) return status;
   std::function<void(const std::string&)> tell;
   if (options_.log) tell = [this](const std::string& line) { log(false, line); };
@@ -439,7 +439,7 @@ Status Session::tune_here(const Miss& miss, Readied* readied) {
                                       miss.request.progress ? miss.request.progress : options_.progress);
   const Effort effort = miss.effort.restarted();  // others' tunings are not this one's budget
   Tuned tuned;
-  Status status = tune(*device_, workshop_, miss.workload, miss.policy, effort, progress, &tuned);
+  Status status = tune(*device_, compile_pool_, miss.workload, miss.policy, effort, progress, &tuned);
   if (!status.ok()) {
     if (status.code() != Code::kCancelled) log(true, status.message());  // who cancels knows
     return status;
@@ -463,7 +463,7 @@ Status Session::tune_here(const Miss& miss, Readied* readied) {
 
 // ---- telling
 
-void Session::log_tuned(const Miss& miss, const Readied& readied, const std::string& disturbed) const {
+void Session::log_tuned(const Miss& miss, const ReadyResult& readied, const std::string& disturbed) const {
   const double microseconds = readied.ready->winner.median_us;
   char time[64];
   std::snprintf(time, sizeof time, miss.policy.guess ? "untimed, after %.2f s" : "%.1f us, after %.2f s",

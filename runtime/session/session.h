@@ -49,7 +49,7 @@ struct ReadyProgram {
 
 // How a workload came to be ready.
 enum class Origin { kTuned, kCache, kMemory };
-struct Readied {
+struct ReadyResult {
   std::shared_ptr<const ReadyProgram> ready;
   Origin origin = Origin::kTuned;
   PhaseTimes times;
@@ -84,8 +84,8 @@ class Session {
   // Makes a problem's signature, or any workload, ready without running anything. With Tuning::kGuess what was compiled
   // is kept, the untimed choice is not: it must not shadow a winner that somebody tunes later. Here it answers until a
   // call or a request whose tuning is kNow comes, which tunes.
-  Status ready(const Problem& problem, Readied* readied = nullptr, std::optional<Tuning> tuning = {});
-  Status ready(Workload& workload, const ReadyRequest& request, Readied* readied);
+  Status ready(const Problem& problem, ReadyResult* readied = nullptr, std::optional<Tuning> tuning = {});
+  Status ready(Workload& workload, const ReadyRequest& request, ReadyResult* readied);
 
   // What is known of a problem's program, which is not made ready by it; none: nothing.
   struct Known {
@@ -106,7 +106,7 @@ class Session {
   // Ends every miss in progress soon, with kCancelled. Later calls are unaffected.
   void cancel();
 
-  // Of the caller's own work on this session: cancel() ends it, too.
+  // For the caller's own work on this session: cancel() ends it, too.
   Effort effort(double budget_seconds) const { return Effort(budget_seconds, &cancels_); }
   TunePolicy policy() const;
   void set_budget(double seconds) { budget_seconds_ = seconds; }  // of later misses; 0: the default
@@ -115,10 +115,10 @@ class Session {
   cache::Store& store() { return *store_; }
 
  private:
-  class Visit;
-  class Turn;
+  class MissGuard;
+  class TuningLock;
   // What threads that miss on one workload share; under mutex_.
-  struct Flight {
+  struct InFlight {
     bool running = false;      // a thread is making it ready
     std::uint64_t rounds = 0;  // finished, well or not
     Status last;               // how the last one ended
@@ -139,41 +139,41 @@ class Session {
   template <typename Thing>
   Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
   Status launch(const Call& call, const LoadedProgram& program);
-  KernelFinder finder() const { return {*device_, workshop_, options_.tuning == Tuning::kCachedOnly}; }
+  KernelFinder finder() const { return {*device_, compile_pool_, options_.tuning == Tuning::kCachedOnly}; }
   Status run_miss(const Signature& signature, const Call& call, std::optional<Tuning> tuning);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, std::optional<Tuning> tuning,
-                       Readied* readied);
+                       ReadyResult* readied);
   Status may_begin(std::optional<void*> stream, const std::string& what) const;
-  Status wait_for_other(const Effort& effort, Flight& flight, std::unique_lock<std::mutex>& lock);
-  Status fly(const Miss& miss, Flight& flight, std::unique_lock<std::mutex>& lock, Readied* readied);
-  Status make_ready(const Miss& miss, Readied* readied);
+  Status wait_for_other(const Effort& effort, InFlight& flight, std::unique_lock<std::mutex>& lock);
+  Status run_once(const Miss& miss, InFlight& flight, std::unique_lock<std::mutex>& lock, ReadyResult* readied);
+  Status make_ready(const Miss& miss, ReadyResult* readied);
   bool suits(const cache::WinnerRow& row, Tuning tuning) const;
-  bool from_cache(const Miss& miss, Readied* readied, const cache::Suits& suits);
+  bool from_cache(const Miss& miss, ReadyResult* readied, const cache::Suits& suits);
   Status load(const Miss& miss, const cache::WinnerRow& winner, ReadyProgram* ready);
   Status verify_arrival(const Miss& miss, ReadyProgram* ready, PhaseTimes* times);
-  Status tune_under_lease(const Miss& miss, Readied* readied);
-  Status tune_here(const Miss& miss, Readied* readied);
+  Status tune_under_lease(const Miss& miss, ReadyResult* readied);
+  Status tune_here(const Miss& miss, ReadyResult* readied);
   void publish(const Signature& signature, const std::shared_ptr<const ReadyProgram>& ready);
   void log(bool warning, const std::string& message) const;
-  void log_tuned(const Miss& miss, const Readied& readied, const std::string& disturbed) const;
+  void log_tuned(const Miss& miss, const ReadyResult& readied, const std::string& disturbed) const;
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;
   SessionOptions options_;
   std::atomic<double> budget_seconds_;
-  Workshop workshop_;
+  CompilePool compile_pool_;
   Arrivals arrivals_;
   FirstUse<StateMerger> merging_;
   FirstUse<Appender> appending_;
   std::atomic<std::uint64_t> cancels_ = 0;
   std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
   std::mutex mutex_;                                   // guards what follows; never held while tuning
-  std::condition_variable changed_;                    // a flight ended, a tuning, or a visit
+  std::condition_variable changed_;                    // one in flight ended, a tuning, or a miss
   bool tuning_ = false;                                // one at a time: timings must not disturb each other
   std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one
-  std::map<std::string, Flight> flights_;              // by the key's text; programs that are ready stay
+  std::map<std::string, InFlight> in_flight_;          // by the key's text; programs that are ready stay
   std::vector<std::shared_ptr<const ReadyProgram>> replaced_;  // guesses that calls and captures may still run
-  int visits_ = 0;  // threads on the miss path: the destructor waits for them
+  int misses_ = 0;  // threads on the miss path: the destructor waits for them
 };
 
 }  // namespace gqa

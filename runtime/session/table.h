@@ -37,7 +37,7 @@ class ProgramTable {
 
   bool full() const { return 2 * (used_ + 1) > slots_.size(); }
 
-  // Of a signature that is not there yet.
+  // signature: one that is not there yet.
   void add(const Signature& signature, const LoadedProgram* program, bool guessed) {
     Slot& slot = slots_[place_of(signature)];
     slot.signature = signature;
@@ -46,7 +46,7 @@ class ProgramTable {
     ++used_;
   }
 
-  // Of one that is, and whose program is a guess: by one that was tuned.
+  // signature: one that is there, whose program is a guess. program: one that was tuned.
   void replace(const Signature& signature, const LoadedProgram* program) {
     Slot& slot = slots_[place_of(signature)];
     slot.program.store(program, std::memory_order_release);

@@ -101,11 +101,11 @@ std::string Candidates::keys(const TrialCandidate& candidate) const {
   return keys;
 }
 
-Status Candidates::make_stored_anew(const TrialCandidate& candidate, const Workshop& workshop, bool* anew) {
+Status Candidates::make_stored_anew(const TrialCandidate& candidate, const CompilePool& compile_pool, bool* anew) {
   for (const std::size_t at : candidate.kernels) {
     Kernel& kernel = rounds_[candidate.round].kernels[at];
     if (!kernel.made->from_store) continue;
-    kernel.made = workshop.make(kernel.source);
+    kernel.made = compile_pool.make(kernel.source);
     if (!kernel.made->status.ok()) return kernel.made->status;
     *anew = true;
   }

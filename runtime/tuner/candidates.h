@@ -13,7 +13,7 @@
 
 #include "runtime/device.h"
 #include "runtime/tuner/attempt.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 
 namespace gqa {
 
@@ -36,7 +36,7 @@ class Candidates {
   void begin_round() { rounds_.emplace_back(); }
   void add(const Option& option, Program program, bool shares);
 
-  // Of the round: best rank first, those that share kernels last; and the kernels to make.
+  // The round's: best rank first, those that share kernels last; and the kernels to make.
   std::deque<TrialCandidate>& in_round() { return rounds_.back().candidates; }
   std::vector<Source> sources() const;
 
@@ -48,7 +48,7 @@ class Candidates {
 
   std::vector<Binary> binaries(const TrialCandidate& candidate) const;
   std::string keys(const TrialCandidate& candidate) const;  // of its kernels, a space between
-  Status make_stored_anew(const TrialCandidate& candidate, const Workshop& workshop, bool* anew);
+  Status make_stored_anew(const TrialCandidate& candidate, const CompilePool& compile_pool, bool* anew);
 
   std::vector<TrialCandidate*> verified();
   std::vector<Attempt> attempts() const;

@@ -14,7 +14,7 @@ namespace {
 // Fitted to the 17 shapes of llama-3-8b, tuned in 15 s on an H200 with 16 cores (docs/benchmarks.md): a kernel's
 // compilation takes one core about so long, verifying and timing a shape about so long beside its runs.
 constexpr double kCompileSeconds = 1.0, kTrialSeconds = 0.65;
-// Of each option: what verifying and timing it run it, about.
+// How often verifying and timing an option run it, about.
 constexpr double kRuns = 60;
 
 }  // namespace

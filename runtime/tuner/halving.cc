@@ -84,7 +84,7 @@ class Racing {
     return leader;
   }
 
-  // Of the slower half, those whose difference from the best is clear, and is one.
+  // Drops those of the slower half whose difference from the best is clear, and is one.
   void drop_slower() {
     const int leader = best();
     if (leader < 0) return;

@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "runtime/device.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 
 namespace gqa {
 
 // may_compile: without, what the cache does not hold is kNotCached.
-Status open_trial(Device& device, const Workshop& workshop, const Reference& reference, bool may_compile,
+Status open_trial(Device& device, const CompilePool& compile_pool, const Reference& reference, bool may_compile,
                   const Effort& effort, std::unique_ptr<Trial>* trial);
 
 }  // namespace gqa

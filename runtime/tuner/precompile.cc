@@ -53,8 +53,8 @@ Status precompile(const Device& device, cache::Store& store, Workload& workload,
   shown.pruned = options.counts.pruned;
   shown.selected = shown.kernels = static_cast<std::int64_t>(chosen.options.size());
   std::atomic<bool> first = true;  // at least one kernel is made, whatever the budget
-  Workshop workshop(device, store, policy.compile_threads);
-  const auto batch = workshop.make(chosen.sources, [&] { return first.exchange(false) || !effort.spent(); });
+  CompilePool compile_pool(device, store, policy.compile_threads);
+  const auto batch = compile_pool.make(chosen.sources, [&] { return first.exchange(false) || !effort.spent(); });
   bool usable = false;
   Status first_failure;
   while (std::optional<Made> made = batch->next(effort)) {
@@ -68,7 +68,7 @@ Status precompile(const Device& device, cache::Store& store, Workload& workload,
   }
   const Source checker = device.checker();
   if (usable && !checker.text.empty()) {
-    if (Made made = workshop.find_or_make(checker); !made.status.ok()) return made.status;
+    if (Made made = compile_pool.find_or_make(checker); !made.status.ok()) return made.status;
   }
   for (const Rejection& rejected : options.rejected) {
     Attempt& attempt = attempts->emplace_back();

@@ -71,7 +71,7 @@ double doubt(const std::vector<Runner>& runners, int winner) {
   return most;
 }
 
-// Of the samples of those that have some, the share that took far longer than the candidate's own quicker ones.
+// The share of all samples that took far longer than their candidate's own quicker ones.
 double late_share(const std::vector<Runner>& runners) {
   std::size_t late = 0, all = 0;
   for (const Runner& runner : runners) {

@@ -33,10 +33,10 @@ constexpr double kFairBudget = 1;
 
 class Miss {
  public:
-  Miss(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
+  Miss(Device& device, CompilePool& compile_pool, Workload& workload, const TunePolicy& policy, const Effort& effort,
        const ProgressFn& progress)
       : device_(device),
-        workshop_(workshop),
+        compile_pool_(compile_pool),
         workload_(workload),
         policy_(policy),
         effort_(effort),
@@ -131,7 +131,7 @@ class Miss {
 
   Status make_and_verify() {
     if (candidates_.in_round().empty()) return {};
-    const std::unique_ptr<Workshop::Batch> batch = workshop_.make(candidates_.sources(), [this] {
+    const std::unique_ptr<CompilePool::Batch> batch = compile_pool_.make(candidates_.sources(), [this] {
       return !effort_.cancelled() && (!any_verified_.load() || !effort_.spent(kCompileShare));
     });
     if (Status status = begin_trial(); !status.ok()) return status;
@@ -148,10 +148,10 @@ class Miss {
   Status begin_trial() {
     if (trial_ != nullptr) return {};
     const PhaseTimer timer(&times_.verify);
-    return open_trial(device_, workshop_, workload_.reference(), true, effort_, &trial_);
+    return open_trial(device_, compile_pool_, workload_.reference(), true, effort_, &trial_);
   }
 
-  std::optional<Made> wait_for(Workshop::Batch* batch) {
+  std::optional<Made> wait_for(CompilePool::Batch* batch) {
     const PhaseTimer timer(&times_.compile);
     return batch->next(effort_);
   }
@@ -252,14 +252,15 @@ class Miss {
   bool passes(const Part& part) {
     std::vector<Binary> binaries;
     for (const Source& source : part.program.sources) {
-      Made made = workshop_.find_or_make(source);
+      Made made = compile_pool_.find_or_make(source);
       if (!made.status.ok()) return false;
       binaries.push_back(std::move(made.binary));
     }
     std::unique_ptr<LoadedProgram> loaded;
     std::unique_ptr<Trial> trial;
     return device_.load(part.program, binaries, &loaded).ok() &&
-           open_trial(device_, workshop_, {part.graph}, true, effort_, &trial).ok() && trial->verify(*loaded).passed;
+           open_trial(device_, compile_pool_, {part.graph}, true, effort_, &trial).ok() &&
+           trial->verify(*loaded).passed;
   }
 
   // Stored kernels that the driver refuses are made anew.
@@ -267,7 +268,7 @@ class Miss {
     Status status = device_.load(candidate->program, candidates_.binaries(*candidate), &candidate->loaded);
     if (status.ok() || status.code() == Code::kOutOfMemory) return status;
     bool anew = false;
-    if (Status made = candidates_.make_stored_anew(*candidate, workshop_, &anew); !made.ok()) return made;
+    if (Status made = candidates_.make_stored_anew(*candidate, compile_pool_, &anew); !made.ok()) return made;
     return anew ? device_.load(candidate->program, candidates_.binaries(*candidate), &candidate->loaded) : status;
   }
 
@@ -404,7 +405,7 @@ class Miss {
   }
 
   Device& device_;
-  Workshop& workshop_;
+  CompilePool& compile_pool_;
   Workload& workload_;
   const TunePolicy policy_;
   const Effort& effort_;
@@ -424,11 +425,11 @@ class Miss {
 
 }  // namespace
 
-Status tune(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
-            const ProgressFn& progress, Tuned* tuned) {
-  auto miss = std::make_shared<Miss>(device, workshop, workload, policy, effort, progress);
+Status tune(Device& device, CompilePool& compile_pool, Workload& workload, const TunePolicy& policy,
+            const Effort& effort, const ProgressFn& progress, Tuned* tuned) {
+  auto miss = std::make_shared<Miss>(device, compile_pool, workload, policy, effort, progress);
   Status status = miss->run(tuned);
-  if (miss->unfinished()) workshop.destroy_aside(std::move(miss));
+  if (miss->unfinished()) compile_pool.destroy_aside(std::move(miss));
   return status;
 }
 

@@ -15,7 +15,7 @@
 #include "cache/store.h"
 #include "runtime/device.h"
 #include "runtime/tuner/attempt.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 #include "runtime/workload/workload.h"
 
 namespace gqa {
@@ -54,8 +54,8 @@ struct Tuned {
 
 // Compiled kernels are put in the store as they are made; the winner is not (the session does, under its lease).
 // kNoCandidate names every reason when nothing is left; kCancelled where the effort was.
-Status tune(Device& device, Workshop& workshop, Workload& workload, const TunePolicy& policy, const Effort& effort,
-            const ProgressFn& progress, Tuned* tuned);
+Status tune(Device& device, CompilePool& compile_pool, Workload& workload, const TunePolicy& policy,
+            const Effort& effort, const ProgressFn& progress, Tuned* tuned);
 
 // Compile-only: compiles the most promising options for an architecture and keeps the kernels, unmeasured; the first
 // device to see them only verifies and times.

@@ -20,7 +20,7 @@ struct Contender {
   std::vector<std::string> rules;
 };
 
-// Of the programs that are taken: each in turn, the best of each kind before the second of any, gives its next best
+// Each of the programs that are taken in turn, the best of each kind before the second of any, gives its next best
 // thread plan that is not there yet.
 // Programs on the families and programs of tile kernels both have their place, every fourth is one of the latter.
 using TakesProgram = std::function<bool(const FoundProgram&)>;

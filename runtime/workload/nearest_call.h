@@ -22,10 +22,10 @@ struct NearestCall {
 // What the cost model says of a problem's first choice on the device; none: no candidate.
 std::optional<NearestCall> predicted(const Problem& problem, const DeviceSpec& device, std::string change);
 
-// Of a problem that no family serves.
+// For a problem that no family serves.
 std::optional<NearestCall> served_call(const Problem& problem, const DeviceSpec& device);
 
-// Of one that is served in so long: clearly faster by the model.
+// For one that is served in than_us: a call that is clearly faster by the model.
 std::optional<NearestCall> faster_call(const Problem& problem, const DeviceSpec& device, double than_us);
 
 }  // namespace gqa

@@ -38,7 +38,7 @@ std::string launch_text(const TileLaunch& launch) {
 
 // ---- graphs
 
-// Of k where it lies transposed, row steps along head_dim.
+// Where k lies transposed, its row steps along head_dim.
 Strides strides_of(const AttentionView& view, bool transposed) {
   return {view.batch, transposed ? view.column : view.row, view.head};
 }

@@ -38,8 +38,8 @@ struct Option {
   std::vector<std::string> kernels;  // options that name the same share it
   std::string notes;                 // told in its evidence: a JSON object, or nothing
   std::function<Status(Program*)> make;
-  // Of what others are held against, where nothing else passed: its launches, which are judged one by one if it does
-  // not pass as a whole.
+  // The launches of what others are held against, where nothing else passed: they are judged one by one if it does not
+  // pass as a whole.
   std::vector<Part> parts;
 };
 

@@ -21,7 +21,7 @@
 #include "tools/bench/hit_launches.h"
 
 // What each thread allocates is counted: a hit must allocate nothing. Compilers that outlive the miss that began them
-// (runtime/tuner/workshop.h) allocate on threads of their own.
+// (runtime/tuner/compile_pool.h) allocate on threads of their own.
 static thread_local std::size_t allocations = 0;
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;

@@ -57,7 +57,7 @@ struct Inputs {
 struct Shape {
   std::string name, text;
   Problem problem;
-  Readied readied;
+  ReadyResult readied;
   bool ready = false;
 
   Status make_ready(Session& session) {

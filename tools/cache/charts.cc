@@ -10,7 +10,7 @@
 namespace gqa::tools {
 namespace {
 
-// Of a scatter plot, in its own units: about as many pixels on a phone.
+// A scatter plot's sizes, in its own units: about as many pixels on a phone.
 constexpr double kWidth = 360, kHeight = 300, kLeft = 56, kRight = 12, kTop = 26, kBottom = 44;
 constexpr double kStrip = 1000;  // units of a strip's line
 

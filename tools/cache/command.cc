@@ -62,7 +62,7 @@ std::vector<std::string> options_of(const CLI::App& app) {
   return names;
 }
 
-// Of the first word that nobody understood.
+// What may be meant by the first word that nobody understood.
 std::string suggestion(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining(true);
   if (words.empty()) return "";

@@ -12,7 +12,7 @@ constexpr int kBarCells = 20;
 constexpr std::chrono::milliseconds kRedrawEvery{60};
 constexpr const char* kEraseLine = "\r\033[K";
 
-// Of the present shape's budget.
+// The share of the present shape's budget.
 double spent_share(const Progress& shape) {
   const double whole = shape.seconds + shape.seconds_left;
   return whole > 0 ? shape.seconds / whole : 0;

@@ -62,9 +62,10 @@ Retuned retune(Device& device, cache::Store& store, const cache::WinnerRow& row,
   retuned.before = row;
   // Whoever else tunes the shape just now is waited for; nobody's winner makes this race needless.
   const auto lease = store.acquire(row.key, [](const cache::WinnerRow&) { return false; });
-  Workshop workshop(device, store, policy.compile_threads);
+  CompilePool compile_pool(device, store, policy.compile_threads);
   Tuned tuned;
-  if (const Status status = tune(device, workshop, workload, policy, Effort(policy.budget_seconds), progress, &tuned);
+  if (const Status status =
+          tune(device, compile_pool, workload, policy, Effort(policy.budget_seconds), progress, &tuned);
       !status.ok())
     throw Failure(row.key.signature + ": " + status.message());
   retuned.after = tuned.winner;

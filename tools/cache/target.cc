@@ -48,7 +48,7 @@ class DeviceTarget : public Target {
     Warmed warmed;
     warmed.problem = signature;
     warmed.device = session_.device().spec().arch;
-    Readied readied;
+    ReadyResult readied;
     const Status status = session_.ready(signature, &readied);
     warmed.from = readied.origin == Origin::kMemory ? "memory" : readied.origin == Origin::kCache ? "cache" : "tuned";
     if (status.ok()) read_winner(readied.ready->winner, &warmed);
@@ -132,7 +132,7 @@ class ArchTarget : public Target {
 
  private:
   void warm_helper(const Source& kernel, const std::string& otherwise, std::vector<std::string>* warnings) {
-    const Made made = Workshop(*device_, *store_, 1).find_or_make(kernel);
+    const Made made = CompilePool(*device_, *store_, 1).find_or_make(kernel);
     if (!made.status.ok()) warnings->push_back(otherwise + ": " + made.status.message());
   }
 

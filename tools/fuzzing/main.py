@@ -58,7 +58,7 @@ def parse(arguments):
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--budget", type=float, default=0.02)
     p.add_argument("--known", action="store_true")
-    # Of a process that runs cases.
+    # For a process that runs cases.
     p.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     p.add_argument("--keep", help=argparse.SUPPRESS)
     options = p.parse_args(arguments)

@@ -22,7 +22,7 @@ class Cache(NamedTuple):
     seqlens: Any  # None, one number, or a tensor
     page_table: Any  # None or a tensor
     window: Optional[Tuple[int, int]]
-    # Of packed queries, and of packed keys; a maximum is 0 where there are none.
+    # The lists of packed queries and of packed keys; a maximum is 0 where there are none.
     cu_seqlens_q: Any = None
     cu_seqlens_k: Any = None
     seqused_q: Any = None

@@ -76,7 +76,7 @@ DLDataType dtype_of(const char* format) {
   }
 }
 
-// Of an array, "float8_e4m3fn"; "": it has none.
+// The name of an array's dtype, as "float8_e4m3fn"; "": it has none.
 std::string dtype_name(PyObject* object) {
   py::object dtype = py::getattr(object, "dtype", py::none());
   py::object name = py::getattr(dtype, "name", py::none());

@@ -105,7 +105,7 @@ bool rows_between(const View& cache, std::int32_t* rows, std::int64_t* all) {
   return true;
 }
 
-// Of a dense cache whose sequences begin anywhere.
+// Fills in what a dense cache needs whose sequences begin anywhere.
 Status fill_rows(const View& k, const View& v, Append* append, Call* call) {
   Problem& problem = call->problem;
   if (rows_between(k, &append->cache_batch_rows, &call->k_rows) &&
@@ -157,7 +157,7 @@ void fill_rotary(const gqa_call& options, const AppendViews& views, Append* appe
   append->rotary_starts = list_of(views.rotary_starts);
 }
 
-// Of padded sequences each slot becomes a page of its own.
+// Where sequences are padded, each slot becomes a page of its own.
 Status fill_pages(const DLTensor& table, const View& k, const View& v, Append* append, Call* call) {
   Problem& problem = call->problem;
   append->page = problem.page;

@@ -43,7 +43,7 @@ struct GivenTensors {
   ScoreTensors scores;
   CacheLists lists;
   const gqa_call* appending;  // null where nothing is appended
-  bool no_keys;               // StandInKeys
+  bool no_keys;               // PlaceholderKeys
   bool no_query;              // StandInQuery
 
   bool paged() const { return lists.table != nullptr; }
@@ -186,7 +186,7 @@ Status no_half(const DLTensor& q) {
   return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16: cast it"};
 }
 
-// Of a call that attends to nothing: what q and out are. Of one that appends nothing either, nothing else is looked at.
+// A call that attends to nothing is asked what q and out are. If it appends nothing either, nothing else is looked at.
 Status check_q_and_out(const Device& device, const DLTensor& q, const DLTensor& out, bool packed) {
   const Role &q_role = packed ? kPackedQ : kQ, &out_role = packed ? kPackedOut : kOut;
   Status status = check_rank(q_role, q);
@@ -202,7 +202,7 @@ Status check_q_and_out(const Device& device, const DLTensor& q, const DLTensor& 
   return status;
 }
 
-// Of packed tensors, before they are taken for such with a batch.
+// Packed tensors are checked before they are taken for such with a batch.
 Status check_packed(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out, const DLTensor* lse,
                     const CacheLists& lists) {
   Status status;
@@ -297,7 +297,7 @@ void fill_call(const Views& views, const gqa_call* options, Call* call) {
   call->stream = options != nullptr ? options->stream : nullptr;
 }
 
-// Of a call that appends and has no query.
+// A call that appends and has no query attends to nothing.
 void leave_out_queries(Call* call) {
   call->q = call->out = nullptr;
   call->q_rows = 0;
@@ -346,8 +346,8 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   const DLTensor* lse = options != nullptr && attends ? options->lse : nullptr;
   if (Status status = check_packed(q, k, v, out, lse, lists); !status.ok()) return status;
   const StandInQuery query(*q, *out, !attends);
-  const StandInKeys keys(*query.q(), *k, *v, *query.out(), lists);
-  const Lifted whole_q(query.q(), q_packed), whole_k(keys.k(), k_packed), whole_v(keys.v(), k_packed),
+  const PlaceholderKeys keys(*query.q(), *k, *v, *query.out(), lists);
+  const Unsqueezed whole_q(query.q(), q_packed), whole_k(keys.k(), k_packed), whole_v(keys.v(), k_packed),
       whole_out(query.out(), q_packed), whole_lse(lse, q_packed);
   const GivenTensors tensors = {*whole_q.get(),  *whole_k.get(),
                                 *whole_v.get(),  *whole_out.get(),

@@ -25,8 +25,8 @@ inline constexpr std::uintptr_t kVectorBytes = 16;
 inline constexpr double kMostSeconds = 1e6;  // of a budget
 
 // Four tensors and the options of a call (may be null) -> a call ready to launch on this device.
-// Of a call without a query or a sequence call->out stays null: there is nothing to attend to, and nothing at all to
-// run where call->append is null, too.
+// Where a call has no query or no sequence, call->out stays null: there is nothing to attend to, and nothing at all
+// to run where call->append is null, too.
 // A dimension of size 1 gets stride 0 whatever stride it came with: nothing is ever read along it. `append`: where
 // call->append is put for a call that appends; such calls need it, and others leave it empty.
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,

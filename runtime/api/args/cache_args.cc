@@ -26,7 +26,7 @@ Status check_maximum(const char* name, std::int64_t most, const char* list, bool
                                    : "0, since there is no " + std::string(list))};
 }
 
-// Of shape (batch, length, heads, head_dim) or (rows, heads, head_dim).
+// Whether its shape is (batch, length, heads, head_dim) or (rows, heads, head_dim).
 bool is_rows(const DLTensor& tensor) { return (tensor.ndim == 3 || tensor.ndim == 4) && tensor.shape != nullptr; }
 
 }  // namespace
@@ -57,7 +57,7 @@ CacheLists lists_of(const gqa_call* options) {
           options->seqused_q};
 }
 
-Lifted::Lifted(const DLTensor* given, bool packed) : tensor_(given) {
+Unsqueezed::Unsqueezed(const DLTensor* given, bool packed) : tensor_(given) {
   if (!packed || given == nullptr) return;
   lifted_ = *given;
   shape_[0] = 1;
@@ -98,7 +98,7 @@ const DLTensor* StandInQuery::Row::take(const DLTensor& of) {
 StandInQuery::StandInQuery(const DLTensor& q, const DLTensor& out, bool used)
     : used_(used), q_(used ? q_row_.take(q) : &q), out_(used ? out_row_.take(out) : &out) {}
 
-const DLTensor* StandInKeys::Row::take(const DLTensor& of, const DLTensor& memory) {
+const DLTensor* PlaceholderKeys::Row::take(const DLTensor& of, const DLTensor& memory) {
   const int heads = memory.ndim - 2;
   tensor = of;
   tensor.data = memory.data;
@@ -114,8 +114,8 @@ const DLTensor* StandInKeys::Row::take(const DLTensor& of, const DLTensor& memor
   return &tensor;
 }
 
-StandInKeys::StandInKeys(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out,
-                         const CacheLists& lists)
+PlaceholderKeys::PlaceholderKeys(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out,
+                                 const CacheLists& lists)
     : used_(lists.k_starts != nullptr && is_rows(q) && is_rows(out) && has_no_row(k) && has_no_row(v)),
       k_(used_ ? k_row_.take(k, q) : &k),
       v_(used_ ? v_row_.take(v, out) : &v) {}

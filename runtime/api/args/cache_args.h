@@ -34,11 +34,11 @@ struct ListViews {
 };
 
 // A tensor of packed sequences, (rows, ...), as one with a batch of 1; any other, or none, as it is.
-class Lifted {
+class Unsqueezed {
  public:
-  Lifted(const DLTensor* given, bool packed);
-  Lifted(const Lifted&) = delete;
-  Lifted& operator=(const Lifted&) = delete;
+  Unsqueezed(const DLTensor* given, bool packed);
+  Unsqueezed(const Unsqueezed&) = delete;
+  Unsqueezed& operator=(const Unsqueezed&) = delete;
   const DLTensor* get() const { return tensor_; }
 
  private:
@@ -50,11 +50,12 @@ class Lifted {
 // Packed keys and values without a row, as a call has them none of whose sequences has a key: a row of q's and one of
 // out's in their place, which is not read, as no list can point to it. Any others, and those of the wrong rank, as they
 // are.
-class StandInKeys {
+class PlaceholderKeys {
  public:
-  StandInKeys(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out, const CacheLists& lists);
-  StandInKeys(const StandInKeys&) = delete;
-  StandInKeys& operator=(const StandInKeys&) = delete;
+  PlaceholderKeys(const DLTensor& q, const DLTensor& k, const DLTensor& v, const DLTensor& out,
+                  const CacheLists& lists);
+  PlaceholderKeys(const PlaceholderKeys&) = delete;
+  PlaceholderKeys& operator=(const PlaceholderKeys&) = delete;
   bool used() const { return used_; }
   const DLTensor* k() const { return k_; }
   const DLTensor* v() const { return v_; }
@@ -71,8 +72,8 @@ class StandInKeys {
   const DLTensor *k_, *v_;
 };
 
-// Of one list, or none: it has a number a sequence; it has one more (`starts`). Then what its view is, and its numbers'
-// place: null of none.
+// A list, or none, has a number a sequence; starts have one more. Then what a list's view is, and where its numbers
+// are: null where there is none.
 Status check_list(const Device& device, const Role& role, const DLTensor* list, std::int64_t sequences);
 Status check_starts(const Device& device, const Role& role, const DLTensor* starts, std::int64_t sequences);
 Status read_list(const Role& role, const DLTensor* list, const char* last, View* view);

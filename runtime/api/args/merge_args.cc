@@ -13,7 +13,7 @@
 namespace gqa {
 namespace {
 
-// Of out and lse in a batch, and of those of packed sequences.
+// Dimensions of out and lse: in a batch, and of packed sequences.
 constexpr const char* kOutDims[] = {"(batch, q_len, q_heads, head_dim_v)", "(total_q, q_heads, head_dim_v)"};
 constexpr const char* kLseDims[] = {"(batch, q_heads, q_len)", "(q_heads, total_q)"};
 constexpr const char* kSizes[] = {"batch", "q_len", "q_heads", "head_dim_v"};
@@ -54,9 +54,9 @@ Status read(const Expected& expected, const Role& given, const DLTensor* tensor,
             View* view) {
   if (Status s = check_present(given, tensor); !s.ok()) return s;
   if (Status s = check_tensor(expected.device, given, *tensor, dtype); !s.ok()) return s;
-  const Lifted lifted(tensor, expected.packed);
-  const Role role = {given.name, lifted.get()->ndim, given.dims};
-  return read_view(role, *lifted.get(), dtype.bits / 8, last, view);
+  const Unsqueezed unsqueezed(tensor, expected.packed);
+  const Role role = {given.name, unsqueezed.get()->ndim, given.dims};
+  return read_view(role, *unsqueezed.get(), dtype.bits / 8, last, view);
 }
 
 Status read_state(const Expected& expected, const char* out_name, const char* lse_name, const DLTensor* out,

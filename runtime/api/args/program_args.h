@@ -17,7 +17,7 @@ namespace gqa {
 
 class ProgramArguments {
  public:
-  // Of the graph as the user built it; the program has its inputs and outputs in the canonical order.
+  // graph: as the user built it; the program has its inputs and outputs in the canonical order.
   ProgramArguments(const KernelGraph& graph, const Canonical& canonical);
 
   struct Given {

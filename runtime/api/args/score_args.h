@@ -22,7 +22,7 @@ struct ScoreTensors {
 };
 ScoreTensors score_tensors_of(const gqa_call* options);
 
-// Of the call's other tensors.
+// Sizes that the call's other tensors have.
 struct ScoredSizes {
   std::int64_t batch, q_len, q_heads, kv_len;
   bool packed;  // sequences, queries' or keys'

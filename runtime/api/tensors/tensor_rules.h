@@ -42,8 +42,8 @@ Status check_on_device(const Device& device, const std::string& name, DLDevice g
 
 std::string address_text(std::uintptr_t address);  // as 0x7f00
 
-// Of a factor or a bound that 0 leaves out: 0, or finite, positive and no smaller than kernels know it: they take
-// subnormal numbers for 0.
+// Whether a factor or a bound, which 0 leaves out, is 0, or finite, positive and no smaller than kernels know it: they
+// take subnormal numbers for 0.
 bool is_zero_or_normal(float number);
 std::string float_text(float number);  // as 1e-20
 

@@ -128,7 +128,7 @@ Status CudaTrial::fill_inputs() {
   return poison_unused();
 }
 
-// Of the first set, which verification reads: what no sequence uses is NaN.
+// In the first set, which verification reads, what no sequence uses is NaN.
 Status CudaTrial::poison_unused() {
   CUresult result = CUDA_SUCCESS;
   for (const KeyRun& run : unused_keys(layout_.problem, verified_)) {

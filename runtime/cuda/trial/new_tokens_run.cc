@@ -60,7 +60,7 @@ Call NewTokensRun::call(const Call& plain) const {
   return c;
 }
 
-// Of sequences whose last key nobody else reads.
+// Visits sequences whose last key nobody else reads.
 template <typename Step>
 Status NewTokensRun::each_own(Step step) const {
   CUresult result = CUDA_SUCCESS;

@@ -43,7 +43,7 @@ class TrialStream {
               std::vector<double>* microseconds);
   // 0 if it cannot be read. `memory`: two 64-bit words.
   double clock_mhz(const Checker& checker, CUdeviceptr memory);
-  // Of a few probes just now, the share that found an SM taken; 0 if none could be made. `memory`: the same.
+  // The share of a few probes just now that found an SM taken; 0 if none could be made. `memory`: the same.
   double taken_by_others(const Checker& checker, CUdeviceptr memory);
   // Destroys the graphs: what they use may be freed.
   void forget_graphs();

@@ -38,7 +38,7 @@ struct Row {
       : batch(row / call.heads / call.q_len), position(row / call.heads % call.q_len), head(row % call.heads) {}
   std::int64_t offset(const Strides& s) const { return batch * s.batch + position * s.row + head * s.head; }
   float& lse_at(const AttentionState& state) const { return state.lse[offset(state.lse_strides)]; }
-  // Of an empty part kEmpty; others mark one with +inf.
+  // An empty part has kEmpty; others mark one with +inf.
   float lse(const AttentionState& state) const {
     const float lse = lse_at(state);
     return lse == -kEmpty ? kEmpty : lse;

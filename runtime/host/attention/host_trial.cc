@@ -119,7 +119,7 @@ void HostTrial::set_elements(const TrialRows& rows, std::int64_t count, int last
   });
 }
 
-// Of the first set, which verification reads.
+// In the first set, which verification reads.
 void HostTrial::poison_unused(std::uint16_t* elements, const Strides& strides) const {
   for (const KeyRun& run : unused_keys(layout_.problem, verified_))
     std::fill_n(elements + layout_.shift + run.first * strides.row, run.count * strides.row, kPoisonElement);
@@ -153,7 +153,7 @@ void HostTrial::poison() {
   if (!lse_.empty()) std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
 }
 
-// Of out's rows, sequence after sequence.
+// Rows are out's, sequence after sequence.
 bool HostTrial::row_exists(const Problem& problem, std::int64_t row) const {
   if (problem.q_packed()) return row < query_rows(problem, verified_);
   return row % layout_.problem.q_len < problem.q_len;

@@ -19,7 +19,7 @@ extern const HostOps kOps;
 
 namespace {
 
-// Of an instruction set that tile.cc found to run here; null where it has none of its own.
+// variant: an instruction set that tile.cc found to run here. Null where it has no operators of its own.
 const HostOps* ops_of(std::string_view variant) {
   if (variant == "baseline") return &baseline::kOps;
 #if defined(__x86_64__)

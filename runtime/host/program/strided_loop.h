@@ -34,7 +34,7 @@ class StridedLoop {
 
   bool empty() const { return empty_; }
   std::size_t rank() const { return rank_; }
-  // Of the row: the innermost dimension. Without one, a row of one element.
+  // The row is the innermost dimension. Without one, it is a row of one element.
   std::int64_t row() const { return rank_ > 0 ? sizes_[rank_ - 1] : 1; }
   Offsets steps() const { return rank_ > 0 ? strides_[rank_ - 1] : Offsets{}; }
   void drop_row() { --rank_; }

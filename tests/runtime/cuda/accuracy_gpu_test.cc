@@ -219,8 +219,8 @@ class AccuracyGpu : public test::CudaGpu {
       }
     std::printf("%zu problems, %zu kernels\n", problems->size(), sources.size());
     binaries_.resize(sources.size());
-    Workshop workshop(*device_, test::kernel_store(), /*threads=*/0);
-    const auto batch = workshop.make(std::move(sources), [] { return true; });
+    CompilePool compile_pool(*device_, test::kernel_store(), /*threads=*/0);
+    const auto batch = compile_pool.make(std::move(sources), [] { return true; });
     const Effort unlimited(1e6);
     while (auto made = batch->next(unlimited)) {
       EXPECT_TRUE(made->status.ok()) << made->status.message();

@@ -17,7 +17,7 @@
 
 #include "runtime/cuda/driver/driver.h"
 #include "runtime/device.h"
-#include "runtime/tuner/workshop.h"
+#include "runtime/tuner/compile_pool.h"
 #include "runtime/workload/programs.h"
 #include "runtime/workload/workload.h"
 #include "search/families/space.h"
@@ -44,8 +44,8 @@ inline std::vector<Compiled> compile_all(const Device& device, const Problem& pr
   std::vector<Source> sources;
   for (const Candidate& candidate : candidates)
     sources.push_back(program_of(problem, candidate, DeviceKind::kCuda).sources.front());
-  Workshop workshop(device, kernel_store(), /*threads=*/0);
-  const auto batch = workshop.make(std::move(sources), [] { return true; });
+  CompilePool compile_pool(device, kernel_store(), /*threads=*/0);
+  const auto batch = compile_pool.make(std::move(sources), [] { return true; });
   const Effort unlimited(1e6);
   std::vector<Compiled> compiled(candidates.size());
   while (auto made = batch->next(unlimited))

@@ -381,7 +381,7 @@ TEST_F(CudaSession, AGrowingDecodeKeepsItsKernel) {
   for (p.kv_len = 1600; p.kv_len <= 2048; p.kv_len += 64) {
     const Call c = call_for(p, s);
     poison(c);
-    Readied readied;
+    ReadyResult readied;
     ASSERT_TRUE(session_->ready(p, &readied).ok());
     EXPECT_TRUE(readied.origin == Origin::kMemory) << p.kv_len;
     ASSERT_TRUE(session_->run(c).ok());

@@ -177,7 +177,7 @@ class ShortMemory : public CudaFaults {
     taken_.clear();
     CudaFaults::TearDown();
   }
-  void expect_nobody_blamed(const Readied& readied) {
+  void expect_nobody_blamed(const ReadyResult& readied) {
     for (const Attempt& attempt : readied.attempts)
       for (const char* blamed : {"load failed", "verify failed", "launch failed"})
         EXPECT_NE(attempt.outcome, blamed) << attempt.name << ": " << attempt.detail;
@@ -194,7 +194,7 @@ TEST_F(ShortMemory, SmallerTrialsCountNobodyOut) {
   const auto session = open(folder.file("cache.db"));
   for (const std::size_t mebibytes : {std::size_t{400}, std::size_t{200}, std::size_t{120}}) {
     leave(mebibytes);
-    Readied readied;
+    ReadyResult readied;
     const Status status = open()->ready(problem(kPrefill), &readied);
     EXPECT_TRUE(status.ok() || status.code() == Code::kOutOfMemory) << mebibytes << ": " << status.message();
     expect_nobody_blamed(readied);

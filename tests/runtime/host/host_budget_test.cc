@@ -28,7 +28,7 @@ std::unique_ptr<Session> session_with_budget(double seconds = kBudget) {
 TEST(HostBudget, OfAnAttentionOnManyKeys) {
   if (test::kSanitized) GTEST_SKIP() << test::kNeedsNoSanitizer;
   const auto session = session_with_budget();
-  Readied readied;
+  ReadyResult readied;
   const Effort effort(kBudget);
   const Status status = session->ready(test::problem_of("b=1,hq=12,hk=12,sq=16,sk=10000,d=192"), &readied);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -48,7 +48,7 @@ TEST(HostBudget, ARaceLastsAFewCalls) {
 TEST(HostBudget, AFirstPrefillTakesLessThanItMay) {
   if (test::kSanitized) GTEST_SKIP() << test::kNeedsNoSanitizer;
   const auto session = session_with_budget(8);
-  Readied readied;
+  ReadyResult readied;
   const Status status = session->ready(test::problem_of("b=1,hq=8,hk=2,sq=256,sk=256,d=64,causal"), &readied);
   ASSERT_TRUE(status.ok()) << status.message();
   const double call = readied.ready->winner.median_us / 1e6;

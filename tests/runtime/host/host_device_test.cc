@@ -314,7 +314,7 @@ TEST(HostSession, TunesOnceAndTheNextSessionFindsIt) {
     session_options.policy.budget_seconds = 1;
     session_options.policy.heed_load = false;  // other tests may run beside this one
     Session session(host(), cache::Store::open(options), session_options);
-    Readied readied;
+    ReadyResult readied;
     const Status status = session.ready(p, &readied);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(cached, readied.origin == Origin::kCache);

@@ -41,7 +41,7 @@ class ArrivalsTest : public ::testing::Test {
   }
 
   Origin first_call(const std::string& path, Tuning tuning = Tuning::kNow, cache::Mode mode = cache::Mode::kReadWrite) {
-    Readied readied;
+    ReadyResult readied;
     const auto session = open(path, tuning, mode);
     const Status status = session->ready(small_problem(), &readied);
     EXPECT_TRUE(status.ok()) << status.message();

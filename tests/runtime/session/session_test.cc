@@ -183,7 +183,7 @@ TEST_F(SessionTest, AHitDoesNotWaitForAnotherShapesTuning) {
 }
 
 TEST_F(SessionTest, ASecondSessionNeitherCompilesNorTimes) {
-  Readied first, second;
+  ReadyResult first, second;
   ASSERT_TRUE(open()->ready(small_problem(), &first).ok());
   forget_counts();
   const auto session = open();
@@ -195,7 +195,7 @@ TEST_F(SessionTest, ASecondSessionNeitherCompilesNorTimes) {
   EXPECT_EQ(first.ready->winner.candidate, second.ready->winner.candidate);
   EXPECT_EQ(first.ready->winner.median_us, second.ready->winner.median_us);
   EXPECT_EQ(first.ready->winner.bound, second.ready->winner.bound);
-  Readied third;
+  ReadyResult third;
   ASSERT_TRUE(session->ready(small_problem(), &third).ok());
   EXPECT_TRUE(third.origin == Origin::kMemory);
 }
@@ -207,7 +207,7 @@ TEST_F(SessionTest, AnotherTimingOrDeviceIsTunedAnew) {
            [this] { world_.spec.clock_mhz += 30; }, [this] { world_.spec.memory_gb_per_s += 300; }}) {
     change();
     forget_counts();
-    Readied readied;
+    ReadyResult readied;
     ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
     EXPECT_FALSE(readied.origin == Origin::kCache);
     EXPECT_EQ(world_.trials, 1);
@@ -247,7 +247,7 @@ TEST_F(SessionTest, AWinnerOfAnotherVersionOfItsFamilyIsTunedAgain) {
   }
   forget_counts();
   const auto session = open();
-  Readied readied;
+  ReadyResult readied;
   ASSERT_TRUE(session->ready(small_problem(), &readied).ok());
   EXPECT_FALSE(readied.origin == Origin::kCache);
   EXPECT_EQ(outdated(only_winner(*session)), "") << "and the row is of this version again";
@@ -257,7 +257,7 @@ TEST_F(SessionTest, AWinnerOfAnotherCompilerServes) {
   ASSERT_TRUE(open()->ready(small_problem()).ok());
   forget_counts();
   world_.compiler = "fake compiler 2";
-  Readied readied;
+  ReadyResult readied;
   ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
   EXPECT_TRUE(readied.origin == Origin::kCache);
   EXPECT_EQ(world_.compiles, 0);
@@ -275,7 +275,7 @@ TEST_F(SessionTest, CachedOnlyUsesTheCacheAndTunesNothing) {
 }
 
 TEST_F(SessionTest, AGuessIsUntimedAndNeverShadowsATunedWinner) {
-  Readied guessed, tuned;
+  ReadyResult guessed, tuned;
   const auto guess = open(Tuning::kGuess);
   ASSERT_TRUE(guess->ready(small_problem(), &guessed).ok());
   EXPECT_EQ(world_.samples, 0);
@@ -288,7 +288,7 @@ TEST_F(SessionTest, AGuessIsUntimedAndNeverShadowsATunedWinner) {
   ASSERT_TRUE(open()->ready(small_problem(), &tuned).ok());
   EXPECT_FALSE(tuned.origin == Origin::kCache);
   EXPECT_GT(world_.samples, 0);
-  Readied again;
+  ReadyResult again;
   ASSERT_TRUE(open(Tuning::kGuess)->ready(small_problem(), &again).ok());
   EXPECT_TRUE(again.origin == Origin::kCache);
   EXPECT_EQ(again.ready->winner.candidate, tuned.ready->winner.candidate);
@@ -317,7 +317,7 @@ TEST_F(SessionTest, ACallThatTunesDoesSoInASessionThatGuesses) {
   const auto session = open(Tuning::kGuess);
   ASSERT_TRUE(session->run(call_of(small_problem())).ok());
   EXPECT_EQ(world_.samples, 0);
-  Readied readied;
+  ReadyResult readied;
   ASSERT_TRUE(session->ready(small_problem(), &readied, Tuning::kNow).ok());
   EXPECT_GT(world_.samples, 0);
   EXPECT_FALSE(readied.ready->guessed);
@@ -442,7 +442,7 @@ TEST_F(SessionTest, ADeviceThatBreaksInATrialEndsItAndNobodyIsBlamed) {
 
 TEST_F(SessionTest, WhatMemoryDidNotSufficeToTimeIsAGuessUntilItDoes) {
   world_.launchable = [](const Candidate&) { return Status(Code::kOutOfMemory, "no memory"); };
-  Readied guessed, again, tuned;
+  ReadyResult guessed, again, tuned;
   ASSERT_TRUE(open()->ready(small_problem(), &guessed).ok());
   EXPECT_TRUE(guessed.ready->winner.provisional);
   EXPECT_EQ(guessed.ready->winner.median_us, 0);
@@ -507,7 +507,7 @@ TEST_F(SessionTest, StoredCodeTheDriverAlwaysRefusesIsCompiledAnew) {
   world_.load = [&, before](const Candidate&, const Binary&) {
     return world_.compiles == before ? Status(Code::kDeviceFailed, "stale code") : Status();
   };
-  Readied readied;
+  ReadyResult readied;
   ASSERT_TRUE(open()->ready(small_problem(), &readied).ok());
   EXPECT_FALSE(readied.origin == Origin::kCache);
   EXPECT_GT(world_.compiles, before);
@@ -515,7 +515,7 @@ TEST_F(SessionTest, StoredCodeTheDriverAlwaysRefusesIsCompiledAnew) {
 
 TEST_F(SessionTest, WhatLoadDisturbedIsUsedAtOnceAndRacedAgainByTheNextProcess) {
   world_.others = [] { return 0.5; };
-  Readied first, here, there, fixed, again;
+  ReadyResult first, here, there, fixed, again;
   const auto session = open();
   ASSERT_TRUE(session->ready(small_problem(), &first).ok());
   EXPECT_TRUE(first.ready->winner.provisional);
@@ -538,7 +538,7 @@ TEST_F(SessionTest, WhoWaitsForARaceThatLoadDisturbsDoesNotRaceAgain) {
   world_.others = [] { return 0.5; };
   world_.compile_seconds = 0.05;
   const auto one = open(), other = open();
-  Readied ready[2];
+  ReadyResult ready[2];
   std::barrier start(2);
   std::thread thread([&] {
     start.arrive_and_wait();

@@ -34,9 +34,9 @@ class ForecastTest : public ::testing::Test {
 
   void tune_and_keep(const Problem& problem, bool provisional) {
     AttentionWorkload workload{Signature(problem)};
-    Workshop workshop(device_, *store_, policy_.compile_threads);
+    CompilePool compile_pool(device_, *store_, policy_.compile_threads);
     Tuned tuned;
-    ASSERT_TRUE(tune(device_, workshop, workload, policy_, Effort(policy_.budget_seconds), {}, &tuned).ok());
+    ASSERT_TRUE(tune(device_, compile_pool, workload, policy_, Effort(policy_.budget_seconds), {}, &tuned).ok());
     tuned.winner.provisional = provisional;
     ASSERT_TRUE(store_->put_winner(tuned.winner));
   }

@@ -38,8 +38,8 @@ class TunerTest : public ::testing::Test {
     problem_ = Signature(small_problem(problem)).problem();
     tuned_ = Tuned();
     AttentionWorkload workload{Signature(problem_)};
-    Workshop workshop(device, *store_, policy_.compile_threads);
-    return tune(device, workshop, workload, policy_, Effort(policy_.budget_seconds), progress_, &tuned_);
+    CompilePool compile_pool(device, *store_, policy_.compile_threads);
+    return tune(device, compile_pool, workload, policy_, Effort(policy_.budget_seconds), progress_, &tuned_);
   }
 
   Candidate chosen() const { return tuned_.program.steps.front().attention->candidate; }

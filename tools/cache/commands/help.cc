@@ -27,7 +27,7 @@ std::string list_of(const std::vector<std::string>& words) {
   return text;
 }
 
-// Of an app alone: app.help() would give the help of the command that was parsed, which is this one.
+// An app's own; app.help() would give the help of the command that was parsed, which is this one.
 std::string own_help(const CLI::App& app, const std::string& name) {
   return app.get_formatter()->make_help(&app, name, CLI::AppFormatMode::Normal);
 }

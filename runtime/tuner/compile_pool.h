@@ -1,9 +1,9 @@
-// workshop.h: several kernels being made at once.
+// compile_pool.h: several kernels being made at once.
 // Owns: the compile threads and the queues of finished kernels; takes a kernel from the store where it has it, keeps in
 // the store each one it makes.
 // Never: loads, verifies or times a kernel.
-// Threads: a Batch is made and used by one thread; threads of the workshop compile for it, best rank first. A compiler
-// that is running when its batch goes ends in the background; the workshop's destructor waits for it.
+// Threads: a Batch is made and used by one thread; threads of the pool compile for it, best rank first. A compiler
+// that is running when its batch goes ends in the background; the pool's destructor waits for it.
 #pragma once
 
 #include <functional>
@@ -31,13 +31,13 @@ struct Made {
 // A stored kernel as what a device loads. Error: it would be launched otherwise than this library does.
 Status binary_of(cache::KernelRow row, const Source& source, Binary* binary);
 
-class Workshop {
+class CompilePool {
  public:
-  // `threads`: 0 for usable_threads(). Device and store must outlive the workshop.
-  Workshop(const Device& device, cache::Store& store, int threads);
-  ~Workshop();
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  // `threads`: 0 for usable_threads(). Device and store must outlive the pool.
+  CompilePool(const Device& device, cache::Store& store, int threads);
+  ~CompilePool();
+  CompilePool(const CompilePool&) = delete;
+  CompilePool& operator=(const CompilePool&) = delete;
 
   class Batch {
    public:
@@ -49,10 +49,11 @@ class Workshop {
     std::optional<Made> next(const Effort& effort);
 
    private:
-    friend class Workshop;
+    friend class CompilePool;
     struct Shared;
-    Batch(Workshop* workshop, std::shared_ptr<Shared> shared) : workshop_(workshop), shared_(std::move(shared)) {}
-    Workshop* workshop_;
+    Batch(CompilePool* compile_pool, std::shared_ptr<Shared> shared)
+        : compile_pool_(compile_pool), shared_(std::move(shared)) {}
+    CompilePool* compile_pool_;
     std::shared_ptr<Shared> shared_;
   };
 
@@ -65,7 +66,7 @@ class Workshop {
   Made find(const Source& source) const;
   Made make(const Source& source) const;
 
-  // Where that waits for what no caller should wait for; the workshop's destructor does.
+  // Where that waits for what no caller should wait for; the pool's destructor does.
   void destroy_aside(std::shared_ptr<void> what);
 
  private:

@@ -1,5 +1,5 @@
-// workshop.cc: see workshop.h.
-#include "runtime/tuner/workshop.h"
+// compile_pool.cc: see compile_pool.h.
+#include "runtime/tuner/compile_pool.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +24,7 @@ Status binary_of(cache::KernelRow row, const Source& source, Binary* binary) {
 }
 
 // What a batch's maker and its compile threads share.
-struct Workshop::Batch::Shared {
+struct CompilePool::Batch::Shared {
   std::vector<Source> sources;
   std::function<bool()> may_start;  // asked under the mutex; empty once the batch is gone
   std::mutex mutex;                 // guards what follows, and may_start
@@ -54,16 +54,16 @@ struct Workshop::Batch::Shared {
   }
 };
 
-Workshop::Batch::~Batch() {
+CompilePool::Batch::~Batch() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->may_start = nullptr;
   }
-  const std::lock_guard lock(workshop_->mutex_);
-  workshop_->join_finished();
+  const std::lock_guard lock(compile_pool_->mutex_);
+  compile_pool_->join_finished();
 }
 
-std::optional<Made> Workshop::Batch::next(const Effort& effort) {
+std::optional<Made> CompilePool::Batch::next(const Effort& effort) {
   std::unique_lock lock(shared_->mutex);
   while (shared_->finished.empty() && shared_->working > 0 && !effort.cancelled())
     shared_->changed.wait_for(lock, kAskEvery);
@@ -73,15 +73,15 @@ std::optional<Made> Workshop::Batch::next(const Effort& effort) {
   return made;
 }
 
-Workshop::Workshop(const Device& device, cache::Store& store, int threads)
+CompilePool::CompilePool(const Device& device, cache::Store& store, int threads)
     : device_(device), store_(store), threads_(threads > 0 ? threads : usable_threads()) {}
 
-Workshop::~Workshop() {
+CompilePool::~CompilePool() {
   for (Worker& worker : workers_) worker.thread.join();
 }
 
 // Where the system gives fewer threads than asked for, those it gave do all the work; where it gives none, the caller.
-std::unique_ptr<Workshop::Batch> Workshop::make(std::vector<Source> sources, std::function<bool()> may_start) {
+std::unique_ptr<CompilePool::Batch> CompilePool::make(std::vector<Source> sources, std::function<bool()> may_start) {
   auto shared = std::make_shared<Batch::Shared>();
   shared->sources = std::move(sources);
   shared->may_start = std::move(may_start);
@@ -95,7 +95,7 @@ std::unique_ptr<Workshop::Batch> Workshop::make(std::vector<Source> sources, std
   return batch;
 }
 
-bool Workshop::start(const std::shared_ptr<Batch::Shared>& batch) {
+bool CompilePool::start(const std::shared_ptr<Batch::Shared>& batch) {
   {
     const std::lock_guard lock(batch->mutex);
     ++batch->working;
@@ -114,7 +114,7 @@ bool Workshop::start(const std::shared_ptr<Batch::Shared>& batch) {
 }
 
 // Where the system gives no thread, it is destroyed here.
-void Workshop::destroy_aside(std::shared_ptr<void> what) {
+void CompilePool::destroy_aside(std::shared_ptr<void> what) {
   const auto batch = std::make_shared<Batch::Shared>();
   batch->working = 1;
   const std::lock_guard lock(mutex_);
@@ -129,7 +129,7 @@ void Workshop::destroy_aside(std::shared_ptr<void> what) {
   }
 }
 
-void Workshop::join_finished() {
+void CompilePool::join_finished() {
   for (auto at = workers_.begin(); at != workers_.end();) {
     if (!at->batch->idle()) {
       ++at;
@@ -140,7 +140,7 @@ void Workshop::join_finished() {
   }
 }
 
-void Workshop::work(Batch::Shared* batch) const {
+void CompilePool::work(Batch::Shared* batch) const {
   while (const std::optional<std::size_t> job = batch->take_job()) {
     Made made;
     const Status status = without_exceptions("compiling", [&] {  // none may leave a compile thread
@@ -154,12 +154,12 @@ void Workshop::work(Batch::Shared* batch) const {
 }
 
 // What another version of this library would launch is made anew; another compiler's kernel serves as well.
-Made Workshop::find_or_make(const Source& source) const {
+Made CompilePool::find_or_make(const Source& source) const {
   Made made = find(source);
   return made.status.ok() ? made : make(source);
 }
 
-Made Workshop::find(const Source& source) const {
+Made CompilePool::find(const Source& source) const {
   Made made;
   made.key = kernel_key(device_, source);
   made.from_store = true;
@@ -169,7 +169,7 @@ Made Workshop::find(const Source& source) const {
   return made;
 }
 
-Made Workshop::make(const Source& source) const {
+Made CompilePool::make(const Source& source) const {
   Made made;
   made.key = kernel_key(device_, source);
   made.status = device_.compile(source, &made.binary);
