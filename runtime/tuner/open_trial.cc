@@ -1,9 +1,20 @@
 // open_trial.cc: see open_trial.h.
 #include "runtime/tuner/open_trial.h"
 
+#include <utility>
+
 #include "runtime/workload/workload.h"
 
 namespace gqa {
+namespace {
+
+// A trial whose run was given up, with what it ran: the trial goes first.
+struct GivenUp {
+  std::unique_ptr<LoadedProgram> program;
+  std::unique_ptr<Trial> trial;
+};
+
+}  // namespace
 
 Status open_trial(Device& device, const CompilePool& compile_pool, const Reference& reference, bool may_compile,
                   const Effort& effort, std::unique_ptr<Trial>* trial) {
@@ -18,6 +29,19 @@ Status open_trial(Device& device, const CompilePool& compile_pool, const Referen
   if (status.code() != Code::kDeviceFailed || !made.from_store || !may_compile) return status;
   made = compile_pool.make(checker);
   return made.status.ok() ? device.make_trial(reference, made.binary, effort, trial) : made.status;
+}
+
+Status verify_alone(Device& device, CompilePool& compile_pool, const Reference& reference, bool may_compile,
+                    const Effort& effort, std::unique_ptr<LoadedProgram>* program, Verdict* verdict) {
+  std::unique_ptr<Trial> trial;
+  Status status = open_trial(device, compile_pool, reference, may_compile, effort, &trial);
+  if (!status.ok()) return status;
+  *verdict = trial->verify(**program);
+  status = effort.check();
+  if (status.ok()) status = trial->health();
+  if (!trial->unfinished()) return status;
+  compile_pool.destroy_aside(std::make_shared<GivenUp>(GivenUp{std::move(*program), std::move(trial)}));
+  return status.ok() ? Status(Code::kCancelled, "its verification was given up") : status;
 }
 
 }  // namespace gqa

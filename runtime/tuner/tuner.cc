@@ -257,10 +257,9 @@ class Miss {
       binaries.push_back(std::move(made.binary));
     }
     std::unique_ptr<LoadedProgram> loaded;
-    std::unique_ptr<Trial> trial;
+    Verdict verdict;
     return device_.load(part.program, binaries, &loaded).ok() &&
-           open_trial(device_, compile_pool_, {part.graph}, true, effort_, &trial).ok() &&
-           trial->verify(*loaded).passed;
+           verify_alone(device_, compile_pool_, {part.graph}, true, effort_, &loaded, &verdict).ok() && verdict.passed;
   }
 
   // Stored kernels that the driver refuses are made anew.

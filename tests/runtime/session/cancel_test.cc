@@ -120,6 +120,21 @@ TEST_F(Cancelling, WhileAKernelRunsThatNobodyWaitsForAnyMore) {
   session_.reset();  // waits for it
 }
 
+// Where no program passes, a graph's operators are verified one by one, each in a trial of its own.
+TEST_F(Cancelling, WhileAnOperatorsKernelRunsThatNobodyWaitsForAnyMore) {
+  world_.close_seconds = 1;
+  world_.verify_program = [&](const KernelGraph& program) {
+    if (program.nodes().size() > 1 || program.nodes()[0].block) return Verdict{false, 1, 1e-3, "wrong"};
+    world_.unfinished = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return Verdict{true, 1e-3, 2e-3, ""};
+  };
+  expect_cancelled([&] { return ask_graph(); }, [&] { return world_.unfinished.load(); });
+  world_.verify_program = [](const KernelGraph&) { return Verdict{true, 1e-3, 2e-3, ""}; };
+  expect_later_calls_work();
+  session_.reset();  // waits for it
+}
+
 TEST_F(Cancelling, FromAProgressCallback) {
   GraphRequest request;
   request.graph = softmax_attention(1, 32, 64, 32);
