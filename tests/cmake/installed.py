@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from in_folder import InFolder  # noqa: E402  # the folder is on the path just now
+
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 BUILD = SOURCE = ""
 
@@ -44,7 +47,7 @@ def number():
     return 10000 * major + 100 * minor + patch
 
 
-class Consumers(unittest.TestCase):
+class Consumers(InFolder):
     @classmethod
     def setUpClass(cls):
         cls.prefix = tempfile.mkdtemp()
@@ -63,18 +66,6 @@ class Consumers(unittest.TestCase):
             if name in files:
                 return os.path.join(folder, name)
         raise AssertionError(f"no {name} was installed")
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w") as file:
-            file.write(text)
 
     def environment(self):
         """With which a stranger's compiler finds the library, and a program loads it; it remembers in self.folder."""

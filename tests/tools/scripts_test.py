@@ -10,7 +10,6 @@ import re
 import shutil
 import stat
 import subprocess
-import tempfile
 import unittest
 
 import support
@@ -32,21 +31,7 @@ STAND_INS = {
 }
 
 
-class Scripts(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def write(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w") as file:
-            file.write(text)
-        return self.path(name)
-
+class Scripts(support.InFolder):
     def tool(self, name, *arguments, code=0, **environment):
         done = subprocess.run([os.path.join(TOOLS, name), *arguments], capture_output=True, text=True, timeout=60,
                               env={**os.environ, **environment})

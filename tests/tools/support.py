@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from in_folder import InFolder  # noqa: E402  # the folder is on the path just now
 
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 SHAPE = "b=1,hq=4,hk=2,sq=64,sk=64,d=64,dtype=bf16,causal"
@@ -28,15 +30,10 @@ def call(*arguments, **environment):
                           env=clean_environment(**environment))
 
 
-class CacheTest(unittest.TestCase):
+class CacheTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.db = self.path("cache.db")
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
     def run_command(self, *arguments, code=0, db=None):
         """Runs it on self.db and gives what it wrote; the exit code must be `code`."""

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sqlite3
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -18,7 +19,7 @@ class WarmArch(CacheTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.made = support.tempfile.TemporaryDirectory()
+        cls.made = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.made.cleanup)
         cls.template = os.path.join(cls.made.name, "cache.db")
         cls.warmed = support.call("--db", cls.template, *ARCH)
