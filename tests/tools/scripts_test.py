@@ -106,7 +106,7 @@ class Progress(Scripts):
         done = subprocess.run([os.path.join(TOOLS, "progress"), self.path("log"), "bash", "-c", self.BUILD],
                               stdout=theirs, stdin=subprocess.DEVNULL, timeout=60)
         os.close(theirs)
-        shown = os.read(ours, 65536).decode()
+        shown = support.all_of(ours)
         os.close(ours)
         self.assertEqual(done.returncode, 3)
         self.assertIn("\r\033[K  [3/8]", shown)

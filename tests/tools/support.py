@@ -30,6 +30,17 @@ def call(*arguments, **environment):
                           env=clean_environment(**environment))
 
 
+def all_of(terminal):
+    """What was written to a terminal whose other end is closed; a read gives no more than a piece of it."""
+    seen = b""
+    try:
+        while part := os.read(terminal, 65536):
+            seen += part
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    return seen.decode()
+
+
 class CacheTest(InFolder):
     def setUp(self):
         super().setUp()

@@ -23,15 +23,10 @@ class OnATerminal(CacheTest):
         with subprocess.Popen([support.PROGRAM, "--db", self.db, *arguments], stdin=subprocess.DEVNULL,
                               stdout=stdout or theirs, stderr=theirs, env=clean_environment(**environment)) as process:
             os.close(theirs)
-            seen = b""
-            try:
-                while part := os.read(ours, 65536):
-                    seen += part
-            except OSError:  # how Linux says that the other end is closed
-                pass
+            seen = support.all_of(ours)
             os.close(ours)
         self.assertEqual(process.returncode, 0, seen)
-        return seen.decode().replace("\r\n", "\n")
+        return seen.replace("\r\n", "\n")
 
     def drawn(self, seen):
         return re.findall(re.escape(ERASE) + r"(\[[#-]{20}\][^\r\n]*)", seen)
