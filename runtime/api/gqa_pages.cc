@@ -24,16 +24,18 @@ using gqa::guarded;
 using gqa::Status;
 using gqa::View;
 
-constexpr const char* kDims = "(pages, page, kv_heads, head_dim)";
+// In any layout.
+constexpr gqa::Form kCache =
+    gqa::form(nullptr, gqa::Dim::kPages, gqa::Dim::kPage, gqa::Dim::kKvHeads, gqa::Dim::kHeadDim);
 
 Status read_cache(const gqa::Device& device, const char* name, const DLTensor* cache, View* view) {
-  const gqa::Role role = {name, 4, kDims};
-  if (Status s = gqa::check_present(role, cache); !s.ok()) return s;
+  const gqa::Expected expected = {name, kCache};
+  if (Status s = gqa::check_present(expected, cache); !s.ok()) return s;
   const DLDataType type = cache->dtype;
   if (type.bits == 0 || type.bits % 8 != 0 || type.lanes != 1)
     return {Code::kDtype, std::string(name) + " is " + gqa::dtype_text(type) + ", expected a dtype of whole bytes"};
-  if (Status s = gqa::check_tensor(device, role, *cache, type); !s.ok()) return s;
-  if (Status s = gqa::read_view(role, *cache, type.bits / 8, nullptr, view); !s.ok()) return s;
+  if (Status s = gqa::check_tensor(device, expected, *cache, type); !s.ok()) return s;
+  if (Status s = gqa::read_view(expected, *cache, view); !s.ok()) return s;
   return gqa::check_distinct(*view);
 }
 
@@ -41,12 +43,11 @@ Status read_cache(const gqa::Device& device, const char* name, const DLTensor* c
 Status read_caches(const gqa::Device& device, const DLTensor* const* caches, int32_t count, std::vector<View>* views) {
   for (int32_t at = 0; at < count; ++at) {
     const std::string name = "caches[" + std::to_string(at) + "]";
-    const gqa::Role role = {name.c_str(), 4, kDims};
     View view;
     if (Status s = read_cache(device, name.c_str(), caches[at], &view); !s.ok()) return s;
     const View& first = views->empty() ? view : views->front();
-    if (Status s = gqa::check_equal(role, view.size[0], "pages", "caches[0]", first.size[0]); !s.ok()) return s;
-    if (Status s = gqa::check_equal(role, view.size[1], "page", "caches[0]", first.size[1]); !s.ok()) return s;
+    if (Status s = gqa::check_equal(name.c_str(), view.size[0], "pages", "caches[0]", first.size[0]); !s.ok()) return s;
+    if (Status s = gqa::check_equal(name.c_str(), view.size[1], "page", "caches[0]", first.size[1]); !s.ok()) return s;
     views->push_back(view);
   }
   return {};

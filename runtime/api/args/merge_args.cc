@@ -5,7 +5,8 @@
 #include <string>
 
 #include "runtime/api/args/args.h"
-#include "runtime/api/args/cache_args.h"
+#include "runtime/api/args/operands.h"
+#include "runtime/api/args/views.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
 #include "runtime/api/tensors/view.h"
@@ -13,9 +14,8 @@
 namespace gqa {
 namespace {
 
-// Dimensions of out and lse: in a batch, and of packed sequences.
-constexpr const char* kOutDims[] = {"(batch, q_len, q_heads, head_dim_v)", "(total_q, q_heads, head_dim_v)"};
-constexpr const char* kLseDims[] = {"(batch, q_heads, q_len)", "(q_heads, total_q)"};
+// As a call's own are: in a batch, or of packed sequences.
+const Form& form_of(Role role, bool packed) { return packed ? row_of(role).packed : row_of(role).plain; }
 constexpr const char* kSizes[] = {"batch", "q_len", "q_heads", "head_dim_v"};
 
 // A state's tensors in a batch, as they are read.
@@ -24,7 +24,7 @@ struct StateViews {
 };
 
 // What the merged state says that the parts must be.
-struct Expected {
+struct StateTraits {
   const Device& device;
   bool packed;
   DLDataType dtype;
@@ -39,33 +39,31 @@ Status check_count(const GivenStates& given) {
 }
 
 Status check_out_rank(const DLTensor* out) {
-  if (out == nullptr || out->ndim == 4) return check_present({"out", 4, kOutDims[0]}, out);
-  if (out->ndim == 3) return check_present({"out", 3, kOutDims[1]}, out);
-  return {Code::kRank, "out has " + std::to_string(out->ndim) + " dimensions, expected 4: " + kOutDims[0] +
-                           ", or 3: " + kOutDims[1]};
+  const Form &plain = form_of(Role::kOut, false), &packed = form_of(Role::kOut, true);
+  if (out == nullptr || out->ndim == plain.rank) return check_present({"out", plain}, out);
+  if (out->ndim == packed.rank) return check_present({"out", packed}, out);
+  return {Code::kRank, "out has " + std::to_string(out->ndim) + " dimensions, expected 4: " + dims_text(plain) +
+                           ", or 3: " + dims_text(packed)};
 }
 
 // Strides of lse as those of out are called: lse is (batch, heads, queries).
 Strides lse_strides(const View& lse) { return {lse.stride[0], lse.stride[2], lse.stride[1]}; }
-Strides out_strides(const View& out) { return {out.stride[0], out.stride[1], out.stride[2]}; }
 
-// A tensor as one with a batch, checked and read. `last`: as read_view's.
-Status read(const Expected& expected, const Role& given, const DLTensor* tensor, DLDataType dtype, const char* last,
+// A tensor as one with a batch, checked and read.
+Status read(const StateTraits& traits, const char* name, Role role, const DLTensor* tensor, DLDataType dtype,
             View* view) {
-  if (Status s = check_present(given, tensor); !s.ok()) return s;
-  if (Status s = check_tensor(expected.device, given, *tensor, dtype); !s.ok()) return s;
-  const Unsqueezed unsqueezed(tensor, expected.packed);
-  const Role role = {given.name, unsqueezed.get()->ndim, given.dims};
-  return read_view(role, *unsqueezed.get(), dtype.bits / 8, last, view);
+  const Expected expected = {name, form_of(role, traits.packed)};
+  if (Status s = check_present(expected, tensor); !s.ok()) return s;
+  if (Status s = check_tensor(traits.device, expected, *tensor, dtype); !s.ok()) return s;
+  if (Status s = read_view(expected, *tensor, view); !s.ok()) return s;
+  if (traits.packed) *view = view->with_batch();
+  return {};
 }
 
-Status read_state(const Expected& expected, const char* out_name, const char* lse_name, const DLTensor* out,
+Status read_state(const StateTraits& traits, const char* out_name, const char* lse_name, const DLTensor* out,
                   const DLTensor* lse, StateViews* views) {
-  const bool packed = expected.packed;
-  const Role out_role = {out_name, packed ? 3 : 4, kOutDims[packed]},
-             lse_role = {lse_name, packed ? 2 : 3, kLseDims[packed]};
-  if (Status s = read(expected, out_role, out, expected.dtype, "the head dimension", &views->out); !s.ok()) return s;
-  return read(expected, lse_role, lse, kFloat32, nullptr, &views->lse);
+  Status status = read(traits, out_name, Role::kOut, out, traits.dtype, &views->out);
+  return status.ok() ? read(traits, lse_name, Role::kLse, lse, kFloat32, &views->lse) : status;
 }
 
 // That a state is of the merged one's sizes.
@@ -73,14 +71,12 @@ Status check_sizes(const char* out_name, const char* lse_name, const StateViews&
                    bool packed) {
   for (int at = packed ? 1 : 0; at < 4; ++at) {
     const char* dim = packed && at == 1 ? "total_q" : kSizes[at];
-    const Role role = {out_name, 4, ""};
-    if (Status s = check_equal(role, state.out.size[at], dim, "out", merged.size[at]); !s.ok()) return s;
+    if (Status s = check_equal(out_name, state.out.size[at], dim, "out", merged.size[at]); !s.ok()) return s;
   }
   constexpr int kOutAt[] = {0, 2, 1};  // lse is (batch, heads, queries)
   for (int at = packed ? 1 : 0; at < 3; ++at) {
     const char* dim = packed && at == 2 ? "total_q" : kSizes[kOutAt[at]];
-    const Role role = {lse_name, 3, ""};
-    if (Status s = check_equal(role, state.lse.size[at], dim, "out", merged.size[kOutAt[at]]); !s.ok()) return s;
+    if (Status s = check_equal(lse_name, state.lse.size[at], dim, "out", merged.size[kOutAt[at]]); !s.ok()) return s;
   }
   return {};
 }
@@ -111,25 +107,25 @@ Status check_apart_from_part(const StateViews& merged, const StateViews& part, b
   return {};
 }
 
-Status read_part(const Expected& expected, const char* out_name, const char* lse_name, const DLTensor* out,
+Status read_part(const StateTraits& traits, const char* out_name, const char* lse_name, const DLTensor* out,
                  const DLTensor* lse, const StateViews& merged, bool first, StateViews* views) {
-  Status status = read_state(expected, out_name, lse_name, out, lse, views);
-  if (status.ok()) status = check_sizes(out_name, lse_name, *views, merged.out, expected.packed);
+  Status status = read_state(traits, out_name, lse_name, out, lse, views);
+  if (status.ok()) status = check_sizes(out_name, lse_name, *views, merged.out, traits.packed);
   if (status.ok()) status = check_apart_from_part(merged, *views, first);
   return status;
 }
 
 // A part that is refused is looked at once more, under its own name.
-Status read_numbered_part(const Expected& expected, const GivenStates& given, int at, const StateViews& merged,
+Status read_numbered_part(const StateTraits& traits, const GivenStates& given, int at, const StateViews& merged,
                           StateViews* views) {
   const DLTensor *out = given.outs[at], *lse = given.lses[at];
-  if (read_part(expected, "outs", "lses", out, lse, merged, at == 0, views).ok()) return {};
+  if (read_part(traits, "outs", "lses", out, lse, merged, at == 0, views).ok()) return {};
   const std::string place = "[" + std::to_string(at) + "]", out_name = "outs" + place, lse_name = "lses" + place;
-  return read_part(expected, out_name.c_str(), lse_name.c_str(), out, lse, merged, at == 0, views);
+  return read_part(traits, out_name.c_str(), lse_name.c_str(), out, lse, merged, at == 0, views);
 }
 
 AttentionState state_of(const StateViews& views) {
-  return {reinterpret_cast<void*>(views.out.data), reinterpret_cast<float*>(views.lse.data), out_strides(views.out),
+  return {reinterpret_cast<void*>(views.out.data), reinterpret_cast<float*>(views.lse.data), strides_of(views.out),
           lse_strides(views.lse)};
 }
 
@@ -150,16 +146,16 @@ Status make_merge(const Device& device, const GivenStates& given, std::vector<At
   ElementType type{};
   if (Status s = element_type("out is", given.out->dtype, &type); !s.ok()) return s;
   if (has_no_row(*given.out)) return check_on_device(device, "out", given.out->device);
-  const Expected expected = {device, given.out->ndim == 3, given.out->dtype};
+  const StateTraits traits = {device, given.out->ndim == 3, given.out->dtype};
   StateViews merged;
-  if (Status s = read_state(expected, "out", "lse", given.out, given.lse, &merged); !s.ok()) return s;
-  if (Status s = check_sizes("out", "lse", merged, merged.out, expected.packed); !s.ok()) return s;
+  if (Status s = read_state(traits, "out", "lse", given.out, given.lse, &merged); !s.ok()) return s;
+  if (Status s = check_sizes("out", "lse", merged, merged.out, traits.packed); !s.ok()) return s;
   if (Status s = check_merged(merged); !s.ok()) return s;
   bool aligned = merged.out.rows_aligned(kVectorBytes);
   parts->clear();
   for (int at = 0; at < given.count; ++at) {
     StateViews part;
-    if (Status s = read_numbered_part(expected, given, at, merged, &part); !s.ok()) return s;
+    if (Status s = read_numbered_part(traits, given, at, merged, &part); !s.ok()) return s;
     aligned = aligned && part.out.rows_aligned(kVectorBytes);
     parts->push_back(state_of(part));
   }

@@ -6,20 +6,20 @@
 // Threads: each has its own; nothing is allocated.
 #pragma once
 
+#include <optional>
+
+#include "runtime/api/args/operands.h"
 #include "runtime/api/gqa.h"
+#include "runtime/append.h"
 #include "runtime/device.h"
 
 namespace gqa {
 
-struct GivenCall {
-  const DLTensor *q, *k, *v, *out;
-  const gqa_call* options;  // may be null
-};
-
-// False: args.cc must look.
-bool find_recent_call(const Device& device, const GivenCall& given, Call* call);
+// options: null, or a caller's. append: as make_call's. False: args.cc must look.
+bool find_recent_call(const Device& device, const Operands& operands, const gqa_call* options, Call* call,
+                      std::optional<Append>* append);
 
 // `call`: what args.cc made of it.
-void remember_call(const GivenCall& given, const Call& call);
+void remember_call(const Operands& operands, const gqa_call* options, const Call& call);
 
 }  // namespace gqa

@@ -29,12 +29,13 @@ std::string device_text(const Device& device) {
   return "a GPU (" + device.spec().arch + ")";
 }
 
-Status check_sizes(const Role& role, const DLTensor& tensor) {
-  for (int i = 0; i < role.rank; ++i) {
+Status check_sizes(const Expected& expected, const DLTensor& tensor, bool rowless) {
+  for (int i = 0; i < expected.form.rank; ++i) {
     const std::int64_t size = tensor.shape[i];
-    if (size >= 1 && size <= std::numeric_limits<std::int32_t>::max()) continue;
-    return {Code::kSize, std::string(role.name) + "'s dimension " + text(i) + " of " + role.dims + " is " + text(size) +
-                             ", expected 1 to 2147483647"};
+    const std::int64_t least = rowless && counts_rows(expected.form.sizes[static_cast<std::size_t>(i)].dim) ? 0 : 1;
+    if (size >= least && size <= std::numeric_limits<std::int32_t>::max()) continue;
+    return {Code::kSize, std::string(expected.name) + "'s dimension " + text(i) + " of " + dims_text(expected.form) +
+                             " is " + text(size) + ", expected " + text(least) + " to 2147483647"};
   }
   return {};
 }
@@ -51,49 +52,50 @@ std::string range_text(const View& view) {
 
 }  // namespace
 
-Status check_present(const Role& role, const DLTensor* tensor) {
-  if (tensor != nullptr && (tensor->shape != nullptr || tensor->ndim != role.rank)) return {};
-  return {Code::kNullArgument, std::string(role.name) + (tensor == nullptr ? " is NULL" : "'s shape is NULL") +
-                                   ", expected a DLTensor of shape " + role.dims};
+Status check_present(const Expected& expected, const DLTensor* tensor) {
+  if (tensor != nullptr && (tensor->shape != nullptr || tensor->ndim != expected.form.rank)) return {};
+  return {Code::kNullArgument, std::string(expected.name) + (tensor == nullptr ? " is NULL" : "'s shape is NULL") +
+                                   ", expected a DLTensor of shape " + dims_text(expected.form)};
 }
 
-Status check_rank(const Role& role, const DLTensor& tensor) {
-  if (tensor.ndim == role.rank) return {};
-  return {Code::kRank, std::string(role.name) + " has " + text(tensor.ndim) + " dimensions, expected " +
-                           text(role.rank) + ": " + role.dims};
+Status check_rank(const Expected& expected, const DLTensor& tensor) {
+  if (tensor.ndim == expected.form.rank) return {};
+  return {Code::kRank, std::string(expected.name) + " has " + text(tensor.ndim) + " dimensions, expected " +
+                           text(expected.form.rank) + ": " + dims_text(expected.form)};
 }
 
-Status check_tensor(const Device& device, const Role& role, const DLTensor& tensor, DLDataType expected,
-                    const char* why) {
-  if (Status status = check_rank(role, tensor); !status.ok()) return status;
-  if (!same(tensor.dtype, expected)) {
+Status check_tensor(const Device& device, const Expected& expected, const DLTensor& tensor, DLDataType dtype,
+                    const char* why, bool rowless) {
+  if (Status status = check_rank(expected, tensor); !status.ok()) return status;
+  if (!same(tensor.dtype, dtype)) {
     return {Code::kDtype,
-            std::string(role.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(expected) + ": cast it"};
+            std::string(expected.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(dtype) + ": cast it"};
   }
-  if (!owned(device, tensor.device)) return check_on_device(device, role.name, tensor.device);
-  return check_sizes(role, tensor);
+  if (!owned(device, tensor.device)) return check_on_device(device, expected.name, tensor.device);
+  return check_sizes(expected, tensor, rowless);
 }
 
-Status check_equal(const Role& role, std::int64_t size, const char* dim, const char* other, std::int64_t expected) {
+Status check_equal(const char* name, std::int64_t size, const char* dim, const char* other, std::int64_t expected) {
   if (size == expected) return {};
-  return {Code::kShape, std::string(role.name) + " has " + dim + " " + text(size) + ", but " + other + " has " + dim +
-                            " " + text(expected) + ": they must be equal"};
+  return {Code::kShape, std::string(name) + " has " + dim + " " + text(size) + ", but " + other + " has " + dim + " " +
+                            text(expected) + ": they must be equal"};
 }
 
-Status read_view(const Role& role, const DLTensor& tensor, int element, const char* last, View* view) {
-  if (!view->read(role.name, tensor, element)) {
-    return {Code::kSize, std::string(role.name) + "'s sizes times strides do not fit an address, expected sizes " +
-                             role.dims + " and strides in elements"};
+Status read_view(const Expected& expected, const DLTensor& tensor, View* view) {
+  const char* contiguous = expected.form.contiguous;
+  const int element = tensor.dtype.bits / 8;
+  if (!view->read(expected.name, tensor, element)) {
+    return {Code::kSize, std::string(expected.name) + "'s sizes times strides do not fit an address, expected sizes " +
+                             dims_text(expected.form) + " and strides in elements"};
   }
-  if (last != nullptr && view->last_stride != 1 && view->size[role.rank - 1] != 1) {
-    return {Code::kStride, std::string(role.name) + "'s last stride is " + text(view->last_stride) +
-                               ", expected 1: make " + last + " contiguous"};
+  if (contiguous != nullptr && view->last_stride != 1 && view->size[expected.form.rank - 1] != 1) {
+    return {Code::kStride, std::string(expected.name) + "'s last stride is " + text(view->last_stride) +
+                               ", expected 1: make " + contiguous + " contiguous"};
   }
-  if (tensor.data == nullptr) {
-    return {Code::kNullArgument, std::string(role.name) + "'s data is NULL, expected a pointer to its elements"};
-  }
+  if (tensor.data == nullptr)
+    return {Code::kNullArgument, std::string(expected.name) + "'s data is NULL, expected a pointer to its elements"};
   if (view->data % static_cast<std::uintptr_t>(element) == 0) return {};
-  return {Code::kAlignment, std::string(role.name) + "'s data plus byte_offset is " + address_text(view->data) +
+  return {Code::kAlignment, std::string(expected.name) + "'s data plus byte_offset is " + address_text(view->data) +
                                 ", expected a multiple of " + text(element) + " bytes, the size of an element"};
 }
 

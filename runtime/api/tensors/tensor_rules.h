@@ -1,7 +1,7 @@
 // tensor_rules.h: the rules that one DLTensor obeys, whatever call it is of.
 // Owns: what a tensor is (there, rank, dtype, device, sizes), how a size agrees with another tensor's, where a tensor
 // lies (strides, alignment, overlap), and the message of each refusal.
-// Never: knows a call; args.cc and cache_args.cc do. Nothing is allocated or formatted unless it is refused.
+// Never: knows a call; operands.h and args.cc do. Nothing is allocated or formatted unless it is refused.
 // Threads: pure functions.
 #pragma once
 
@@ -10,29 +10,29 @@
 
 #include "runtime/api/gqa.h"
 #include "runtime/api/tensors/view.h"
+#include "runtime/call/roles.h"
 #include "runtime/device.h"
 #include "search/status.h"
 
 namespace gqa {
 
-// What a tensor is in a call: "q", 4, "(batch, q_len, q_heads, head_dim)".
-struct Role {
+// How messages call a tensor, and the form that it should have.
+struct Expected {
   const char* name;
-  int rank;
-  const char* dims;
+  const Form& form;
 };
 
-Status check_present(const Role& role, const DLTensor* tensor);
-Status check_rank(const Role& role, const DLTensor& tensor);
-// Rank, dtype, device and sizes; `why` begins what is said of the dtype expected.
-Status check_tensor(const Device& device, const Role& role, const DLTensor& tensor, DLDataType expected,
-                    const char* why = ", expected ");
+Status check_present(const Expected& expected, const DLTensor* tensor);
+Status check_rank(const Expected& expected, const DLTensor& tensor);
+// Rank, dtype, device and sizes; `why` begins what is said of the dtype expected. rowless: what counts rows may be 0.
+Status check_tensor(const Device& device, const Expected& expected, const DLTensor& tensor, DLDataType dtype,
+                    const char* why = ", expected ", bool rowless = false);
 
 // Two dimensions that must be equal: "k has batch 3, but q has batch 2: they must be equal".
-Status check_equal(const Role& role, std::int64_t size, const char* dim, const char* other, std::int64_t expected);
+Status check_equal(const char* name, std::int64_t size, const char* dim, const char* other, std::int64_t expected);
 
-// Reads a tensor that check_tensor() let pass; `last` names its last dimension, which must be contiguous unless null.
-Status read_view(const Role& role, const DLTensor& tensor, int element, const char* last, View* view);
+// Reads a tensor that check_tensor() let pass.
+Status read_view(const Expected& expected, const DLTensor& tensor, View* view);
 Status check_distinct(const View& view);
 Status check_apart(const View& written, const View& other);
 

@@ -52,6 +52,18 @@ bool View::find_bounds() {
          move(data, high, &last);
 }
 
+View View::with_batch() const {
+  View view = *this;
+  view.rank = rank + 1;
+  view.size[0] = 1;
+  view.stride[0] = 0;
+  for (int i = 0; i < rank; ++i) {
+    view.size[i + 1] = size[i];
+    view.stride[i + 1] = stride[i];
+  }
+  return view;
+}
+
 bool View::distinct() const {
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> steps;  // stride, size
   int count = 0;

@@ -27,6 +27,9 @@ struct View {
   // Reads sizes, strides and pointer; sizes must be positive already. False if an address does not fit.
   bool read(const char* tensor_name, const DLTensor& tensor, int element_bytes);
 
+  // A packed tensor, (rows, ...), as one with a batch of 1.
+  View with_batch() const;
+
   bool touches(const View& other) const { return first < other.last && other.first < last; }
   // True if every dimension steps past all that the smaller ones reach: sufficient for no two indices to share an
   // element, and true of every layout made by permuting and slicing a dense tensor.

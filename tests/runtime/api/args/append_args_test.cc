@@ -191,5 +191,56 @@ TEST(AppendArgs, AListOfOneStartNamesNoSequence) {
   }
 }
 
+// What a hit takes is what checking gives, wherever the tensors lie.
+struct HitOfAppending : AppendingCall {
+  HitOfAppending() { rotates = true; }
+  bool hit() {
+    FakeWorld world;
+    const FakeDevice device(&world);
+    describe();
+    append.reset();
+    call = {};
+    const Operands operands(q.get(), k.get(), v.get(), out.get(), &options);
+    return find_recent_call(device, operands, &options, &call, &append);
+  }
+  void move(std::uintptr_t by) {
+    for (TestTensor* tensor : {&q, &k, &v, &out, &lengths, &k_new, &v_new, &cos, &sin}) tensor->data += by;
+  }
+};
+
+TEST(AppendArgs, AHitIsWhatCheckingGives) {
+  HitOfAppending c;
+  ASSERT_EQ(c.said(), "");
+  c.move(1 << 20);
+  ASSERT_TRUE(c.hit());
+  ASSERT_EQ(c.call.append, &*c.append);
+  EXPECT_EQ(c.call.k, c.k.get()->data);
+  EXPECT_EQ(c.call.kv_lengths, c.lengths.get()->data);
+  EXPECT_EQ(c.append->k, c.k_new.get()->data);
+  EXPECT_EQ(c.append->v, c.v_new.get()->data);
+  EXPECT_EQ(c.append->cos, c.cos.get()->data);
+  EXPECT_EQ(c.append->sin, c.sin.get()->data);
+  EXPECT_TRUE(c.append->starts == nullptr && c.append->rotary_starts == nullptr && c.append->batch_idx == nullptr);
+  EXPECT_EQ(c.append->count, 3);
+  EXPECT_EQ(c.append->rotary_dim, 32);
+  EXPECT_TRUE(c.call.problem.lengths_differ());
+  c.options.rotary_interleaved = 1;
+  EXPECT_FALSE(c.hit()) << "another rotation";
+}
+
+TEST(AppendArgs, AHitLooksAtAddresses) {
+  HitOfAppending c;
+  ASSERT_EQ(c.said(), "");
+  EXPECT_TRUE(c.hit());
+  const std::uintptr_t was = c.k_new.data;
+  for (const std::uintptr_t wrong : {c.k.data + 64, c.v.data, c.out.data, std::uintptr_t{0}, was + 2}) {
+    c.k_new.data = wrong;
+    EXPECT_FALSE(c.hit()) << wrong;
+  }
+  c.k_new.data = was;
+  EXPECT_TRUE(c.hit());
+  EXPECT_FALSE(c.recent()) << "there is nowhere to put what is appended";
+}
+
 }  // namespace
 }  // namespace gqa::test

@@ -31,7 +31,10 @@ struct Addressed {
   }
   Addressed(const Addressed&) = delete;
   Addressed& operator=(const Addressed&) = delete;
-  GivenCall given() const { return {&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options}; }
+  bool recent(const Device& device, Call* call) const {
+    return find_recent_call(device, Operands(&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options), &options, call,
+                            nullptr);
+  }
   One q, k, v, out;
   gqa_call options = [] {
     gqa_call call{};
@@ -52,7 +55,7 @@ class RecentCallsTest : public ::testing::Test {
   }
   bool found(const Addressed& t) {
     Call call;
-    return find_recent_call(device_, t.given(), &call);
+    return t.recent(device_, &call);
   }
 
   FakeWorld world_;
@@ -65,7 +68,7 @@ TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGiv
   int stream = 0;
   other.options.stream = &stream;
   Call call;
-  ASSERT_TRUE(find_recent_call(device_, other.given(), &call));
+  ASSERT_TRUE(other.recent(device_, &call));
   EXPECT_EQ(call.q, other.q.tensor.data);
   EXPECT_EQ(call.out, other.out.tensor.data);
   EXPECT_EQ(call.stream, &stream);
@@ -105,6 +108,21 @@ TEST_F(RecentCallsTest, ACallOfAHeaderWithoutTuningIsTaken) {
   Call call;
   ASSERT_TRUE(check(older, &call).ok());
   EXPECT_FALSE(tuning_of(&older.options).has_value());
+}
+
+TEST_F(RecentCallsTest, ACallOfAnyOlderHeaderIsFound) {
+  for (const std::size_t size :
+       {offsetof(gqa_call, cache_seqlens), offsetof(gqa_call, cu_seqlens_q), offsetof(gqa_call, softcap),
+        offsetof(gqa_call, k_new), offsetof(gqa_call, score_scale), offsetof(gqa_call, tuning)}) {
+    Addressed older(std::uintptr_t{1} << 31);
+    older.options.size = size;
+    gqa_call whole;
+    const gqa_call* options = of_today(&older.options, &whole);
+    ASSERT_EQ(options, &whole);
+    const Operands operands(&older.q.tensor, &older.k.tensor, &older.v.tensor, &older.out.tensor, options);
+    Call call;
+    EXPECT_TRUE(find_recent_call(device_, operands, options, &call, nullptr)) << size;
+  }
 }
 
 TEST_F(RecentCallsTest, AnythingElseIsLookedAtAgain) {

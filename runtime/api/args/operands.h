@@ -1,0 +1,85 @@
+// operands.h: the tensors of one call, by role.
+// Owns: which tensors a caller handed in, the form that each should have beside the others, and the rules about each
+// by itself.
+// Never: reads a tensor's numbers, or compares two tensors (sizes.h, views.h).
+// Threads: a value; nothing is allocated unless it is refused.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "runtime/api/gqa.h"
+#include "runtime/api/tensors/tensor_rules.h"
+#include "runtime/call/roles.h"
+#include "runtime/device.h"
+#include "search/status.h"
+
+namespace gqa {
+
+class Operands {
+ public:
+  // options: null, or at least as large as today's.
+  Operands(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out, const gqa_call* options) {
+    set(Role::kQ, q);
+    set(Role::kK, k);
+    set(Role::kV, v);
+    set(Role::kOut, out);
+    if (options == nullptr) return;
+    for (const Role role : kFieldRoles) set(role, field(*options, row_of(role).field));
+  }
+
+  Roles present() const { return present_; }
+  bool has(Role role) const { return present_.has(role); }
+  const DLTensor* at(Role role) const { return tensors_[index_of(role)]; }
+  const DLTensor& operator[](Role role) const { return *at(role); }
+  void leave_out(Roles roles) { present_ = present_.without(roles); }
+
+  // Whether it comes in its row's packed form: by a list of starts, and a factor by its rank, since one of heads alone
+  // serves both.
+  bool packed(Role role) const {
+    const RoleRow& row = row_of(role);
+    return row.packed_by == role ? at(role)->ndim == row.packed.rank : has(row.packed_by);
+  }
+  const Form& form(Role role) const {
+    const RoleRow& row = row_of(role);
+    if (row.packed.rank != 0 && packed(role)) return row.packed;
+    return row.paged.rank != 0 && has(Role::kPageTable) ? row.paged : row.plain;
+  }
+  Expected expected(Role role) const { return {row_of(role).name, form(role)}; }
+  bool any_packed() const { return has(Role::kQStarts) || has(Role::kKStarts); }
+
+ private:
+  static const DLTensor* field(const gqa_call& options, std::size_t offset) {
+    return *reinterpret_cast<const DLTensor* const*>(reinterpret_cast<const char*>(&options) + offset);
+  }
+  void set(Role role, const DLTensor* tensor) {
+    tensors_[index_of(role)] = tensor;
+    if (tensor != nullptr) present_ = present_ | role;
+  }
+
+  Roles present_;
+  std::array<const DLTensor*, kRoleCount> tensors_{};
+};
+
+// What every call has.
+inline constexpr Roles kRequiredRoles = Roles(Role::kQ) | Role::kK | Role::kV | Role::kOut;
+
+// That q, k, v and out are there, and that all of these have a shape.
+Status check_present(const Operands& operands, Roles roles);
+
+// Whether a tensor of rows, in a batch or packed, has none.
+bool has_no_row(const DLTensor& tensor);
+// Whether a list of starts, or null, names no sequence: where the first would begin, and nothing else.
+bool has_no_sequence(const DLTensor* starts);
+
+// Whether the call does anything before it attends; whether it brings a new key. After check_present().
+bool appends(const Operands& operands);
+bool adds_keys(const Operands& operands);
+
+// Ranks, dtypes, devices and sizes. Those without a row, `rowless`, may have 0 of what counts rows.
+Status check_elements(const Device& device, const Operands& operands, Roles rowless);
+
+// kDtype: q is of no type that attention has.
+Status check_half(const DLTensor& q, DType* dtype);
+
+}  // namespace gqa
