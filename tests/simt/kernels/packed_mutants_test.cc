@@ -141,10 +141,10 @@ TEST_F(PackedMutants, RowsStoredPastASequencesQueries) {
 
 TEST_F(PackedMutants, KeysReadPastASequencesEnd) {
   const Fault all = {kSequence, "min(packed_keys(cache, sequence), p.kv_len)", "p.kv_len"};
-  const Fault brought = {kWalk, "return Below{end(first_row)};", "return Below{p.kv_len};"};
+  const Fault loaded = {kWalk, "return Below{end(first_row)};", "return Below{p.kv_len};"};
   for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
     EXPECT_FALSE(passes(subject, all));
-    EXPECT_FALSE(passes(subject, brought, 0, 1));
+    EXPECT_FALSE(passes(subject, loaded, 0, 1));
   }
 }
 

@@ -1,6 +1,6 @@
 // walk.cuh: which keys a packed row sees, and which blocks of keys a row tile visits.
-// Owns: the rule of each mask (all, causal, window), aligned bottom-right to the sequence's own length, and what of a
-// block needs a look. Loops ask here; nobody else knows of causality or windows.
+// Owns: the rule of each mask (all, causal, window), aligned bottom-right to the sequence's own length, and which
+// blocks need a mask. Loops ask here; nobody else knows of causality or windows.
 // Never: touches keys; reads a list (sequence.cuh does).
 // Threads: values, the same in all of a CTA.
 #pragma once
@@ -31,7 +31,7 @@ __device__ inline int plain_limit(const AttentionParams& p, int row) {
 // The walk of one sequence's row tiles. A row sees keys [first(row), limit(row)).
 template <typename Config>
 struct Walk {
-  // Whether rows of a tile may see different keys, so that what is brought for all of them some do not see.
+  // Whether rows of a tile may see different keys, so that what is loaded for all of them some do not see.
   static constexpr bool kRowsDiffer = Config::kMask != Mask::kNone;
   // Whether a list says how long the sequence is.
   static constexpr bool kListed = lengths_differ<Config>() || queries_packed<Config>();
@@ -101,8 +101,8 @@ struct Walk {
   __device__ int end_block(int first_row) const { return (end(first_row) + Config::kTileN - 1) / Config::kTileN; }
   __device__ int blocks(int first_row) const { return max(0, end_block(first_row) - first_block(first_row)); }
 
-  // Which keys are brought for the tile's rows.
-  __device__ auto brought(int first_row) const {
+  // Which keys are loaded for the tile's rows.
+  __device__ auto loaded(int first_row) const {
     if constexpr (has_window<Config>())
       return Between{begin(first_row), end(first_row)};
     else if constexpr (lengths_differ<Config>())
@@ -114,7 +114,7 @@ struct Walk {
   // Whether some of the tile's rows, or of kRows, may not see all keys of the block: the first row sees least, but of a
   // window, whose last row sees least of what comes before.
   template <int kRows = Config::kTileM>
-  __device__ bool needs_look(int first_row, int first_key) const {
+  __device__ bool needs_mask(int first_row, int first_key) const {
     if constexpr (has_window<Config>()) {
       if (first_key < first(last_row<kRows>(first_row))) return true;
     }
