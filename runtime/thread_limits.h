@@ -1,6 +1,6 @@
 // thread_limits.h: how many threads this process may use.
 // Owns: GQA_THREADS, OMP_NUM_THREADS and a container's CPU quota, what they may say, and the words of a refusal.
-// Never: starts a thread; parallel.cc and the workshop do, as many as usable_threads() where nobody says a number.
+// Never: starts a thread; parallel.cc and CompilePool do, as many as usable_threads() where nobody says a number.
 // Threads: environment and quota are read once, at the first use; the affinity mask is the calling thread's.
 #pragma once
 
