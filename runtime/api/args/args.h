@@ -32,7 +32,7 @@ inline constexpr double kMostSeconds = 1e6;  // of a budget
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
                  const gqa_call* options, Call* call, std::optional<Append>* append = nullptr);
 
-// Whether `tuning` is one of its enum's numbers, and which that is; none: the handle's. Of a call that was checked.
+// Whether `tuning` is one of its enum's numbers, and which that is; none: the handle's. The call was checked.
 bool has_known_tuning(const gqa_call& call);
 std::optional<Tuning> tuning_of(const gqa_call* call);
 

@@ -37,7 +37,7 @@ struct KeySource {
     }
   }
 
-  // Of the head: a key's row, and its value's.
+  // The head's row of a key, and of its value.
   __device__ const Bits* k_row(int key) const { return k_head + key * p.k_strides.row; }
   __device__ const Bits* v_row(int key) const { return v_head + key * p.v_strides.row; }
 
@@ -100,7 +100,7 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
     return kChunk > 1 && (kThreads == 32 || kChunk * (kColumns / kPiece<Bits>) >= kThreads);
   }
 
-  // Of the group that begins with the block. A walk down goes past block 0, one up past its end.
+  // Looks up the pages of the group that begins with the block. A walk down goes past block 0, one up past its end.
   template <typename FirstKey, typename Loaded>
   __device__ void look_up(int (&pages)[kLookUps], int first_block, FirstKey first_key, Loaded loaded) const {
 #pragma unroll

@@ -10,7 +10,7 @@
 
 namespace gqa {
 
-// Of packed rows: as far as the next sequence begins, of which `lengths` may use fewer.
+// Rows of a packed sequence: as many as there are before the next one, of which `lengths` may use fewer.
 __device__ inline int packed_length(const int* starts, const int* lengths, int sequence) {
   const int rows = __ldg(starts + sequence + 1) - __ldg(starts + sequence);
   return lengths != nullptr ? min(__ldg(lengths + sequence), rows) : rows;
@@ -21,7 +21,7 @@ __device__ inline int packed_keys(const CacheParams* cache, int sequence) {
   return packed_length(cache->k_starts, cache->lengths, sequence);
 }
 
-// Of a sequence of a list, where it is not packed: what its cache holds before the launch.
+// Keys that a sequence's cache holds before the launch, where a list says so and the sequence is not packed.
 template <typename Config>
 __device__ inline int cached_keys(const AttentionParams& p, const CacheParams* cache, int sequence) {
   return max(0, min(__ldg(cache->lengths + sequence), p.kv_len));

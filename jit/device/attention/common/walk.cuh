@@ -19,7 +19,7 @@ __device__ constexpr bool has_window() {
   return Config::kMask == Mask::kWindow;
 }
 
-// Of sequences that have one length: what packed row `row` sees under a causal mask, or none. Written out apart from
+// What packed row `row` sees under a causal mask, or none, where sequences have one length. Written out apart from
 // Walk::limit(), of which the assembler makes other code for flash.
 template <typename Config>
 __device__ inline int plain_limit(const AttentionParams& p, int row) {
@@ -47,13 +47,13 @@ struct Walk {
     if constexpr (queries_packed<Config>()) own_queries = queries_of<Config>(p, cache, sequence);
   }
 
-  // Of a sequence whose lengths somebody has read from the lists.
+  // The walk of a sequence whose lengths somebody has read from the lists.
   __device__ Walk(const AttentionParams& params, int keys, int queries)
       : p(params), cache(nullptr), length(keys), own_queries(queries) {
     static_assert(!has_window<Config>(), "a window comes with CacheParams");
   }
 
-  // Of sequences that have one length, and no window.
+  // The walk where sequences have one length, and there is no window.
   __device__ explicit Walk(const AttentionParams& params) : p(params), cache(nullptr), length(0), own_queries(0) {
     static_assert(!kListed && !has_window<Config>(), "these come with CacheParams");
   }
@@ -85,7 +85,7 @@ struct Walk {
     return cache->window_left < 0 ? 0 : within(own_key(row) - cache->window_left);
   }
 
-  // Of those before `end` the last that exists, which sees most.
+  // The last row before `end` that exists: it sees most.
   __device__ int last_before(int end) const { return min(end, queries() * Config::kPack) - 1; }
   __device__ int seen_before(int end) const { return limit(last_before(end)); }
   template <int kRows = Config::kTileM>

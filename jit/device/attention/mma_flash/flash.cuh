@@ -61,7 +61,7 @@ struct Flash {
   // Computed at each end of the kernel, not kept: the loop between has no register to spare.
   __device__ Place here() const { return tile_place<Config>(p, block_index()); }
 
-  // Of the sequence, read at each end as well.
+  // The sequence's queries, read at each end as well.
   __device__ int queries() const { return queries_of<Config>(p, cache, sequence); }
   __device__ long long head_offset(const TensorStrides& s, const Place& place) const {
     return place_offset<Config>(s, place, first_query_of<Config>(cache, place.batch));

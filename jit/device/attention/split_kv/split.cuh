@@ -127,7 +127,7 @@ struct Split {
     keys.copy_v(stage.v, lane, i, first, loaded);
   }
 
-  // Of this warp's i-th block.
+  // The first key of this warp's i-th block.
   __device__ int first_key(int i) const { return (first_block + i * Config::kWarps + warp) * Config::kTileN; }
   __device__ int warp_blocks() const { return (blocks - warp + Config::kWarps - 1) / Config::kWarps; }
 
@@ -228,7 +228,7 @@ struct Split {
     return row;
   }
 
-  // Of a row with all of its keys: its log-sum-exp and, where there is a sink, other weights.
+  // A row with all of its keys gets its log-sum-exp and, where there is a sink, another weight.
   __device__ void finish(const Rows& row, int r) {
     const int index = place.first_row + r;
     if constexpr (has_sink<Config>()) {

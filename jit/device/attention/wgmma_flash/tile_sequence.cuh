@@ -10,7 +10,7 @@
 
 namespace gqa {
 
-// Whether a list says something of a sequence. Of pages, too: the last one need not be full.
+// Whether a list says something of a sequence. One does where keys lie in pages, too: the last page need not be full.
 template <typename Config>
 __host__ __device__ constexpr bool has_lists() {
   return Walk<Config>::kListed || Config::kKeys == KeyLayout::kPaged;
@@ -40,7 +40,7 @@ struct ProducerSequence<Config, true> {
   static_assert(!Config::TileScheduler::kHasParts && cluster_size<Config>() == 1, "they count blocks of one length");
 
   const CacheParams* cache;
-  // Of the current tile's sequence; rows before its own are others', where sequences are packed.
+  // Sizes of the current tile's sequence, and the rows before its own: others' where sequences are packed.
   int keys, queries, first_query, first_key, first_value;
 
   __device__ void open_sequence(const AttentionParams& p, int sequence) {
