@@ -32,8 +32,8 @@ struct KeySource {
     k_head = static_cast<const Bits*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
     v_head = static_cast<const Bits*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
     if constexpr (keys_packed<Config>()) {
-      k_head += first_key_of<Config>(cache, place.batch) * p.k_strides.row;
-      v_head += first_value_of<Config>(cache, place.batch) * p.v_strides.row;
+      k_head += first_key_of<Config>(cache->k_starts, place.batch) * p.k_strides.row;
+      v_head += first_key_of<Config>(cache->v_starts, place.batch) * p.v_strides.row;
     }
   }
 

@@ -47,7 +47,7 @@ __device__ inline int queries_of(const AttentionParams& p, const CacheParams* ca
     return p.q_len;
 }
 
-// Rows of q, out and lse, of k, and of v before a sequence's own.
+// Rows of q, out and lse before a sequence's own.
 template <typename Config>
 __device__ inline long long first_query_of(const CacheParams* cache, int sequence) {
   if constexpr (queries_packed<Config>())
@@ -56,18 +56,11 @@ __device__ inline long long first_query_of(const CacheParams* cache, int sequenc
     return 0;
 }
 
+// Rows of k or v before a sequence's own; first_rows: CacheParams' k_starts or v_starts.
 template <typename Config>
-__device__ inline long long first_key_of(const CacheParams* cache, int sequence) {
+__device__ inline long long first_key_of(const int* first_rows, int sequence) {
   if constexpr (keys_packed<Config>())
-    return __ldg(cache->k_starts + sequence);
-  else
-    return 0;
-}
-
-template <typename Config>
-__device__ inline long long first_value_of(const CacheParams* cache, int sequence) {
-  if constexpr (keys_packed<Config>())
-    return __ldg(cache->v_starts + sequence);
+    return __ldg(first_rows + sequence);
   else
     return 0;
 }

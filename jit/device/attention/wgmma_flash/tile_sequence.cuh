@@ -47,8 +47,8 @@ struct ProducerSequence<Config, true> {
     keys = keys_of<Config>(p, cache, sequence);
     queries = queries_of<Config>(p, cache, sequence);
     first_query = static_cast<int>(first_query_of<Config>(cache, sequence));
-    first_key = static_cast<int>(first_key_of<Config>(cache, sequence));
-    first_value = static_cast<int>(first_value_of<Config>(cache, sequence));
+    first_key = static_cast<int>(first_key_of<Config>(cache->k_starts, sequence));
+    first_value = static_cast<int>(first_key_of<Config>(cache->v_starts, sequence));
   }
   __device__ SchedulerWords words() const {  // of the tile's ticket
     if constexpr (queries_packed<Config>()) return {{keys, queries, first_query}};
