@@ -147,17 +147,17 @@ class Store {
   virtual std::vector<KernelRow> list_kernels() = 0;  // without blobs
   virtual std::vector<Damage> verify(bool repair) = 0;
   // A self-contained file of all rows, under a new name or in place of an older export: anything else stays untouched
-  // and is named. Import checks every checksum first and takes all or nothing. "" or what failed. Of two winners of one
-  // key and compiler the newer stays, of two kernels of one key the one that is there. Naming a file to import is
-  // trusting it: it is checked for damage, not for who wrote it. Winners that it brings are `elsewhere`.
+  // and is named. Import checks every checksum first and takes all or nothing. "" or what failed. The newer of two
+  // winners of one key and compiler stays, and of two kernels of one key the one that is there. Naming a file to import
+  // is trusting it: it is checked for damage, not for who wrote it. Winners that it brings are `elsewhere`.
   virtual std::string export_to(const std::string& path) = 0;
   virtual std::string import_from(const std::string& path) = 0;
   // Removes the winner of that id, and those of its kernels that no other winner needs. What was not there is not
   // counted.
   virtual Pruned forget(const std::string& id) = 0;
   // Winners unused for that long, then least recently used until the file is small enough, then kernels no winner needs
-  // (compile-only kernels count as used when they were made). Of each of kHelpingFamilies the newest of an
-  // architecture and compiler go last, with the architecture's last kernel. -1: no such limit.
+  // (compile-only kernels count as used when they were made). The newest kernels of each of kHelpingFamilies, by
+  // architecture and compiler, go last, with the architecture's last kernel. -1: no such limit.
   virtual Pruned prune(double unused_days, std::int64_t max_bytes) = 0;
   virtual Stats stats() = 0;
   // Stats::path alone, which counts nothing.

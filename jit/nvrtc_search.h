@@ -39,9 +39,9 @@ struct NvrtcFacts {
 
 enum class NvrtcFit { kTake, kIfNoOther, kNever };
 
-// NVRTC 12.0 to 13.5 know the `a` form of every architecture from sm_90 on that they list, so its number decides. Of a
-// major version newer than the driver's, PTX cannot be loaded and a CUBIN may be of a form that the driver does not
-// know: one that was not given by name is taken only where there is no other.
+// NVRTC 12.0 to 13.5 know the `a` form of every architecture from sm_90 on that they list, so its number decides. Where
+// its major version is newer than the driver's, PTX cannot be loaded and a CUBIN may be of a form that the driver does
+// not know: an NVRTC of such a version that was not given by name is taken only where there is no other.
 NvrtcFit fit_of(const NvrtcFacts& facts, const NvrtcNeeds& needs, bool given);
 bool knows(const NvrtcFacts& facts, const std::string& arch);
 

@@ -15,7 +15,7 @@ struct PtxasReport {
   int static_smem = 0;  // bytes
 };
 
-// Of a log with --ptxas-options=-v; the largest of each where it reports several kernels.
+// What a log with --ptxas-options=-v reports; the largest of each number where it is of several kernels.
 PtxasReport read_ptxas_report(std::string_view log);
 
 // The first line with "error" in it, else `fallback`.

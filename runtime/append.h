@@ -48,7 +48,7 @@ class Appender {
   virtual ~Appender() = default;
   // Appends as call.append says, and then attends. The hot path: allocates and formats nothing once warm.
   virtual Status run(const Call& call, const LoadedProgram& program) const = 0;
-  // Of the device memory between the two; 0 on the host.
+  // Bytes of device memory between the two; 0 on the host.
   virtual std::int64_t workspace_bytes(const Call&) const { return 0; }
 };
 

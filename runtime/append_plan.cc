@@ -25,7 +25,7 @@ std::int32_t out_columns(const Call& call) {
 }
 std::int64_t table_bytes(const Call& call) { return padded(std::int64_t{4} * call.problem.batch * out_columns(call)); }
 
-// Of all sequences.
+// Query rows of all sequences.
 std::int64_t query_rows(const Call& call) {
   return call.problem.q_packed() ? call.q_rows : std::int64_t{call.problem.batch} * call.problem.q_len;
 }

@@ -17,7 +17,7 @@ namespace gqa {
 bool is_plain_append(const Call& call);
 // The tokens as a kernel is handed them.
 NewTokens new_tokens(const Append& append);
-// Of the memory between the steps. Its beginning is aligned to 256 bytes.
+// Bytes of the memory between the steps. Its beginning is aligned to 256 bytes.
 std::int64_t append_bytes(const Call& call);
 // `between`: so much memory, on the call's device.
 AppendParams append_params(const Call& call, char* between);

@@ -13,7 +13,7 @@ std::string item(const char* list, std::int32_t at, std::int32_t number) {
   return std::string(list) + "[" + std::to_string(at) + "] is " + std::to_string(number);
 }
 
-// Of packed queries or keys.
+// Packed queries or keys.
 struct PackedRows {
   const char *starts_name, *lengths_name, *tensor, *maximum_name, *what;
   const std::int32_t *starts, *lengths;
@@ -143,7 +143,7 @@ Status check_append_of(const Call& call, std::int32_t sequence, std::int32_t len
   return a.rotary_dim > 0 ? check_rotation_of(call, sequence, length) : Status();
 }
 
-// Of new keys that are packed.
+// New keys that are packed.
 PackedRows new_keys(const Append& a) {
   return {"cu_seqlens_k_new", "", "k_new", "the cache", "new keys", a.starts, nullptr, a.rows, a.rows};
 }
@@ -157,7 +157,7 @@ struct Written {
   }
 };
 
-// Of lists that are right: no slot is written twice, for which of the two would stay is left to chance.
+// Lists that are right otherwise write no slot twice, for which of the two keys would stay is left to chance.
 Status check_slots_written(const Call& call) {
   std::vector<Written> all;
   for (std::int32_t sequence = 0; sequence < call.problem.batch; ++sequence) {

@@ -11,13 +11,12 @@
 
 namespace gqa {
 
-// Of the call only its problem, lists and counts of rows are read; the lists are in host memory. Starts ascend from 0
-// and end within the rows of their tensor, no sequence has more than the maximum, lengths are 0 to what there is, and
-// the entries that a length reaches 0 to pages - 1. New keys have room, and a slot for each, rows of the cache exist,
+// Only the call's problem, lists and counts of rows are read; the lists are in host memory. Starts ascend from 0 and
+// end within the rows of their tensor, no sequence has more than the maximum, lengths are 0 to what there is, and the
+// entries that a length reaches 0 to pages - 1. New keys have room, and a slot for each, rows of the cache exist,
 // padding is within a length, and cos and sin have a row for each position. The first number that is wrong is named
-// with its sequence. Entries of a table past a length, and before its padding, are not read.
-// `odd`, unless null: what is right and may still be a mistake, "" where nothing is: starts that end before their
-// tensor does.
+// with its sequence. Entries of a table past a length, and before its padding, are not read. `odd`, unless null: what
+// is right and may still be a mistake, "" where nothing is: starts that end before their tensor does.
 Status check_lists(const Call& call, std::string* odd = nullptr);
 
 }  // namespace gqa

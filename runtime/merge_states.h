@@ -12,8 +12,8 @@
 
 namespace gqa {
 
-// Attention on some of the keys: what it gives, and the log-sum-exp of its scores, -inf where it saw no key. Of lse,
-// strides.row steps from query to query.
+// Attention on some of the keys: what it gives, and the log-sum-exp of its scores, -inf where it saw no key. In lse,
+// lse_strides.row steps from query to query.
 struct AttentionState {
   void* out = nullptr;
   float* lse = nullptr;

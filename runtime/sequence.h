@@ -1,6 +1,6 @@
 // sequence.h: where a sequence of a call begins and how long it is.
 // Owns: reading the call's lists on the host: starts, lengths, and their limits. The device's loops read them in
-// jit/device/attention/common/walk.cuh.
+// jit/device/attention/common/sequence.cuh.
 // Never: reads a list that lies on a device. Threads: values.
 #pragma once
 

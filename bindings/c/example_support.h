@@ -37,7 +37,7 @@ static int failed(const char* what, gqa_status status) {
   return 1;
 }
 
-/* Of `example [DEVICE] [CACHE_FILE]`; the library's log goes to stdout. */
+/* The arguments of `example [DEVICE] [CACHE_FILE]`; the library's log goes to stdout. */
 static gqa_status open_handle(int argc, char** argv, gqa_handle* gqa) {
   gqa_options options;
   memset(&options, 0, sizeof options);

@@ -1,5 +1,5 @@
 # The host device: its tile kernels and operators are built once for each instruction set and chosen at run time. Included by
-# runtime/CMakeLists.txt. Of OpenMP they have `omp simd` alone; threads are runtime/pool.cc's.
+# runtime/CMakeLists.txt. They have `omp simd` alone of OpenMP; threads are runtime/pool.cc's.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 get_target_property(eigen_include Eigen3::Eigen INTERFACE_INCLUDE_DIRECTORIES)
 

@@ -31,10 +31,10 @@ struct Factors {
   double norm = 0;     // the root mean square over all rows: chance is averaged away, so an arithmetic is held to this
 };
 
-// Of the space on the emulator, over all rows, in the worst row and of the worst element: at most 1.02, 2.3 and 3.5; of
-// exact arithmetics by calculation, a thousand seeds of 192 rows: 1.01, 1.6 and 3.9. Every eighth weight off by 1 %
-// makes 1.57 and more over all rows in bfloat16, 11 in float16. Where one key carries a row, the stand-in's weight for
-// it is 1, exactly, and that of a kernel with another maximum is rounded: up to 3 in a row.
+// On the emulator, the space's kernels reach at most 1.02 over all rows, 2.3 in the worst row and 3.5 of the worst
+// element. Exact arithmetics by calculation, a thousand seeds of 192 rows: 1.01, 1.6 and 3.9. Every eighth weight off
+// by 1 % makes 1.57 and more over all rows in bfloat16, 11 in float16. Where one key carries a row, the stand-in's
+// weight for it is 1, exactly, and that of a kernel with another maximum is rounded: up to 3 in a row.
 inline constexpr Factors kFactors = {5, 7, 1.25};
 // Log-sum-exp's error, relative or absolute, whichever is more: float32's in scores of order 10 and more.
 inline constexpr double kLseRelative = 2e-6, kLseAbsolute = 2e-5;

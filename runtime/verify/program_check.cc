@@ -170,7 +170,7 @@ class OutputCheck {
     return out.str();
   }
 
-  // Of the sample's elements, by their numbers in it.
+  // An element of the sample, by its number in it.
   Element sampled(std::int64_t at) const {
     const SampledPlaces places(spec_.dims, row_major_strides(spec_.dims), expected_.at);
     const std::int64_t columns = places.dims().back();

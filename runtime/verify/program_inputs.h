@@ -1,5 +1,5 @@
 // program_inputs.h: the numbers that a user's graph is verified on.
-// Owns: InputNumbers, what stands in one input of a trial: drawn from a seed by where it lies in memory, so that
+// Owns: InputNumbers, what stands in one input of a trial: generated from a seed and where it lies in memory, so that
 // indices that share an element share its number; of any magnitude; with keys hidden; at sampled places or laid out.
 // Never: evaluates, or decides what is tried (program_reference.h). Threads: values; filling uses several.
 #pragma once

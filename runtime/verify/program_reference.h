@@ -87,7 +87,7 @@ struct OutputBytes {
 };
 
 // In the order of graph.outputs(). What the reference has as infinite must be; where it has NaN anything may stand, but
-// where only hidden keys make it NaN, NaN or 0 must. Of elements that were not sampled: each is written, and finite
+// where only hidden keys make it NaN, NaN or 0 must. Each element that was not sampled must be written, and finite
 // where all that were are. `where` comes before each output's name.
 std::vector<Measured> measured(const KernelGraph& graph, const std::vector<ReferenceOutput>& expected,
                                const std::vector<OutputBytes>& outputs, const std::string& where = {});

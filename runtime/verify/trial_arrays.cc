@@ -46,7 +46,7 @@ Strides strides_of_scores(const Problem& p) {
 
 // A mask that fills with the type's least number, as models have it, hides all keys of the first row and of the last,
 // the last keys of rows near that and the first of rows near this: of rows whose keys are read up or down, those that
-// hide the ones read first. Of two rows one stays, of a single one its second half.
+// hide the ones read first. One of two rows stays, and of a single one its second half.
 struct LeastRuns {
   std::int64_t first_end, last_begin;
   LeastRuns(const Problem& p, std::int64_t count) : first_end(0), last_begin(count) {

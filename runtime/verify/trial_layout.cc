@@ -12,7 +12,7 @@ Strides compact(std::int64_t length, std::int64_t heads, std::int64_t dim) {
   return {length * heads * dim, heads * dim, dim};
 }
 
-// Of k and v.
+// How many slabs k and v each have.
 std::int64_t slabs_of_keys(const Problem& p) { return p.paged() ? trial_pages(p) : p.batch; }
 
 // Far from 1 and from each other, and near the scores: a cap that is left out, or in the wrong place, is seen.

@@ -78,7 +78,7 @@ std::vector<std::int32_t> edge_lengths(const Problem& p, ListRandom* random) {
   return lengths;
 }
 
-// Of at most `most`.
+// Lengths of at most `most`.
 std::vector<std::int32_t> usual_lengths(const Problem& p, std::int32_t most, ListRandom* random) {
   const double mean = kMeanOfMost * most;
   std::vector<std::int32_t> lengths;

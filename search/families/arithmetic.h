@@ -20,8 +20,8 @@ struct ArithmeticExample {
   Candidate candidate;
 };
 
-// Of each arithmetic that the space offers, by name: its candidates with the fewest and with the most keys a step; one
-// where these are as many. Of several the first by Candidate order, so that neighbouring problems share kernels.
+// Each arithmetic that the space offers, by name: its candidates with the fewest and with the most keys a step; one
+// where these are as many. The first of several by Candidate order, so that neighbouring problems share kernels.
 std::vector<ArithmeticExample> arithmetic_examples(const Space& space);
 
 }  // namespace gqa

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostRegisters = 255;
 
-// jit/device/attention/common/tile.cuh, key_tile_bytes: a padded row a key, or where keys are transposed a row an
+// jit/device/attention/common/keys.cuh, KeyTile::kBytes: a padded row a key, or where keys are transposed a row an
 // element of head_dim.
 std::int64_t key_tile(const Problem& p, int keys) {
   return p.keys_transposed() ? static_cast<std::int64_t>(p.head_dim) * row_pitch(p.kv_type, keys)

@@ -31,8 +31,8 @@ struct FamilyText {
 // `compiled_only`: without what shapes the launch only.
 std::string write_fields(const FamilyText& family, std::span<const std::int32_t> numbers, bool compiled_only);
 
-// Of what stands after the name. Numbers that are not given get their first values; those that shape the code must be
-// given, but for mechanisms.
+// Reads what stands after the name. Numbers that are not given get their first values; those that shape the code must
+// be given, but for mechanisms.
 Status read_fields(const FamilyText& family, std::span<const std::string_view> words, std::span<std::int32_t> numbers);
 
 }  // namespace gqa

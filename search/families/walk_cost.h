@@ -19,7 +19,7 @@ struct KeySteps {
 };
 
 inline double key_value_width(const Problem& p) { return double{1} * p.head_dim + p.head_dim_v; }
-// Of the keys that some query sees.
+// Bytes of the keys that some query sees, and of their values.
 inline double key_value_bytes(const Problem& p) {
   return 2.0 * p.batch * most_keys_of_all_queries(p) * p.kv_heads * key_value_width(p);
 }
@@ -27,8 +27,8 @@ inline double key_value_bytes(const Problem& p) {
 // Keys that packed rows before `end` see: the last that exists sees most.
 double keys_seen(const Problem& problem, int pack, std::int64_t end);
 
-// Of `keys` each, sampled where there are many tiles: a causal tile's work grows linearly, a window's differs at the
-// ends only.
+// Steps of `keys` each, sampled where there are many tiles: a causal tile's work grows linearly, a window's differs at
+// the ends only.
 KeySteps steps_of(const Problem& problem, const CandidateShape& shape, int keys);
 // The same where a tile's steps are what a function says.
 template <typename StepsOfTile>

@@ -69,7 +69,7 @@ std::string_view name(Mask mask);         // "none", "causal", "window"
 std::string_view name(KeyLayout layout);  // "dense", "transposed", "paged"
 std::string_view name(Lengths lengths);   // "one length", "lengths of their own", "packed sequences"
 
-// Of a text: "dtype=f16"; leaves what is given as it was where there is none.
+// Reads "dtype=f16" of a text; leaves what is given as it was where there is none.
 Status read_dtype(TextItems* items, DType* dtype);
 
 // Whether a launch says more than lengths and strides: jit/device/attention/common/cache_params.h.

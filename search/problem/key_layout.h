@@ -30,7 +30,7 @@ struct KeyNumber {
 };
 std::vector<KeyNumber> key_numbers(const KernelTraits& traits);
 
-// Of the text: ",page=16".
+// The layout's words of the problem's text: ",page=16".
 std::string keys_text(const KernelTraits& traits);
 Status read_keys(TextItems* items, Problem* problem);
 

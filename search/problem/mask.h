@@ -51,7 +51,7 @@ Status check_mask(const Problem& problem);
 // The same mask said more simply, where queries are as few as the problem's.
 void simplify_mask(Problem* problem);
 
-// Of the text: ",causal,left=100".
+// The mask's words of the problem's text: ",causal,left=100".
 std::string mask_text(const Problem& problem);
 Status read_mask(TextItems* items, Problem* problem);
 

@@ -23,7 +23,7 @@ struct Problem : KernelTraits {
   std::int32_t batch = 0;  // sequences
   std::int32_t q_heads = 0;
   std::int32_t kv_heads = 0;
-  // Of each sequence; where each has its own, or pages, the most there can be.
+  // Lengths of each sequence; where each has its own, or pages, the most there can be.
   std::int32_t q_len = 0, kv_len = 0;
   // Keys before and after the query's own that a window shows; -1: all of them. -1 and -1 unless mask is kWindow.
   std::int32_t window_left = -1, window_right = -1;
@@ -39,9 +39,9 @@ std::uint64_t hash(const Problem& problem);
 // left out: dv (d), causal, left, right, align (16), notma (and where align=2 says it already), ktrans, page, lens,
 // packk, packq, softcap or scores, sink, lse.
 std::string to_text(const Problem& problem);
-// Of it what says whose lengths differ: ",lens".
+// The part of it that says whose lengths differ: ",lens".
 std::string lengths_text(const KernelTraits& traits);
-// Of it what says that there is a sink: ",sink".
+// The part of it that says that there is a sink: ",sink".
 std::string sink_text(const KernelTraits& traits);
 
 // Reads to_text's form, in any order; hq, sq and d are required (b defaults to 1, hk to hq, sk to sq, dv to d, dtype to

@@ -69,7 +69,8 @@ FoldedChain folded(const ScoreChain& chain);
 // The product of a folded part's factors.
 float factor_of(const ScoreChain& factors, const ScoreSlots& slots);
 
-// Of the text: ",softcap", or ",scores=add1+relu+multensor": an operator's name and its operand's.
+// The chain's words of the problem's text: ",softcap", or ",scores=add1+relu+multensor": an operator's name and its
+// operand's.
 std::string chain_text(const ScoreChain& chain);
 Status read_chain(TextItems* items, Problem* problem);
 

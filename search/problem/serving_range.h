@@ -40,8 +40,8 @@ struct ServingRange {
 // kv beside q and chunk; where none of q, chunk and prefill is given, q is 1. On an error *range is left as it was.
 Status parse(std::string_view text, ServingRange* range);
 
-// Of a layer's calls, each signature once: heads, head dims, window, score chain and sink are the layer's, all else is
-// the range's. Rows are 16-byte aligned and suit TMA.
+// The signatures of a layer's calls, each once: heads, head dims, window, score chain and sink are the layer's, all
+// else is the range's. Rows are 16-byte aligned and suit TMA.
 std::vector<Signature> signatures(const ServingRange& range, const Problem& layer);
 
 }  // namespace gqa

@@ -14,8 +14,8 @@ namespace gqa::tools {
 Json winner_json(const cache::WinnerRow& row);  // without the evidence
 Json kernel_json(const cache::KernelRow& row);  // without source and code
 
-// A winner of attention: its problem, its candidate. Of a user's graph: the first digits of the graph's digest with its
-// config; what its program is, and the thread plans of its kernels.
+// A winner of attention: its problem, its candidate. A winner of a user's graph: the first digits of the graph's digest
+// with its config; what its program is, and the thread plans of its kernels.
 std::string shape_text(const cache::WinnerRow& row);
 std::string short_shape(const cache::WinnerRow& row);  // the same SPEC without the items that say what is the default
 std::string candidate_text(const cache::WinnerRow& row);

@@ -14,7 +14,7 @@ namespace gqa::tools {
 int edits(std::string_view a, std::string_view b);
 
 // "; did you mean 'list'?" of the word of `known` that is nearest, "" where none is near: a third of the given one's
-// letters may be wrong, and one of a short one's. Of words as near the first.
+// letters may be wrong, and one of a short one's. Where several are as near: the first.
 std::string did_you_mean(std::string_view given, const std::vector<std::string>& known);
 
 }  // namespace gqa::tools

@@ -27,7 +27,7 @@ class Table {
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   // Where the lines are too long, cells of this column are cut, to no less than `least` characters, ".." at the end;
-  // `least` 0: the column is left out. Of several such columns the first called suffers first.
+  // `least` 0: the column is left out. Where there are several such columns, the first called suffers first.
   void may_shrink(std::size_t column, std::size_t least) { shrinking_.emplace_back(column, least); }
   std::string text(const Terminal& terminal) const;
   // No line is longer than that: what shrinking cannot save is cut off at the end.

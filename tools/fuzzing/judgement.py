@@ -12,8 +12,8 @@ from typing import Optional, Tuple
 
 import numpy as np
 
-# A row's error may be so many units; one beyond WRONG is more than bad rounding. Of all rows together the root mean
-# square is held to TOGETHER, where there are enough of them for chance to be averaged away.
+# A row's error may be so many units; one beyond WRONG is more than bad rounding. The root mean square of all rows
+# together is held to TOGETHER, where there are enough of them for chance to be averaged away.
 INEXACT, WRONG, TOGETHER, ENOUGH = 7.0, 40.0, 1.4, 60
 # What rounding makes of a number, root mean square: relative, and absolute where it loses bits.
 RELATIVE, ABSOLUTE = 0.2123, 0.29

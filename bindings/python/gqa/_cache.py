@@ -84,7 +84,7 @@ def flash_attn_with_kvcache(
     sink: (q_heads) float32 on q's device, or None: the number of a query head joins its rows' softmax as exp(sink) beside
     the exponentials of scores, and adds no value; the log-sum-exp includes it.
     score_scale, bias: as flash_attn_func's, of kv_len keys, which with page_table is page times its columns; column j of
-    a bias is key j of its sequence. Of packed queries a score_scale has a number for each head. A bias is refused beside
+    a bias is key j of its sequence. Packed queries' score_scale has a number for each head. A bias is refused beside
     k or cu_seqlens_q.
     out: a tensor to write, or None.
     Cached keys past a length, pages that no length reaches and entries of page_table past a length are never used: they

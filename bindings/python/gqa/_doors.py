@@ -102,8 +102,9 @@ def configured(is_it: bool) -> None:
 
 def door_report(*, reset: bool = False) -> Dict[str, DoorReport]:
     """By door ("use_as_sdpa", "flash_attention_impl", "transformers"), those that were used: calls answered by gqa,
-    calls left to PyTorch or Transformers by reason, misses and the seconds they took. Of this process, all threads
-    together. reset: begins anew. Inside torch.compile a call is counted once a compilation, a miss when it happens."""
+    calls left to PyTorch or Transformers by reason, misses and the seconds they took. All are of this process, its
+    threads together. reset: begins anew. Inside torch.compile a call is counted once a compilation, a miss when it
+    happens."""
     with _lock:
         report = {
             door: DoorReport(_calls.get(door, 0), dict(_fallbacks.get(door, {})), *_misses.get(door, (0, 0.0)))

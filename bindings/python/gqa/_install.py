@@ -1,7 +1,8 @@
 """install_as: gqa's functions under other packages' module names, for programs that import those by name.
 
 Owns: which module stands for which name, the finder of modules and of package metadata that answers for them, and what
-it displaced. Of this process alone: nothing is written. Never: imports torch by itself. Threads: any; installing locks.
+it displaced. All is of this process alone: nothing is written. Never: imports torch by itself. Threads: any;
+installing locks.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     from gqa.aiter import flash_attn_func
 
 or, with gqa.install_as("aiter"), nothing. What is followed is the page docs/api/attention.rst as programs were written
-by it. Of these names the package itself (amd-aiter 0.1.20) has flash_attn_func alone, in another order: its fourth
+by it. The package itself (amd-aiter 0.1.20) has flash_attn_func alone of these names, in another order: its fourth
 argument is dropout_p, its sixth causal. Its windows, bias, sinks and log-sum-exp gqa.flash_attn_func has, too.
 
 All take float16 or bfloat16 of anything that speaks DLPack, and return a tensor of query's framework, on its device

@@ -22,8 +22,8 @@ struct AppendParams {
   NewTokens tokens;
   TensorStrides q_strides, q_out_strides, k_strides, v_strides;
   long long table_stride;
-  // Of each sequence; null where there is none: keys in the cache, row of the cache, keys before the first, where new
-  // keys begin, pages; where queries begin, and how many are used.
+  // What lists say of each sequence, null where there is no such list: keys in the cache, row of the cache, keys before
+  // the first, where new keys begin, pages; where queries begin, and how many are used.
   const int *lengths, *batch_idx, *leftpad, *new_starts, *table, *q_starts, *q_lengths;
   // Written: keys of each sequence, the new ones with them; its first row, or null; its pages, or null.
   int *out_lengths, *out_starts, *out_table;

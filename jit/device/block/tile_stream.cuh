@@ -148,8 +148,8 @@ struct StreamedColumns {
     high = pair(j, 4 * s + 2);
   }
 
-  // Of a row's sums, those of registers c and c + 1: columns kWidth (2 t) and kWidth (2 t + 1) on. Lanes that would
-  // meet in a bank begin with different ones.
+  // Puts those of a row's sums that registers c and c + 1 hold: columns kWidth (2 t) and kWidth (2 t + 1) on. Lanes
+  // that would meet in a bank begin with different ones.
   template <typename Buffer>
   static __device__ void put(Buffer to, int row, int first, int t, const float (&sum)[kWidth][4], int c) {
 #pragma unroll

@@ -37,8 +37,8 @@ __device__ T block_reduce(T value, T* scratch, Combine combine) {
   return scratch[0];
 }
 
-// Of a row with all of its keys, and its sink: the largest scaled score, or the sink, the sum of exponentials relative
-// to it, and what weights relative to the keys' maximum are multiplied by.
+// The total of a row with all of its keys, and its sink: the largest scaled score, or the sink, the sum of exponentials
+// relative to it, and what weights relative to the keys' maximum are multiplied by.
 struct Total {
   float highest, sum, of_keys;
   __device__ float share() const { return sum > 0 ? of_keys / sum : 0.f; }
@@ -70,7 +70,7 @@ struct Softmax {
 
 constexpr float kInfiniteError = 3.0e38f;
 
-// Of a row, or a thread's part of one: the sum of its errors' squares and the largest with its dimension.
+// The error of a row, or of a thread's part of one: the sum of the errors' squares, and the largest with its dimension.
 struct RowError {
   float squares;
   u64 worst;
@@ -112,7 +112,7 @@ struct CheckedRow {
   }
 };
 
-// Of sequence b, at most `most`: what `lengths` says, or else the distance of its starts.
+// The length of sequence b, at most `most`: what `lengths` says, or else the distance of its starts.
 __device__ inline int checked_length(const int* starts, const int* lengths, int b, int most) {
   const int given = lengths != nullptr ? lengths[b] : starts != nullptr ? starts[b + 1] - starts[b] : most;
   return max(0, min(given, most));

@@ -125,7 +125,7 @@ GQA_EVERYWHERE float query_element(const TrialRows& t, float normal, long long r
   return own + kind.slope * t.root;
 }
 
-// Of the tensor's element at `index`; normal: what stands there in a plain one.
+// The tensor's element at `index`; normal: what stands there in a plain one.
 GQA_EVERYWHERE float trial_element(const TrialRows& t, float normal, long long index) {
   const long long row = index / t.head_dim;
   const int from_last = t.head_dim - 1 - static_cast<int>(index % t.head_dim);

@@ -25,7 +25,7 @@ struct MergeRow {
     return batch * s.batch + position * s.row + head * s.head;
   }
   __device__ float* lse_at(const MergePart& part) const { return part.lse + offset(part.lse_strides); }
-  // Of an empty part -inf; others mark one with +inf.
+  // A part's lse, -inf where it is empty; others mark an empty one with +inf.
   __device__ float lse(const MergePart& part) const {
     const float lse = *lse_at(part);
     return lse == -negative_infinity() ? negative_infinity() : lse;

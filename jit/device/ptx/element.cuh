@@ -39,7 +39,7 @@ struct BF16 {
   static __device__ float to_float(u16 bits) { return bits_to_float(static_cast<u32>(bits) << 16); }
 };
 
-// Of graphs' tiles, states that are merged, and biases.
+// The type of graphs' tiles, of states that are merged, and of biases.
 struct F32 {
   static constexpr int kBytes = 4;
   using Bits = u32;

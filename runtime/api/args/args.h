@@ -36,7 +36,7 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
 // 0; any others as they are.
 const gqa_call* of_today(const gqa_call* options, gqa_call* whole);
 
-// Whether `tuning` is one of its enum's numbers, and which that is; none: the handle's. Of a call that was checked.
+// Whether `tuning` is one of its enum's numbers, and which that is; none: the handle's. The call was checked.
 bool has_known_tuning(const gqa_call& call);
 std::optional<Tuning> tuning_of(const gqa_call* call);
 

@@ -25,7 +25,8 @@ class Context {
   CUcontext context_ = nullptr;
 };
 
-// Of the current context: the driver's error where a fault, anyone's, has broken it for good or the process was forked.
+// Whether the current context works: the driver's error where a fault, anyone's, has broken it for good or the process
+// was forked.
 Status context_works(const Driver& driver);
 
 // Makes the context current until the end of the scope; one cheap query where it already is.

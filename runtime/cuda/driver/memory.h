@@ -45,7 +45,7 @@ class DeviceMemory {
     return {};
   }
 
-  // Of a list in the host's memory; none of an empty one. The copy is queued.
+  // Memory with a copy of a list in the host's; none for an empty list. The copy is queued.
   template <typename Number>
   static Status copy_of(const Driver& driver, CUstream stream, const std::vector<Number>& list, DeviceMemory* memory) {
     if (list.empty()) return {};

@@ -6,7 +6,7 @@
 namespace gqa {
 namespace {
 
-// Of the image itself: other code may do. Else it is the device's, the memory's or the process's.
+// Whether the error is the image's own: other code may do. Else it is the device's, the memory's or the process's.
 bool refuses_image(CUresult result) {
   return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
          result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||

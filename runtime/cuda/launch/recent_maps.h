@@ -71,7 +71,7 @@ class RecentMaps {
     std::uint32_t hand;
   };
 
-  // Of what differs from call to call; the rest is left to the comparison.
+  // A hash of what differs from call to call; the rest is left to the comparison.
   static std::uint64_t hash_of(const MapKey& key) {
     const std::uint64_t place = reinterpret_cast<std::uintptr_t>(key.data);
     std::uint64_t mixed = (place ^ key.batch_length * 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;

@@ -100,7 +100,7 @@ CUresult encode(const Driver& driver, const MapKey& key, TensorMap* map) {
   return encode(driver, m.dtype, key.data, dimensions, map);
 }
 
-// Of q and out, or of k and v: slabs of so many rows. Packed sequences are one slab, pages are slabs.
+// Slabs of q and out, or of k and v, each of so many rows. Packed sequences are one slab, pages are slabs.
 struct Slabs {
   int count, rows;
 };

@@ -17,7 +17,7 @@ struct ScoresPlace {
   int first_key;
 };
 
-// q k^T becomes the chain's scores, in place. Of calls whose problem has a chain.
+// q k^T becomes the chain's scores, in place. The call's problem has a chain.
 void take_score_steps(const Call& call, const ScoresPlace& place, float* scores, int count);
 
 }  // namespace gqa

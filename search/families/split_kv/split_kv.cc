@@ -33,7 +33,8 @@ std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   return not_served(p, kServedByParts, SplitKv::kText.name);
 }
 
-// Of a head group's tiles, with one for each tile beside its keys: jit/device/attention/split_kv/even_splits.cuh.
+// Blocks of a head group's tiles, with one for each tile beside its keys:
+// jit/device/attention/split_kv/even_splits.cuh.
 std::int64_t listed_blocks(const Problem& p, const SplitKv& c) {
   return row_tiles(p, shape_of(c)) * p.batch * (ceil_div(p.kv_len, c.tile_n) + 1);
 }

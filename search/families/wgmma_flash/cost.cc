@@ -43,7 +43,7 @@ double steps_of_warpgroups(const Problem& p, const WgmmaFlash& c, std::int64_t t
   return steps / groups;
 }
 
-// Of warpgroups without a mask, who walk nothing where their rows do not exist.
+// The share of warpgroups whose rows exist: without a mask, the others walk nothing.
 double share_with_rows(const Problem& p, const WgmmaFlash& c) {
   return 1 - rows_before(p, c) / (double{1} * row_tiles(p, shape_of(c)) * c.tile_m * c.cluster);
 }

@@ -52,7 +52,7 @@ struct TileTimes {
   double share;             // of its time that a CTA takes where two share an SM
 };
 
-// Of CTAs that are idle for so long on average.
+// Clocks of CTAs that are idle for so long on average.
 inline double work_clocks(const TileTimes& times, double idle) {
   return times.share * (times.each * times.average + idle);
 }

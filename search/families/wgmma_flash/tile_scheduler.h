@@ -36,7 +36,7 @@ struct TileScheduler {
 
   Numbers numbers() const;
 
-  // Of its kind: scheduler_kind.h.
+  // What its kind says: scheduler_kind.h.
   SchedulerCode device() const;
   bool has_small_producer() const;
   std::string_view joins() const;

@@ -50,7 +50,7 @@ constexpr int kMostHeadSwizzle = 1 << 20;  // head groups walked together
 constexpr int kLeastQRegsHeadDim = 128;    // of Q in registers
 constexpr int kMostCopiedPage = 32;        // keys, of pages that TMA's boxes fit
 
-// Of out, so that a buffer for one of them fits beside the keys; 1 where none does.
+// The fewest parts of out of which a buffer for one fits beside the keys; 1 where none does.
 int fewest_parts(const Problem& p, WgmmaFlash c, const DeviceSpec& device) {
   const int panels = padded_columns(p.head_dim_v) / kPanelColumns;
   for (c.out_parts = 1; c.out_parts <= panels; ++c.out_parts) {

@@ -78,7 +78,7 @@ std::string wrong_fields(const WgmmaFlash& candidate);
 // Keys of a TMA box: of a step's, or of pages those that lie in one page whatever the step; 0 where TMA brings none.
 std::int32_t box_keys(const Problem& problem, const WgmmaFlash& candidate);
 
-// Of a problem with pages: whether TMA's boxes fit them, in steps of so many keys.
+// Whether TMA's boxes fit the pages of a problem that has such, in steps of so many keys.
 bool boxes_fit(const Problem& problem, std::int32_t tile_n);
 
 // Rows of the first tile that do not exist, whole warpgroups', where the last is not full.

@@ -28,7 +28,7 @@ struct AttentionMatch {
   bool split = false;  // parts over keys and the kernel that merges them
 };
 
-// Of the whole graph: one custom operator, or two where the second merges.
+// The match of the whole graph: one custom operator, or two where the second merges.
 std::optional<AttentionMatch> match_attention(const KernelGraph& graph);
 
 }  // namespace gqa

@@ -14,7 +14,8 @@
 namespace gqa {
 namespace {
 
-// Of kernels that a family of the attention search runs, which no estimate here knows: one program with each is kept.
+// Marks kernels that a family of the attention search runs, which no estimate here knows: one program with each is
+// kept.
 constexpr const char* kAttention = "+attention";
 
 constexpr std::size_t kMostGroups = 192, kMostCovers = 8, kMostSteps = 20000;
@@ -95,9 +96,9 @@ std::vector<bool> foreign_values(const KernelGraph& graph) {
   return foreign;
 }
 
-// Of the foreign values, those that a product of this part reads from its own kernel. The tensor cores of a GPU take
-// them in 16 bits, and float16 has neither the range nor, for small numbers, the digits. bfloat16 has the range of
-// float32, and as many digits everywhere.
+// Whether a product of this part reads foreign values from its own kernel. The tensor cores of a GPU take them in 16
+// bits, and float16 has neither the range nor, for small numbers, the digits. bfloat16 has the range of float32, and as
+// many digits everywhere.
 bool multiplies_foreign(const KernelGraph& graph, const std::vector<int>& nodes, const std::vector<bool>& foreign) {
   const auto is_narrow = [&](int tensor) {
     return foreign[static_cast<std::size_t>(tensor)] && graph.spec(tensor).type == ElementType::kF16 &&
@@ -293,7 +294,7 @@ void Enumerator::add_drafts(const Rewritten& rewritten, const std::vector<std::v
   }
 }
 
-// Of the largest part: the rest of a program follows from it.
+// The kind of the largest part: the rest of a program follows from it.
 std::string Enumerator::kind_of(const Draft& draft) {
   const auto size = [](const Part& part) {
     std::size_t nodes = 0;

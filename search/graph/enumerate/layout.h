@@ -53,7 +53,7 @@ struct Layout {
     return map;
   }
 
-  // Of a partial result: the splits come first.
+  // The map of a partial result: the splits come first.
   TileMap partial_map(const DimensionIds& ids) const {
     TileMap partial = map(ids, false, 1);
     partial.grid.push_back({0, 1});

@@ -100,7 +100,8 @@ class Scheduler {
     return text + (packs() ? "+packs" : "");
   }
 
-  // Of the tiles that the section reads: what any way to lower it loads at least, but for tiles that no operator needs.
+  // Bytes of the tiles that the section reads: what any way to lower it loads at least, but for tiles that no operator
+  // needs.
   std::int64_t shared_bytes() const {
     std::set<std::pair<int, DimensionIds>> loads;
     std::int64_t bytes = 0;

@@ -127,7 +127,7 @@ void refine(const KernelGraph& graph, std::vector<Digest>* colors) {
   }
 }
 
-// Of the inputs that are still alike, one of the smallest color: it does not matter which where they are symmetric.
+// One of the inputs that are still alike, of the smallest color: it does not matter which where they are symmetric.
 std::size_t first_alike(const std::vector<Digest>& colors) {
   std::vector<std::size_t> order(colors.size());
   std::iota(order.begin(), order.end(), 0);

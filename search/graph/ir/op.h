@@ -67,7 +67,7 @@ struct Attributes {
   friend bool operator==(const Attributes&, const Attributes&) = default;
 };
 
-// Of an operator along one dimension; negative ones count from the last.
+// Attributes of an operator along one dimension; negative ones count from the last.
 inline Attributes attributes_along(std::int64_t dim) {
   Attributes attributes;
   attributes.dim = dim;

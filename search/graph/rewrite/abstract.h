@@ -35,7 +35,7 @@ class AbstractSpace {
   bool part_of_goal(Id id);
 
  private:
-  // Of a monomial, what stands above or below the line; the two do not cancel, as E v / E is not v once E is a matrix.
+  // What stands above or below a monomial's line; the two do not cancel, as E v / E is not v once E is a matrix.
   struct Product {
     std::uint64_t factor = 1;                      // of the sizes summed over, as a number mod a prime
     int steps = 0;                                 // power of a loop's number of steps

@@ -87,7 +87,7 @@ class Saturation {
     return true;
   }
 
-  // Of the graph with its names opened: rules are judged by what stands inside them.
+  // The goal is the graph with its names opened: rules are judged by what stands inside them.
   void set_goal(const KernelGraph& graph) {
     const std::vector<AbstractSpace::Id> ids = abstract_->tensors(graph);
     std::vector<AbstractSpace::Id> goal;

@@ -8,7 +8,7 @@ namespace gqa {
 namespace {
 
 constexpr double kMostF16 = 65504, kMostInput = 65536;
-// Of a value that algebra brought in: float32's largest, less what the sums of a few more operators may need.
+// The most of a value that algebra brought in: float32's largest, less what the sums of a few more operators may need.
 constexpr double kMostRewritten = 0x1p120;
 
 ValueRange at_most(double size) { return {-size, size}; }

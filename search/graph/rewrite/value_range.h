@@ -13,7 +13,7 @@
 
 namespace gqa {
 
-// Of the numbers that no mask has hidden.
+// The range of the numbers that no mask has hidden.
 struct ValueRange {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 

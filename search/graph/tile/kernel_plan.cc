@@ -174,7 +174,7 @@ Choices tile_choices(const KernelGraph& program, std::size_t at, const DeviceSpe
   return choices;
 }
 
-// Of what a program can run on (a split one on kernels that split, any other on those that do not) the most promising,
+// The most promising of what a program can run on (a split one on kernels that split, any other on those that do not),
 // with the best of each family among them: where one fails on a device, another may not.
 std::vector<Candidate> promising(const Problem& problem, bool split, const DeviceSpec& device, std::size_t most) {
   std::vector<Candidate> all;

@@ -19,9 +19,9 @@ struct ProductSizes {
   std::int64_t batches, rows, columns, inner;
 };
 
-// Of the sum of some matmuls of the plan's block, done in so many steps. Warps divide columns first, then rows, then
-// the inner dimension: whatever leaves the slowest warp the least, in instructions, the writing and reading of parts
-// included.
+// Shares out the sum of some matmuls of the plan's block, done in so many steps. Warps divide columns first, then rows,
+// then the inner dimension: whatever leaves the slowest warp the least, in instructions, the writing and reading of
+// parts included.
 TileProduct share_out(const TilePlan& plan, const std::vector<int>& terms, std::int64_t steps);
 
 }  // namespace gqa

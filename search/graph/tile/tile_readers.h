@@ -21,10 +21,10 @@ using TileReaders = std::vector<std::vector<TileReader>>;  // of each node
 
 TileReaders tile_readers(const TilePlan& plan);
 
-// Of two types float32 is common.
+// The type that two have in common: float32 where they differ.
 inline ElementType common(ElementType a, ElementType b) { return a == b ? a : ElementType::kF32; }
 
-// Of each node: 16-bit types stay what they are through operators, as a user's graph has it.
+// The type of each node: 16-bit types stay what they are through operators, as a user's graph has it.
 std::vector<ElementType> tile_types(const KernelGraph& graph, const KernelNode& kernel, const BlockGraph& block);
 
 }  // namespace gqa

@@ -123,7 +123,7 @@ class Streams {
     return {};
   }
 
-  // Of what loads feed; float32 where they differ.
+  // The type of what loads feed; float32 where they differ.
   ElementType type_of(int at) const {
     const std::vector<int> loads = streamed_loads(block_, at);
     const ElementType type = loads.empty() ? ElementType::kF32 : operand(node(loads[0])).type;
@@ -147,7 +147,7 @@ class Streams {
     }
   }
 
-  // Of a lane: pieces on their way, accumulators, a left operand.
+  // Whether a lane's registers hold pieces on their way, accumulators and a left operand.
   Status check_registers(const TileStream& stream) const {
     for (const std::vector<StreamedSum>& group : stream.groups) {
       std::int64_t kept = 0, ahead = 0;

@@ -13,6 +13,7 @@ namespace {
 using Lengths = std::vector<std::int32_t>;
 
 constexpr const char* kSequence = "attention/common/sequence.cuh";
+constexpr const char* kSource = "attention/common/key_source.cuh";
 constexpr const char* kWalk = "attention/common/walk.cuh";
 constexpr const char* kRows = "attention/common/rows.cuh";
 constexpr const char* kFlashKernel = "attention/mma_flash/flash.cuh";
@@ -78,7 +79,7 @@ TEST_F(PackedMutants, NothingPlanted) {
 
 TEST_F(PackedMutants, AStartOffByOne) {
   for (const Subject& subject : {kPrefills, kDecodes, kShares})
-    for (const std::string list : {"cache->q_starts", "cache->k_starts"})
+    for (const std::string list : {"cache->q_starts", "first_rows"})
       for (const char* wrong : {" + sequence) + 1", " + sequence + 1)", ")"})
         EXPECT_FALSE(passes(subject, {kSequence, "__ldg(" + list + " + sequence)", "__ldg(" + list + wrong}, 1))
             << list << wrong;
@@ -124,7 +125,7 @@ TEST_F(PackedMutants, ASlotThatEndsWhereTheNextBegins) {
 
 // Values may begin at rows of their own.
 TEST_F(PackedMutants, ValuesThatBeginWhereKeysDo) {
-  const Fault fault = {kSequence, "cache->v_starts + sequence", "cache->k_starts + sequence"};
+  const Fault fault = {kSource, "first_key_of<Config>(cache->v_starts", "first_key_of<Config>(cache->k_starts"};
   for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
     test::Packing packing = {subject.queries};
     packing.in_slots = packing.values_apart = true;
@@ -141,10 +142,10 @@ TEST_F(PackedMutants, RowsStoredPastASequencesQueries) {
 
 TEST_F(PackedMutants, KeysReadPastASequencesEnd) {
   const Fault all = {kSequence, "min(packed_keys(cache, sequence), p.kv_len)", "p.kv_len"};
-  const Fault brought = {kWalk, "return Below{end(first_row)};", "return Below{p.kv_len};"};
+  const Fault loaded = {kWalk, "return Below{end(first_row)};", "return Below{p.kv_len};"};
   for (const Subject& subject : {kPrefills, kDecodes, kShares}) {
     EXPECT_FALSE(passes(subject, all));
-    EXPECT_FALSE(passes(subject, brought, 0, 1));
+    EXPECT_FALSE(passes(subject, loaded, 0, 1));
   }
 }
 

@@ -13,8 +13,8 @@ struct CacheParams {
   int page_count;          // pages that exist
   int window_left, window_right;  // keys before and after the query's own; below kv_len, q_len; -1: all of them
   int k_in_slots;                 // not 0: k_starts are in any order, and `lengths` alone ends a sequence's keys
-  // Of packed queries and keys: the row of each sequence's first, and last where the last one ends; else null. Values
-  // begin at k_starts too, or, of a cache whose values are not as many rows apart, at rows of their own.
+  // Where queries and keys are packed: the row of each sequence's first, and last where the last one ends; else null.
+  // Values begin at k_starts too, or, of a cache whose values are not as many rows apart, at rows of their own.
   const int* q_starts;
   const int* k_starts;
   const int* v_starts;

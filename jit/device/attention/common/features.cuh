@@ -1,10 +1,10 @@
 // features.cuh: what a Config of attention may say beyond what every one does.
 // Owns: the bits of q's, k's and v's, and out's elements (Config::Q, Kv, Out: element.cuh); how keys lie
-// (Config::kKeys). Of what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh),
-// lengths_differ(), queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh), appends()
-// (new_keys.cuh), has_sink() (sink.cuh), keys_read_once() (by few row tiles: keys.cuh), apply_chain() (Chain: what
-// becomes of each score before the mask and the softmax) and chain_arrays() (chain_arrays.cuh). Never: costs a kernel
-// anything that does not ask for it. Threads: values.
+// (Config::kKeys); what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh), lengths_differ(),
+// queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh), appends() (new_keys.cuh),
+// has_sink() (sink.cuh), keys_read_once() (by few row tiles: keys.cuh), apply_chain() (Chain: what becomes of each
+// score before the mask and the softmax) and chain_arrays() (chain_arrays.cuh). Never: costs a kernel anything that
+// does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
@@ -67,7 +67,7 @@ struct ChainNumbers<Config, typename AsVoid<typename Config::Chain>::Result> {
   __device__ const ScoreParams* numbers() const { return held; }
 };
 
-// numbers: null where there is no chain. Of chains that read arrays ChainArrays applies them.
+// numbers: null where there is no chain. ChainArrays applies chains that read arrays.
 template <typename Config, int kFragments>
 __device__ inline void apply_chain(float (&scores)[kFragments][4], const ScoreParams* numbers) {
   ChainOf<Config>::apply(scores, numbers);

@@ -1,6 +1,6 @@
 // key_source.cuh: where a sequence's keys and values lie in global memory, and bringing a block of them to shared
 // memory: dense, transposed, or in pages that a table names. Owns: the address of (sequence, head, key); which keys of
-// a block are brought: what nobody sees comes as zeros, and is neither read nor looked up. Never: waits; the family's
+// a block are loaded: what nobody sees comes as zeros, and is neither read nor looked up. Never: waits; the family's
 // kernel owns the pipeline. Never reads a table's entry past what is seen, nor a page that does not exist. Threads:
 // kThreads bring a block together, whole warps; the lanes of each look up pages for each other.
 #pragma once
@@ -32,30 +32,30 @@ struct KeySource {
     k_head = static_cast<const Bits*>(p.k) + place.batch * p.k_strides.batch + place.kv_head * p.k_strides.head;
     v_head = static_cast<const Bits*>(p.v) + place.batch * p.v_strides.batch + place.kv_head * p.v_strides.head;
     if constexpr (keys_packed<Config>()) {
-      k_head += first_key_of<Config>(cache, place.batch) * p.k_strides.row;
-      v_head += first_value_of<Config>(cache, place.batch) * p.v_strides.row;
+      k_head += first_key_of<Config>(cache->k_starts, place.batch) * p.k_strides.row;
+      v_head += first_key_of<Config>(cache->v_starts, place.batch) * p.v_strides.row;
     }
   }
 
-  // Of the head: a key's row, and its value's.
+  // The head's row of a key, and of its value.
   __device__ const Bits* k_row(int key) const { return k_head + key * p.k_strides.row; }
   __device__ const Bits* v_row(int key) const { return v_head + key * p.v_strides.row; }
 
-  // A walk of blocks below `end`, from 0 up or from end - 1 down. first_key(i): of its block i; brought(): which keys
+  // A walk of blocks below `end`, from 0 up or from end - 1 down. first_key(i): of its block i; loaded(): which keys
   // are (tile.cuh). Both are asked anew, since a loop may have no register to keep the answer. Blocks are then copied
   // in turn, the keys of each before its values, and both before the next one's keys.
-  template <typename FirstKey, typename Brought>
-  __device__ void start(int, FirstKey, Brought) {}
+  template <typename FirstKey, typename Loaded>
+  __device__ void start(int, FirstKey, Loaded) {}
 
-  template <typename FirstKey, typename Brought>
-  __device__ void copy_k(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
-    KeyTile<Config>::template copy<kThreads>(tile, thread, k_head, p.k_strides.row, first_key(block), brought());
+  template <typename FirstKey, typename Loaded>
+  __device__ void copy_k(char* tile, int thread, int block, FirstKey first_key, Loaded loaded) const {
+    KeyTile<Config>::template copy<kThreads>(tile, thread, k_head, p.k_strides.row, first_key(block), loaded());
   }
 
-  template <typename FirstKey, typename Brought>
-  __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
+  template <typename FirstKey, typename Loaded>
+  __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Loaded loaded) const {
     copy_keys<Config::kTileN, Config::kHeadDimV, kThreads, Config::kAlign, kKeyEviction<Config>>(
-        tile, thread, v_head, p.v_strides.row, first_key(block), brought());
+        tile, thread, v_head, p.v_strides.row, first_key(block), loaded());
   }
 };
 
@@ -100,28 +100,28 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
     return kChunk > 1 && (kThreads == 32 || kChunk * (kColumns / kPiece<Bits>) >= kThreads);
   }
 
-  // Of the group that begins with the block. A walk down goes past block 0, one up past its end.
-  template <typename FirstKey, typename Brought>
-  __device__ void look_up(int (&pages)[kLookUps], int first_block, FirstKey first_key, Brought brought) const {
+  // Looks up the pages of the group that begins with the block. A walk down goes past block 0, one up past its end.
+  template <typename FirstKey, typename Loaded>
+  __device__ void look_up(int (&pages)[kLookUps], int first_block, FirstKey first_key, Loaded loaded) const {
 #pragma unroll
     for (int i = 0; i < kLookUps; ++i) {
       const int at = i * 32 + static_cast<int>(threadIdx.x) % 32;
       const int block = first_block + at / kChunks, key = first_key(block) + at % kChunks * kChunk;
       const bool walked = kDown ? block >= 0 : block < blocks;
-      const bool seen = at < kGroup * kChunks && walked && brought().any(key, key + kChunk);
+      const bool seen = at < kGroup * kChunks && walked && loaded().any(key, key + kChunk);
       pages[i] = seen ? table.existing(table.entry(key / kPage)) : 0;
     }
   }
 
-  template <typename FirstKey, typename Brought>
-  __device__ void start(int end, FirstKey first_key, Brought brought) {
+  template <typename FirstKey, typename Loaded>
+  __device__ void start(int end, FirstKey first_key, Loaded loaded) {
     if constexpr (kDown) {
-      look_up(page, (end - 1) / kGroup * kGroup, first_key, brought);
-      look_up(next_page, (end / kGroup - 1) * kGroup, first_key, brought);  // where end ends a group: that one
+      look_up(page, (end - 1) / kGroup * kGroup, first_key, loaded);
+      look_up(next_page, (end / kGroup - 1) * kGroup, first_key, loaded);  // where end ends a group: that one
     } else {
       blocks = end;
-      look_up(page, 0, first_key, brought);
-      look_up(next_page, kGroup, first_key, brought);
+      look_up(page, 0, first_key, loaded);
+      look_up(next_page, kGroup, first_key, loaded);
     }
   }
 
@@ -158,19 +158,19 @@ struct KeySource<Config, kThreads, kOrder, KeyLayout::kPaged> {
     }
   }
 
-  template <typename FirstKey, typename Brought>
-  __device__ void copy_k(char* tile, int thread, int block, FirstKey first_key, Brought brought) {
+  template <typename FirstKey, typename Loaded>
+  __device__ void copy_k(char* tile, int thread, int block, FirstKey first_key, Loaded loaded) {
     if ((kDown || block > 0) && block % kGroup == (kDown ? kGroup - 1 : 0)) {
 #pragma unroll
       for (int i = 0; i < kLookUps; ++i) page[i] = next_page[i];
-      look_up(next_page, kDown ? block + 1 - 2 * kGroup : block + kGroup, first_key, brought);
+      look_up(next_page, kDown ? block + 1 - 2 * kGroup : block + kGroup, first_key, loaded);
     }
-    copy_one<Config::kHeadDim>(tile, thread, p.k, p.k_strides, block, first_key(block), brought());
+    copy_one<Config::kHeadDim>(tile, thread, p.k, p.k_strides, block, first_key(block), loaded());
   }
 
-  template <typename FirstKey, typename Brought>
-  __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Brought brought) const {
-    copy_one<Config::kHeadDimV>(tile, thread, p.v, p.v_strides, block, first_key(block), brought());
+  template <typename FirstKey, typename Loaded>
+  __device__ void copy_v(char* tile, int thread, int block, FirstKey first_key, Loaded loaded) const {
+    copy_one<Config::kHeadDimV>(tile, thread, p.v, p.v_strides, block, first_key(block), loaded());
   }
 };
 

@@ -11,7 +11,7 @@
 
 namespace gqa {
 
-// Of keys and values in L2.
+// What L2 does with keys and values.
 template <typename Config>
 constexpr Eviction kKeyEviction = keys_read_once<Config>() ? Eviction::kFirst : Eviction::kNormal;
 

@@ -54,7 +54,7 @@ struct NewKeys {
   int cached;      // keys of the sequence that were there before
   int begin, end;  // the part's new keys
 
-  // Of a part that holds blocks first_block .. first_block + blocks of a sequence of so many keys in all.
+  // The part holds blocks first_block .. first_block + blocks of a sequence of so many keys in all.
   __device__ NewKeys(const AttentionParams& params, const CacheParams* cache, const NewTokens& brought, const Place& at,
                      int keys, int first_block, int blocks)
       : p(params), tokens(brought), place(at), cached(cached_keys<Config>(p, cache, at.batch)) {

@@ -8,7 +8,7 @@
 
 namespace gqa {
 
-// Of k where it lies transposed, row steps along head_dim.
+// Elements from one to the next. Where k lies transposed, row steps along head_dim.
 struct TensorStrides {
   long long batch, row, head;
 };

@@ -10,7 +10,7 @@
 
 namespace gqa {
 
-// Of packed rows: as far as the next sequence begins, of which `lengths` may use fewer.
+// Rows of a packed sequence: as many as there are before the next one, of which `lengths` may use fewer.
 __device__ inline int packed_length(const int* starts, const int* lengths, int sequence) {
   const int rows = __ldg(starts + sequence + 1) - __ldg(starts + sequence);
   return lengths != nullptr ? min(__ldg(lengths + sequence), rows) : rows;
@@ -21,7 +21,7 @@ __device__ inline int packed_keys(const CacheParams* cache, int sequence) {
   return packed_length(cache->k_starts, cache->lengths, sequence);
 }
 
-// Of a sequence of a list, where it is not packed: what its cache holds before the launch.
+// Keys that a sequence's cache holds before the launch, where a list says so and the sequence is not packed.
 template <typename Config>
 __device__ inline int cached_keys(const AttentionParams& p, const CacheParams* cache, int sequence) {
   return max(0, min(__ldg(cache->lengths + sequence), p.kv_len));
@@ -47,7 +47,7 @@ __device__ inline int queries_of(const AttentionParams& p, const CacheParams* ca
     return p.q_len;
 }
 
-// Rows of q, out and lse, of k, and of v before a sequence's own.
+// Rows of q, out and lse before a sequence's own.
 template <typename Config>
 __device__ inline long long first_query_of(const CacheParams* cache, int sequence) {
   if constexpr (queries_packed<Config>())
@@ -56,18 +56,11 @@ __device__ inline long long first_query_of(const CacheParams* cache, int sequenc
     return 0;
 }
 
+// Rows of k or v before a sequence's own; first_rows: CacheParams' k_starts or v_starts.
 template <typename Config>
-__device__ inline long long first_key_of(const CacheParams* cache, int sequence) {
+__device__ inline long long first_key_of(const int* first_rows, int sequence) {
   if constexpr (keys_packed<Config>())
-    return __ldg(cache->k_starts + sequence);
-  else
-    return 0;
-}
-
-template <typename Config>
-__device__ inline long long first_value_of(const CacheParams* cache, int sequence) {
-  if constexpr (keys_packed<Config>())
-    return __ldg(cache->v_starts + sequence);
+    return __ldg(first_rows + sequence);
   else
     return 0;
 }

@@ -21,7 +21,8 @@ struct RowTotal {
   __device__ float lse(float) const { return sum == 0 ? negative_infinity() : fmaf(__log2f(sum), kLn2, highest); }
 };
 
-// Of packed row `row`, of the head groups' first head `head`; its own maximum and sum are those of its keys.
+// The total of packed row `row` and its sink; `head`: the first head of its group. `maximum` and `sum` are those of its
+// keys.
 template <typename Config>
 __device__ inline RowTotal with_sink(float maximum, float sum, float scale_log2, const ScoreParams& numbers, int head,
                                      int row) {

@@ -80,7 +80,7 @@ struct RowState {
     return rescale_factor(before, maximum[h], scale_log2);
   }
 
-  // Of rows whose maximum is far from zero, the scores become their distances from it, whose shift is 0, and so does
+  // Where a row's maximum is far from zero, its scores become their distances from it, whose shift is 0, and so does
   // the maximum before.
   template <int kScoreFragments>
   __device__ static void subtract_far(float (&scores)[kScoreFragments][4], const float (&maximum)[2], float (&shift)[2],

@@ -75,7 +75,7 @@ __device__ inline void copy_tile(char* tile, int thread, RowAddress row) {
   }
 }
 
-// Keys below `end`, and keys from `begin` on and below `end`: which of a block are brought; zeros come for the others.
+// Keys below `end`, and keys from `begin` on and below `end`: which of a block are loaded; zeros come for the others.
 struct Below {
   int end;
   __device__ bool operator()(int key) const { return key < end; }

@@ -1,6 +1,6 @@
 // walk.cuh: which keys a packed row sees, and which blocks of keys a row tile visits.
-// Owns: the rule of each mask (all, causal, window), aligned bottom-right to the sequence's own length, and what of a
-// block needs a look. Loops ask here; nobody else knows of causality or windows.
+// Owns: the rule of each mask (all, causal, window), aligned bottom-right to the sequence's own length, and which
+// blocks need a mask. Loops ask here; nobody else knows of causality or windows.
 // Never: touches keys; reads a list (sequence.cuh does).
 // Threads: values, the same in all of a CTA.
 #pragma once
@@ -19,7 +19,7 @@ __device__ constexpr bool has_window() {
   return Config::kMask == Mask::kWindow;
 }
 
-// Of sequences that have one length: what packed row `row` sees under a causal mask, or none. Written out apart from
+// What packed row `row` sees under a causal mask, or none, where sequences have one length. Written out apart from
 // Walk::limit(), of which the assembler makes other code for flash.
 template <typename Config>
 __device__ inline int plain_limit(const AttentionParams& p, int row) {
@@ -31,7 +31,7 @@ __device__ inline int plain_limit(const AttentionParams& p, int row) {
 // The walk of one sequence's row tiles. A row sees keys [first(row), limit(row)).
 template <typename Config>
 struct Walk {
-  // Whether rows of a tile may see different keys, so that what is brought for all of them some do not see.
+  // Whether rows of a tile may see different keys, so that what is loaded for all of them some do not see.
   static constexpr bool kRowsDiffer = Config::kMask != Mask::kNone;
   // Whether a list says how long the sequence is.
   static constexpr bool kListed = lengths_differ<Config>() || queries_packed<Config>();
@@ -47,13 +47,13 @@ struct Walk {
     if constexpr (queries_packed<Config>()) own_queries = queries_of<Config>(p, cache, sequence);
   }
 
-  // Of a sequence whose lengths somebody has read from the lists.
+  // The walk of a sequence whose lengths somebody has read from the lists.
   __device__ Walk(const AttentionParams& params, int keys, int queries)
       : p(params), cache(nullptr), length(keys), own_queries(queries) {
     static_assert(!has_window<Config>(), "a window comes with CacheParams");
   }
 
-  // Of sequences that have one length, and no window.
+  // The walk where sequences have one length, and there is no window.
   __device__ explicit Walk(const AttentionParams& params) : p(params), cache(nullptr), length(0), own_queries(0) {
     static_assert(!kListed && !has_window<Config>(), "these come with CacheParams");
   }
@@ -85,7 +85,7 @@ struct Walk {
     return cache->window_left < 0 ? 0 : within(own_key(row) - cache->window_left);
   }
 
-  // Of those before `end` the last that exists, which sees most.
+  // The last row before `end` that exists: it sees most.
   __device__ int last_before(int end) const { return min(end, queries() * Config::kPack) - 1; }
   __device__ int seen_before(int end) const { return limit(last_before(end)); }
   template <int kRows = Config::kTileM>
@@ -101,8 +101,8 @@ struct Walk {
   __device__ int end_block(int first_row) const { return (end(first_row) + Config::kTileN - 1) / Config::kTileN; }
   __device__ int blocks(int first_row) const { return max(0, end_block(first_row) - first_block(first_row)); }
 
-  // Which keys are brought for the tile's rows.
-  __device__ auto brought(int first_row) const {
+  // Which keys are loaded for the tile's rows.
+  __device__ auto loaded(int first_row) const {
     if constexpr (has_window<Config>())
       return Between{begin(first_row), end(first_row)};
     else if constexpr (lengths_differ<Config>())
@@ -114,7 +114,7 @@ struct Walk {
   // Whether some of the tile's rows, or of kRows, may not see all keys of the block: the first row sees least, but of a
   // window, whose last row sees least of what comes before.
   template <int kRows = Config::kTileM>
-  __device__ bool needs_look(int first_row, int first_key) const {
+  __device__ bool needs_mask(int first_row, int first_key) const {
     if constexpr (has_window<Config>()) {
       if (first_key < first(last_row<kRows>(first_row))) return true;
     }

@@ -61,7 +61,7 @@ struct Flash {
   // Computed at each end of the kernel, not kept: the loop between has no register to spare.
   __device__ Place here() const { return tile_place<Config>(p, block_index()); }
 
-  // Of the sequence, read at each end as well.
+  // The sequence's queries, read at each end as well.
   __device__ int queries() const { return queries_of<Config>(p, cache, sequence); }
   __device__ long long head_offset(const TensorStrides& s, const Place& place) const {
     return place_offset<Config>(s, place, first_query_of<Config>(cache, place.batch));
@@ -95,7 +95,7 @@ struct Flash {
   // By value: of what refers to memory, nvcc learns too late that a dense walk has no block below 0. The same is why
   // loads say 0 and do not read it from `visit`.
   __device__ auto brought_by(const Walk<Config>& walk) const {
-    return [walk, row = first_row] { return walk.brought(row); };
+    return [walk, row = first_row] { return walk.loaded(row); };
   }
 
   __device__ void load_k(const Visit& visit, int block) {
@@ -109,7 +109,7 @@ struct Flash {
   }
 
   __device__ void mask_if_needed(Core& core, const Visit& visit, int block) const {
-    if (visit.walk.template needs_look<kWarpRows>(warp_row(), first_key(block)))
+    if (visit.walk.template needs_mask<kWarpRows>(warp_row(), first_key(block)))
       core.mask(visit.walk, warp_row(), first_key(block));
   }
 

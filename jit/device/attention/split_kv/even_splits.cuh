@@ -15,7 +15,7 @@ namespace gqa {
 struct Part {
   int tile, number, count;
 
-  // Of even cuts, `tile` is the CTA that has the tile's first part; each next part's is a number of head groups
+  // Where cuts are even, `tile` is the CTA that has the tile's first part; each next part's is a number of head groups
   // further. A CTA leaves two parts at most: of a tile that others began, and of one that it begins itself.
   __device__ int slot(int which, int head_groups) const {
     return tile + (which == 0 ? static_cast<int>(gridDim.x) : which * head_groups);
@@ -64,8 +64,8 @@ struct EvenSplits {
     return static_cast<int>((static_cast<long long>(block + 1) * pieces - 1) / total);
   }
 
-  // Of a sequence. One without queries has a tile of no blocks, which every piece passes over. Loops ask each time: of
-  // a number that they keep, the assembler makes other code for windows.
+  // The row tiles of a sequence. One without queries has a tile of no blocks, which every piece passes over. Loops ask
+  // each time: of a number that they keep, the assembler makes other code for windows.
   __device__ int row_tiles(const Walk<Config>& walk) const {
     if constexpr (!queries_packed<Config>()) return p.row_tiles;
     return (walk.queries() * Config::kPack - 1) / Config::kTileM + 1;

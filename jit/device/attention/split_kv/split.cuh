@@ -32,7 +32,7 @@ struct SplitSmem {
   union {
     Stage stages[Config::kWarps][Config::kStages];
     Merge merge;
-    int scan[Config::kWarps + 1];  // even_splits.cuh, before any key is brought
+    int scan[Config::kWarps + 1];  // even_splits.cuh, before any key is loaded
   };
   float weight[Config::kTileM];   // of the last merge: 1 / sum
   float maximum[Config::kTileM];  // of the last merge: of all parts
@@ -118,33 +118,33 @@ struct Split {
   }
 
   // This warp's i-th block of keys into its own stage.
-  template <typename Brought>
-  __device__ void load_block(int i, Brought brought) {
+  template <typename Loaded>
+  __device__ void load_block(int i, Loaded loaded) {
     if (i * Config::kWarps + warp >= blocks) return;
     auto& stage = smem.stages[warp][i % Config::kStages];
     const auto first = [&](int block) { return first_key(block); };
-    keys.copy_k(stage.k, lane, i, first, brought);
-    keys.copy_v(stage.v, lane, i, first, brought);
+    keys.copy_k(stage.k, lane, i, first, loaded);
+    keys.copy_v(stage.v, lane, i, first, loaded);
   }
 
-  // Of this warp's i-th block.
+  // The first key of this warp's i-th block.
   __device__ int first_key(int i) const { return (first_block + i * Config::kWarps + warp) * Config::kTileN; }
   __device__ int warp_blocks() const { return (blocks - warp + Config::kWarps - 1) / Config::kWarps; }
 
-  template <typename Brought>
-  __device__ void load_first_blocks(const Walk<Config>& walk, Brought brought) {
+  template <typename Loaded>
+  __device__ void load_first_blocks(const Walk<Config>& walk, Loaded loaded) {
     if constexpr (appends<Config>())
-      if (cache->added > 0) return load_beside_new_keys(walk, brought);
+      if (cache->added > 0) return load_beside_new_keys(walk, loaded);
 #pragma unroll
     for (int i = 0; i < Config::kStages - 1; ++i) {
-      load_block(i, brought);
+      load_block(i, loaded);
       cp_async_commit();
     }
   }
 
   // The same where keys are new: they are written before the first block that holds some, or after all of these.
-  template <typename Brought>
-  __device__ void load_beside_new_keys(const Walk<Config>& walk, Brought brought) {
+  template <typename Loaded>
+  __device__ void load_beside_new_keys(const Walk<Config>& walk, Loaded loaded) {
     const NewKeys<Config> added(p, cache, *tokens, place, walk.keys(), first_block, blocks);
     bool written = !added.any();
 #pragma unroll 1
@@ -156,31 +156,31 @@ struct Split {
         written = true;
       }
       if (all) break;
-      load_block(i, brought);
+      load_block(i, loaded);
       cp_async_commit();
     }
   }
 
   __device__ void visit_blocks(Core& core) {
     const Walk<Config> walk(p, cache, place.batch);
-    const auto valid = walk.brought(place.first_row);
-    const auto brought = [&] { return valid; };
+    const auto valid = walk.loaded(place.first_row);
+    const auto loaded = [&] { return valid; };
     keys.start(
-        warp_blocks(), [&](int block) { return first_key(block); }, brought);
+        warp_blocks(), [&](int block) { return first_key(block); }, loaded);
     load_queries();
     cp_async_commit();
-    load_first_blocks(walk, brought);
+    load_first_blocks(walk, loaded);
     cp_async_wait<Config::kStages - 1>();
     __syncthreads();
     for (int i = 0; i * Config::kWarps + warp < blocks; ++i) {
       __syncwarp();  // all lanes are done with the stage that is overwritten next
-      load_block(i + Config::kStages - 1, brought);
+      load_block(i + Config::kStages - 1, loaded);
       cp_async_commit();
       cp_async_wait<Config::kStages - 1>();
       __syncwarp();
       auto& stage = smem.stages[warp][i % Config::kStages];
       core.multiply_keys(shared_address(smem.q), shared_address(stage.k), numbers, first_key(i));
-      if (walk.needs_look(place.first_row, first_key(i))) core.mask(walk, place.first_row, first_key(i));
+      if (walk.needs_mask(place.first_row, first_key(i))) core.mask(walk, place.first_row, first_key(i));
       core.softmax(p.scale_log2);
       core.multiply_values(shared_address(stage.v));
     }
@@ -228,7 +228,7 @@ struct Split {
     return row;
   }
 
-  // Of a row with all of its keys: its log-sum-exp and, where there is a sink, other weights.
+  // A row with all of its keys gets its log-sum-exp and, where there is a sink, another weight.
   __device__ void finish(const Rows& row, int r) {
     const int index = place.first_row + r;
     if constexpr (has_sink<Config>()) {

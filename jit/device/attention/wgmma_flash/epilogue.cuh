@@ -41,7 +41,7 @@ __device__ inline void invert(float (&out)[kOuts][4], const RowState& state, flo
     for (int c = 0; c < 4; ++c) out[n][c] = state.sum[c / 2] == 0 ? 0.f : out[n][c];
 }
 
-// Of a fragment two neighbouring elements of row half h, normalised.
+// Two neighbouring elements of a fragment's row half h, normalised.
 template <typename Config>
 __device__ inline u32 normalised(const float (&out)[4], int h, const float (&inverse)[2]) {
   return Config::Out::pack(out[2 * h] * inverse[h], out[2 * h + 1] * inverse[h]);
@@ -65,7 +65,7 @@ __device__ inline void write_out(const float (&out)[kFragments][4], const float 
   }
 }
 
-// Of four words of each lane of a quad, lane t gets the t-th of all.
+// Each lane of a quad has four words: lane t gets the t-th of all lanes.
 __device__ inline void transpose_quad(u32 (&words)[4]) {
 #pragma unroll
   for (int by = 1; by <= 2; by *= 2) {

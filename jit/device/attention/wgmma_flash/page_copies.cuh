@@ -43,7 +43,7 @@ struct PageCopier {
   __device__ PageCopier(const AttentionParams& params, const CacheParams& cache, Smem& shared, int of_copying)
       : p(params), smem(shared), table{&cache}, warp(of_copying) {}
 
-  // Of a block, the warp's i-th.
+  // The warp's i-th row of a block.
   __device__ u32 row(u32 i) const { return i / kRowsAtOnce * kRowStep + warp * kRowsAtOnce + i % kRowsAtOnce; }
 
   // Until at most kInFlight blocks are on their way, of which the one published is none. wgmma reads by another proxy.
@@ -66,7 +66,7 @@ struct PageCopier {
 
   __device__ int keys() const { return ticket->words.word[0]; }
 
-  // Of the block of keys `first` and on. A walk down goes past the first one.
+  // The entries of the block of keys `first` and on. A walk down goes past the first one.
   __device__ Entries look_up(int first) {
     table.open(static_cast<u32>(ticket->place.batch));
     Entries rows;

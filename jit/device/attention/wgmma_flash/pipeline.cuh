@@ -32,7 +32,7 @@ struct RingCursor {
   __device__ void next() { passed += kStep; }
   __device__ int at() const { return passed % kDepth; }
   __device__ int before() const { return (passed + (kDepth - 1) * kStep) % kDepth; }
-  // Of the current round.
+  // The parity of the current round.
   __device__ u32 parity() const { return passed / kDepth & 1; }
 
   __device__ u32 full(const Ring<kDepth>& ring) const { return shared_address(ring.full) + 8 * at(); }

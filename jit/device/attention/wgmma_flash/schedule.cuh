@@ -81,7 +81,7 @@ struct TicketReader {
   __device__ explicit TicketReader(Tickets& shared) : tickets(shared) {}
 
   __device__ const volatile Ticket& ticket() const { return tickets.ticket[cursor.at()]; }
-  // Of the next tile, once it is known; 0 after the last.
+  // The blocks of the next tile, once it is known; 0 after the last.
   __device__ int blocks() const {
     cursor.wait_full(tickets.ring);
     return ticket().blocks;

@@ -77,7 +77,7 @@ struct StreamK : StaticRounds {
     using Rounds::p;
     using Rounds::Rounds;
 
-    // Of the last partial wave.
+    // The tiles of the last partial wave.
     __device__ int tiles_left() const { return p.tiles % static_cast<int>(gridDim.x / cluster_size<Config>()); }
     __device__ bool more() const { return this->number < p.tiles - tiles_left(); }
 

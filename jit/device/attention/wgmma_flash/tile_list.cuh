@@ -1,6 +1,6 @@
 // tile_list.cuh: which tiles there are, and where the one of a number lies.
-// Owns: TileList, a base of a producer's walk. Of packed queries, each sequence has as many tiles as its own rows fill;
-// they are numbered sequence by sequence, and found by going on from the last one asked for.
+// Owns: TileList, a base of a producer's walk. Where queries are packed, each sequence has as many tiles as its own
+// rows fill; they are numbered sequence by sequence, and found by going on from the last one asked for.
 // Never: chooses a number: a scheduler does.
 // Threads: one producer thread.
 #pragma once
@@ -58,7 +58,7 @@ struct TileList<Config, true> {
     return sequence < p.batch;
   }
 
-  // Of the last number that was there: the order of tile_place() within a sequence.
+  // The place of the last number that was there: the order is tile_place()'s within a sequence.
   __device__ Place place(const AttentionParams& p, int number) const {
     const int own_rows = rows(p, sequence), own_tiles = row_tiles(own_rows);
     const u32 inside = number - before, swizzled = p.head_swizzle * own_tiles;

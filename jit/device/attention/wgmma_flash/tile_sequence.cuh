@@ -10,7 +10,7 @@
 
 namespace gqa {
 
-// Whether a list says something of a sequence. Of pages, too: the last one need not be full.
+// Whether a list says something of a sequence. One does where keys lie in pages, too: the last page need not be full.
 template <typename Config>
 __host__ __device__ constexpr bool has_lists() {
   return Walk<Config>::kListed || Config::kKeys == KeyLayout::kPaged;
@@ -40,15 +40,15 @@ struct ProducerSequence<Config, true> {
   static_assert(!Config::TileScheduler::kHasParts && cluster_size<Config>() == 1, "they count blocks of one length");
 
   const CacheParams* cache;
-  // Of the current tile's sequence; rows before its own are others', where sequences are packed.
+  // Sizes of the current tile's sequence, and the rows before its own: others' where sequences are packed.
   int keys, queries, first_query, first_key, first_value;
 
   __device__ void open_sequence(const AttentionParams& p, int sequence) {
     keys = keys_of<Config>(p, cache, sequence);
     queries = queries_of<Config>(p, cache, sequence);
     first_query = static_cast<int>(first_query_of<Config>(cache, sequence));
-    first_key = static_cast<int>(first_key_of<Config>(cache, sequence));
-    first_value = static_cast<int>(first_value_of<Config>(cache, sequence));
+    first_key = static_cast<int>(first_key_of<Config>(cache->k_starts, sequence));
+    first_value = static_cast<int>(first_key_of<Config>(cache->v_starts, sequence));
   }
   __device__ SchedulerWords words() const {  // of the tile's ticket
     if constexpr (queries_packed<Config>()) return {{keys, queries, first_query}};

@@ -195,7 +195,7 @@ struct WarpgroupConsumer {
     release_queries();
   }
 
-  // Of a tile whose keys all rows see, this warpgroup's do not exist.
+  // Whether none of this warpgroup's rows exist, in a tile whose rows all see the same keys.
   __device__ bool has_no_rows(int first_row) const {
     return !Walk<Config>::kRowsDiffer && kShare == 1 && first_of_rows(first_row) < 0;
   }
@@ -215,7 +215,7 @@ struct WarpgroupConsumer {
     int block = blocks - 1 - part();
     if (kShare > 1 && block < 0) return walk_nothing();
     if constexpr (kSkips) {
-      // Of the tile's blocks the last may be past what is seen.
+      // The last of the tile's blocks may be past what is seen.
       const int seen = seen_by_rows(first_row);
       const int hidden = block - (seen - 1) / Config::kTileN;
       pass(hidden);
@@ -270,7 +270,7 @@ struct WarpgroupConsumer {
     const int first_row = first_of_rows(place.first_row);
     if (queries_packed<Config>() && !core.has_row(p, first_row + 63))
       store_out<Config, kFirst, kPanels>(smem.out + offset, p, core, place, first_row);
-    // Of rows below 0 none exist; TMA refuses to store at such a place.
+    // Rows below 0 do not exist; TMA refuses to store at such a place.
     else if (leader && first_row >= 0)
       send_out<Config, kFirst, kPanels>(finished, maps.out, core, place, first_row);
     if constexpr (kFirst + kPanels < panels(Config::kHeadDimV)) send_panels<kFirst + kPanels>(place, inverse);

@@ -1,6 +1,6 @@
 // warpgroup_features.cuh: what a Config of the warpgroup family may say beyond what every one does.
 // Owns: ones_column() (warpgroup_halves.cuh), q_regs() (warpgroup_attention.cuh), query_buffers() and halves_tiles()
-// (HalfScores: the MMA with half a tile's keys). A Config without them has none. Of every one's: key_shares()
+// (HalfScores: the MMA with half a tile's keys). A Config without them has none. Every Config has key_shares()
 // (warpgroup_share.cuh). Never: costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 

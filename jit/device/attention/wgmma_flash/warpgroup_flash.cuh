@@ -39,7 +39,7 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
   static_assert(Config::kProducerRegisters + kConsumers * Config::kConsumerRegisters <=
                     (kConsumers + 1) * kLaunchedRegisters,
                 "the roles share what was launched");
-  // Of a block: TMA, by bytes, or each warp that copies. Of tickets beside the consumers.
+  // A block's producers: TMA, by bytes, or each warp that copies. Those who read tickets beside the consumers.
   static constexpr int kProducers = Smem::kCopiesPages ? Smem::kCopyWarps : 1;
   static constexpr int kTicketReaders = Smem::kCopiesPages ? Smem::kCopyWarps * 32 : Smem::kValuesApart ? 1 : 0;
   static constexpr int kRingsAreThere = 4;  // a named barrier; the warpgroups' own are below
@@ -131,7 +131,7 @@ struct WarpgroupFlash : WarpgroupArguments<Config> {
     producer.end_tails(smem.tails);
   }
 
-  // Of pages that are copied: the warps beside the producer's.
+  // Whether this warp copies pages: those beside the producer's do.
   __device__ static bool copies() { return Smem::kCopiesPages && !in_warp(kProducing); }
   __device__ void copy_pages() {
     PageCopier<Config>(p, this->cache, smem, threadIdx.x / 32 - kConsumers * 4 - 1).run();

@@ -82,7 +82,7 @@ struct WarpgroupHalves : WarpgroupConsumer<Config> {
     pack_weights<Config>(block_scores(), this->weights);
   }
 
-  // Of a tile's first block, where no row sees more of it.
+  // The first half of a tile's first block, where no row sees more of it.
   __device__ void exact_half(int first_row) {
     multiply_block<false, 1>();
     release_block();

@@ -9,7 +9,7 @@
 
 namespace gqa {
 
-// Of a tile's place and its blocks. Wider steps at 256 would spill.
+// Whether the assembler is told of a tile's place and its blocks. Wider steps at 256 would spill.
 template <typename Config>
 constexpr bool kTellTile = Config::kPack > 1 || (Config::kHeadDimV >= 256 && Config::kTileN <= 64);
 
@@ -24,7 +24,7 @@ __device__ inline int told_same(int value) {
   return value;
 }
 
-// Of what a barrier answered.
+// What a barrier answered, told to be the same in all lanes.
 template <typename Config>
 __device__ inline bool told_agreed(bool answer) {
   if constexpr (ones_column<Config>() || (Walk<Config>::kRowsDiffer && !kTellTile<Config>))

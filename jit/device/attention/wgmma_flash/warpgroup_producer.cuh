@@ -1,7 +1,7 @@
 // warpgroup_producer.cuh: the thread that keeps TMA busy; of pages two, since a block is many boxes: the other's are
-// values. Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. Of a
-// cluster's producers one asks for all CTAs' keys, another for their values. Never: touches what it loads. Threads:
-// one; of pages two, each with a producer of its own.
+// values. Owns: its side of the rings, and the order in which a tile's queries, keys and values are asked for. One of a
+// cluster's producers asks for all CTAs' keys, another for their values. Never: touches what it loads. Threads: one; of
+// pages two, each with a producer of its own.
 #pragma once
 
 #include "attention/wgmma_flash/block_pages.cuh"
@@ -124,7 +124,7 @@ struct WarpgroupProducer : ProducerSequence<Config>,
     }
   }
 
-  // Of a tile whose keys and values others copy: they follow its ticket.
+  // Leads a tile whose keys and values others copy: they follow its ticket.
   __device__ void lead(ProducerWalk<Config>& walk, const Ticket& ticket) {
     walk.announce(ticket);
     load_queries(ticket.place);

@@ -30,7 +30,7 @@ struct WarpgroupSmem {
   static_assert(kShare == 1 || (kShare == 2 && Config::kTileM == 64 && Config::kOutParts == 1), "two share 64 rows");
   static_assert(Config::kStages % kShare == 0, "a buffer is one warpgroup's throughout a tile");
 
-  // Of a cluster's rows the CTAs take 64 by turns, so that a mask leaves each as much.
+  // A cluster's CTAs take its rows by turns, 64 each time, so that a mask leaves each as much.
   static constexpr int kCluster = cluster_size<Config>();
   static constexpr int kGroupStep = 64 * kCluster;  // rows from one warpgroup's to the next one's
   static_assert(kCluster == 1 || (kShare == 1 && Config::kResident == 1), "a cluster's CTA has an SM");
@@ -68,7 +68,7 @@ struct WarpgroupSmem {
   ValueTails<kCutsValues> tails;
   TileEnds<kCopiesPages> tile_ends;
 
-  // Of kOnesColumn.
+  // The address of kOnesColumn's panel.
   __device__ u32 ones() const { return shared_address(out) + kOutBytes; }
 };
 

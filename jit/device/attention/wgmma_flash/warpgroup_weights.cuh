@@ -43,8 +43,8 @@ __device__ inline void pack_weights(const float (&scores)[kFragments][4], u32 (&
 // The weights of a speculative softmax, under the stale maxima; for a PV that sums them.
 template <typename Config>
 struct SpeculativeWeights {
-  // Of row half h: a score times scale_log2 and offset is a power of two. Offsets are +inf in a row that has seen no
-  // key, or is far from zero: no weight of its passes.
+  // A score times scale_log2, plus offset[h] of its row half h, is the exponent of 2. Offsets are +inf in a row that
+  // has seen no key, or is far from zero: no weight of its passes.
   float scale_log2, offset[2];
 
   SpeculativeWeights() = default;
