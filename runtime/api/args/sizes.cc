@@ -41,7 +41,7 @@ Status Sizes::agree(const Expected& expected, const DLTensor& tensor) {
   return {};
 }
 
-// Of a cache in pages kv_len is what a row of the table stands for.
+// kv_len of a cache in pages is what a row of the table stands for.
 Status Sizes::agree_on_keys(const Operands& operands) {
   const std::int64_t q_heads = (*this)[Dim::kQHeads], kv_heads = (*this)[Dim::kKvHeads];
   if (operands.has(Role::kPageTable)) {
