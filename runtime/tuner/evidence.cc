@@ -54,6 +54,7 @@ Json tried_json(const Attempt& attempt) {
     json["error"] = attempt.error;
     json["bound"] = attempt.bound;
   }
+  if (attempt.by_parts) json["by_parts"] = true;
   if (!attempt.timings.empty()) {
     Json& timings = json["timings_us"] = Json::array();
     for (const double timing : attempt.timings) timings.push_back(rounded(timing));
