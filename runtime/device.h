@@ -108,14 +108,26 @@ class LoadedProgram {
   }
 };
 
+// What verification bounds (judgement.h): over all rows, in the worst row, of the worst element, of log-sum-exp.
+enum class ErrorKind { kAllRows, kRow, kElement, kLse };
+
+// An error and what it may be.
+struct Share {
+  ErrorKind kind = ErrorKind::kAllRows;
+  std::string where;  // the row or the element; of all rows, how many they are
+  double error = 0;   // a NaN passes no bound
+  double bound = 0;
+};
+
 struct Verdict {
   bool passed = false;
-  double error = 0;            // closest to its bound, in units of the naive 16-bit computation's (judgement.h)
-  double bound = 0;            // what it was allowed
-  std::string reason;          // "" if passed; else what was wrong and where the worst element is
-  bool out_of_memory = false;  // the program could not be run for lack of memory: nobody's fault
-  double run_us = 0;           // of the run at the problem's own lengths, a first look; 0: not timed
-  bool hopeless = false;       // that run took longer than Trial::hopeless_us, and there was no other
+  double error = 0;                // closest to its bound, in units of the naive 16-bit computation's (judgement.h)
+  double bound = 0;                // what it was allowed
+  std::string reason;              // "" if passed; else what was wrong and where the worst element is
+  bool out_of_memory = false;      // the program could not be run for lack of memory: nobody's fault
+  double run_us = 0;               // of the run at the problem's own lengths, a first look; 0: not timed
+  bool hopeless = false;           // that run took longer than Trial::hopeless_us, and there was no other
+  std::vector<Share> errors = {};  // of each kind the one closest to its bound, over all runs and outputs
 };
 
 // A workload's inputs, outputs and reference on a device. Programs given compute the same.

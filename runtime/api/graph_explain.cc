@@ -120,16 +120,27 @@ std::string times_text(const Json& evidence) {
                    seconds.value("time", 0.0));
 }
 
-std::string error_text(const cache::WinnerRow& row) {
-  return formatted("%.3g, at most %.3g was allowed", row.error, row.bound) +
-         (row.error > row.bound ? ": nothing passed, so these are the graph's operators, each verified by itself" : "");
+// Whether the winner did not pass as a whole, and its operators did one by one.
+bool by_parts(const Json& evidence) {
+  const Json attempts = evidence.value("attempts", Json::array());
+  return std::any_of(attempts.begin(), attempts.end(), [](const Json& attempt) {
+    return attempt.value("outcome", "") == "winner" && attempt.value("by_parts", false);
+  });
 }
 
-std::string winner_text(const GraphAnswer& answer) {
+// Older evidence does not say so; an error over its bound does.
+std::string error_text(const cache::WinnerRow& row, bool by_parts) {
+  return formatted("%.3g, at most %.3g was allowed", row.error, row.bound) +
+         (by_parts || row.error > row.bound
+              ? ": nothing passed, so these are the graph's operators, each verified by itself"
+              : "");
+}
+
+std::string winner_text(const GraphAnswer& answer, bool by_parts) {
   const cache::WinnerRow& row = answer.ready->winner;
   return "winner: " + describe(answer.program) + "\n  threads   " + thread_text(answer.program) + "\n  time      " +
          (row.median_us > 0 ? time_text(row.median_us) + ", spread " + time_text(row.spread_us) : "not measured") +
-         "\n  error     " + error_text(row) + "\n  device    " + row.key.device + "\n";
+         "\n  error     " + error_text(row, by_parts) + "\n  device    " + row.key.device + "\n";
 }
 
 }  // namespace
@@ -137,12 +148,16 @@ std::string winner_text(const GraphAnswer& answer) {
 std::string explain(const KernelGraph& graph, const GraphAnswer& answer) {
   std::string text = graph_text(graph, answer.canonical.digest) + source_text(answer);
   const Json evidence = Json::parse(answer.ready->winner.evidence, nullptr, false);
+  bool operators = false;
   try {
-    if (evidence.is_object()) text += search_text(evidence) + measured_text(evidence) + times_text(evidence);
+    if (evidence.is_object()) {
+      text += search_text(evidence) + measured_text(evidence) + times_text(evidence);
+      operators = by_parts(evidence);
+    }
   } catch (const Json::exception&) {
     text += "the evidence kept with it was written by another version and cannot be read\n";
   }
-  return text + winner_text(answer);
+  return text + winner_text(answer, operators);
 }
 
 }  // namespace gqa

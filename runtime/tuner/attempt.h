@@ -23,6 +23,8 @@ struct Attempt {
   std::string detail;  // the reason, the worst element, the compiler's first error line
   double median_us = 0, spread_us = 0;
   double error = 0, bound = 0;
+  std::vector<Share> errors;  // Verdict::errors
+  bool by_parts = false;      // it did not pass as a whole; each of Option::parts passed by itself
   int samples = 0;
   std::vector<double> timings;  // microseconds, all of them, in the order taken
   std::string notes;            // Option::notes

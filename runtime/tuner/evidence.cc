@@ -41,6 +41,27 @@ void add(const std::string& told, Json* json) {
   if (object.is_object()) json->update(object);
 }
 
+const char* name_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kAllRows:
+      return "all rows";
+    case ErrorKind::kRow:
+      return "worst row";
+    case ErrorKind::kElement:
+      return "worst element";
+    case ErrorKind::kLse:
+      break;
+  }
+  return "log-sum-exp";
+}
+
+Json errors_json(const std::vector<Share>& errors) {
+  Json list = Json::array();
+  for (const Share& one : errors)
+    list.push_back({{"what", name_of(one.kind)}, {"where", one.where}, {"error", one.error}, {"bound", one.bound}});
+  return list;
+}
+
 Json tried_json(const Attempt& attempt) {
   Json json = {{"candidate", attempt.name}, {"outcome", attempt.outcome}};
   if (!attempt.detail.empty()) json["detail"] = attempt.detail;
@@ -54,6 +75,8 @@ Json tried_json(const Attempt& attempt) {
     json["error"] = attempt.error;
     json["bound"] = attempt.bound;
   }
+  if (!attempt.errors.empty()) json["errors"] = errors_json(attempt.errors);
+  if (attempt.by_parts) json["by_parts"] = true;
   if (!attempt.timings.empty()) {
     Json& timings = json["timings_us"] = Json::array();
     for (const double timing : attempt.timings) timings.push_back(rounded(timing));
@@ -105,6 +128,7 @@ void record(const Runner& runner, Attempt* attempt) {
 bool record(const Verdict& verdict, Attempt* attempt) {
   attempt->error = verdict.error;
   attempt->bound = verdict.bound;
+  attempt->errors = verdict.errors;
   attempt->outcome = verdict.passed ? "untimed" : verdict.out_of_memory ? "out of memory" : "verify failed";
   attempt->detail = verdict.passed ? "" : verdict.reason;
   return verdict.passed;

@@ -246,6 +246,7 @@ class Miss {
       if (!passes(part)) return false;
     candidate->attempt.outcome = "untimed";
     candidate->attempt.detail.clear();
+    candidate->attempt.by_parts = true;
     return true;
   }
 

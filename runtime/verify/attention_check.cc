@@ -60,8 +60,10 @@ std::vector<std::int64_t> rows_to_check(const Problem& p, const TrialLists& list
   return rows;
 }
 
-std::vector<Measured> measured(const Problem& problem, const std::vector<std::int64_t>& rows, const Comparison& c) {
+std::vector<Measured> measured(const Problem& problem, const std::vector<std::int64_t>& rows, const Comparison& c,
+                               const std::string& inputs) {
   Measured workspace, out, lse;
+  out.inputs = lse.inputs = inputs;
   workspace.output = "workspace";
   if (c.workspace > 0)
     workspace.stray = counted(c.workspace, "words were written outside its bounds, or counters not left zero");
@@ -77,7 +79,7 @@ std::vector<Measured> measured(const Problem& problem, const std::vector<std::in
   if (!problem.lse) return {workspace, out};
 
   lse.output = "log-sum-exp";
-  lse.errors = {{row(c.worst_lse_index) + ": as a share of float32's", c.lse_share, 1}};
+  lse.errors = {{ErrorKind::kLse, row(c.worst_lse_index), c.lse_share, 1}};
   return {workspace, out, lse};
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/verify/judgement.h"
@@ -18,6 +19,10 @@ namespace gqa {
 // queries are packed, those that sequences have.
 std::vector<std::int64_t> rows_to_check(const Problem& problem, const TrialLists& lists, std::int64_t most);
 
+// What Measured::inputs calls those of the runs after the first.
+inline constexpr const char* kHardInputs = "hard queries";
+inline constexpr const char* kNewTokenInputs = "new tokens";
+
 // What a device measured of one run.
 struct Comparison {
   RowErrors rows;                    // by numbers of checked rows; elements: checked row * head_dim_v + dimension
@@ -30,8 +35,8 @@ struct Comparison {
 };
 
 // The workspace, out and log-sum-exp. The workspace comes first, as it explains the rest: without its counters a split
-// never merges, and its rows stay unwritten.
+// never merges, and its rows stay unwritten. `inputs`: Measured::inputs.
 std::vector<Measured> measured(const Problem& problem, const std::vector<std::int64_t>& rows,
-                               const Comparison& comparison);
+                               const Comparison& comparison, const std::string& inputs = {});
 
 }  // namespace gqa

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "search/graph/prove/evaluate.h"
 
@@ -12,6 +13,21 @@ namespace gqa {
 namespace {
 
 bool within(const Share& share) { return share.error <= share.bound; }
+
+// What is off, and where.
+std::string words(const Share& share) {
+  switch (share.kind) {
+    case ErrorKind::kAllRows:
+      return share.where + ": root mean square of their norms, each against the naive error's";
+    case ErrorKind::kRow:
+      return share.where + ": norm, against the naive error's";
+    case ErrorKind::kElement:
+      return share.where + ", against the naive error's in its row";
+    case ErrorKind::kLse:
+      break;
+  }
+  return share.where + ": as a share of float32's";
+}
 
 // The first of an output's faults in the order in which one explains the next; "": none.
 std::string fault(const Measured& output) {
@@ -26,13 +42,33 @@ std::string fault(const Measured& output) {
     out << output.other_kind;
   } else if (const auto at = std::find_if_not(output.errors.begin(), output.errors.end(), within);
              at != output.errors.end()) {
-    out << at->what << "; the error " << at->error << " is over the bound " << at->bound;
+    out << words(*at) << "; the error " << at->error << " is over the bound " << at->bound;
   }
   return out.str();
 }
 
-// How far an error goes towards its bound.
-double share(double error, double bound) { return bound > 0 ? error / bound : error; }
+// How far an error goes towards its bound; one that is no number goes farthest.
+double share(double error, double bound) {
+  if (std::isnan(error)) return std::numeric_limits<double>::infinity();
+  return bound > 0 ? error / bound : error;
+}
+double share(const Share& one) { return share(one.error, one.bound); }
+
+// Of each kind the one closest to its bound, the first of equals; in the order of the kinds.
+void keep_worst(Share one, std::vector<Share>* errors) {
+  const auto at = std::lower_bound(errors->begin(), errors->end(), one,
+                                   [](const Share& a, const Share& b) { return a.kind < b.kind; });
+  if (at == errors->end() || at->kind != one.kind)
+    errors->insert(at, std::move(one));
+  else if (share(one) > share(*at))
+    *at = std::move(one);
+}
+
+// With its place among all runs and outputs.
+Share placed(const Measured& output, Share one) {
+  one.where = output.output + (output.inputs.empty() ? "" : ", " + output.inputs) + ": " + one.where;
+  return one;
+}
 
 }  // namespace
 
@@ -85,41 +121,44 @@ double RowErrors::root_mean_square() const {
 }
 
 std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element) {
-  return {{element + ", against the naive error's in its row", errors.worst_element, kFactors.largest},
-          {row + ": norm, against the naive error's", errors.worst_norm, kFactors.row},
-          {std::to_string(errors.rows) + " rows: root mean square of their norms, each against the naive error's",
-           errors.root_mean_square(), kFactors.norm}};
+  return {{ErrorKind::kElement, element, errors.worst_element, kFactors.largest},
+          {ErrorKind::kRow, row, errors.worst_norm, kFactors.row},
+          {ErrorKind::kAllRows, std::to_string(errors.rows) + " rows", errors.root_mean_square(), kFactors.norm}};
 }
 
 Verdict judge(const std::vector<Measured>& outputs) {
   Verdict verdict;
   verdict.passed = true;
-  double worst = -1;
   for (const Measured& output : outputs) {
     if (const std::string words = fault(output); verdict.passed && !words.empty()) {
       verdict.passed = false;
       verdict.reason = output.output + ": " + words;
     }
-    for (const Share& one : output.errors) {
-      if (share(one.error, one.bound) <= worst) continue;
-      worst = share(one.error, one.bound);
-      verdict.error = one.error;
-      verdict.bound = one.bound;
-    }
+    for (const Share& one : output.errors) keep_worst(placed(output, one), &verdict.errors);
+  }
+  const auto worst = std::max_element(verdict.errors.begin(), verdict.errors.end(),
+                                      [](const Share& a, const Share& b) { return share(a) < share(b); });
+  if (worst != verdict.errors.end()) {
+    verdict.error = worst->error;
+    verdict.bound = worst->bound;
   }
   return verdict;
 }
 
 Verdict verify(std::size_t runs, const MeasureRun& measure) {
   Verdict worst;
-  for (std::size_t run = 0; run < runs; ++run) {
+  worst.passed = true;
+  std::vector<Share> errors;
+  for (std::size_t run = 0; run < runs && worst.passed; ++run) {
     std::vector<Measured> outputs;
     if (Status status = measure(run, &outputs); !status.ok())
       return {false, 0, 0, status.message(), status.code() == Code::kOutOfMemory};
-    const Verdict verdict = judge(outputs);
-    if (!verdict.passed) return verdict;
-    if (run == 0 || share(verdict.error, verdict.bound) > share(worst.error, worst.bound)) worst = verdict;
+    Verdict verdict = judge(outputs);
+    for (const Share& one : verdict.errors) keep_worst(one, &errors);
+    if (run == 0 || !verdict.passed || share(verdict.error, verdict.bound) > share(worst.error, worst.bound))
+      worst = std::move(verdict);
   }
+  worst.errors = std::move(errors);
   return worst;
 }
 

@@ -92,16 +92,10 @@ struct RowErrors {
   double root_mean_square() const;
 };
 
-// An error and what it may be.
-struct Share {
-  std::string what;  // what is off, and where
-  double error = 0;  // a NaN passes no bound
-  double bound = 0;
-};
-
 // What one run left in one output. Words name places, and what was found there.
 struct Measured {
   std::string output;           // what a refusal calls it
+  std::string inputs;           // which inputs it was run on, where `output` does not say so; "": the plain ones
   std::int64_t unwritten = 0;   // elements that still hold the poison
   std::string first_unwritten;  // "": not known
   std::string stray;            // what was written where nothing of the output is; "": nothing
@@ -113,14 +107,14 @@ struct Measured {
 std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element);
 
 // Refuses in the words of the first output with a fault. Error and bound are those of the error that is closest to its
-// bound, or farthest over it.
+// bound, or farthest over it; Verdict::errors has such a one of each kind, its place with the output and the inputs.
 Verdict judge(const std::vector<Measured>& outputs);
 
 // Runs the program for the run'th time, of those that a trial has for it, and measures what it left.
 using MeasureRun = std::function<Status(std::size_t run, std::vector<Measured>* outputs)>;
 
-// All runs, judged: the first that fails, else the one closest to its bound. A run that comes to nothing fails in the
-// words of its status.
+// All runs, judged: the first that fails, else the one closest to its bound; Verdict::errors are of all that ran. A run
+// that comes to nothing fails in the words of its status.
 Verdict verify(std::size_t runs, const MeasureRun& measure);
 
 }  // namespace gqa

@@ -67,6 +67,68 @@ TEST(Report, WhatTheRowSaysIsTextAndNeverMarkup) {
   EXPECT_NE(page.find("&lt;u&gt;why&lt;/u&gt;"), std::string::npos);
 }
 
+cache::WinnerRow row_with(const std::string& evidence) {
+  cache::WinnerRow row;
+  row.key.signature = "hq=4,sq=8,d=64";
+  row.key.device = "host x86";
+  row.evidence = evidence;
+  return row;
+}
+
+// The part of a page that begins with that title.
+std::string section_of(const std::string& page, const std::string& title) {
+  const std::size_t at = page.find("<h2>" + title + "</h2>");
+  return at == std::string::npos ? "" : page.substr(at, page.find("</section>", at) - at);
+}
+
+TEST(Report, ErrorsByRowAreSharesOfTheirBoundsWithTheirPlaces) {
+  const std::string page = section_of(report(row_with(R"({"attempts": [
+      {"candidate": "close", "outcome": "slower", "error": 4, "bound": 5, "errors": [
+         {"what": "worst row", "where": "output: batch <1>", "error": 4, "bound": 5}]},
+      {"candidate": "wrong", "outcome": "verify failed", "error": 14, "bound": 7, "errors": [
+         {"what": "worst element", "where": "output: dim 3", "error": 14, "bound": 7}]},
+      {"candidate": "best", "outcome": "winner", "by_parts": true, "error": 0.5, "bound": 1.25, "errors": [
+         {"what": "all rows", "where": "output: 64 rows", "error": 0.5, "bound": 1.25},
+         7, {"what": "no bound", "error": 1}, {"what": "words", "error": "many", "bound": "few"}]},
+      {"candidate": "old", "outcome": "slower", "error": 1, "bound": 2}]})"),
+                                             {}),
+                                      "Errors by row");
+  const auto at = [&page](const char* part) { return page.find(part); };
+  EXPECT_LT(at("best"), at("wrong")) << "the winner comes first, " << page;
+  EXPECT_LT(at("wrong"), at("close")) << "then who went farthest";
+  EXPECT_NE(at("<b class=\"failed\">200 %</b>"), std::string::npos) << page;
+  EXPECT_NE(at("<b>80 %</b>"), std::string::npos) << page;
+  EXPECT_NE(at("<b>40 %</b>"), std::string::npos) << page;
+  EXPECT_NE(at("class=\"chosen\" width=\"32.0\""), std::string::npos) << "40 % of a line that ends at 125 %";
+  EXPECT_NE(at("class=\"other\" width=\"100.0\""), std::string::npos) << "no bar leaves its line";
+  EXPECT_NE(at("4 of 5 \u00b7 output: batch &lt;1&gt;"), std::string::npos) << page;
+  EXPECT_EQ(count(page, "passed by itself"), 1);
+  EXPECT_EQ(count(page, "<svg"), 3) << "what is no error draws none";
+  EXPECT_EQ(at(">old<"), std::string::npos);
+}
+
+TEST(Report, ManyCandidatesErrorsByRowAreFolded) {
+  std::string attempts;
+  for (int i = 0; i < 9; ++i)
+    attempts += std::string(i == 0 ? "" : ", ") + R"({"candidate": "c", "outcome": "slower", "errors": [
+        {"what": "all rows", "where": "output: 64 rows", "error": 0.5, "bound": 1.25}]})";
+  const std::string page = section_of(report(row_with(R"({"attempts": [)" + attempts + "]}"), {}), "Errors by row");
+  EXPECT_EQ(count(page, "<svg"), 9);
+  EXPECT_EQ(count(page.substr(page.find("<details>")), "<svg"), 3);
+  EXPECT_NE(page.find("3 more candidates"), std::string::npos);
+}
+
+TEST(Report, EvidenceOfAnOlderVersionHasNoErrorsByRow) {
+  for (const char* errors : {"", R"(, "errors": [])", R"(, "errors": {})", R"(, "errors": 3)"}) {
+    const std::string page = report(row_with(R"({"attempts": [{"candidate": "c", "outcome": "winner", "median_us": 3,
+        "error": 1, "bound": 2)" + std::string(errors) +
+                                             "}]}"),
+                                    {});
+    EXPECT_EQ(section_of(page, "Errors by row"), "") << errors;
+    EXPECT_NE(section_of(page, "Errors"), "") << errors;
+  }
+}
+
 TEST(Report, WithoutEvidenceItSaysSo) {
   cache::WinnerRow row;
   row.key.signature = "hq=4,sq=8,d=64";

@@ -81,8 +81,27 @@ class Report(CacheTest):
         strokes = sum(has["d"].count("M") for tag, has in page.seen if has.get("class") == "sample")
         self.assertLessEqual(max(len(each["timings_us"]) for each in timed), strokes)
         for title in ("Candidates by time", "Measured and predicted", "Samples of the finalists", "Errors",
-                      "Refused before they were compiled", "Where the seconds went"):
+                      "Errors by row", "Refused before they were compiled", "Where the seconds went"):
             self.assertIn(title, words)
+
+    def test_errors_by_row_are_those_of_the_evidence(self):
+        text = self.report()
+        part = text[text.index("<h2>Errors by row</h2>"):]
+        words = " ".join(Page(part[:part.index("</section>")]).words)
+        attempts = self.json_of("show", self.key)["winner"]["evidence"]["attempts"]
+        judged = [each for each in attempts if each.get("errors")]
+        self.assertEqual([each["candidate"] for each in judged],
+                         [each["candidate"] for each in attempts if each.get("bound", 0) > 0])
+        for each in judged:
+            self.assertIn(each["candidate"], words)
+            self.assertEqual([error["what"] for error in each["errors"]], ["all rows", "worst row", "worst element"])
+            shares = [error["error"] / error["bound"] for error in each["errors"]]
+            self.assertEqual(max(shares), each["error"] / each["bound"], "what the verdict is about is one of them")
+            self.assertTrue(all(0 < share <= 1 for share in shares) or each["outcome"] == "verify failed", each)
+            for error, share in zip(each["errors"], shares):
+                self.assertRegex(error["where"], r"^output(, hard queries)?: (batch \d+, head \d+, row \d+|\d+ rows)")
+                self.assertIn(f"{100 * share:.3g} %", words)
+                self.assertIn(f"{error['error']:.3g} of {error['bound']:.3g} \u00b7 {error['where']}", words)
 
     def test_it_loads_nothing_and_runs_nothing(self):
         text = self.report()

@@ -17,6 +17,8 @@ namespace gqa::tools {
 namespace {
 
 constexpr std::size_t kFinalists = 8;  // whose samples are shown
+constexpr std::size_t kUnfolded = 6;   // whose errors by row are seen without a click
+constexpr double kErrorsEnd = 1.25;    // times what is allowed: where bars of errors end
 constexpr double kInSight = 4;         // times the fastest candidate's time: where bars and strips end
 
 constexpr const char* kStyle = R"(
@@ -40,6 +42,8 @@ ol, ul { list-style: none; margin: 0; padding: 0; }
 li { margin: 0 0 0.6rem; }
 .row { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 .row b { font-weight: 600; white-space: nowrap; }
+.kinds { display: grid; grid-template-columns: repeat(auto-fill, minmax(13rem, 1fr)); gap: 0.2rem 1rem; margin: 0.2rem 0 0; }
+.kinds small { display: block; overflow-wrap: anywhere; }
 svg { display: block; }
 svg.meter { width: 100%; height: 10px; margin: 0.15rem 0; }
 svg.strip { width: 100%; height: 22px; }
@@ -216,12 +220,77 @@ std::string errors_section(const std::vector<Json>& attempts) {
     const std::string detail =
         failed ? "<span class=\"failed\">" + escaped(text_of(attempt, "detail")) + "</span>" : "";
     body += bar_item(code(text_of(attempt, "candidate")), error_text(error, bound),
-                     meter(error / (1.25 * bound), 1 / 1.25, won(attempt)), detail);
+                     meter(error / (kErrorsEnd * bound), 1 / kErrorsEnd, won(attempt)), detail);
   }
-  return section("Errors",
-                 "Over all rows, against the error of the naive computation in the same type. The mark is what is "
-                 "allowed. Of a candidate that was refused the row that was wrong is named.",
-                 body + "</ol>\n");
+  return section(
+      "Errors",
+      "What is closest to its bound, against the error of the naive computation in the same type. The mark is "
+      "what is allowed. Of a candidate that was refused the row that was wrong is named.",
+      body + "</ol>\n");
+}
+
+// Of each kind the error that is closest to its bound; evidence of older files has none.
+std::vector<Json> errors_of(const Json& attempt) {
+  std::vector<Json> errors;
+  const auto at = attempt.find("errors");
+  if (at == attempt.end() || !at->is_array()) return errors;
+  std::copy_if(at->begin(), at->end(), std::back_inserter(errors), [](const Json& each) {
+    return each.is_object() && each.contains("error") && each["error"].is_number() && number_of(each, "bound") > 0;
+  });
+  return errors;
+}
+
+double share_of_bound(const Json& error) { return number_of(error, "error") / number_of(error, "bound"); }
+
+double largest_share(const Json& attempt) {
+  double largest = 0;
+  for (const Json& error : errors_of(attempt)) largest = std::max(largest, share_of_bound(error));
+  return largest;
+}
+
+// "82 %" over its bar, and where that is.
+std::string kind_of_error(const Json& error, bool chosen) {
+  const double share = share_of_bound(error);
+  char percent[32], sizes[64];
+  std::snprintf(percent, sizeof(percent), "%.3g %%", 100 * share);
+  std::snprintf(sizes, sizeof(sizes), "%.3g of %.3g", number_of(error, "error"), number_of(error, "bound"));
+  return "<div><div class=\"row\"><span>" + escaped(text_of(error, "what")) + "</span><b" +
+         (share > 1 ? " class=\"failed\"" : "") + ">" + percent + "</b></div>\n" +
+         meter(share / kErrorsEnd, 1 / kErrorsEnd, chosen) + "<small>" + sizes + " \u00b7 " +
+         escaped(text_of(error, "where")) + "</small></div>\n";
+}
+
+std::string kinds_item(const Json& attempt) {
+  const bool refused = text_of(attempt, "outcome") == "verify failed";
+  const auto parts = attempt.find("by_parts");
+  std::string body = "<li><div class=\"row\">" + code(text_of(attempt, "candidate")) + "<b" +
+                     (refused ? " class=\"failed\"" : "") + ">" + escaped(text_of(attempt, "outcome")) + "</b></div>\n";
+  if (parts != attempt.end() && *parts == true)
+    body += "<small>It did not pass as a whole; each of its operators passed by itself.</small>\n";
+  body += "<div class=\"kinds\">\n";
+  for (const Json& error : errors_of(attempt)) body += kind_of_error(error, won(attempt));
+  return body + "</div></li>\n";
+}
+
+// The winner, then who came closest to a bound, or went over it.
+std::string rows_section(const std::vector<Json>& attempts) {
+  std::vector<Json> judged = attempts;
+  std::erase_if(judged, [](const Json& attempt) { return errors_of(attempt).empty(); });
+  if (judged.empty()) return "";
+  std::stable_sort(judged.begin(), judged.end(), [](const Json& a, const Json& b) {
+    return std::make_pair(won(a), largest_share(a)) > std::make_pair(won(b), largest_share(b));
+  });
+  std::string seen, folded;
+  for (std::size_t i = 0; i < judged.size(); ++i) (i < kUnfolded ? seen : folded) += kinds_item(judged[i]);
+  if (!folded.empty())
+    folded = "<details><summary>" + counted(static_cast<std::int64_t>(judged.size() - kUnfolded), "more candidate") +
+             "</summary>\n<ol>\n" + folded + "</ol></details>\n";
+  return section("Errors by row",
+                 "Shares of what is allowed, each where it was largest, of all inputs that were tried. All rows: the "
+                 "root mean square of their errors. Worst row: its error's norm. Both, and the worst element, are in "
+                 "units of the naive computation's error; log-sum-exp is in units of what float32 may be off by. The "
+                 "mark is what is allowed.",
+                 "<ol>\n" + seen + "</ol>\n" + folded);
 }
 
 // "tile of # rows for # query rows": 20, as bars, with those that are known by name behind a fold.
@@ -292,7 +361,7 @@ std::string sections(const cache::WinnerRow& row, const std::vector<cache::Kerne
     text += section("Candidates", "The winner has no evidence of its race.", "");
   } else {
     text += times_section(attempts) + prediction_section(attempts) + samples_section(attempts) +
-            errors_section(attempts) + failures_section(attempts);
+            errors_section(attempts) + rows_section(attempts) + failures_section(attempts);
   }
   text += untried_section(evidence, "pruned", "Refused before they were compiled", "What cannot be, or cannot pay.") +
           untried_section(evidence, "not_tried", "Not tried", "") + seconds_section(evidence) +

@@ -1,6 +1,6 @@
 // report.h: a tuning as a page.
 // Owns: the HTML of a winner with its evidence: candidates by time, what the cost model had predicted, samples of the
-// finalists, errors, and what was refused and why.
+// finalists, errors by kind and place, and what was refused and why.
 // Never: loads anything from elsewhere or runs a script; writes a file.
 // Threads: pure functions.
 #pragma once

@@ -340,7 +340,8 @@ Verdict CudaTrial::verify(const LoadedProgram& program) {
     if (Status s = check_with_memory(kernel, variant, &result, &damaged); !s.ok()) return s;
     Comparison found = comparison(variant, result);
     found.workspace = damaged;
-    *outputs = measured(variant.problem, variant.row_numbers, found);
+    const char* inputs = variant.hard ? kHardInputs : variant.appends ? kNewTokenInputs : "";
+    *outputs = measured(variant.problem, variant.row_numbers, found, inputs);
     return {};
   });
 }

@@ -349,6 +349,50 @@ outputs o
   }
 }
 
+// Where the whole gives an infinity, its errors are those of what is finite, and say nothing.
+TEST_F(GraphSessionTest, OperatorsThatPassedOneByOneAreToldOfWhateverTheErrorIs) {
+  bool whole = false;
+  world_.verify_program = [&](const KernelGraph& program) {
+    const bool passes = whole || (program.nodes().size() == 1 && !program.nodes()[0].block);
+    return passes ? Verdict{true, 0.5, 7, ""} : Verdict{false, 0.5, 7, "element 3 is inf, expected 2"};
+  };
+  const KernelGraph chain = graph_of(R"(graph 1
+x = input f32[4,8]
+a = exp(x)
+b = tanh(a)
+o = reciprocal(b)
+outputs o
+)");
+  const std::string words = "each verified by itself";
+  GraphAnswer answer = ask(*open(Tuning::kNow, cache::Mode::kOff), chain);
+  EXPECT_EQ(answer.ready->winner.error, 0.5);
+  EXPECT_NE(explain(chain, answer).find(words), std::string::npos) << explain(chain, answer);
+  int by_parts = 0;
+  const auto evidence = evidence_of(answer);
+  for (const auto& attempt : evidence["attempts"]) {
+    by_parts += attempt.value("by_parts", false);
+    EXPECT_EQ(attempt.value("by_parts", false), attempt["outcome"] == "winner") << attempt;
+  }
+  EXPECT_EQ(by_parts, 1);
+  whole = true;
+  answer = ask(*open(Tuning::kNow, cache::Mode::kOff), chain);
+  EXPECT_EQ(explain(chain, answer).find(words), std::string::npos);
+}
+
+// Evidence of an older version does not say that a winner passed by its operators; its error over its bound does.
+TEST_F(GraphSessionTest, OlderEvidenceIsToldAsItWas) {
+  const GraphAnswer answer = ask(*open(Tuning::kNow, cache::Mode::kOff), attention());
+  for (const double error : {1.0, 3.0}) {
+    auto older = std::make_shared<ReadyProgram>();
+    older->winner = answer.ready->winner;
+    older->winner.error = error;
+    older->winner.bound = 2;
+    GraphAnswer told = answer;
+    told.ready = older;
+    EXPECT_EQ(explain(attention(), told).find("each verified by itself") != std::string::npos, error > 2) << error;
+  }
+}
+
 TEST_F(GraphSessionTest, ProgramsThatSpillAreKeptOnlyIfNothingElseIs) {
   world_.program_spill_bytes = [](const Source& source) { return source.family != "block" ? 4096 : 0; };
   world_.program_microseconds = [](const KernelGraph& program) {

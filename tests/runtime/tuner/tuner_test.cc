@@ -256,6 +256,39 @@ TEST_F(TunerTest, ABudgetOfNothingStillTriesACandidate) {
   EXPECT_FALSE(with_outcome("not tried").empty());
 }
 
+// Of those that passed and of those that did not; whoever was not verified, or told no errors, has no list.
+TEST_F(TunerTest, TheEvidenceHasTheErrorsOfEachKindAndTheirPlaces) {
+  const std::string wrong = best_kernel();
+  world_.verify = [&](const Candidate& c) {
+    Verdict verdict{kernel_text(c) != wrong, 0.5, 1.25, "no reason"};
+    verdict.errors = {{ErrorKind::kAllRows, "output: 64 rows", 0.5, 1.25},
+                      {ErrorKind::kRow, "output: row 3", kernel_text(c) == wrong ? 9.0 : 2.0, 5},
+                      {ErrorKind::kElement, "output: row 3, dim 7", 1, 7},
+                      {ErrorKind::kLse, "log-sum-exp: row 1", 0.25, 1}};
+    return verdict;
+  };
+  ASSERT_TRUE(run().ok());
+  int right = 0, refused = 0;
+  const auto evidence = nlohmann::json::parse(tuned_.winner.evidence);
+  for (const auto& attempt : evidence["attempts"]) {
+    const bool failed = attempt["outcome"] == "verify failed";
+    (failed ? refused : right) += 1;
+    const auto expected = nlohmann::json::parse(R"([
+        {"what": "all rows", "where": "output: 64 rows", "error": 0.5, "bound": 1.25},
+        {"what": "worst row", "where": "output: row 3", "error": )" +
+                                                std::string(failed ? "9" : "2") + R"(, "bound": 5},
+        {"what": "worst element", "where": "output: row 3, dim 7", "error": 1, "bound": 7},
+        {"what": "log-sum-exp", "where": "log-sum-exp: row 1", "error": 0.25, "bound": 1}])");
+    EXPECT_EQ(attempt["errors"], expected) << attempt;
+  }
+  EXPECT_GT(right, 0);
+  EXPECT_GT(refused, 0);
+  world_.verify = [](const Candidate&) { return Verdict{true, 0.5, 1.25, ""}; };
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(tuned_.winner.evidence.find("\"errors\""), std::string::npos);
+  EXPECT_EQ(tuned_.winner.evidence.find("by_parts"), std::string::npos);
+}
+
 TEST_F(TunerTest, BesideLoadAWinnerIsProvisionalAndTheEvidenceSaysWhy) {
   world_.others = [] { return 0.5; };
   ASSERT_TRUE(run().ok());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "runtime/half.h"
 #include "tests/search/from_text.h"
@@ -103,6 +104,87 @@ TEST(Judge, HoldsRowsElementsAndAllOfThemToTheirFactors) {
       }
     }
   }
+}
+
+Measured measured_of(const std::string& output, std::vector<Share> errors, const std::string& inputs = {}) {
+  Measured made;
+  made.output = output;
+  made.inputs = inputs;
+  made.errors = std::move(errors);
+  return made;
+}
+
+std::string text_of(const Verdict& verdict) {
+  std::ostringstream out;
+  for (const Share& one : verdict.errors)
+    out << static_cast<int>(one.kind) << " " << one.where << ": " << one.error << " of " << one.bound << "\n";
+  return out.str();
+}
+
+TEST(Judge, KeepsTheErrorClosestToItsBoundOfEachKindWithItsPlace) {
+  Comparison c = honest();
+  c.rows.add(67, kUnit, {9e-4, 0.0025, 67 * 64 + 33, 64});
+  c.lse_share = 0.25;
+  c.worst_lse_index = 11;
+  const Problem p = problem_of("b=2,hq=4,hk=4,sq=10,d=64,lse=1");
+  EXPECT_EQ(
+      "0 output, hard queries: 81 rows: 1.04822 of 1.25\n"
+      "1 output, hard queries: batch 1, head 2, row 7: 3 of 5\n"
+      "2 output, hard queries: batch 0, head 0, row 0, dim 33: 3.2 of 7\n"
+      "3 log-sum-exp, hard queries: batch 0, head 1, row 1: 0.25 of 1\n",
+      text_of(judge(measured(p, rows_to_check(p, {}, 80), c, kHardInputs))));
+}
+
+TEST(Judge, OfSeveralOutputsKeepsTheWorseAndOfEqualsTheFirst) {
+  const Verdict verdict =
+      judge({measured_of("a", {{ErrorKind::kRow, "row 1", 2, 5}, {ErrorKind::kElement, "it", 1, 7}}),
+             measured_of("b", {{ErrorKind::kRow, "row 2", 2, 4}, {ErrorKind::kElement, "it", 1, 7}})});
+  EXPECT_EQ("1 b: row 2: 2 of 4\n2 a: it: 1 of 7\n", text_of(verdict));
+  EXPECT_EQ(2, verdict.error);
+  EXPECT_EQ(4, verdict.bound);
+}
+
+TEST(Judge, AnErrorThatIsNoNumberIsTheWorst) {
+  const double nan = std::nan("");
+  const Verdict verdict = judge({measured_of("a", {{ErrorKind::kRow, "row 1", 2, 5}}),
+                                 measured_of("b", {{ErrorKind::kRow, "row 2", nan, 5}}),
+                                 measured_of("c", {{ErrorKind::kRow, "row 3", 4, 5}})});
+  EXPECT_FALSE(verdict.passed);
+  ASSERT_EQ(1U, verdict.errors.size());
+  EXPECT_EQ("b: row 2", verdict.errors[0].where);
+  EXPECT_TRUE(std::isnan(verdict.error));
+}
+
+// Verifies runs of which each measures a row's error and an element's.
+Verdict verified(const std::vector<std::pair<double, double>>& runs, std::size_t* ran) {
+  return verify(runs.size(), [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
+    *ran = run + 1;
+    const std::string place = "run " + std::to_string(run);
+    *outputs = {measured_of(
+        "o", {{ErrorKind::kElement, place, runs[run].second, 7}, {ErrorKind::kRow, place, runs[run].first, 5}})};
+    return {};
+  });
+}
+
+TEST(Verify, KeepsTheWorstOfEachKindOverAllRuns) {
+  std::size_t ran = 0;
+  const Verdict passed = verified({{1, 3}, {4, 2}, {2, 6}}, &ran);
+  EXPECT_TRUE(passed.passed);
+  EXPECT_EQ("1 o: run 1: 4 of 5\n2 o: run 2: 6 of 7\n", text_of(passed));
+  EXPECT_EQ(6, passed.error);
+  EXPECT_EQ(7, passed.bound);
+}
+
+// The first that fails is the last to run; what ran before it counts, too, and is not what the verdict is about.
+TEST(Verify, OfARefusedProgramKeepsWhatRanBefore) {
+  std::size_t ran = 0;
+  const Verdict refused = verified({{4.5, 1}, {1, 8}, {40, 40}}, &ran);
+  EXPECT_FALSE(refused.passed);
+  EXPECT_EQ(2U, ran);
+  EXPECT_EQ("1 o: run 0: 4.5 of 5\n2 o: run 1: 8 of 7\n", text_of(refused));
+  EXPECT_EQ("o: run 1, against the naive error's in its row; the error 8 is over the bound 7", refused.reason);
+  EXPECT_EQ(8, refused.error);
+  EXPECT_EQ(7, refused.bound);
 }
 
 TEST(RowUnit, IsTheLargerOfTheNaiveErrorAndWhatRoundingMakesOfTheRow) {
