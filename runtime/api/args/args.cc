@@ -67,7 +67,7 @@ Work work_of(const Operands& operands) {
   Work work;
   work.attends = !has_no_row(q) && !no_sequence;
   // Rows of new keys that are nobody's are not added.
-  work.adds = adds_keys(operands) && !(no_sequence && has_no_sequence(starts(Role::kNewStarts)));
+  work.adds = adds_keys(operands) && !(no_sequence && has_no_sequence(operands.at(Role::kNewStarts)));
   if (!work.attends) work.rowless = Roles(Role::kQ) | Role::kOut;
   // Keys of no row are those of a call none of whose sequences has a key.
   if (operands.has(Role::kKStarts) && has_no_row(operands[Role::kK]) && has_no_row(operands[Role::kV]))

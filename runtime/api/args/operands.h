@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "runtime/api/gqa.h"
 #include "runtime/api/tensors/tensor_rules.h"
@@ -20,18 +21,17 @@ class Operands {
  public:
   // options: null, or at least as large as today's.
   Operands(const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out, const gqa_call* options) {
-    set(Role::kQ, q);
-    set(Role::kK, k);
-    set(Role::kV, v);
-    set(Role::kOut, out);
-    if (options == nullptr) return;
-    for (const Role role : kFieldRoles) set(role, field(*options, row_of(role).field));
+    set<Role::kQ>(q);
+    set<Role::kK>(k);
+    set<Role::kV>(v);
+    set<Role::kOut>(out);
+    if (options != nullptr) set_fields(*options, std::make_index_sequence<kRoleCount>());
   }
 
   Roles present() const { return present_; }
   bool has(Role role) const { return present_.has(role); }
-  const DLTensor* at(Role role) const { return tensors_[index_of(role)]; }
-  const DLTensor& operator[](Role role) const { return *at(role); }
+  const DLTensor* at(Role role) const { return has(role) ? tensors_[index_of(role)] : nullptr; }
+  const DLTensor& operator[](Role role) const { return *tensors_[index_of(role)]; }
   void leave_out(Roles roles) { present_ = present_.without(roles); }
 
   // Whether it comes in its row's packed form: by a list of starts, and a factor by its rank, since one of heads alone
@@ -49,16 +49,25 @@ class Operands {
   bool any_packed() const { return has(Role::kQStarts) || has(Role::kKStarts); }
 
  private:
-  static const DLTensor* field(const gqa_call& options, std::size_t offset) {
-    return *reinterpret_cast<const DLTensor* const*>(reinterpret_cast<const char*>(&options) + offset);
+  // One by one, since each hit passes here: offsets are constants then.
+  template <std::size_t... At>
+  void set_fields(const gqa_call& options, std::index_sequence<At...>) {
+    (set_field<kRoles[At].role>(options), ...);
   }
-  void set(Role role, const DLTensor* tensor) {
+  template <Role role>
+  void set_field(const gqa_call& options) {
+    constexpr std::size_t offset = row_of(role).field;
+    if constexpr (offset != 0)
+      set<role>(*reinterpret_cast<const DLTensor* const*>(reinterpret_cast<const char*>(&options) + offset));
+  }
+  template <Role role>
+  void set(const DLTensor* tensor) {
     tensors_[index_of(role)] = tensor;
     if (tensor != nullptr) present_ = present_ | role;
   }
 
   Roles present_;
-  std::array<const DLTensor*, kRoleCount> tensors_{};
+  std::array<const DLTensor*, kRoleCount> tensors_;  // of those present
 };
 
 // What every call has.

@@ -73,6 +73,25 @@ RecentCalls& recent_calls() {
 // can; of the others an element's alignment is enough.
 std::uintptr_t alignment_of(Role role) { return row_of(role).elements == Elements::kHalf ? kVectorBytes : 4; }
 
+// What a tensor's form is, as far as a hit has to know it.
+struct Ranks {
+  int plain, packed;
+  Roles packed_by;
+};
+constexpr std::array<Ranks, kRoleCount> kRanks = [] {
+  std::array<Ranks, kRoleCount> ranks{};
+  for (const RoleRow& row : kRoles)
+    ranks[index_of(row.role)] = {row.plain.rank, row.packed.rank, row.packed.rank != 0 ? row.packed_by : Roles()};
+  return ranks;
+}();
+
+int rank_of(const Operands& operands, Role role) {
+  const Ranks& ranks = kRanks[index_of(role)];
+  const Roles by = ranks.packed_by & operands.present();
+  if (by.empty()) return ranks.plain;
+  return by == Roles(role) ? operands.form(role).rank : ranks.packed;
+}
+
 // False for what only args.cc can judge: no more sizes are read of a tensor than its form has.
 bool describe(const DLTensor& tensor, int rank, Description* described) {
   if (tensor.shape == nullptr || tensor.ndim != rank) return false;
@@ -96,7 +115,7 @@ bool describe(const Operands& operands, const gqa_call* options, CallKey* key) {
   key->present = operands.present().bits();
   std::size_t at = 0;
   for (const Role role : operands.present())
-    if (!describe(operands[role], operands.form(role).rank, &key->tensors[at++])) return false;
+    if (!describe(operands[role], rank_of(operands, role), &key->tensors[at++])) return false;
   if (options == nullptr) return true;
   std::memcpy(&key->scale_bits, &options->scale, sizeof key->scale_bits);
   std::memcpy(&key->softcap_bits, &options->softcap, sizeof key->softcap_bits);
@@ -111,19 +130,17 @@ bool describe(const Operands& operands, const gqa_call* options, CallKey* key) {
 }
 
 struct Span {
-  std::uintptr_t first = 0, last = 0;
+  std::uintptr_t first, last;
   bool touches(const Span& other) const { return first < other.last && other.first < last; }
 };
 
-using Addresses = std::array<std::uintptr_t, kRoleCount>;  // by role
-
 // Where the tensors of a call lie now. False where an address is not as good as the remembered call's.
-bool locate(const Operands& operands, const RecentCall& recent, Addresses* data) {
-  std::array<Span, kRoleCount> spans;
+bool locate(const Operands& operands, const RecentCall& recent, OfPresent<std::uintptr_t>* data) {
+  std::array<Span, kRoleCount> spans;  // by role
   std::size_t at = 0;
   for (const Role role : operands.present()) {
     const DLTensor& tensor = operands[role];
-    std::uintptr_t& start = (*data)[index_of(role)];
+    std::uintptr_t& start = (*data)[at];
     Span& span = spans[index_of(role)];
     if (tensor.data == nullptr ||
         __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(tensor.data), tensor.byte_offset, &start) ||
@@ -140,34 +157,86 @@ bool locate(const Operands& operands, const RecentCall& recent, Addresses* data)
   return true;
 }
 
-// Puts the tensors where they lie now.
-void place(Roles present, const Addresses& data, Call* call, Append* append) {
-  const auto read = [&](Role role) { return reinterpret_cast<const void*>(data[index_of(role)]); };
-  const auto list = [&](Role role) { return reinterpret_cast<const std::int32_t*>(data[index_of(role)]); };
-  const auto numbers = [&](Role role) { return reinterpret_cast<const float*>(data[index_of(role)]); };
-  call->q = read(Role::kQ);
-  call->k = read(Role::kK);
-  call->v = read(Role::kV);
-  call->out = reinterpret_cast<void*>(data[index_of(Role::kOut)]);
-  if (present == kRequiredRoles) return;
-  call->lse = reinterpret_cast<float*>(data[index_of(Role::kLse)]);
-  call->kv_lengths = list(Role::kKvLengths);
-  call->page_table = list(Role::kPageTable);
-  call->q_starts = list(Role::kQStarts);
-  call->k_starts = list(Role::kKStarts);
-  call->q_lengths = list(Role::kQLengths);
-  call->sink = numbers(Role::kSink);
-  (call->arrays.rows != nullptr ? call->arrays.rows : call->arrays.heads) = numbers(Role::kScoreScale);
-  call->arrays.scores = read(Role::kBias);
-  if (append == nullptr) return;
-  append->k = read(Role::kNewK);
-  append->v = read(Role::kNewV);
-  append->starts = list(Role::kNewStarts);
-  append->cos = read(Role::kCos);
-  append->sin = read(Role::kSin);
-  append->rotary_starts = list(Role::kRotaryStarts);
-  append->batch_idx = list(Role::kBatchIdx);
-  append->leftpad = list(Role::kLeftpad);
+// Puts a tensor of a call where it lies now.
+void place(Role role, std::uintptr_t address, Call* call, Append* append) {
+  const auto* read = reinterpret_cast<const void*>(address);
+  const auto* list = static_cast<const std::int32_t*>(read);
+  const auto* numbers = static_cast<const float*>(read);
+  switch (role) {
+    case Role::kQ:
+      call->q = read;
+      break;
+    case Role::kK:
+      call->k = read;
+      break;
+    case Role::kV:
+      call->v = read;
+      break;
+    case Role::kOut:
+      call->out = reinterpret_cast<void*>(address);
+      break;
+    case Role::kLse:
+      call->lse = reinterpret_cast<float*>(address);
+      break;
+    case Role::kQStarts:
+      call->q_starts = list;
+      break;
+    case Role::kKStarts:
+      call->k_starts = list;
+      break;
+    case Role::kKvLengths:
+      call->kv_lengths = list;
+      break;
+    case Role::kPageTable:
+      call->page_table = list;
+      break;
+    case Role::kQLengths:
+      call->q_lengths = list;
+      break;
+    case Role::kSink:
+      call->sink = numbers;
+      break;
+    case Role::kScoreScale:
+      (call->arrays.rows != nullptr ? call->arrays.rows : call->arrays.heads) = numbers;
+      break;
+    case Role::kBias:
+      call->arrays.scores = read;
+      break;
+    case Role::kNewK:
+      append->k = read;
+      break;
+    case Role::kNewV:
+      append->v = read;
+      break;
+    case Role::kNewStarts:
+      append->starts = list;
+      break;
+    case Role::kCos:
+      append->cos = read;
+      break;
+    case Role::kSin:
+      append->sin = read;
+      break;
+    case Role::kRotaryStarts:
+      append->rotary_starts = list;
+      break;
+    case Role::kBatchIdx:
+      append->batch_idx = list;
+      break;
+    case Role::kLeftpad:
+      append->leftpad = list;
+  }
+}
+
+bool same(const DLDevice& a, const DLDevice& b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
+
+// A device is asked about the first tensor; the others most often lie beside it.
+bool all_owned(const Device& device, const Operands& operands) {
+  const DLDevice first = operands[Role::kQ].device;
+  if (!owned(device, first)) return false;
+  for (const Role role : operands.present())
+    if (!same(operands[role].device, first) && !owned(device, operands[role].device)) return false;
+  return true;
 }
 
 }  // namespace
@@ -176,17 +245,17 @@ bool find_recent_call(const Device& device, const Operands& operands, const gqa_
                       std::optional<Append>* append) {
   CallKey wanted;
   if (!describe(operands, options, &wanted)) return false;
-  for (const Role role : operands.present())
-    if (!owned(device, operands[role].device)) return false;
+  if (!all_owned(device, operands)) return false;
   for (const RecentCall& recent : recent_calls().calls) {
     if (!recent.used || !recent.key.same(wanted)) continue;
-    Addresses data{};
+    OfPresent<std::uintptr_t> data;
     if (!locate(operands, recent, &data) || (recent.append && append == nullptr)) return false;
     *call = recent.call;
     Append* appended = recent.append ? &append->emplace(*recent.append) : nullptr;
     call->append = appended;
-    place(operands.present(), data, call, appended);
     call->stream = options != nullptr ? options->stream : nullptr;
+    std::size_t at = 0;
+    for (const Role role : operands.present()) place(role, data[at++], call, appended);
     return true;
   }
   return false;
