@@ -2,6 +2,7 @@
 dispatcher calls them on CUDA."""
 
 import contextlib
+import inspect
 
 import gqa
 import pytest
@@ -77,7 +78,11 @@ def activated():
     try:
         yield
     finally:
-        nn.attention.restore_flash_attention_impl()
+        if hasattr(nn.attention, "restore_flash_attention_impl"):
+            nn.attention.restore_flash_attention_impl()
+        else:  # PyTorch 2.10 has none: what those of newer ones do
+            nn.attention._registry._FLASH_ATTENTION_HANDLES.pop("gqa").remove()
+            nn.attention._registry._FLASH_ATTENTION_ACTIVE = None
 
 
 def kernels():
@@ -93,6 +98,16 @@ def test_it_is_active_only_while_somebody_wants_it():
         assert nn.attention.current_flash_attention_impl() == "gqa"
         assert all("_flash_impl.py" in dump for dump in kernels())
     assert kernels() == before
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(torch.ops.aten, name)])
+def test_a_kernel_takes_what_its_operator_is_given(name):
+    """Whose arguments differ between versions of PyTorch."""
+    taken = inspect.signature(_flash_impl._KERNELS[name])
+    arguments = getattr(torch.ops.aten, name).default._schema.arguments
+    ordered = [argument.name for argument in arguments if not argument.kwarg_only]
+    given = taken.bind("old", "keys", *ordered, **{x.name: x.name for x in arguments if x.kwarg_only}).arguments
+    assert {**given, **given.get("more", {})}.items() >= {x.name: x.name for x in arguments}.items()
 
 
 # ---- scaled_dot_product_attention's
