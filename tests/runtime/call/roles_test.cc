@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -20,7 +21,7 @@ namespace {
 
 // The fields of gqa_call that are tensors, as the header has them.
 std::vector<std::string> tensor_fields() {
-  std::ifstream file(GQA_HEADER);
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "../../../runtime/api/gqa.h");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   const std::size_t begin = text.find("typedef struct gqa_call {"), end = text.find("} gqa_call;");
   const std::string fields = text.substr(begin, end - begin);
