@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "runtime/tuner/model_error.h"
+
 namespace gqa {
 namespace {
 
@@ -17,6 +19,10 @@ std::string number(const char* format, double value) {
 
 std::string counted(const char* what, std::int64_t count, std::int64_t of, const char* things) {
   return std::string(what) + " " + std::to_string(count) + " of " + std::to_string(of) + " " + things;
+}
+
+double total(const PhaseTimes& times) {
+  return times.search + times.compile + times.verify + times.time + times.persist;
 }
 
 }  // namespace
@@ -49,6 +55,20 @@ ProgressFn telling(std::string name, double budget_seconds, std::function<void(c
     }
     if (next) next(progress);
   };
+}
+
+std::string outcome_line(const std::string& name, bool guessed, const ReadyResult& readied,
+                         const std::string& disturbed) {
+  const cache::WinnerRow& winner = readied.ready->winner;
+  std::string chosen;
+  for (const Attempt& attempt : readied.attempts) {
+    if (attempt.outcome == "winner") chosen = attempt.name;
+  }
+  const std::string model = to_text(model_error(readied.attempts));
+  const std::string time = guessed ? "untimed" : number("%.1f us", winner.median_us);
+  return (guessed ? "guessed " : "tuned ") + name + ": " + chosen + ", " + time + ", after " +
+         number("%.2f s", total(readied.times)) + (model.empty() ? "" : "; cost model: " + model) +
+         (winner.provisional && !disturbed.empty() ? "; provisional, the next process races again: " + disturbed : "");
 }
 
 }  // namespace gqa

@@ -1,4 +1,4 @@
-// telling.h: what a session's log says of a tuning while it lasts.
+// telling.h: what a session's log says of a tuning, while it lasts and in the end.
 // Owns: the words, and how often they come: at the start, then with the first progress a second later, and so on.
 // Never: knows who listens.
 // Threads: one tuning's.
@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "runtime/session/misses.h"
 #include "runtime/tuner/tuner.h"
 
 namespace gqa {
@@ -17,5 +18,9 @@ std::string to_text(const Progress& progress);
 // Calls `tell` with lines about `name`, then `next` with all progress; both may be empty.
 ProgressFn telling(std::string name, double budget_seconds, std::function<void(const std::string&)> tell,
                    ProgressFn next);
+
+// What came of it. disturbed: why the next process races again; "": it does not.
+std::string outcome_line(const std::string& name, bool guessed, const ReadyResult& readied,
+                         const std::string& disturbed);
 
 }  // namespace gqa

@@ -12,6 +12,8 @@ constexpr double kFarSlower = 4;  // after a single sample: out, whatever the no
 constexpr double kPauseUs = 50e3;
 constexpr double kNoDifference = 0.005;
 constexpr int kFirstRound = 4;    // samples; each round after doubles
+constexpr int kBriefRound = 2;    // the same of a brief race, after a round of 1
+constexpr int kFinalists = 2;     // who only a clear difference drops from a brief race
 constexpr int kMostSamples = 64;  // a finalist's
 constexpr int kTurn = 4;          // samples a turn, before the next candidate has its turn
 
@@ -21,7 +23,9 @@ class Racing {
 
   int winner() {
     first_turns();
-    for (int target = kFirstRound; target <= kMostSamples && !decided() && !race_.out_of_time(); target *= 2) {
+    if (race_.brief) drop_slower();
+    for (int target = race_.brief ? kBriefRound : kFirstRound;
+         target <= kMostSamples && !decided() && !race_.out_of_time(); target *= 2) {
       sample_up_to(target);
       drop_slower();
     }
@@ -84,20 +88,24 @@ class Racing {
     return leader;
   }
 
-  // Drops those of the slower half whose difference from the best is clear, and is one.
+  // Drops those of the slower half whose difference from the best is one, and is clear, unless the race is brief. Who
+  // had no turn before time was out stays.
   void drop_slower() {
     const int leader = best();
     if (leader < 0) return;
     const Summary& fastest = runners_[leader].summary;
     std::vector<double> medians;
     for (const Runner& runner : runners_) {
-      if (runner.racing) medians.push_back(runner.summary.median);
+      if (runner.racing && !runner.samples.empty()) medians.push_back(runner.summary.median);
     }
     const double middle = median(medians);
+    const bool at_once = race_.brief && medians.size() > kFinalists;
     for (Runner& runner : runners_) {
       const bool same = runner.summary.median <= (1 + kNoDifference) * fastest.median;
-      if (!runner.racing || runner.summary.median < middle || same) continue;
-      if (clearly_faster(fastest, runner.summary)) drop(&runner, fastest.median);
+      if (!runner.racing || runner.samples.empty() || runner.summary.median < middle || same) continue;
+      // A more exact one wins where no noise tells them apart, which a sample or two cannot say.
+      if (runner.exactness < runners_[leader].exactness && runner.samples.size() < kFirstRound) continue;
+      if (at_once || clearly_faster(fastest, runner.summary)) drop(&runner, fastest.median);
     }
   }
 

@@ -1,8 +1,8 @@
 // halving.h: which of several runners is the fastest, with as few launches as the noise allows.
 // Owns: the race: runners take turns (so drift hits all alike), each round doubles the samples and drops those of
-// the slower half that are clearly slower, finalists go on until the difference is clear of the noise or under 0.5 %;
-// what stays within 0.5 % is decided by the order given, so that the same machine picks the same winner; a more exact
-// one wins already where the difference is not clear of the noise.
+// the slower half that are clearly slower, or, where time is short, the slower half; finalists go on until the
+// difference is clear of the noise or under 0.5 %; what stays within 0.5 % is decided by the order given, so that the
+// same machine picks the same winner; a more exact one wins already where the difference is not clear of the noise.
 // Never: launches anything or reads a clock: the sampler and `out_of_time` do.
 // Threads: one caller.
 #pragma once
@@ -32,6 +32,9 @@ struct Race {
   std::function<Status(std::size_t index, int count, std::vector<double>* microseconds)> sample;
   std::function<bool()> out_of_time;
   std::function<void()> progress;  // after every turn; may be empty
+  // There is time for a few samples of each: who is in the slower half after the first has no second, so that the
+  // quickest get as many as can be.
+  bool brief = false;
 };
 
 std::string times_slower(double factor);  // "1.20 times the best candidate's time"

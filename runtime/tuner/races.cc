@@ -98,6 +98,7 @@ class Racetrack {
     const Stopwatch watch;
     Race race;
     race.sample = course_.sample;
+    race.brief = course_.brief;
     race.out_of_time = [&] {
       return course_.stop() || watch.seconds() > course_.most_seconds(standing(runners).best_us);
     };

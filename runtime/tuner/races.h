@@ -23,6 +23,7 @@ struct Course {
   std::function<double()> others;                      // as Trial::taken_by_others
   std::function<void(const std::vector<Runner>&)> progress;
   int most_races = 3;
+  bool brief = false;  // as Race::brief
 };
 
 struct Raced {

@@ -319,6 +319,7 @@ class Miss {
     course.others = [this] { return policy_.heed_load ? trial_->taken_by_others() : 0; };
     course.progress = [this](const std::vector<Runner>& runners) { report_timing(runners); };
     if (!policy_.heed_load) course.most_races = 1;
+    course.brief = brisk();
     return course;
   }
 

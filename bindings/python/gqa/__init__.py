@@ -21,7 +21,6 @@ from typing import Any, Callable, Optional, Tuple, Union
 
 from . import _library  # isort: skip  # first: it refuses a library that is not this package's
 from . import _defaults, _gqa, _modes
-from ._cache import flash_attn_with_kvcache
 from ._call import attend
 from ._configure import configure
 from ._doors import door_report
@@ -33,9 +32,10 @@ from ._gqa import Array
 from ._graph import KernelGraph, Value, graph_from_json, graph_from_text, new_kernel_graph
 from ._handle import Handle
 from ._install import install_as, uninstall
-from ._lists import ALL_KEYS, of_scores, windowed
+from ._kvcache import flash_attn_with_kvcache
 from ._merge import merge_states
 from ._optimized import Optimized
+from ._options import ALL_KEYS, of_scores, windowed
 from ._pages import PagePool
 from ._paths import get_include, get_library
 from ._progress import SearchProgress, ServingProgress

@@ -7,18 +7,17 @@ to allocate. Threads: any.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 from . import _doors, _gqa, _modes
 from ._arguments import ATTENTION
 from ._dtypes import float32
 from ._errors import GqaError, Status, error_for, renamed
-from ._frameworks import KINDS, Kind, adopt, not_exported, refused_oddity
+from ._export import exported
+from ._frameworks import KINDS, adopt, refused_oddity
 from ._kinds import CALL
+from ._options import NO_LISTS, Cache
 from ._warnings import LIKELY_HEADS, warn_of_layout
-
-if TYPE_CHECKING:
-    from ._lists import Cache
 
 
 def attend(
@@ -30,7 +29,7 @@ def attend(
     scale: Optional[float],
     out: Any,
     return_lse: bool,
-    cache: "Optional[Cache]" = None,
+    cache: Optional[Cache] = None,
     softcap: Optional[float] = 0.0,
     sink: Any = None,
     late: bool = False,
@@ -57,9 +56,6 @@ def attend(
     return compute(core_of, q, k, v, causal, scale, out, return_lse, cache, softcap, sink, late, arrays, names, door)
 
 
-NO_LISTS = (None, None, None, None, None, None, 0, 0, None)  # Cache.exported() of a call without a cache
-
-
 class Asked(NamedTuple):
     """What compute() takes beside core_of, for those who hand it on. Itself it takes them one by one: a tuple costs a hit."""
 
@@ -70,7 +66,7 @@ class Asked(NamedTuple):
     scale: Optional[float]
     out: Any
     return_lse: bool
-    cache: "Optional[Cache]"
+    cache: Optional[Cache]
     softcap: float
     sink: Any
     late: bool
@@ -88,7 +84,7 @@ def compute(
     scale: Optional[float],
     out: Any,
     return_lse: bool,
-    cache: "Optional[Cache]",
+    cache: Optional[Cache],
     softcap: float,
     sink: Any,
     late: bool,
@@ -155,7 +151,7 @@ def compute(
         raise refined(error, {"q": q, "k": k, "v": v, "out": out}, names) from error.__cause__
 
 
-def check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: "Optional[Cache]") -> None:
+def check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: Optional[Cache]) -> None:
     q_packed = cache is not None and cache.cu_seqlens_q is not None
     v_packed = cache is not None and cache.cu_seqlens_k is not None
     if len(q_shape) != (3 if q_packed else 4):
@@ -180,17 +176,3 @@ def refined(error: Exception, tensors: Dict[str, Any], names: Dict[str, str] = {
     if isinstance(error, GqaError) and error.status < Status.ERROR_NO_DEVICE:
         return renamed(error, names)
     return error
-
-
-def exported(tensor: Any, kind: Kind, stream: int, name: str) -> Any:
-    """What _gqa takes for this tensor; kind is the one that leads the call, on its stream."""
-    if type(tensor) in kind.as_is:
-        return tensor
-    own = KINDS.get(type(tensor))
-    if own is None:
-        tensor = adopt(tensor, name)
-        own = KINDS[type(tensor)]
-    try:
-        return kind.export(tensor) if own is kind else own.export_to(tensor, stream)
-    except (BufferError, RuntimeError, TypeError, ValueError) as cause:
-        raise not_exported(tensor, name, cause)

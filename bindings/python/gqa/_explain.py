@@ -9,13 +9,14 @@ import json
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from . import _defaults
-from ._call import NO_LISTS, exported, refined
+from ._call import refined
 from ._dtypes import float32
 from ._errors import GqaError
+from ._export import exported
 from ._frameworks import KINDS, adopt
 from ._handle import Handle
 from ._kinds import CALL
-from ._lists import ALL_KEYS, of_scores, windowed
+from ._options import ALL_KEYS, NO_LISTS, of_scores, windowed
 
 
 class NearestCall(NamedTuple):

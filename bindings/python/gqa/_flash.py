@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _defaults
-from ._cache import refuse_given
 from ._call import attend
 from ._flash_forms import refuse_alibi, refuse_dropout, refuse_order_2
 from ._handle import Handle
 from ._kinds import CALL
-from ._lists import ALL_KEYS, of_scores, windowed
+from ._options import ALL_KEYS, of_scores, windowed
+from ._refused import refuse_given
 
 _NAMES = {"scale": "softmax_scale", "return_lse": "return_softmax_lse"}  # its arguments by the library's names
 

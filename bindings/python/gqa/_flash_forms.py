@@ -11,13 +11,13 @@ from typing import Any, Dict, NoReturn, Optional, Tuple
 
 from . import _defaults, _modes
 from ._arguments import APPEND, ATTENTION, KVCACHE, VARLEN
-from ._cache import refuse
 from ._call import attend
 from ._dtypes import DType, float32
 from ._errors import Status, error_for
 from ._frameworks import KINDS, adopt
 from ._kinds import CALL, HEAD_DIMS, shown
-from ._lists import Append, Cache, maximum, window_of, windowed
+from ._options import Append, Cache, maximum, window_of, windowed
+from ._refused import refuse
 
 NOTHING_NEW = (None,) * 6
 Names = Dict[str, str]  # what a function calls the library's arguments

@@ -15,7 +15,7 @@ import torch
 
 from . import _call, _defaults, _doors, _sdpa_call
 from ._errors import FATAL, GqaError
-from ._lists import Cache
+from ._options import Cache
 
 _Pair = Tuple[torch.Tensor, torch.Tensor]
 _within = threading.local()  # .old: a kernel of PyTorch's runs, whose own calls are its own

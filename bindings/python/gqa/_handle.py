@@ -14,7 +14,7 @@ from ._call import attend
 from ._dtypes import name_of
 from ._errors import Status, error_for
 from ._frameworks import synchronize
-from ._lists import ALL_KEYS, of_scores, windowed
+from ._options import ALL_KEYS, of_scores, windowed
 from ._progress import ServingProgress, check_verbose, listener
 
 CACHE_MODES = {"read-write": 0, "read-only": 1, "off": 2}

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Optional, Tuple
 
 from . import _defaults, _gqa, _modes
-from ._call import exported, refined
+from ._call import refined
 from ._dtypes import float32
 from ._errors import Status, error_for
+from ._export import exported
 from ._frameworks import KINDS, adopt
 from ._handle import Handle
 from ._kinds import several

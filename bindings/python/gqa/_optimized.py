@@ -10,9 +10,10 @@ import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _defaults, _gqa, _kinds
-from ._call import exported, refined
+from ._call import refined
 from ._dtypes import DType, from_code, name_of
 from ._errors import Status, error_for
+from ._export import exported
 from ._frameworks import KINDS, Foreign, Kind, adopt
 from ._handle import Handle
 from ._progress import SearchProgress, check_verbose, listener

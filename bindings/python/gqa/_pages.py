@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Iterable, List, Optional, Sequence, Tuple, Union
 
 from . import _defaults, _gqa
-from ._call import exported, refined
+from ._call import refined
 from ._errors import Status, error_for
+from ._export import exported
 from ._frameworks import KINDS, adopt
 from ._handle import Handle
 from ._kinds import MOST_INT64, PAGES

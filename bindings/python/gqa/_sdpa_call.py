@@ -16,7 +16,7 @@ from . import _defaults, _doors, _warnings
 from ._call import attend
 from ._errors import GqaError, Status, error_for
 from ._kinds import HEAD_DIMS, LEAST_FLOAT, MOST_FLOAT
-from ._lists import of_window
+from ._options import of_window
 
 NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attn_mask"}
 

@@ -10,10 +10,10 @@ from typing import Any, Optional, Tuple
 
 from . import _defaults
 from ._arguments import VARLEN
-from ._cache import refuse_given
 from ._call import attend
 from ._handle import Handle
-from ._lists import ALL_KEYS, Cache, maximum, of_scores, window_of
+from ._options import ALL_KEYS, Cache, maximum, of_scores, window_of
+from ._refused import refuse_given
 
 # Its arguments by the library's names.
 _NAMES = {"cache_seqlens": "seqused_k", "scale": "softmax_scale", "return_lse": "return_attn_probs"}

@@ -36,7 +36,7 @@ from ._call import attend
 from ._errors import Status, error_for
 from ._frameworks import KINDS, Foreign, adopt
 from ._kinds import AITER, MOST_INT32, shown
-from ._lists import Cache
+from ._options import Cache
 from ._warnings import LIKELY_HEADS, warn_of_layout
 
 __all__ = [

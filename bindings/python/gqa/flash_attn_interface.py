@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple, Union
 
 from . import _flash_forms as forms
-from ._cache import flash_attn_with_kvcache as _with_kvcache
-from ._cache import refuse_given
 from ._dtypes import float32
 from ._errors import Status, error_for
 from ._kinds import CALL
+from ._kvcache import flash_attn_with_kvcache as _with_kvcache
 from ._merge import merge_states
+from ._refused import refuse_given
 from ._scheduler import get_scheduler_metadata
 
 __all__ = [

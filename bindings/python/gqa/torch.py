@@ -24,7 +24,7 @@ from ._arguments import APPEND, ATTENTION, KVCACHE, MERGE, VARLEN
 from ._errors import Status, error_for
 from ._frameworks import TorchKind
 from ._handle import Handle
-from ._lists import Append, Cache, of_scores, of_window
+from ._options import Append, Cache, of_scores, of_window
 from ._sdpa_call import sdpa
 from ._sdpa_mode import SdpaMode
 

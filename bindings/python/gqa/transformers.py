@@ -21,7 +21,7 @@ import transformers
 from . import _defaults, _doors, _flash_forms, _sdpa_call
 from ._call import attend
 from ._errors import FATAL, GqaError, Status, error_for
-from ._lists import Cache
+from ._options import Cache
 
 if not hasattr(transformers, "AttentionMaskInterface"):
     raise ImportError(f"gqa.transformers needs transformers 5, this is {transformers.__version__}")

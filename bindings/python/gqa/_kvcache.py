@@ -1,7 +1,6 @@
 """flash_attn_with_kvcache: FlashAttention-3's name and argument names for attention on a key/value cache.
 
-Owns: which of its arguments mean something here, and the refusal of the others, which FlashAttention's other functions
-share. Never: computes, or reads a tensor's numbers. Threads: any.
+Owns: which of its arguments mean something here. Never: computes, or reads a tensor's numbers. Threads: any.
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from . import _defaults
 from ._arguments import APPEND, KVCACHE
 from ._call import attend
 from ._handle import Handle
-from ._kinds import CALL, shown
-from ._lists import ALL_KEYS, Append, Cache, maximum, of_scores, window_of
+from ._kinds import CALL
+from ._options import ALL_KEYS, Append, Cache, maximum, of_scores, window_of
+from ._refused import refuse_given
 
 _NAME = "flash_attn_with_kvcache"
 _NAMES = {  # its arguments by the library's names
@@ -155,17 +155,3 @@ def flash_attn_with_kvcache(
         names=_NAMES,
         operator=KVCACHE if k is None else APPEND,
     )
-
-
-def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:
-    """Of FlashAttention-3's arguments, those that gqa takes at their defaults only."""
-    for name, value in tensors.items():
-        if value is not None:
-            refuse(function, name, value, "None")
-    if CALL["attention_chunk"]("attention_chunk", attention_chunk) != 0:
-        refuse(function, "attention_chunk", attention_chunk, "0")
-
-
-def refuse(function: str, name: str, value: Any, default: str, instead: str = "") -> None:
-    advice = f": {instead}" if instead else ""
-    raise NotImplementedError(f"{function} was given {name}={shown(value)}; gqa computes {name}={default} only{advice}")

@@ -10,8 +10,8 @@ import array
 from numbers import Integral
 from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
-from ._call import exported
 from ._errors import Status, error_for
+from ._export import exported
 from ._frameworks import KINDS, Kind
 from ._kinds import CALL, MOST_INT32
 
@@ -65,6 +65,9 @@ class Cache(NamedTuple):
             Status.ERROR_OPTION,
             f"cache_seqlens is {length}; expected 0 to {most}, the keys that the cache has room for",
         )
+
+
+NO_LISTS = (None, None, None, None, None, None, 0, 0, None)  # Cache.exported() of a call without a cache
 
 
 class Append(NamedTuple):
