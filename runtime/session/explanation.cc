@@ -29,7 +29,7 @@ std::size_t measured(const cache::WinnerRow& row) {
   return count;
 }
 
-void add_row(const Session::Known& known, Explanation* made) {
+void add_row(const Misses::Known& known, Explanation* made) {
   const cache::WinnerRow& row = known.winner;
   made->kernel = row.candidate;
   if (known.guessed) {
@@ -81,7 +81,7 @@ Explanation explain(Session& session, const Problem& problem) {
     return made;
   }
   const double predicted_us = space.ranked.front().predicted_us;
-  if (const std::optional<Session::Known> known = session.known(problem)) {
+  if (const std::optional<Misses::Known> known = session.known(problem)) {
     add_row(*known, &made);
   } else {
     made.source = "guess";
