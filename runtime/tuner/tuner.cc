@@ -28,6 +28,7 @@ constexpr double kBriskVerifyShare = 0.6, kBriskRaceShare = 0.8, kVerifyRaces = 
 // of caches and threads that wake up than of a candidate.
 constexpr double kSlowInVerification = 1.5, kTellingRunUs = 2000;
 constexpr double kTurnSeconds = 0.1;  // where races are short
+constexpr double kFewSamples = 8;     // of each candidate: a race with no time for so many is brief
 // A budget of less is meant to try little; of one that is not, an idle device tries more than one candidate in it.
 constexpr double kFairBudget = 1;
 
@@ -282,6 +283,8 @@ class Miss {
     leave_out_slow(verified, &runners);
     std::vector<bool> short_of_memory(verified.size());
     Course course = course_of_races();
+    course.brief =
+        best_run_us_ * kFewSamples * static_cast<double>(verified.size()) > 1e6 * device_.race_seconds(best_run_us_);
     course.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
       Status status = sample(*verified[index]->loaded, count, microseconds);
       if (!status.ok()) note(status);
@@ -319,7 +322,6 @@ class Miss {
     course.others = [this] { return policy_.heed_load ? trial_->taken_by_others() : 0; };
     course.progress = [this](const std::vector<Runner>& runners) { report_timing(runners); };
     if (!policy_.heed_load) course.most_races = 1;
-    course.brief = brisk();
     return course;
   }
 
