@@ -225,6 +225,7 @@ constexpr Roles roles_where(Predicate predicate) {
 inline constexpr Roles kAllRoles = roles_where([](const RoleRow&) { return true; });
 inline constexpr Roles kAppendedRoles = roles_where([](const RoleRow& row) { return row.group == Group::kAppended; });
 inline constexpr Roles kWrittenRoles = roles_where([](const RoleRow& row) { return row.access == Access::kWrite; });
+inline constexpr Roles kCacheRoles = roles_where([](const RoleRow& row) { return row.access == Access::kAppend; });
 inline constexpr Roles kFieldRoles = roles_where([](const RoleRow& row) { return row.field != 0; });
 
 static_assert(

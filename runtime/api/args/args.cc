@@ -34,6 +34,7 @@ constexpr std::size_t kOlderSizes[] = {offsetof(gqa_call, cache_seqlens), offset
 // ---- what options say alone
 
 Status check_call(const gqa_call& call, const Operands& operands) {
+  if (Status status = check_struct(call, "gqa_call"); !status.ok()) return status;
   if (!is_zero_or_normal(call.scale))
     return {Code::kOption, "gqa_call.scale is " + float_text(call.scale) +
                                ", expected a finite number of at least 1.17549e-38, or 0 for 1/sqrt(head_dim)"};
@@ -46,7 +47,8 @@ Status check_call(const gqa_call& call, const Operands& operands) {
   }
   if (Status status = check_scores(call, operands); !status.ok()) return status;
   if (Status status = check_packing(call); !status.ok()) return status;
-  if (Status status = check_append_fields(call, operands); appends(operands) && !status.ok()) return status;
+  if (appends(operands))
+    if (Status status = check_append_fields(call, operands); !status.ok()) return status;
   return check_window("gqa_call.window_size", call.window_size);
 }
 
@@ -61,9 +63,8 @@ struct Work {
 
 Work work_of(const Operands& operands) {
   const DLTensor& q = operands[Role::kQ];
-  const auto starts = [&](Role role) { return operands.has(role) ? operands.at(role) : nullptr; };
-  const bool no_sequence =
-      has_no_sequence(starts(Role::kQStarts)) || (!operands.has(Role::kQStarts) && has_no_row(q) && q.shape[0] == 0);
+  const DLTensor* q_starts = operands.at(Role::kQStarts);
+  const bool no_sequence = q_starts != nullptr ? has_no_sequence(q_starts) : has_no_row(q) && q.shape[0] == 0;
   Work work;
   work.attends = !has_no_row(q) && !no_sequence;
   // Rows of new keys that are nobody's are not added.
@@ -189,8 +190,6 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   Operands operands(q, k, v, out, options != nullptr && options->size < sizeof(gqa_call) ? nullptr : options);
   if (find_recent_call(device, operands, options, call, append)) return {};
   if (Status status = check_present(operands, kRequiredRoles); !status.ok()) return status;
-  if (options != nullptr)
-    if (Status status = check_struct(*options, "gqa_call"); !status.ok()) return status;
   if (options != nullptr)
     if (Status status = check_call(*options, operands); !status.ok()) return status;
   if (Status status = check_present(operands, operands.present()); !status.ok()) return status;

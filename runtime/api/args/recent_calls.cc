@@ -73,25 +73,6 @@ RecentCalls& recent_calls() {
 // can; of the others an element's alignment is enough.
 std::uintptr_t alignment_of(Role role) { return row_of(role).elements == Elements::kHalf ? kVectorBytes : 4; }
 
-// What a tensor's form is, as far as a hit has to know it.
-struct Ranks {
-  int plain, packed;
-  Roles packed_by;
-};
-constexpr std::array<Ranks, kRoleCount> kRanks = [] {
-  std::array<Ranks, kRoleCount> ranks{};
-  for (const RoleRow& row : kRoles)
-    ranks[index_of(row.role)] = {row.plain.rank, row.packed.rank, row.packed.rank != 0 ? row.packed_by : Roles()};
-  return ranks;
-}();
-
-int rank_of(const Operands& operands, Role role) {
-  const Ranks& ranks = kRanks[index_of(role)];
-  const Roles by = ranks.packed_by & operands.present();
-  if (by.empty()) return ranks.plain;
-  return by == Roles(role) ? operands.form(role).rank : ranks.packed;
-}
-
 // False for what only args.cc can judge: no more sizes are read of a tensor than its form has.
 bool describe(const DLTensor& tensor, int rank, Description* described) {
   if (tensor.shape == nullptr || tensor.ndim != rank) return false;
@@ -115,7 +96,7 @@ bool describe(const Operands& operands, const gqa_call* options, CallKey* key) {
   key->present = operands.present().bits();
   std::size_t at = 0;
   for (const Role role : operands.present())
-    if (!describe(operands[role], rank_of(operands, role), &key->tensors[at++])) return false;
+    if (!describe(operands[role], operands.form(role).rank, &key->tensors[at++])) return false;
   if (options == nullptr) return true;
   std::memcpy(&key->scale_bits, &options->scale, sizeof key->scale_bits);
   std::memcpy(&key->softcap_bits, &options->softcap, sizeof key->softcap_bits);
@@ -150,8 +131,7 @@ bool locate(const Operands& operands, const RecentCall& recent, OfPresent<std::u
       return false;
     ++at;
   }
-  const Roles written = kWrittenRoles | (recent.append ? Roles(Role::kK) | Role::kV : Roles());
-  for (const Role to : operands.present() & written)
+  for (const Role to : operands.present() & written_roles(recent.append.has_value()))
     for (const Role from : operands.present() & apart_from(to))
       if (spans[index_of(to)].touches(spans[index_of(from)])) return false;
   return true;

@@ -16,8 +16,7 @@ Status Views::read(const Operands& operands, Roles rowless) {
 }
 
 Status Views::check_written(const Operands& operands, bool appended) const {
-  const Roles written = kWrittenRoles | (appended ? Roles(Role::kK) | Role::kV : Roles());
-  for (const Role to : operands.present() & written) {
+  for (const Role to : operands.present() & written_roles(appended)) {
     const View& view = (*this)[to];
     if (view.data == 0) continue;
     if (Status status = check_distinct(view); !status.ok()) return status;

@@ -29,6 +29,9 @@ constexpr Roles apart_from(Role written) {
   return {};
 }
 
+// What a call writes; `appended`: into its cache, too.
+constexpr Roles written_roles(bool appended) { return appended ? kWrittenRoles | kCacheRoles : kWrittenRoles; }
+
 class Views {
  public:
   // Those without a row touch nothing: their views are empty.
