@@ -282,9 +282,7 @@ class Miss {
     std::vector<Runner> runners = runners_of(verified);
     leave_out_slow(verified, &runners);
     std::vector<bool> short_of_memory(verified.size());
-    Course course = course_of_races();
-    course.brief =
-        best_run_us_ * kFewSamples * static_cast<double>(verified.size()) > 1e6 * device_.race_seconds(best_run_us_);
+    Course course = course_of_races(verified.size());
     course.sample = [&](std::size_t index, int count, std::vector<double>* microseconds) {
       Status status = sample(*verified[index]->loaded, count, microseconds);
       if (!status.ok()) note(status);
@@ -314,7 +312,7 @@ class Miss {
            " candidates were verified";
   }
 
-  Course course_of_races() {
+  Course course_of_races(std::size_t entrants) {
     Course course;
     course.stop = [this] { return effort_.spent(brisk() ? kBriskRaceShare : 1) || !stopped().ok(); };
     course.seconds_left = [this] { return effort_.left(); };
@@ -322,6 +320,8 @@ class Miss {
     course.others = [this] { return policy_.heed_load ? trial_->taken_by_others() : 0; };
     course.progress = [this](const std::vector<Runner>& runners) { report_timing(runners); };
     if (!policy_.heed_load) course.most_races = 1;
+    const double few_samples_us = kFewSamples * best_run_us_ * static_cast<double>(entrants);
+    course.brief = few_samples_us > 1e6 * device_.race_seconds(best_run_us_);
     return course;
   }
 

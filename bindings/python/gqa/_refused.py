@@ -11,7 +11,7 @@ from ._kinds import CALL, shown
 
 
 def refuse_given(function: str, attention_chunk: int, **tensors: Any) -> None:
-    """Of FlashAttention-3's arguments, those that gqa takes at their defaults only."""
+    """Refuses what is given of FlashAttention-3's arguments that gqa takes at their defaults only."""
     for name, value in tensors.items():
         if value is not None:
             refuse(function, name, value, "None")

@@ -323,6 +323,16 @@ TEST_F(GraphSessionTest, OperatorByOperatorIsTriedWhereNothingElsePasses) {
   }
 }
 
+KernelGraph exp_tanh_reciprocal() {
+  return graph_of(R"(graph 1
+x = input f32[4,8]
+a = exp(x)
+b = tanh(a)
+o = reciprocal(b)
+outputs o
+)");
+}
+
 // A graph that cancels is off by more than its yardstick, operator by operator too.
 TEST_F(GraphSessionTest, WhereNothingPassesTheOperatorsAreTheAnswerThatPassOneByOne) {
   std::string wrong = "none";
@@ -330,13 +340,7 @@ TEST_F(GraphSessionTest, WhereNothingPassesTheOperatorsAreTheAnswerThatPassOneBy
     const bool passes = program.nodes().size() == 1 && name(program.nodes()[0].op) != wrong;
     return passes ? Verdict{true, 1e-4, 1e-3, ""} : Verdict{false, 1, 1e-3, "element 3 is wrong"};
   };
-  const KernelGraph chain = graph_of(R"(graph 1
-x = input f32[4,8]
-a = exp(x)
-b = tanh(a)
-o = reciprocal(b)
-outputs o
-)");
+  const KernelGraph chain = exp_tanh_reciprocal();
   world_.verify_program = [&, one = world_.verify_program](const KernelGraph& program) {
     return program.nodes()[0].block ? Verdict{false, 1, 1e-3, "a fused one"} : one(program);
   };
@@ -356,13 +360,7 @@ TEST_F(GraphSessionTest, OperatorsThatPassedOneByOneAreToldOfWhateverTheErrorIs)
     const bool passes = whole || (program.nodes().size() == 1 && !program.nodes()[0].block);
     return passes ? Verdict{true, 0.5, 7, ""} : Verdict{false, 0.5, 7, "element 3 is inf, expected 2"};
   };
-  const KernelGraph chain = graph_of(R"(graph 1
-x = input f32[4,8]
-a = exp(x)
-b = tanh(a)
-o = reciprocal(b)
-outputs o
-)");
+  const KernelGraph chain = exp_tanh_reciprocal();
   const std::string words = "each verified by itself";
   GraphAnswer answer = ask(*open(Tuning::kNow, cache::Mode::kOff), chain);
   EXPECT_EQ(answer.ready->winner.error, 0.5);
