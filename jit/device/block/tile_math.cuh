@@ -13,8 +13,12 @@ __device__ inline float infinity() { return __int_as_float(0x7f800000); }
 // NaN stays, as in the reference.
 __device__ inline float larger(float a, float b) { return a < b || b != b ? b : a; }
 
-// A score minus a maximum; a masked score stays masked where its whole row is.
-__device__ inline float sub_max(float x, float maximum) { return x == negative_infinity() ? x : x - maximum; }
+// A score minus a maximum. A masked score stays masked where its whole row is; one that overflowed to +inf is the
+// maximum, so the rest of its row gets the weight 0.
+__device__ inline float sub_max(float x, float maximum) {
+  if (x == negative_infinity()) return x;
+  return x == maximum ? 0.f : x - maximum;
+}
 // A row that sees no key gives 0.
 __device__ inline float normalize(float x, float total) { return total == 0.f ? 0.f : x / total; }
 

@@ -95,7 +95,8 @@ enum Bits : unsigned {
 // X(id, name, class, least operands, most operands, linear, commutes, level, attributes)
 // Rows that say more than their name:
 //   scale          factor x / count. count is the size of a dimension where a mean was opened: equivalence shrinks it
-//   sub_max        x − m, but −inf wherever x is −inf: a score minus a maximum, masked scores staying masked
+//   sub_max        x − m, but −inf wherever x is −inf and 0 wherever x is m: a score minus a maximum, where masked
+//                  scores stay masked and a score that overflowed to +inf leaves the others the weight 0
 //   normalize      x / total, but 0 wherever total is 0: a row that sees no key gives 0
 //   sum, max, mean fold dim to size 1
 //   mask           row i of M and column j of N: −inf unless −left <= j − (i + N − M) <= right (bottom-right aligned)

@@ -129,7 +129,8 @@ Real Reals<Real>::binary(Op op, Real a, Real b) const {
     case Op::kDiv:
       return a / b;
     case Op::kSubMax:
-      return a == lowest() ? a : a - b;
+      if (a == lowest()) return a;
+      return a == b ? 0 : a - b;
     case Op::kNormalize:
       return b == 0 ? 0 : a / b;
     default:

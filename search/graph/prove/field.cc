@@ -61,10 +61,11 @@ FieldValue add_infinite(const FieldValue& a, const FieldValue& b) {
   return !is_infinite(a) || a.state == b.state ? b : state(FieldState::kUndefined);
 }
 
-// a − b: an infinity minus a number is itself; sub_max keeps −inf whatever is taken from it. A number minus −inf is
-// what no exponential bears.
+// a − b: an infinity minus a number is itself; sub_max keeps −inf whatever is taken from it, and gives 0 for +inf
+// minus itself. A number minus −inf is what no exponential bears.
 FieldValue subtract(Op op, const FieldValue& a, const FieldValue& b) {
   if (is(a, FieldState::kLowest) && op == Op::kSubMax) return a;
+  if (is(a, FieldState::kHighest) && is(b, FieldState::kHighest) && op == Op::kSubMax) return FieldValue();
   if (is_infinite(a)) return a.state == b.state ? state(FieldState::kNan) : a;
   if (is_infinite(b)) return is(b, FieldState::kHighest) ? opposite(b) : state(FieldState::kUndefined);
   return add(a, negate(b));

@@ -134,6 +134,7 @@ TEST(TileKernel, Functions) {
   inputs[0][60] = inputs[1][1] = 0;
   inputs[0][70] = 20;
   inputs[0][71] = -90;
+  inputs[0][130] = inputs[1][2] = kInfinity;
   expect_equals(graph, {kernel_of(graph, graph.nodes()[0], tile_threads(2, 1))}, graph, inputs);
 }
 
@@ -143,6 +144,7 @@ TEST(TileKernel, RowsWithoutAKeyAndNumbersThatAreNone) {
   const KernelGraph softmax = graph_of("graph 1\na = input f32[2,3]\ny = softmax(a) dim=1\n");
   const double none = -kInfinity, nan = std::nan("");
   expect_equals(softmax, {kernel_of(softmax, softmax.nodes()[0], {})}, softmax, {{none, none, none, 1, none, 2}});
+  expect_equals(softmax, {kernel_of(softmax, softmax.nodes()[0], {})}, softmax, {{-none, 3, none, -none, 1, -none}});
   const KernelGraph largest = graph_of("graph 1\na = input f32[2,3]\ny = max(a) dim=1\n");
   TileProgram program(largest, {kernel_of(largest, largest.nodes()[0], {})});
   std::vector<std::vector<double>> outputs;

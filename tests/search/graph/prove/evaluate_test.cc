@@ -44,6 +44,8 @@ TEST(Evaluate, ElementwiseOperators) {
   EXPECT_DOUBLE_EQ(value_of("mul", {}, {2, 5}), 10);
   EXPECT_DOUBLE_EQ(value_of("add", {}, {2, 5}), 7);
   EXPECT_EQ(value_of("sub_max", {}, {-kInfinity, -kInfinity}), -kInfinity);
+  EXPECT_EQ(value_of("sub_max", {}, {kInfinity, kInfinity}), 0);
+  EXPECT_EQ(value_of("sub_max", {}, {3, kInfinity}), -kInfinity);
   EXPECT_EQ(value_of("normalize", {}, {0, 0}), 0);
   EXPECT_DOUBLE_EQ(value_of("normalize", {}, {1, 4}), 0.25);
 }

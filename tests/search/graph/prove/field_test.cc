@@ -110,6 +110,7 @@ TEST_F(Laws, LowestIsWhatAMaskLeaves) {
   expect_equal(of(Op::kExp, lowest), field.zero());
   expect_equal(of(Op::kExp2, lowest), field.zero());
   EXPECT_EQ(of(Op::kSubMax, lowest, lowest).state, FieldState::kLowest);
+  expect_equal(of(Op::kSubMax, scaled(lowest, -1), scaled(lowest, -1)), field.zero());
   EXPECT_EQ(of(Op::kAdd, lowest, x).state, FieldState::kLowest);
   EXPECT_EQ(scaled(lowest, 0.5).state, FieldState::kLowest);
   EXPECT_EQ(scaled(lowest, 0).state, FieldState::kUndefined);
