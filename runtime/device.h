@@ -13,9 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/append.h"
+#include "runtime/call/append.h"
+#include "runtime/call/call.h"
+#include "runtime/call/merge_states.h"
 #include "runtime/effort.h"
-#include "runtime/merge_states.h"
 #include "runtime/program.h"
 #include "search/device_spec.h"
 #include "search/status.h"
@@ -23,52 +24,6 @@
 namespace gqa {
 
 struct Reference;  // runtime/workload/workload.h
-
-// What a problem's chain reads of arrays; null where it reads none of the kind. Strides in elements; 0 where one number
-// serves all.
-struct ChainArrays {
-  const float* heads = nullptr;  // of each query head
-  const float* rows = nullptr;   // of each query row
-  Strides row_strides;
-  const void* scores = nullptr;  // of each score, in elements of its type: a row's keys side by side, as many as kv_len
-  Strides score_strides;
-};
-
-// One attention call, ready to launch: plain data, filled on the stack of the hot path. Where
-// problem.keys_transposed(), a row of k is one element of every key: k_strides.row steps along head_dim, and keys are
-// contiguous. Where problem.paged(), k and v hold `pages` pages, the batch strides of k and v step from page to page,
-// and page_table says which page holds a sequence's keys: row `b` of it those of sequence b. Entries past a sequence's
-// length are never read. Where problem.chain has slots, `slots` are their numbers. Where queries or keys are packed,
-// their tensors have no batch: the batch stride is 0, and sequence b is rows starts[b] to starts[b + 1], of which
-// lengths, where there are any, say how many are used: no more than there are.
-struct Call {
-  const void* q = nullptr;
-  const void* k = nullptr;
-  const void* v = nullptr;
-  void* out = nullptr;
-  float* lse = nullptr;  // null where problem.lse is false: none is asked for
-  Strides q_strides, k_strides, v_strides, out_strides;
-  const std::int32_t* q_starts = nullptr;  // batch + 1, where problem.q_packed(); else null
-  const std::int32_t* k_starts = nullptr;  // batch + 1, where problem.k_packed(); else null
-  const std::int32_t* v_starts = nullptr;  // of values that lie otherwise than keys; null: k_starts
-  bool k_in_slots = false;  // k_starts are batch slots of a cache, in any order: kv_lengths alone ends a sequence
-  const std::int32_t* q_lengths = nullptr;   // queries of each sequence; may be given where problem.q_packed()
-  const std::int32_t* kv_lengths = nullptr;  // keys of each; given where kv_lengths is kEach, may be where kPacked
-  const std::int32_t* page_table = nullptr;  // where problem.paged(); else null
-  std::int64_t page_table_stride = 0;        // entries from a sequence's row to the next
-  std::int32_t pages = 0;
-  std::int64_t q_rows = 0, k_rows = 0, v_rows = 0;  // of packed tensors: all sequences'; v_rows 0: as many as k_rows
-  std::int64_t lse_batch_stride = 0, lse_head_stride = 0, lse_row_stride = 0;
-  float scale = 0;              // never 0 here: already defaulted
-  ScoreSlots slots = {};        // of problem.chain
-  ChainArrays arrays;           // likewise
-  const float* sink = nullptr;  // of each query head, where problem.sink; else null
-  void* stream = nullptr;       // CUstream; the host ignores it
-  // Null, or what comes first: problem, lengths and starts are then those of the keys after it (append_plan.h), and
-  // kv_lengths the keys before it.
-  const Append* append = nullptr;
-  Problem problem;  // the call's own lengths, not the signature's
-};
 
 // One run of any program: addresses in the order of the program's inputs and outputs, or the call that brings its own.
 struct ProgramCall {
@@ -96,7 +51,7 @@ class LoadedProgram {
   virtual ~LoadedProgram() = default;
   virtual Status run(const ProgramCall& call) const = 0;
   Status run(const Call& call) const { return run(ProgramCall{nullptr, nullptr, call.stream, &call}); }
-  // Whether run() does what the call's `append` says, too. If not, it is run once an Appender has done that.
+  // Whether run() does what a call that appends does first, too. If not, it is run once an Appender has done that.
   virtual bool appends(const Call& call) const {
     (void)call;
     return false;

@@ -6,21 +6,19 @@
 // Threads: values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "jit/block/tile_codegen.h"
+#include "runtime/call/roles.h"
+#include "runtime/call/strides.h"
 #include "search/families/candidate.h"
 #include "search/problem/problem.h"
 
 namespace gqa {
-
-// Strides of one tensor in elements; the last dimension is contiguous.
-struct Strides {
-  std::int64_t batch = 0, row = 0, head = 0;
-};
 
 // A kernel's source: CUDA for a GPU, the µGraph's text for the host.
 struct Source {
@@ -39,10 +37,13 @@ struct TensorPlace {
   std::int64_t index = 0;
 };
 
+// What a graph hands an attention family's launch, in the order of its arguments.
+inline constexpr std::array kFixedRoles = {Role::kQ, Role::kK, Role::kV, Role::kOut};
+
 // An attention family's launch inside a graph: lengths, strides, scale and its chain's numbers are the graph's.
 struct FixedAttention {
   Problem problem;
-  Strides q_strides, k_strides, v_strides, out_strides;
+  std::array<Strides, kFixedRoles.size()> strides;  // of q, k, v and out
   float scale = 0;
   ScoreSlots slots = {};
 };

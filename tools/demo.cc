@@ -163,20 +163,20 @@ Tensors make_tensors(const Device& device, const Problem& p) {
   tensors.k.fill(numbers(p.q_type, count(p.kv_len, p.kv_heads, p.head_dim), 2));
   tensors.v.fill(numbers(p.q_type, count(p.kv_len, p.kv_heads, p.head_dim_v), 3));
   Call& call = tensors.call;
-  call.q = tensors.q.data();
-  call.k = tensors.k.data();
-  call.v = tensors.v.data();
-  call.out = tensors.out.data();
-  call.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
-  call.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
-  call.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
-  call.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
+  call.place(Role::kQ, tensors.q.data());
+  call.place(Role::kK, tensors.k.data());
+  call.place(Role::kV, tensors.v.data());
+  call.place(Role::kOut, tensors.out.data());
+  call.strides(Role::kQ) = compact(p.q_len, p.q_heads, p.head_dim);
+  call.strides(Role::kK) = compact(p.kv_len, p.kv_heads, p.head_dim);
+  call.strides(Role::kV) = compact(p.kv_len, p.kv_heads, p.head_dim_v);
+  call.strides(Role::kOut) = compact(p.q_len, p.q_heads, p.head_dim_v);
   call.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(p.head_dim)));
   if (p.lse) {
-    call.lse = static_cast<float*>(tensors.lse.data());
-    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
-    call.lse_head_stride = p.q_len;
-    call.lse_row_stride = 1;
+    call.place(Role::kLse, static_cast<float*>(tensors.lse.data()));
+    call.strides(Role::kLse).batch = std::int64_t{p.q_heads} * p.q_len;
+    call.strides(Role::kLse).head = p.q_len;
+    call.strides(Role::kLse).row = 1;
   }
   call.problem = p;
   return tensors;

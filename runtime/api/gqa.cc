@@ -133,11 +133,10 @@ gqa_status with_call(gqa_handle handle, const DLTensor* q, const DLTensor* k, co
                      const gqa_call* call, const Step& step) {
   return guarded([&]() -> Status {
     if (handle == nullptr) return gqa::null_handle();
-    std::optional<gqa::Append> append;  // most calls do not, and pay nothing for it
     gqa::Call made;
-    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made, &append); !status.ok())
+    if (Status status = gqa::make_call(handle->session.device(), q, k, v, out, call, &made); !status.ok())
       return status;
-    return made.out != nullptr || made.append != nullptr ? step(made) : Status();
+    return made.has(gqa::Role::kOut) || made.appends() ? step(made) : Status();
   });
 }
 
@@ -181,8 +180,8 @@ gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, 
                        const gqa_call* call) {
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
     const std::optional<gqa::Tuning> tuning = gqa::tuning_of(call);
-    Status status = made.out != nullptr ? handle->session.ready(made.problem, nullptr, tuning) : Status();
-    return status.ok() && made.append != nullptr ? handle->session.ready_to_append() : status;
+    Status status = made.has(gqa::Role::kOut) ? handle->session.ready(made.problem, nullptr, tuning) : Status();
+    return status.ok() && made.appends() ? handle->session.ready_to_append() : status;
   });
 }
 

@@ -75,8 +75,7 @@ class Changeable {
   }
   bool known() const { return q_.known() && k_.known() && v_.known() && out_.known(); }
   Status check(const gqa::Device& device, gqa::Call* made) const {
-    std::optional<gqa::Append> append;
-    return gqa::make_call(device, q_.get(), k_.get(), v_.get(), out_.get(), &call_, made, &append);
+    return gqa::make_call(device, q_.get(), k_.get(), v_.get(), out_.get(), &call_, made);
   }
   // What to change where the call was refused so; "": nothing that is known.
   std::string change(Code code) {

@@ -114,6 +114,7 @@ struct Size {
   Extent extent = Extent::kExact;
   constexpr Size() = default;
   constexpr Size(Dim of, Extent given = Extent::kExact) : dim(of), extent(given) {}  // NOLINT: as the table reads
+  constexpr bool operator==(const Size&) const = default;
 };
 constexpr Size or_one(Dim dim) { return {dim, Size::Extent::kOrOne}; }
 constexpr Size plus_one(Dim dim) { return {dim, Size::Extent::kPlusOne}; }

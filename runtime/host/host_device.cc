@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/checked.h"
+#include "runtime/call/checked.h"
 #include "runtime/device.h"
 #include "runtime/host/attention/host_appender.h"
 #include "runtime/host/attention/host_kernel.h"

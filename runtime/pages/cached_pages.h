@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/api/tensors/view.h"
+#include "runtime/call/view.h"
 #include "runtime/device.h"
 
 namespace gqa {

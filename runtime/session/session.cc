@@ -9,9 +9,7 @@ namespace {
 constexpr std::size_t kFirstSlots = 64;
 constexpr const char *kMerging = "merging states", *kAppending = "appending to a cache";
 
-bool needs_appender(const Call& call, const LoadedProgram& program) {
-  return call.append != nullptr && !program.appends(call);
-}
+bool needs_appender(const Call& call, const LoadedProgram& program) { return call.appends() && !program.appends(call); }
 
 // The program of a call that appends and has no query.
 struct NoAttention : LoadedProgram {
@@ -45,7 +43,7 @@ Session::~Session() = default;
 
 // Not a guess, where the call is to be tuned; but a capture takes one rather than fail.
 const LoadedProgram* Session::loaded(const Call& call, const Signature& wanted, std::optional<Tuning> tuning) const {
-  if (call.out == nullptr) return &kNoAttention;
+  if (!call.has(Role::kOut)) return &kNoAttention;
   const ProgramTable::Found found = table_.load(std::memory_order_acquire)->find(wanted);
   if (!found.guessed || misses_.tuning_of(tuning) != Tuning::kNow || captured(call.stream)) return found.program;
   return nullptr;

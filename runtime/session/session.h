@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "cache/store.h"
-#include "runtime/append.h"
+#include "runtime/call/append.h"
+#include "runtime/call/merge_states.h"
 #include "runtime/device.h"
-#include "runtime/merge_states.h"
 #include "runtime/session/first_use.h"
 #include "runtime/session/misses.h"
 #include "runtime/session/options.h"

@@ -31,8 +31,9 @@ struct ReferenceRow {
   std::array<double, kMostDim> exact_out = {}, stand_in_out = {};
 };
 
-const std::uint16_t* address(const void* base, const Strides& s, int batch, std::int64_t row, int head) {
-  return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
+const std::uint16_t* address(const Call& call, Role role, int batch, std::int64_t row, int head) {
+  const Strides& s = call.strides(role);
+  return call.at<std::uint16_t>(role) + batch * s.batch + row * s.row + head * s.head;
 }
 
 float dot(const float* a, const float* b, int size) {
@@ -84,22 +85,23 @@ double stepped(const ChainStep& step, double x, double number, double high) {
 }
 
 double operand(const Call& call, const ChainStep& step, const RowPlace& row, int key) {
-  const ChainArrays& arrays = call.arrays;
-  const auto at = [&](const Strides& s) { return row.batch * s.batch + row.position * s.row + row.head * s.head; };
+  const auto at = [&](Role role) {
+    const Strides& s = call.strides(role);
+    return row.batch * s.batch + row.position * s.row + row.head * s.head;
+  };
   switch (step.operand) {
     case ChainOperand::kNone:
       return 0;
     case ChainOperand::kSlot:
       return call.slots[step.slot];
     case ChainOperand::kHead:
-      return arrays.heads[row.head];
+      return call.at<float>(Role::kScoreScale)[row.head];
     case ChainOperand::kRow:
-      return arrays.rows[at(arrays.row_strides)];
+      return call.at<float>(Role::kScoreScale)[at(Role::kScoreScale)];
     case ChainOperand::kTensor:
-      return load(call.problem.q_type,
-                  static_cast<const std::uint16_t*>(arrays.scores)[at(arrays.score_strides) + key]);
+      return load(call.problem.q_type, call.at<std::uint16_t>(Role::kBias)[at(Role::kBias) + key]);
     case ChainOperand::kTensor32:
-      return static_cast<const float*>(arrays.scores)[at(arrays.score_strides) + key];
+      return call.at<float>(Role::kBias)[at(Role::kBias) + key];
   }
   return 0;
 }
@@ -125,9 +127,10 @@ class RowGroup {
   void add(std::size_t index, const RowPlace& place) {
     ReferenceRow& row = rows_.emplace_back(ReferenceRow{index, place, 0, 0});
     set_keys(place.position, &row);
-    if (call_.sink != nullptr) row.sink = call_.sink[place.head];
-    const std::int64_t first = call_.q_starts == nullptr ? 0 : call_.q_starts[batch_];
-    const std::uint16_t* q = address(call_.q, call_.q_strides, batch_, first + place.position, place.head);
+    if (const auto* sinks = call_.at<float>(Role::kSink)) row.sink = sinks[place.head];
+    const std::int32_t* starts = call_.list(Role::kQStarts);
+    const std::int64_t first = starts == nullptr ? 0 : starts[batch_];
+    const std::uint16_t* q = address(call_, Role::kQ, batch_, first + place.position, place.head);
     for (int d = 0; d < p_.head_dim; ++d) row.query.push_back(load(p_.q_type, q[d]));
     first_key_ = std::min(first_key_, row.first);
     last_key_ = std::max(last_key_, row.last);
@@ -149,7 +152,8 @@ class RowGroup {
       visit(first, std::min(kKeysABlock, last_key_ - first));
   }
 
-  std::int64_t length_of(const std::int32_t* starts, const std::int32_t* lengths, int most) const {
+  std::int64_t length_of(Role of_starts, Role of_lengths, int most) const {
+    const std::int32_t *starts = call_.list(of_starts), *lengths = call_.list(of_lengths);
     std::int64_t length = most;
     if (starts != nullptr) length = std::min(length, std::int64_t{starts[batch_ + 1]} - starts[batch_]);
     if (lengths != nullptr) length = std::min<std::int64_t>(length, lengths[batch_]);
@@ -158,8 +162,8 @@ class RowGroup {
 
   // The last query stands beside the sequence's last key; `own` is the key that a row's query stands beside.
   void set_keys(int position, ReferenceRow* row) const {
-    const std::int64_t length = length_of(call_.k_starts, call_.kv_lengths, p_.kv_len);
-    const std::int64_t queries = length_of(call_.q_starts, call_.q_lengths, p_.q_len);
+    const std::int64_t length = length_of(Role::kKStarts, Role::kKvLengths, p_.kv_len);
+    const std::int64_t queries = length_of(Role::kQStarts, Role::kQLengths, p_.q_len);
     if (position >= queries) return;
     const std::int64_t own = position - queries + length;
     std::int64_t first = 0, last = length;
@@ -174,24 +178,23 @@ class RowGroup {
   }
 
   // The page and the slot of it, or the sequence and the key.
-  const std::uint16_t* key_address(const void* base, const Strides& s, int key) const {
-    if (call_.k_starts != nullptr)
-      return address(base, s, batch_, std::int64_t{call_.k_starts[batch_]} + key, kv_head_);
-    if (call_.page_table == nullptr) return address(base, s, batch_, key, kv_head_);
-    const int page = call_.page_table[batch_ * call_.page_table_stride + key / p_.page];
-    return address(base, s, page, key % p_.page, kv_head_);
+  const std::uint16_t* key_address(Role role, int key) const {
+    const std::int32_t *starts = call_.list(Role::kKStarts), *table = call_.list(Role::kPageTable);
+    if (starts != nullptr) return address(call_, role, batch_, std::int64_t{starts[batch_]} + key, kv_head_);
+    if (table == nullptr) return address(call_, role, batch_, key, kv_head_);
+    const int page = table[batch_ * call_.strides(Role::kPageTable).batch + key / p_.page];
+    return address(call_, role, page, key % p_.page, kv_head_);
   }
 
   // Where keys lie transposed, a key's elements are a row apart and keys side by side.
   void read_keys(int first, int count) {
-    const Strides& s = call_.k_strides;
-    const std::int64_t step = p_.keys_transposed() ? s.row : 1;
+    const std::int64_t step = p_.keys_transposed() ? call_.strides(Role::kK).row : 1;
     block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim));
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
       const int key = first + j;
       const std::uint16_t* from =
-          p_.keys_transposed() ? address(call_.k, s, batch_, 0, kv_head_) + key : key_address(call_.k, s, key);
+          p_.keys_transposed() ? address(call_, Role::kK, batch_, 0, kv_head_) + key : key_address(Role::kK, key);
       for (int d = 0; d < p_.head_dim; ++d) *to++ = load(p_.kv_type, from[d * step]);
     }
   }
@@ -226,7 +229,7 @@ class RowGroup {
     block_.resize(static_cast<std::size_t>(kKeysABlock * p_.head_dim_v));
     float* to = block_.data();
     for (int j = 0; j < count; ++j) {
-      const std::uint16_t* v = key_address(call_.v, call_.v_strides, first + j);
+      const std::uint16_t* v = key_address(Role::kV, first + j);
       for (int d = 0; d < p_.head_dim_v; ++d) *to++ = load(p_.kv_type, v[d]);
     }
     for (ReferenceRow& row : rows_) {

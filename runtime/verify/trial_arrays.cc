@@ -80,10 +80,10 @@ std::vector<std::uint8_t> scores(const Problem& p, std::int64_t count, std::uint
 
 TrialArrays trial_arrays(const Problem& p, std::uint64_t seed) {
   TrialArrays made;
-  if (p.chain.reads(ChainOperand::kHead)) made.heads = factors(p.q_heads, seed);
+  if (p.chain.reads(ChainOperand::kHead)) made.factors = factors(p.q_heads, seed);
   if (p.chain.reads(ChainOperand::kRow)) {
-    made.row_strides = {1, 1, p.q_len};  // a batch's begin one after the other's
-    made.rows = factors(std::int64_t{p.q_heads} * p.q_len + p.batch - 1, seed + 1);
+    made.factor_strides = {1, 1, p.q_len};  // a batch's begin one after the other's
+    made.factors = factors(std::int64_t{p.q_heads} * p.q_len + p.batch - 1, seed + 1);
   }
   if (!p.chain.reads_tensor()) return made;
   made.score_strides = strides_of_scores(p);
@@ -95,9 +95,11 @@ TrialArrays trial_arrays(const Problem& p, std::uint64_t seed) {
   return made;
 }
 
-ChainArrays given_arrays(const TrialArrays& arrays, const float* heads, const float* rows, const void* scores) {
-  return {arrays.heads.empty() ? nullptr : heads, arrays.rows.empty() ? nullptr : rows, arrays.row_strides,
-          arrays.scores.empty() ? nullptr : scores, arrays.score_strides};
+TrialOperands operands_of(const TrialArrays& arrays) {
+  TrialOperands made;
+  add_operand(Role::kScoreScale, arrays.factors, arrays.factor_strides, &made);
+  add_operand(Role::kBias, arrays.scores, arrays.score_strides, &made);
+  return made;
 }
 
 }  // namespace gqa

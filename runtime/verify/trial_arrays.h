@@ -9,20 +9,21 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/verify/trial_operand.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 
 // Empty where the problem's chain reads none of the kind.
 struct TrialArrays {
-  std::vector<float> heads, rows;
+  std::vector<float> factors;        // of query heads, or of query rows
   std::vector<std::uint8_t> scores;  // bytes of elements
-  Strides row_strides, score_strides;
+  Strides factor_strides, score_strides;
 };
 
 TrialArrays trial_arrays(const Problem& problem, std::uint64_t seed);
 
-// The same where it lies.
-ChainArrays given_arrays(const TrialArrays& arrays, const float* heads, const float* rows, const void* scores);
+// Those that there are, by role; good as long as the arrays are.
+TrialOperands operands_of(const TrialArrays& arrays);
 
 }  // namespace gqa

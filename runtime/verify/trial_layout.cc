@@ -61,32 +61,22 @@ TrialRows TrialLayout::trial_rows(TrialTensor tensor) const {
           problem.q_type == DType::kBF16};
 }
 
-Call TrialLayout::call(const TrialBuffers& buffers, const Problem& lengths, int set) const {
-  Call c;
-  c.q = buffers.q + q * set + shift;
-  c.k = buffers.k + k * set + shift;
-  c.v = buffers.v + v * set + shift;
-  c.out = buffers.out + first_out();
-  c.lse = problem.lse ? buffers.lse + kGuard : nullptr;
-  c.q_strides = q_strides;
-  c.k_strides = k_strides;
-  c.v_strides = v_strides;
-  c.out_strides = out_strides;
+Call TrialLayout::call(const Call& slabs, const Problem& lengths, int set) const {
+  Call c = slabs;
+  const auto place = [&](Role role, std::int64_t first, const Strides& strides) {
+    c.set(role, slabs.at<std::uint16_t>(role) + first, strides);
+  };
+  place(Role::kQ, q * set + shift, q_strides);
+  place(Role::kK, k * set + shift, k_strides);
+  place(Role::kV, v * set + shift, v_strides);
+  place(Role::kOut, first_out(), out_strides);
+  c.leave_out(Role::kLse);
+  if (problem.lse) c.set(Role::kLse, slabs.at<float>(Role::kLse) + kGuard, {lse_batch_stride(), 1, lse_head_stride()});
   c.q_rows = std::int64_t{problem.batch} * problem.q_len;
   c.k_rows = std::int64_t{problem.batch} * problem.kv_len;
-  c.q_starts = buffers.q_starts;
-  c.k_starts = buffers.k_starts;
-  c.kv_lengths = buffers.lengths;
-  c.page_table = buffers.table;
-  c.page_table_stride = table_width(problem);
   c.pages = trial_pages(problem);
-  c.lse_batch_stride = lse_batch_stride();
-  c.lse_head_stride = lse_head_stride();
-  c.lse_row_stride = 1;
   c.scale = 1.0F / std::sqrt(static_cast<float>(problem.head_dim));
   c.slots = kTrialSlots;
-  c.arrays = buffers.arrays;
-  c.sink = buffers.sinks;
   c.problem = lengths;
   return c;
 }

@@ -11,29 +11,15 @@
 
 namespace gqa {
 
-// Where the buffers begin. q, k and v hold several sets one after the other; out and lse lie between guards; lse is
-// null where the problem asks for none. Lists are of trial_lists.h, null where the problem has none.
-struct TrialBuffers {
-  std::uint16_t* q = nullptr;
-  std::uint16_t* k = nullptr;
-  std::uint16_t* v = nullptr;
-  std::uint16_t* out = nullptr;
-  float* lse = nullptr;
-  const std::int32_t* lengths = nullptr;
-  const std::int32_t* table = nullptr;
-  const std::int32_t* q_starts = nullptr;
-  const std::int32_t* k_starts = nullptr;
-  const float* sinks = nullptr;
-  ChainArrays arrays = {};  // of trial_arrays.h
-};
-
 struct TrialLayout {
   static constexpr std::int64_t kGuard = 4096;  // elements of poison before and after each output
 
   explicit TrialLayout(const Problem& problem);
 
-  // A call on the given set's inputs. `lengths`: the problem or its ragged variant; strides are the problem's own.
-  Call call(const TrialBuffers& buffers, const Problem& lengths, int set) const;
+  // A call on the given set's inputs. `slabs`: its q, k, v, out and lse begin where the buffers do, without strides; q,
+  // k and v hold several sets one after the other, out and lse lie between guards. Lists and arrays are the call's
+  // already. `lengths`: the problem or its ragged variant; strides are the problem's own.
+  Call call(const Call& slabs, const Problem& lengths, int set) const;
 
   // What the trial's queries or keys are made by. Rows begin `shift` past the slab's first element.
   TrialRows trial_rows(TrialTensor tensor) const;

@@ -178,6 +178,16 @@ std::vector<std::int32_t> used_keys(const Problem& p, const TrialLists& lists) {
 
 }  // namespace
 
+TrialOperands operands_of(const Problem& p, const TrialLists& lists) {
+  TrialOperands made;
+  add_operand(Role::kQStarts, lists.q_starts, {}, &made);
+  add_operand(Role::kKStarts, lists.k_starts, {}, &made);
+  add_operand(Role::kKvLengths, lists.lengths, {}, &made);
+  add_operand(Role::kPageTable, lists.table, {table_width(p), 0, 0}, &made);
+  add_operand(Role::kSink, lists.sinks, {}, &made);
+  return made;
+}
+
 std::int32_t table_width(const Problem& p) { return pages_of(p, p.kv_len); }
 
 std::int32_t trial_pages(const Problem& p) {

@@ -1,24 +1,28 @@
 // trial_lists.h: the lengths and page tables that trials read: what callers may hand in, at its most unpleasant.
 // Owns: lists for verification and for timing from a fixed seed; how many pages a trial's k and v hold; which of their
 // keys no sequence uses, so that trials poison them.
-// Never: owns device memory; knows strides.
+// Never: owns device memory.
 // Threads: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "runtime/verify/trial_operand.h"
 #include "search/problem/problem.h"
 
 namespace gqa {
 
-// What Call points to. Entries of the table that no length reaches are far out of range.
+// What a call of the trial is handed. Entries of the table that no length reaches are far out of range.
 struct TrialLists {
   std::vector<std::int32_t> q_starts, k_starts;  // batch + 1, of packed queries or keys; else empty
   std::vector<std::int32_t> lengths;             // 0 to kv_len, of each sequence; empty unless its kv_lengths are kEach
   std::vector<std::int32_t> table;  // a row of table_width() entries for each sequence; empty unless problem.paged()
   std::vector<float> sinks = {};    // of each query head; empty unless problem.sink
 };
+
+// Those that there are, by role; good as long as the lists are.
+TrialOperands operands_of(const Problem& problem, const TrialLists& lists);
 
 inline constexpr std::int32_t kEntryPastLength = 0x7fffffff;
 

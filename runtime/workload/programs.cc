@@ -48,10 +48,8 @@ FixedAttention fixed(const AttentionForm& form) {
   made.problem = form.problem;
   made.scale = form.scale;
   made.slots = form.slots;
-  made.q_strides = strides_of(form.q, false);
-  made.k_strides = strides_of(form.k, form.problem.keys_transposed());
-  made.v_strides = strides_of(form.v, false);
-  made.out_strides = strides_of(form.out, false);
+  made.strides = {strides_of(form.q, false), strides_of(form.k, form.problem.keys_transposed()),
+                  strides_of(form.v, false), strides_of(form.out, false)};
   return made;
 }
 

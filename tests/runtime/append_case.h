@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/append_plan.h"
+#include "runtime/call/append_plan.h"
 #include "runtime/half.h"
 
 namespace gqa::test {
@@ -138,7 +138,6 @@ class AppendCase {
   AppendKind kind;
   std::vector<std::uint16_t> q, k, v, k_new, v_new, cos, sin;
   std::vector<int> lengths, rows, leftpad, counts, starts, rotary_starts, table;
-  Append append_;
   Call call;
 
  private:
@@ -183,31 +182,30 @@ class AppendCase {
     p.q_lengths = kind.packed ? Lengths::kPacked : Lengths::kOne;
     p.kv_lengths = kind.starts() ? Lengths::kPacked : Lengths::kEach;
     const std::int64_t batch = kind.packed ? 0 : 1;
-    call.q_strides = strides(kind.given, batch * kQueries, kQHeads, kDim);
-    call.k_strides = strides(kind.cache, rows_between(kDim), kKvHeads, kDim);
-    call.v_strides = strides(kind.cache, rows_between(kDimV), kKvHeads, kDimV);
+    call.strides(Role::kQ) = strides(kind.given, batch * kQueries, kQHeads, kDim);
+    call.strides(Role::kK) = strides(kind.cache, rows_between(kDim), kKvHeads, kDim);
+    call.strides(Role::kV) = strides(kind.cache, rows_between(kDimV), kKvHeads, kDimV);
     call.q_rows = static_cast<std::int64_t>(tokens());
     call.pages = page_count;
-    call.page_table_stride = kind.page > 0 ? table_width() : 0;
-    append_.k_strides = strides(kind.given, batch * kNew, kKvHeads, kDim);
-    append_.v_strides = strides(kind.given, batch * kNew, kKvHeads, kDimV);
-    append_.rows = kind.adds ? static_cast<int>(call.q_rows) : 0;
-    append_.count = kind.packed ? 0 : kNew;
-    append_.cos_stride = kMostPairs + kind.cos_gap;
-    append_.sin_stride = kMostPairs + kind.sin_gap;
-    append_.rotary_dim = kind.rotary_dim;
-    append_.rotary_len = kPositions;
-    append_.interleaved = kind.interleaved;
-    append_.advances = kind.advances;
-    append_.k_batch_stride = call.k_strides.batch;
-    append_.v_batch_stride = call.v_strides.batch;
-    append_.cache_batch = kCacheRows;
-    append_.cache_batch_rows = rows_between(kDim);
-    append_.cache_batch_values = rows_between(kDimV);
-    append_.page = kind.whole_rows ? kMost : kind.page;
-    append_.pages = kind.whole_rows ? kCacheRows : page_count;
-    if (kind.starts()) call.k_strides.batch = call.v_strides.batch = 0;
-    call.append = &append_;
+    call.strides(Role::kPageTable).batch = kind.page > 0 ? table_width() : 0;
+    call.strides(Role::kNewK) = strides(kind.given, batch * kNew, kKvHeads, kDim);
+    call.strides(Role::kNewV) = strides(kind.given, batch * kNew, kKvHeads, kDimV);
+    call.append.rows = kind.adds ? static_cast<int>(call.q_rows) : 0;
+    call.append.count = kind.packed ? 0 : kNew;
+    call.strides(Role::kCos).row = kMostPairs + kind.cos_gap;
+    call.strides(Role::kSin).row = kMostPairs + kind.sin_gap;
+    call.append.rotary_dim = kind.rotary_dim;
+    call.append.rotary_len = kPositions;
+    call.append.interleaved = kind.interleaved;
+    call.append.advances = kind.advances;
+    call.append.k_batch_stride = call.strides(Role::kK).batch;
+    call.append.v_batch_stride = call.strides(Role::kV).batch;
+    call.append.cache_batch = kCacheRows;
+    call.append.cache_batch_rows = rows_between(kDim);
+    call.append.cache_batch_values = rows_between(kDimV);
+    call.append.page = kind.whole_rows ? kMost : kind.page;
+    call.append.pages = kind.whole_rows ? kCacheRows : page_count;
+    if (kind.starts()) call.strides(Role::kK).batch = call.strides(Role::kV).batch = 0;
   }
 
   bool right_table(int b, int keys, const int* made) const {
@@ -231,8 +229,8 @@ class AppendCase {
     const int other = kind.interleaved ? element ^ 1 : (element + half) % kind.rotary_dim;
     const std::int64_t angle = std::min(position, kPositions - 1);
     const double x = load(kind.type, row[element]), y = load(kind.type, row[other]);
-    const double c = load(kind.type, cos[static_cast<std::size_t>(angle * append_.cos_stride + pair)]);
-    const double s = load(kind.type, sin[static_cast<std::size_t>(angle * append_.sin_stride + pair)]);
+    const double c = load(kind.type, cos[static_cast<std::size_t>(angle * call.strides(Role::kCos).row + pair)]);
+    const double s = load(kind.type, sin[static_cast<std::size_t>(angle * call.strides(Role::kSin).row + pair)]);
     return store(kind.type, static_cast<float>(second ? x * c + y * s : x * c - y * s));
   }
 

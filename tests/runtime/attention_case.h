@@ -62,37 +62,37 @@ struct AttentionCase {
     const int shift = p.align >= 16 ? 0 : 1;
     const std::int64_t key_blocks = p.paged() ? trial_pages(p) : p.batch;
     const std::int64_t keys = p.paged() ? p.page : p.kv_len;
-    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim, p.batch);
+    call.strides(Role::kQ) = make(&q, p.q_len, p.q_heads, p.head_dim, p.batch);
     if (p.keys_transposed()) {  // rows of all keys, each with as many elements as keep the next aligned
       const std::int64_t pitch = p.align >= 16 ? (p.kv_len + 7) / 8 * 8 : p.kv_len;
       make(&k, pitch, p.kv_heads, p.head_dim, p.batch);
-      call.k_strides = {p.kv_heads * p.head_dim * pitch, pitch, p.head_dim * pitch};
+      call.strides(Role::kK) = {p.kv_heads * p.head_dim * pitch, pitch, p.head_dim * pitch};
     } else {
-      call.k_strides = make(&k, keys, p.kv_heads, p.head_dim, key_blocks);
+      call.strides(Role::kK) = make(&k, keys, p.kv_heads, p.head_dim, key_blocks);
     }
-    call.v_strides = make(&v, keys, p.kv_heads, p.head_dim_v, key_blocks);
-    call.out_strides = make(&out, p.q_len, p.q_heads, p.head_dim_v, p.batch);
+    call.strides(Role::kV) = make(&v, keys, p.kv_heads, p.head_dim_v, key_blocks);
+    call.strides(Role::kOut) = make(&out, p.q_len, p.q_heads, p.head_dim_v, p.batch);
     std::fill(out.begin(), out.end(), std::uint16_t{0xffff});
     lse.assign(static_cast<std::size_t>(p.batch) * p.q_heads * p.q_len, NAN);
-    call.q = q.data() + shift;
-    call.k = k.data() + shift;
-    call.v = v.data() + shift;
-    call.out = out.data() + shift;
-    call.lse = p.lse ? lse.data() : nullptr;
-    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
-    call.lse_head_stride = p.q_len;
-    call.lse_row_stride = 1;
+    call.place(Role::kQ, q.data() + shift);
+    call.place(Role::kK, k.data() + shift);
+    call.place(Role::kV, v.data() + shift);
+    call.place(Role::kOut, out.data() + shift);
+    call.place(Role::kLse, p.lse ? lse.data() : nullptr);
+    call.strides(Role::kLse).batch = std::int64_t{p.q_heads} * p.q_len;
+    call.strides(Role::kLse).head = p.q_len;
+    call.strides(Role::kLse).row = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
     call.slots = {1.5F, 0.75F, 2.25F, 0.5F};
     if (p.sink) sink = sinks_near(p.kv_len, p.q_heads);
-    call.sink = p.sink ? sink.data() : nullptr;
+    call.place(Role::kSink, p.sink ? sink.data() : nullptr);
     call.problem = p;
     if (p.paged() || p.lengths_differ()) add_lists(shift);
     arrays.make(p, [&](int b, int i, int j) {
       const int own = lengths.empty() ? p.kv_len : lengths[static_cast<std::size_t>(b)];
       return j < own && plain::sees(p, i, own, j);
     });
-    call.arrays = arrays.here();
+    arrays.give(&call);
   }
 
   // Lengths and pages at their most unpleasant; what no sequence uses holds NaN.
@@ -101,9 +101,9 @@ struct AttentionCase {
     const TrialLists lists = verification_lists(p, 3);
     lengths = lists.lengths;
     page_table = lists.table;
-    call.kv_lengths = lengths.empty() ? nullptr : lengths.data();
-    call.page_table = page_table.empty() ? nullptr : page_table.data();
-    call.page_table_stride = table_width(p);
+    call.place(Role::kKvLengths, lengths.empty() ? nullptr : lengths.data());
+    call.place(Role::kPageTable, page_table.empty() ? nullptr : page_table.data());
+    call.strides(Role::kPageTable).batch = table_width(p);
     call.pages = trial_pages(p);
     const std::int64_t keys = p.paged() ? p.page : p.kv_len;
     for (const KeyRun& run : unused_keys(p, lists))
@@ -113,14 +113,14 @@ struct AttentionCase {
             const std::int64_t at = shift + key / keys * s.batch + key % keys * s.row + head * s.head;
             std::fill_n(data->begin() + at, dim, std::uint16_t{0x7fff});  // a NaN in both types
           };
-          poison(&k, call.k_strides, p.head_dim);
-          poison(&v, call.v_strides, p.head_dim_v);
+          poison(&k, call.strides(Role::kK), p.head_dim);
+          poison(&v, call.strides(Role::kV), p.head_dim_v);
         }
   }
 
   std::uint16_t out_at(int b, int h, int i, int d) const {
-    const Strides& s = call.out_strides;
-    return static_cast<const std::uint16_t*>(call.out)[b * s.batch + i * s.row + h * s.head + d];
+    const Strides& s = call.strides(Role::kOut);
+    return static_cast<const std::uint16_t*>(call.to(Role::kOut))[b * s.batch + i * s.row + h * s.head + d];
   }
 };
 
@@ -141,7 +141,7 @@ inline const Float64& float64_of(const AttentionCase& t) {
   static Float64 memory;
   const Problem& p = t.call.problem;
   std::vector<std::int64_t> strides;
-  for (const Strides& s : {t.call.q_strides, t.call.k_strides, t.call.v_strides})
+  for (const Strides& s : {t.call.strides(Role::kQ), t.call.strides(Role::kK), t.call.strides(Role::kV)})
     strides.insert(strides.end(), {s.batch, s.row, s.head});
   if (memory.problem == p && memory.strides == strides && memory.scale == t.call.scale &&
       memory.slots == t.call.slots && memory.sink == t.sink && memory.arrays == t.arrays && memory.q == t.q &&
@@ -179,7 +179,7 @@ inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
       for (int i = 0; i < p.q_len; ++i, ++row) {
         const double* const expected = &float64.out[row * static_cast<std::size_t>(p.head_dim_v)];
         const double lse = float64.lse[row], given_lse = t.lse[row];
-        if (t.call.lse != nullptr && given_lse != lse && !(std::fabs(given_lse - lse) < 1e-4 * (1 + std::fabs(lse))))
+        if (t.call.has(Role::kLse) && given_lse != lse && !(std::fabs(given_lse - lse) < 1e-4 * (1 + std::fabs(lse))))
           return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
                                                << given_lse << ", expected " << lse;
         for (int d = 0; d < p.head_dim_v; ++d) {

@@ -54,8 +54,8 @@ class CacheCase {
     fill(&meant_k_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim);
     fill(&meant_v_, std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v);
     if (p.paged()) make_table();
-    lay(meant_k_, k_starts, p.head_dim, heads_first, &k, &call.k_strides);
-    lay(meant_v_, packing.values_apart ? v_starts : k_starts, p.head_dim_v, heads_first, &v, &call.v_strides);
+    lay(meant_k_, k_starts, p.head_dim, heads_first, &k, &call.strides(Role::kK));
+    lay(meant_v_, packing.values_apart ? v_starts : k_starts, p.head_dim_v, heads_first, &v, &call.strides(Role::kV));
     out.assign(static_cast<std::size_t>(query_rows() * p.q_heads * p.head_dim_v), 0xffff);
     lse.assign(static_cast<std::size_t>(query_rows() * p.q_heads), NAN);
     point();
@@ -89,7 +89,7 @@ class CacheCase {
           if (b % 2 == packing.blind) continue;
           const float given_sum = lse[lse_at(query_row(b, i), h)];
           const double sum = naive(b, h, i, &expected);
-          if (call.lse != nullptr && given_sum != sum &&
+          if (call.has(Role::kLse) && given_sum != sum &&
               !(std::fabs(double{given_sum} - sum) < 1e-4 * (1 + std::fabs(sum))))
             return wrong(b, h, i) << "lse is " << given_sum << ", expected " << sum;
           for (int d = 0; d < p.head_dim_v; ++d) {
@@ -204,13 +204,13 @@ class CacheCase {
   }
 
   ::testing::AssertionResult untouched(const std::vector<bool>& rows) const {
-    const auto row_of_out = static_cast<std::size_t>(call.out_strides.row);
+    const auto row_of_out = static_cast<std::size_t>(call.strides(Role::kOut).row);
     for (std::size_t row = 0; row < rows.size(); ++row) {
       if (!rows[row]) continue;
       for (std::size_t at = row * row_of_out; at < (row + 1) * row_of_out; ++at)
         if (out[at] != 0xffff) return ::testing::AssertionFailure() << "nobody's row " << row << " of out is written";
       for (int h = 0; h < call.problem.q_heads; ++h)
-        if (call.lse != nullptr && !std::isnan(lse[lse_at(static_cast<std::int64_t>(row), h)]))
+        if (call.has(Role::kLse) && !std::isnan(lse[lse_at(static_cast<std::int64_t>(row), h)]))
           return ::testing::AssertionFailure() << "nobody's row " << row << " of lse is written";
     }
     return ::testing::AssertionSuccess();
@@ -223,39 +223,39 @@ class CacheCase {
 
   void point() {
     const Problem& p = call.problem;
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
-    call.out = out.data();
-    call.lse = p.lse ? lse.data() : nullptr;
+    call.place(Role::kQ, q.data());
+    call.place(Role::kK, k.data());
+    call.place(Role::kV, v.data());
+    call.place(Role::kOut, out.data());
+    call.place(Role::kLse, p.lse ? lse.data() : nullptr);
     const std::int64_t each = p.q_packed() ? 0 : p.q_len;  // rows from a sequence of the batch to the next
-    call.q_strides = {each * p.q_heads * p.head_dim, std::int64_t{p.q_heads} * p.head_dim, p.head_dim};
-    call.out_strides = {each * p.q_heads * p.head_dim_v, std::int64_t{p.q_heads} * p.head_dim_v, p.head_dim_v};
-    if (p.k_packed()) call.k_strides.batch = call.v_strides.batch = 0;
-    call.lse_batch_stride = p.q_heads * each;
-    call.lse_head_stride = p.q_packed() ? query_rows() : p.q_len;
-    call.lse_row_stride = 1;
+    call.strides(Role::kQ) = {each * p.q_heads * p.head_dim, std::int64_t{p.q_heads} * p.head_dim, p.head_dim};
+    call.strides(Role::kOut) = {each * p.q_heads * p.head_dim_v, std::int64_t{p.q_heads} * p.head_dim_v, p.head_dim_v};
+    if (p.k_packed()) call.strides(Role::kK).batch = call.strides(Role::kV).batch = 0;
+    call.strides(Role::kLse).batch = p.q_heads * each;
+    call.strides(Role::kLse).head = p.q_packed() ? query_rows() : p.q_len;
+    call.strides(Role::kLse).row = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
     call.slots = {1.5F, 0.75F, 2.25F, 0.5F};
     sink.clear();
     for (int head = 0; p.sink && head < p.q_heads; ++head) sink.push_back(3.5F + static_cast<float>(head % 2));
-    call.sink = p.sink ? sink.data() : nullptr;
+    call.place(Role::kSink, p.sink ? sink.data() : nullptr);
     arrays.make(p, [&](int b, int i, int j) { return j < length(b) && sees(b, i, j); });
-    call.arrays = arrays.here();
+    arrays.give(&call);
     const bool says = packing.gap > 0 || packing.beyond > 0 || packing.in_slots;
     said_keys = p.k_packed() ? said(lengths) : lengths;
     said_queries = said(packing.queries);
-    call.kv_lengths = lengths.empty() || (p.k_packed() && !says) ? nullptr : said_keys.data();
+    call.place(Role::kKvLengths, lengths.empty() || (p.k_packed() && !says) ? nullptr : said_keys.data());
     call.k_in_slots = packing.in_slots;
     call.q_rows = query_rows();
     call.k_rows = k_starts.empty() ? 0 : k_starts.back();
     call.v_rows = v_starts.empty() ? 0 : v_starts.back();
-    call.q_starts = q_starts.empty() ? nullptr : q_starts.data();
-    call.k_starts = k_starts.empty() ? nullptr : k_starts.data();
+    call.place(Role::kQStarts, q_starts.empty() ? nullptr : q_starts.data());
+    call.place(Role::kKStarts, k_starts.empty() ? nullptr : k_starts.data());
     call.v_starts = v_starts.empty() ? nullptr : v_starts.data();
-    call.q_lengths = p.q_packed() && says ? said_queries.data() : nullptr;
-    call.page_table = table.empty() ? nullptr : table.data();
-    call.page_table_stride = table_stride;
+    call.place(Role::kQLengths, p.q_packed() && says ? said_queries.data() : nullptr);
+    call.place(Role::kPageTable, table.empty() ? nullptr : table.data());
+    call.strides(Role::kPageTable).batch = table_stride;
     call.pages = pages;
   }
 

@@ -50,13 +50,14 @@ struct ChainArraysCase {
     }
   }
 
-  ChainArrays at(const float* first_head, const float* first_row, const void* first_score) const {
-    return {heads.empty() ? nullptr : first_head, rows.empty() ? nullptr : first_row, row_strides,
-            scores32.empty() && scores16.empty() ? nullptr : first_score, score_strides};
+  // Hands them to a call, where they lie.
+  void give(const float* first_head, const float* first_row, const void* first_score, Call* call) const {
+    call->set(Role::kScoreScale, !heads.empty() ? first_head : !rows.empty() ? first_row : nullptr, row_strides);
+    call->set(Role::kBias, scores32.empty() && scores16.empty() ? nullptr : first_score, score_strides);
   }
-  ChainArrays here() const {
-    return at(heads.data(), rows.data(),
-              scores16.empty() ? static_cast<const void*>(scores32.data()) : scores16.data());
+  void give(Call* call) const {
+    give(heads.data(), rows.data(), scores16.empty() ? static_cast<const void*>(scores32.data()) : scores16.data(),
+         call);
   }
   // NaN equals nothing: arrays with gaps are never the same.
   friend bool operator==(const ChainArraysCase& a, const ChainArraysCase& b) {

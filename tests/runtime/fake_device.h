@@ -231,7 +231,7 @@ inline Call call_of(const Problem& problem) {
   static std::uint16_t nobodys;
   Call call;
   call.problem = problem;
-  call.out = &nobodys;
+  call.place(Role::kOut, &nobodys);
   call.scale = 1;
   return call;
 }

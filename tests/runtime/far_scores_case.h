@@ -86,8 +86,9 @@ inline void set_far_products(float size, bool near_keys, AttentionCase* t, int o
     for (int h = 0; h < p.q_heads; ++h)
       for (int i = 0; i < p.q_len; ++i)
         for (int d = 0; d < p.head_dim; ++d) {
-          std::uint16_t& element = t->q[static_cast<std::size_t>(
-              b * t->call.q_strides.batch + h * t->call.q_strides.head + i * t->call.q_strides.row + d)];
+          std::uint16_t& element =
+              t->q[static_cast<std::size_t>(b * t->call.strides(Role::kQ).batch + h * t->call.strides(Role::kQ).head +
+                                            i * t->call.strides(Role::kQ).row + d)];
           const int kind = only == kEveryKind ? (i + h) % 4 : only;
           if (d < 32) element = store(p.q_type, kind == 1 ? level : kind == 2 ? -level : 0.F);
           if (d >= 32 && kind != 0) element = 0;
@@ -97,8 +98,9 @@ inline void set_far_products(float size, bool near_keys, AttentionCase* t, int o
         for (int d = 0; d < 32; ++d) {
           const bool near = near_keys && j % 40 < 11;
           const float lower = d == 0 ? step * static_cast<float>(j / 24 % 3) : 0.F;
-          t->k[static_cast<std::size_t>(b * t->call.k_strides.batch + h * t->call.k_strides.head +
-                                        j * t->call.k_strides.row + d)] = store(p.q_type, near ? 0.F : level - lower);
+          t->k[static_cast<std::size_t>(b * t->call.strides(Role::kK).batch + h * t->call.strides(Role::kK).head +
+                                        j * t->call.strides(Role::kK).row + d)] =
+              store(p.q_type, near ? 0.F : level - lower);
         }
   }
 }
@@ -106,7 +108,7 @@ inline void set_far_products(float size, bool near_keys, AttentionCase* t, int o
 // Of float64's, rounded: some units in the last place.
 inline ::testing::AssertionResult lse_matches_float64(const AttentionCase& t) {
   const std::vector<double>& expected = float64_of(t).lse;
-  for (std::size_t row = 0; t.call.lse != nullptr && row < expected.size(); ++row)
+  for (std::size_t row = 0; t.call.has(Role::kLse) && row < expected.size(); ++row)
     if (t.lse[row] != static_cast<float>(expected[row]) &&
         !(std::fabs(t.lse[row] - expected[row]) <= 4e-7 * std::fabs(expected[row]) + 2e-5))
       return ::testing::AssertionFailure()

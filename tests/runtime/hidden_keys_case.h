@@ -26,8 +26,8 @@ inline void poison_hidden_keys(AttentionCase* t) {
           const std::int64_t at = shift + b * s.batch + j * s.row + h * s.head;
           for (int d = 0; d < dim; ++d) (*data)[static_cast<std::size_t>(at + d)] = store(p.kv_type, number(d));
         };
-        fill(&t->k, t->call.k_strides, p.head_dim);
-        fill(&t->v, t->call.v_strides, p.head_dim_v);
+        fill(&t->k, t->call.strides(Role::kK), p.head_dim);
+        fill(&t->v, t->call.strides(Role::kV), p.head_dim_v);
       }
     }
 }

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/call/merge_states.h"
 #include "runtime/half.h"
-#include "runtime/merge_states.h"
 
 namespace gqa::test {
 

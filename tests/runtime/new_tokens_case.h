@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/append.h"
+#include "runtime/call/append.h"
 #include "tests/runtime/cache_case.h"
 
 namespace gqa::test {
@@ -71,7 +71,8 @@ class NewTokensCase {
         kind(run.kind),
         k(attended.k),
         v(attended.v),
-        q(attended.q) {
+        q(attended.q),
+        call(attended.call) {
     const Problem& p = attended.call.problem;
     for (int b = 0; b < p.batch; ++b) {
       const bool full = attended.length(b) == p.kv_len;
@@ -86,7 +87,7 @@ class NewTokensCase {
         for (int h = 0; h < p.kv_heads; ++h) take_out(b, i, h);
       for (int i = 0; i < p.q_len; ++i)
         for (int h = 0; h < p.q_heads; ++h)
-          turn_back(&q[index(b * attended.call.q_strides.batch + i * attended.call.q_strides.row + h * p.head_dim)],
+          turn_back(&q[index(b * call.strides(Role::kQ).batch + i * call.strides(Role::kQ).row + h * p.head_dim)],
                     rotary_starts[index(b)] + (kind.advances ? i : 0));
     }
     describe();
@@ -98,7 +99,7 @@ class NewTokensCase {
   NewTokensKind kind;
   std::vector<std::uint16_t> k, v, q, k_new, v_new, cos, sin;
   std::vector<std::int32_t> cached, rotary_starts;
-  Append append;  // without addresses
+  Call call;  // that appends; of what it appends without the addresses
 
  private:
   static constexpr int kPositions = 512;
@@ -137,8 +138,8 @@ class NewTokensCase {
       std::fill_n(from, dim, std::uint16_t{0xffff});
     };
     const std::int64_t head = (std::int64_t{b} * kind.count + i) * p.kv_heads + h;
-    move(&k, attended.call.k_strides, p.head_dim, &k_new[index(head * p.head_dim)]);
-    move(&v, attended.call.v_strides, p.head_dim_v, &v_new[index(head * p.head_dim_v)]);
+    move(&k, attended.call.strides(Role::kK), p.head_dim, &k_new[index(head * p.head_dim)]);
+    move(&v, attended.call.strides(Role::kV), p.head_dim_v, &v_new[index(head * p.head_dim_v)]);
     turn_back(&k_new[index(head * p.head_dim)], rotary_starts[index(b)] + i);
   }
 
@@ -147,20 +148,20 @@ class NewTokensCase {
     const auto strides = [&](std::int64_t dim) {
       return Strides{kind.count * p.kv_heads * dim, p.kv_heads * dim, dim};
     };
-    append.k_strides = strides(p.head_dim);
-    append.v_strides = strides(p.head_dim_v);
-    append.count = kind.count;
-    append.rows = p.batch * kind.count;
-    append.cos_stride = append.sin_stride = kind.rotary_dim / 2;
-    append.rotary_dim = kind.rotary_dim;
-    append.rotary_len = kPositions;
-    append.interleaved = kind.interleaved;
-    append.advances = kind.advances;
-    append.page = p.page;
-    append.pages = attended.pages;
-    append.k_batch_stride = attended.call.k_strides.batch;
-    append.v_batch_stride = attended.call.v_strides.batch;
-    append.cache_batch = p.batch;
+    call.strides(Role::kNewK) = strides(p.head_dim);
+    call.strides(Role::kNewV) = strides(p.head_dim_v);
+    call.append.count = kind.count;
+    call.append.rows = p.batch * kind.count;
+    call.strides(Role::kCos).row = call.strides(Role::kSin).row = kind.rotary_dim / 2;
+    call.append.rotary_dim = kind.rotary_dim;
+    call.append.rotary_len = kPositions;
+    call.append.interleaved = kind.interleaved;
+    call.append.advances = kind.advances;
+    call.append.page = p.page;
+    call.append.pages = attended.pages;
+    call.append.k_batch_stride = call.strides(Role::kK).batch;
+    call.append.v_batch_stride = call.strides(Role::kV).batch;
+    call.append.cache_batch = p.batch;
   }
 };
 

@@ -25,7 +25,7 @@ inline const std::uint16_t* row_of(const void* base, const Strides& s, int batch
 inline const std::uint16_t* cached_row(const Call& call, const void* base, const Strides& s, int batch, int key,
                                        int head) {
   if (!call.problem.paged()) return row_of(base, s, batch, key, head);
-  const int page = call.page_table[batch * call.page_table_stride + key / call.problem.page];
+  const int page = call.list(Role::kPageTable)[batch * call.strides(Role::kPageTable).batch + key / call.problem.page];
   return row_of(base, s, page, key % call.problem.page, head);
 }
 
@@ -44,9 +44,9 @@ struct Key {
 };
 
 inline Key key_of(const Call& call, int batch, int key, int head) {
-  const Strides& s = call.k_strides;
-  if (!call.problem.keys_transposed()) return {cached_row(call, call.k, s, batch, key, head), 1};
-  return {row_of(call.k, s, batch, 0, head) + key, s.row};
+  const Strides& s = call.strides(Role::kK);
+  if (!call.problem.keys_transposed()) return {cached_row(call, call.at(Role::kK), s, batch, key, head), 1};
+  return {row_of(call.at(Role::kK), s, batch, 0, head) + key, s.row};
 }
 
 struct Rounded {
@@ -61,12 +61,12 @@ struct ScorePlace {
 
 inline float array_operand(const Call& call, ChainOperand operand, const ScorePlace& of) {
   const auto row = [&](const Strides& s) { return of.batch * s.batch + of.position * s.row + of.head * s.head; };
-  const ChainArrays& arrays = call.arrays;
-  const std::int64_t score = row(arrays.score_strides) + of.key;
-  if (operand == ChainOperand::kHead) return arrays.heads[of.head];
-  if (operand == ChainOperand::kRow) return arrays.rows[row(arrays.row_strides)];
-  if (operand == ChainOperand::kTensor32) return static_cast<const float*>(arrays.scores)[score];
-  return load(call.problem.q_type, static_cast<const std::uint16_t*>(arrays.scores)[score]);
+  const auto* factors = call.at<float>(Role::kScoreScale);
+  const std::int64_t score = row(call.strides(Role::kBias)) + of.key;
+  if (operand == ChainOperand::kHead) return factors[of.head];
+  if (operand == ChainOperand::kRow) return factors[row(call.strides(Role::kScoreScale))];
+  if (operand == ChainOperand::kTensor32) return call.at<float>(Role::kBias)[score];
+  return load(call.problem.q_type, call.at<std::uint16_t>(Role::kBias)[score]);
 }
 
 // A score through the problem's chain, step by step as written.
@@ -135,8 +135,8 @@ template <typename Real>
 inline void attention_row(const Call& call, int batch, int head, int position, Real* out, Real* lse) {
   const Problem& p = call.problem;
   const int kv_head = head / p.group();
-  const int keys = p.lengths_differ() ? call.kv_lengths[batch] : p.kv_len;
-  const std::uint16_t* q = row_of(call.q, call.q_strides, batch, position, head);
+  const int keys = p.lengths_differ() ? call.list(Role::kKvLengths)[batch] : p.kv_len;
+  const std::uint16_t* q = row_of(call.at(Role::kQ), call.strides(Role::kQ), batch, position, head);
   std::vector<Real> weights(static_cast<std::size_t>(keys));
   Real maximum = -std::numeric_limits<Real>::infinity();
   for (int j = 0; j < keys; ++j) {
@@ -152,7 +152,8 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
     maximum = std::max(maximum, weight);
   }
   const bool sees_none = maximum == -std::numeric_limits<Real>::infinity();
-  const Real sink = call.sink == nullptr ? -std::numeric_limits<Real>::infinity() : Real{call.sink[head]};
+  const Real sink =
+      !call.has(Role::kSink) ? -std::numeric_limits<Real>::infinity() : Real{call.at<float>(Role::kSink)[head]};
   maximum = std::max(maximum, sink);
   const bool none = maximum == -std::numeric_limits<Real>::infinity();
   Real sum = none ? 0 : sink == maximum ? 1 : std::exp(sink - maximum);  // a sink may be infinite
@@ -160,7 +161,7 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
   std::fill(out, out + p.head_dim_v, Real{0});
   for (int j = 0; j < keys && !sees_none; ++j) {
     if (!sees(p, position, keys, j)) continue;
-    const std::uint16_t* v = cached_row(call, call.v, call.v_strides, batch, j, kv_head);
+    const std::uint16_t* v = cached_row(call, call.at(Role::kV), call.strides(Role::kV), batch, j, kv_head);
     const Real weight = weights[static_cast<std::size_t>(j)] / sum;
     for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.q_type, v[d])};
   }

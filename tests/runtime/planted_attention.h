@@ -27,13 +27,18 @@ struct PlantedTrial {
     make(layout.trial_rows(TrialTensor::kKeys), layout.k, 3 * seed + 1, &k);
     make(layout.trial_rows(TrialTensor::kPlain), layout.v, 3 * seed + 2, &v);
     out.resize(static_cast<std::size_t>(layout.out_slab()));
-    call = layout.call({q.data(), k.data(), v.data(), out.data(), nullptr}, problem, 0);
+    Call slabs;
+    slabs.place(Role::kQ, q.data());
+    slabs.place(Role::kK, k.data());
+    slabs.place(Role::kV, v.data());
+    slabs.place(Role::kOut, out.data());
+    call = layout.call(slabs, problem, 0);
     for (int b = 0; b < p.batch; ++b)
       for (int h = 0; h < p.q_heads; ++h)
         for (int i = 0; i < p.q_len; ++i) places.push_back({b, h, i});
     reference = reference_rows(call, places, {});
-    k_rows = rows(call.k, call.k_strides, problem.head_dim);
-    v_rows = rows(call.v, call.v_strides, problem.head_dim_v);
+    k_rows = rows(call.at(Role::kK), call.strides(Role::kK), problem.head_dim);
+    v_rows = rows(call.at(Role::kV), call.strides(Role::kV), problem.head_dim_v);
   }
 
   void make(const TrialRows& rows, std::int64_t count, std::uint64_t seed, std::vector<std::uint16_t>* data) const {
@@ -85,7 +90,8 @@ class PlantedRow {
       : t_(trial), p_(trial.problem), at_(at), planted_(planted), out_(static_cast<std::size_t>(p_.head_dim_v)) {}
 
   std::vector<float> run() {
-    const std::vector<float> row = t_.row(t_.call.q, t_.call.q_strides, at_.batch, at_.position, at_.head, p_.head_dim);
+    const std::vector<float> row =
+        t_.row(t_.call.at(Role::kQ), t_.call.strides(Role::kQ), at_.batch, at_.position, at_.head, p_.head_dim);
     const float* q = row.data();
     for (int j = 0; j < p_.kv_len; ++j) {
       const float* k = t_.k_rows[t_.row_at(at_.batch, head(), j)].data();

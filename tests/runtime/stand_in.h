@@ -10,9 +10,9 @@ namespace gqa::test {
 
 inline std::vector<double> stand_in_row(const Call& call, int batch, int head, int position) {
   const Problem& p = call.problem;
-  const int keys = call.kv_lengths == nullptr ? p.kv_len : call.kv_lengths[batch];
+  const int keys = !call.has(Role::kKvLengths) ? p.kv_len : call.list(Role::kKvLengths)[batch];
   std::vector<double> scores(static_cast<std::size_t>(keys)), out(static_cast<std::size_t>(p.head_dim_v));
-  const std::uint16_t* q = plain::row_of(call.q, call.q_strides, batch, position, head);
+  const std::uint16_t* q = plain::row_of(call.at(Role::kQ), call.strides(Role::kQ), batch, position, head);
   double highest = -INFINITY, sum = 0;
   for (int j = 0; j < keys; ++j) {
     double& score = scores[static_cast<std::size_t>(j)];
@@ -23,15 +23,16 @@ inline std::vector<double> stand_in_row(const Call& call, int batch, int head, i
                 : -INFINITY;
     highest = std::max(highest, score);
   }
-  if (call.sink != nullptr && highest > -INFINITY) {
-    highest = std::max(highest, double{call.sink[head]});
-    sum = std::exp(double{call.sink[head]} - highest);
+  if (call.has(Role::kSink) && highest > -INFINITY) {
+    highest = std::max(highest, double{call.at<float>(Role::kSink)[head]});
+    sum = std::exp(double{call.at<float>(Role::kSink)[head]} - highest);
   }
   const plain::Rounded rounded = {p.q_type};
   for (int j = 0; j < keys && highest > -INFINITY; ++j) {
     const double weight = std::exp(scores[static_cast<std::size_t>(j)] - highest);
     sum += weight;
-    const std::uint16_t* v = plain::cached_row(call, call.v, call.v_strides, batch, j, head / p.group());
+    const std::uint16_t* v =
+        plain::cached_row(call, call.at(Role::kV), call.strides(Role::kV), batch, j, head / p.group());
     for (int d = 0; d < p.head_dim_v; ++d)
       out[static_cast<std::size_t>(d)] += double{rounded(static_cast<float>(weight))} * double{load(p.q_type, v[d])};
   }

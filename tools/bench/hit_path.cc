@@ -150,10 +150,9 @@ class Setting {
   // What gqa_run_ex does once its handle is known.
   Status run(Caller caller = Caller::kPlain) const {
     const gqa_call& options = caller == Caller::kPlain ? plain_ : caller == Caller::kAppending ? appending_ : older_;
-    std::optional<Append> append;
     Call call;
     if (Status status =
-            make_call(session_->device(), &q_.tensor, &k_.tensor, &v_.tensor, &out_.tensor, &options, &call, &append);
+            make_call(session_->device(), &q_.tensor, &k_.tensor, &v_.tensor, &out_.tensor, &options, &call);
         !status.ok()) {
       return status;
     }

@@ -28,14 +28,14 @@ std::unique_ptr<Session> open_session(int threads) {
 // A call on compact tensors of its own.
 struct Inputs {
   explicit Inputs(const Problem& p) {
-    fill(&q, p.q_len, p.q_heads, p.head_dim, p, &call.q_strides);
-    fill(&k, p.kv_len, p.kv_heads, p.head_dim, p, &call.k_strides);
-    fill(&v, p.kv_len, p.kv_heads, p.head_dim_v, p, &call.v_strides);
-    fill(&out, p.q_len, p.q_heads, p.head_dim_v, p, &call.out_strides);
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
-    call.out = out.data();
+    fill(&q, p.q_len, p.q_heads, p.head_dim, p, &call.strides(Role::kQ));
+    fill(&k, p.kv_len, p.kv_heads, p.head_dim, p, &call.strides(Role::kK));
+    fill(&v, p.kv_len, p.kv_heads, p.head_dim_v, p, &call.strides(Role::kV));
+    fill(&out, p.q_len, p.q_heads, p.head_dim_v, p, &call.strides(Role::kOut));
+    call.place(Role::kQ, q.data());
+    call.place(Role::kK, k.data());
+    call.place(Role::kV, v.data());
+    call.place(Role::kOut, out.data());
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
     call.problem = p;
   }

@@ -34,16 +34,22 @@ bool rows_between(const View& cache, std::int32_t* rows, std::int64_t* all) {
   return true;
 }
 
+void set_batch_strides(std::int64_t k, std::int64_t v, Call* call) {
+  call->strides(Role::kK).batch = k;
+  call->strides(Role::kV).batch = v;
+}
+
 // Fills in what a dense cache needs whose sequences begin anywhere.
-Status fill_rows(const View& k, const View& v, Append* append, Call* call) {
+Status fill_rows(const View& k, const View& v, Call* call) {
   Problem& problem = call->problem;
-  if (rows_between(k, &append->cache_batch_rows, &call->k_rows) &&
-      rows_between(v, &append->cache_batch_values, &call->v_rows)) {
+  Append& append = call->append;
+  if (rows_between(k, &append.cache_batch_rows, &call->k_rows) &&
+      rows_between(v, &append.cache_batch_values, &call->v_rows)) {
     problem.kv_lengths = Lengths::kPacked;
-    call->k_strides.batch = call->v_strides.batch = 0;
+    set_batch_strides(0, 0, call);
     return {};
   }
-  if (append->leftpad != nullptr && problem.kv_len > 1)
+  if (call->has(Role::kLeftpad) && problem.kv_len > 1)
     return {Code::kStride, "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
                                " of batch and kv_len, v " + std::to_string(v.stride[0]) + " and " +
                                std::to_string(v.stride[1]) +
@@ -51,21 +57,15 @@ Status fill_rows(const View& k, const View& v, Append* append, Call* call) {
                                "than 2147483647 in all"};
   // Each row of the cache is a page, and a sequence has one.
   problem.keys = KeyLayout::kPaged;
-  problem.page = append->page = problem.kv_len;
-  call->pages = append->pages = append->cache_batch;
+  problem.page = append.page = problem.kv_len;
+  call->pages = append.pages = append.cache_batch;
   return {};
 }
 
 void fill_new(const Operands& operands, const Views& views, Append* append) {
-  const View &k = views[Role::kNewK], &v = views[Role::kNewV];
-  const bool packed = operands.has(Role::kNewStarts);
-  append->k = views.data<void>(Role::kNewK);
-  append->v = views.data<void>(Role::kNewV);
-  append->k_strides = strides_of(k);
-  append->v_strides = strides_of(v);
-  append->count = packed ? 0 : static_cast<std::int32_t>(k.size[1]);
+  const View& k = views[Role::kNewK];
+  append->count = operands.has(Role::kNewStarts) ? 0 : static_cast<std::int32_t>(k.size[1]);
   append->rows = static_cast<std::int32_t>(k.size[0] * k.size[1]);
-  append->starts = views.data<std::int32_t>(Role::kNewStarts);
 }
 
 // Whether queries have places of their own: as the caller says it, though a window may hide nothing of so few keys.
@@ -74,27 +74,22 @@ bool orders_queries(const gqa_call& options) {
   return options.causal == 1 || (window != nullptr && (window[0] >= 0 || window[1] >= 0));
 }
 
-void fill_rotary(const gqa_call& options, const Views& views, Append* append) {
-  const View &cos = views[Role::kCos], &sin = views[Role::kSin];
-  append->cos = views.data<void>(Role::kCos);
-  append->sin = views.data<void>(Role::kSin);
-  append->cos_stride = cos.stride[0];
-  append->sin_stride = sin.stride[0];
+void fill_rotary(const gqa_call& options, const View& cos, Append* append) {
   append->rotary_len = static_cast<std::int32_t>(cos.size[0]);
   append->rotary_dim = static_cast<std::int32_t>(2 * cos.size[1]);
   append->interleaved = options.rotary_interleaved == 1;
   append->advances = orders_queries(options);
-  append->rotary_starts = views.data<std::int32_t>(Role::kRotaryStarts);
 }
 
 // Where sequences are padded, each slot becomes a page of its own.
-Status fill_pages(const View& table, const View& k, const View& v, Append* append, Call* call) {
+Status fill_pages(const View& table, const View& k, const View& v, Call* call) {
   Problem& problem = call->problem;
-  append->page = problem.page;
-  append->pages = call->pages;
-  append->cache_batch = static_cast<std::int32_t>(table.size[0]);
-  if (append->leftpad == nullptr) return {};
-  const std::int64_t slots = std::int64_t{append->pages} * append->page;
+  Append& append = call->append;
+  append.page = problem.page;
+  append.pages = call->pages;
+  append.cache_batch = static_cast<std::int32_t>(table.size[0]);
+  if (!call->has(Role::kLeftpad)) return {};
+  const std::int64_t slots = std::int64_t{append.pages} * append.page;
   const auto gapless = [&](const View& view) {
     return view.size[0] == 1 || view.size[1] == 1 || view.stride[0] == view.stride[1] * view.size[1];
   };
@@ -102,12 +97,12 @@ Status fill_pages(const View& table, const View& k, const View& v, Append* appen
     return {Code::kStride,
             "k has strides " + std::to_string(k.stride[0]) + " and " + std::to_string(k.stride[1]) +
                 " of pages and page, v " + std::to_string(v.stride[0]) + " and " + std::to_string(v.stride[1]) +
-                ": beside cache_leftpad pages of " + std::to_string(append->page) +
+                ": beside cache_leftpad pages of " + std::to_string(append.page) +
                 " are expected to follow each other without a gap, of fewer than 2147483648 slots in all"};
   problem.page = 1;
   call->pages = static_cast<std::int32_t>(slots);
-  call->k_strides.batch = append->page == 1 ? k.stride[0] : k.stride[1];
-  call->v_strides.batch = append->page == 1 ? v.stride[0] : v.stride[1];
+  const std::size_t step = append.page == 1 ? 0 : 1;
+  set_batch_strides(k.stride[step], v.stride[step], call);
   return {};
 }
 
@@ -139,20 +134,21 @@ Status check_rotary(const Operands& operands, const Sizes& sizes) {
                             std::to_string(head_dim)};
 }
 
-Status fill_append(const gqa_call& options, const Operands& operands, const Views& views, Append* append, Call* call) {
+Status fill_append(const gqa_call& options, const Operands& operands, const Views& views, Call* call) {
   const View &k = views[Role::kK], &v = views[Role::kV];
-  call->append = append;
-  if (adds_keys(operands)) fill_new(operands, views, append);
-  if (operands.has(Role::kCos)) fill_rotary(options, views, append);
-  append->batch_idx = views.data<std::int32_t>(Role::kBatchIdx);
-  append->leftpad = views.data<std::int32_t>(Role::kLeftpad);
-  append->k_batch_stride = call->k_strides.batch;
-  append->v_batch_stride = call->v_strides.batch;
-  append->cache_batch = static_cast<std::int32_t>(k.size[0]);
+  Append& append = call->append;
+  if (adds_keys(operands))
+    fill_new(operands, views, &append);
+  else
+    call->leave_out(Role::kNewStarts);
+  if (operands.has(Role::kCos)) fill_rotary(options, views[Role::kCos], &append);
+  append.k_batch_stride = call->strides(Role::kK).batch;
+  append.v_batch_stride = call->strides(Role::kV).batch;
+  append.cache_batch = static_cast<std::int32_t>(k.size[0]);
   Problem& problem = call->problem;
   problem.kv_lengths = Lengths::kEach;
-  if (problem.paged()) return fill_pages(views[Role::kPageTable], k, v, append, call);
-  return append->anywhere() ? fill_rows(k, v, append, call) : Status();
+  if (problem.paged()) return fill_pages(views[Role::kPageTable], k, v, call);
+  return call->begins_anywhere() ? fill_rows(k, v, call) : Status();
 }
 
 }  // namespace gqa

@@ -1,5 +1,5 @@
 // append_args.h: what a call says of its cache before it attends: new keys, rotation, and where sequences begin in it.
-// Owns: the rules about gqa_call's fields from k_new on, and what they make of a Problem, a Call and an Append.
+// Owns: the rules about gqa_call's fields from k_new on, and what they make of a Problem and a Call.
 // Never: reads a list or a row; looks at each tensor by itself, which check_elements() and Sizes have done before.
 // Threads: pure functions; nothing is allocated unless it is refused.
 #pragma once
@@ -8,7 +8,6 @@
 #include "runtime/api/args/sizes.h"
 #include "runtime/api/args/views.h"
 #include "runtime/api/gqa.h"
-#include "runtime/append.h"
 #include "runtime/device.h"
 #include "search/status.h"
 
@@ -18,7 +17,7 @@ namespace gqa {
 Status check_append_fields(const gqa_call& options, const Operands& operands);
 Status check_rotary(const Operands& operands, const Sizes& sizes);
 
-// After the problem, the call and its lists. `append` is as it was made.
-Status fill_append(const gqa_call& options, const Operands& operands, const Views& views, Append* append, Call* call);
+// After the problem and the call's tensors. call->append is as it was made.
+Status fill_append(const gqa_call& options, const Operands& operands, const Views& views, Call* call);
 
 }  // namespace gqa

@@ -122,34 +122,23 @@ void fill_problem(const Operands& operands, const Sizes& sizes, const Views& vie
   fill_scores(score_traits_of(options, operands), problem);
 }
 
-void fill_call(const Views& views, const gqa_call* options, Call* call) {
-  const View &q = views[Role::kQ], &k = views[Role::kK], &lse = views[Role::kLse];
-  call->q = views.data<void>(Role::kQ);
-  call->k = views.data<void>(Role::kK);
-  call->v = views.data<void>(Role::kV);
-  call->out = reinterpret_cast<void*>(views[Role::kOut].data);
-  call->q_strides = strides_of(q);
-  call->k_strides = strides_of(k);
-  call->v_strides = strides_of(views[Role::kV]);
-  call->out_strides = strides_of(views[Role::kOut]);
-  call->q_rows = q.size[1];
-  call->k_rows = k.size[1];
-  call->lse = reinterpret_cast<float*>(lse.data);
-  call->lse_batch_stride = lse.stride[0];
-  call->lse_head_stride = lse.stride[1];
-  call->lse_row_stride = lse.stride[2];
-  const float given = options != nullptr ? options->scale : 0;
-  call->scale = given != 0 ? given : 1.0f / std::sqrt(static_cast<float>(call->problem.head_dim));
+void fill_call(const Operands& operands, const Views& views, const gqa_call* options, Call* call) {
+  for (const Role role : operands.present())
+    call->set(role, views.data<void>(role), strides_of(views[role], operands.form(role), row_of(role).plain));
+  call->q_rows = views[Role::kQ].size[1];
+  call->k_rows = views[Role::kK].size[1];
+  if (operands.has(Role::kPageTable)) call->pages = static_cast<std::int32_t>(views[Role::kK].size[0]);
+  const float scale = options != nullptr ? options->scale : 0;
+  call->scale = scale != 0 ? scale : 1.0f / std::sqrt(static_cast<float>(call->problem.head_dim));
+  if (options != nullptr) call->slots[kSoftcapSlot] = options->softcap;
   call->stream = options != nullptr ? options->stream : nullptr;
 }
 
 // Keys and values without a row: a row of q's and one of out's in their place, which is not read, as no list can point
 // to it.
 void place_keys(Call* call) {
-  call->k = call->q;
-  call->v = call->out;
-  call->k_strides = {0, 0, call->q_strides.head};
-  call->v_strides = {0, 0, call->out_strides.head};
+  call->set(Role::kK, call->at(Role::kQ), {0, 0, call->strides(Role::kQ).head});
+  call->set(Role::kV, call->at(Role::kOut), {0, 0, call->strides(Role::kOut).head});
   call->k_rows = 0;
 }
 
@@ -183,17 +172,17 @@ std::optional<Tuning> tuning_of(const gqa_call* call) {
 }
 
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                 const gqa_call* given, Call* call, std::optional<Append>* append) {
+                 const gqa_call* given, Call* call) {
   gqa_call whole;
   const gqa_call* options = of_today(given, &whole);
   // A struct that is too small for its fields is refused below.
   Operands operands(q, k, v, out, options != nullptr && options->size < sizeof(gqa_call) ? nullptr : options);
-  if (find_recent_call(device, operands, options, call, append)) return {};
+  if (find_recent_call(device, operands, options, call)) return {};
+  *call = {};
   if (Status status = check_present(operands, kRequiredRoles); !status.ok()) return status;
   if (options != nullptr)
     if (Status status = check_call(*options, operands); !status.ok()) return status;
   if (Status status = check_present(operands, operands.present()); !status.ok()) return status;
-  if (append == nullptr) operands.leave_out(kAppendedRoles);
   const Work work = work_of(operands);
   if (!work.attends) {
     operands.leave_out(kScoreRoles | Role::kLse);
@@ -209,11 +198,9 @@ Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, con
   if (status.ok()) status = views.check_written(operands, work.adds);
   if (!status.ok()) return status;
   fill_problem(operands, sizes, views, options, &call->problem);
-  fill_call(views, options, call);
-  fill_lists(views, call);
-  fill_score_numbers(options, views, call);
+  fill_call(operands, views, options, call);
   if (work.rowless.has(Role::kK)) place_keys(call);
-  if (appends(operands)) status = fill_append(*options, operands, views, &append->emplace(), call);
+  if (appends(operands)) status = fill_append(*options, operands, views, call);
   if (status.ok()) status = check(call->problem);
   if (status.ok() && work.rowless.empty()) remember_call(operands, options, *call);
   return status;

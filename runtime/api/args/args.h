@@ -10,7 +10,7 @@
 #include <string>
 
 #include "runtime/api/gqa.h"
-#include "runtime/append.h"
+#include "runtime/call/call.h"
 #include "runtime/device.h"
 #include "runtime/tuning.h"
 #include "search/problem/problem.h"
@@ -25,12 +25,11 @@ inline constexpr std::uintptr_t kVectorBytes = 16;
 inline constexpr double kMostSeconds = 1e6;  // of a budget
 
 // Four tensors and the options of a call (`given`, may be null) -> a call ready to launch on this device.
-// Where a call has no query or no sequence, call->out stays null: there is nothing to attend to, and nothing at all
-// to run where call->append is null, too.
-// A dimension of size 1 gets stride 0 whatever stride it came with: nothing is ever read along it. `append`: where
-// call->append is put for a call that appends; such calls need it, and others leave it empty.
+// Where a call has no query or no sequence, it has no out: there is nothing to attend to, and nothing at all to run
+// where it does not append, either.
+// A dimension of size 1 gets stride 0 whatever stride it came with: nothing is ever read along it.
 Status make_call(const Device& device, const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* out,
-                 const gqa_call* given, Call* call, std::optional<Append>* append = nullptr);
+                 const gqa_call* given, Call* call);
 
 // A caller's options (may be null) as of today's header: those of an older one in `whole`, what it had not yet NULL and
 // 0; any others as they are.

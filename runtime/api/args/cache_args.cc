@@ -54,15 +54,4 @@ void fill_sequences(const Operands& operands, const Sizes& sizes, const gqa_call
   p->kv_len = most(p->k_packed() ? options->max_seqlen_k : sizes[Dim::kKvLen]);
 }
 
-void fill_lists(const Views& views, Call* call) {
-  call->kv_lengths = views.data<std::int32_t>(Role::kKvLengths);
-  call->q_starts = views.data<std::int32_t>(Role::kQStarts);
-  call->k_starts = views.data<std::int32_t>(Role::kKStarts);
-  call->q_lengths = views.data<std::int32_t>(Role::kQLengths);
-  call->page_table = views.data<std::int32_t>(Role::kPageTable);
-  if (call->page_table == nullptr) return;
-  call->page_table_stride = views[Role::kPageTable].stride[0];
-  call->pages = static_cast<std::int32_t>(views[Role::kK].size[0]);
-}
-
 }  // namespace gqa

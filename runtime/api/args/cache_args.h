@@ -1,6 +1,5 @@
 // cache_args.h: what a call says of its sequences beyond the tensors: lengths, packing, pages and a window.
-// Owns: the rules about gqa_call's maxima and window_size (and gqa_shape's), and what lists make of a Problem and a
-// Call.
+// Owns: the rules about gqa_call's maxima and window_size (and gqa_shape's), and what lists make of a Problem.
 // Never: reads a list: its numbers lie on the device, and checked.h judges them where that is asked for.
 // Threads: pure functions; nothing is allocated unless it is refused.
 #pragma once
@@ -27,6 +26,5 @@ Status check_window(const char* name, const std::int32_t* window);
 void fill_mask(bool causal, const std::int32_t* window, Problem* problem);
 // Sequences: their number, lengths and maxima, and how keys lie.
 void fill_sequences(const Operands& operands, const Sizes& sizes, const gqa_call* options, Problem* problem);
-void fill_lists(const Views& views, Call* call);
 
 }  // namespace gqa

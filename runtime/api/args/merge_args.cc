@@ -9,7 +9,7 @@
 #include "runtime/api/args/views.h"
 #include "runtime/api/tensors/dtype.h"
 #include "runtime/api/tensors/tensor_rules.h"
-#include "runtime/api/tensors/view.h"
+#include "runtime/call/view.h"
 
 namespace gqa {
 namespace {
@@ -47,6 +47,7 @@ Status check_out_rank(const DLTensor* out) {
 }
 
 // Strides of lse as those of out are called: lse is (batch, heads, queries).
+Strides out_strides(const View& out) { return {out.stride[0], out.stride[1], out.stride[2]}; }
 Strides lse_strides(const View& lse) { return {lse.stride[0], lse.stride[2], lse.stride[1]}; }
 
 // A tensor as one with a batch, checked and read.
@@ -125,7 +126,7 @@ Status read_numbered_part(const StateTraits& traits, const GivenStates& given, i
 }
 
 AttentionState state_of(const StateViews& views) {
-  return {reinterpret_cast<void*>(views.out.data), reinterpret_cast<float*>(views.lse.data), strides_of(views.out),
+  return {reinterpret_cast<void*>(views.out.data), reinterpret_cast<float*>(views.lse.data), out_strides(views.out),
           lse_strides(views.lse)};
 }
 

@@ -10,7 +10,7 @@
 #include "runtime/api/args/args.h"
 #include "runtime/api/args/views.h"
 #include "runtime/api/tensors/tensor_rules.h"
-#include "runtime/api/tensors/view.h"
+#include "runtime/call/view.h"
 
 namespace gqa {
 namespace {
@@ -56,7 +56,6 @@ struct RecentCall {
   OfPresent<Reach> reach{};
   OfPresent<std::uintptr_t> alignment{};  // of the first element, modulo alignment_of()
   Call call;
-  std::optional<Append> append;
 };
 
 struct RecentCalls {
@@ -131,81 +130,10 @@ bool locate(const Operands& operands, const RecentCall& recent, OfPresent<std::u
       return false;
     ++at;
   }
-  for (const Role to : operands.present() & written_roles(recent.append.has_value()))
+  for (const Role to : operands.present() & written_roles(recent.call.appends()))
     for (const Role from : operands.present() & apart_from(to))
       if (spans[index_of(to)].touches(spans[index_of(from)])) return false;
   return true;
-}
-
-// Puts a tensor of a call where it lies now.
-void place(Role role, std::uintptr_t address, Call* call, Append* append) {
-  const auto* read = reinterpret_cast<const void*>(address);
-  const auto* list = static_cast<const std::int32_t*>(read);
-  const auto* numbers = static_cast<const float*>(read);
-  switch (role) {
-    case Role::kQ:
-      call->q = read;
-      break;
-    case Role::kK:
-      call->k = read;
-      break;
-    case Role::kV:
-      call->v = read;
-      break;
-    case Role::kOut:
-      call->out = reinterpret_cast<void*>(address);
-      break;
-    case Role::kLse:
-      call->lse = reinterpret_cast<float*>(address);
-      break;
-    case Role::kQStarts:
-      call->q_starts = list;
-      break;
-    case Role::kKStarts:
-      call->k_starts = list;
-      break;
-    case Role::kKvLengths:
-      call->kv_lengths = list;
-      break;
-    case Role::kPageTable:
-      call->page_table = list;
-      break;
-    case Role::kQLengths:
-      call->q_lengths = list;
-      break;
-    case Role::kSink:
-      call->sink = numbers;
-      break;
-    case Role::kScoreScale:
-      (call->arrays.rows != nullptr ? call->arrays.rows : call->arrays.heads) = numbers;
-      break;
-    case Role::kBias:
-      call->arrays.scores = read;
-      break;
-    case Role::kNewK:
-      append->k = read;
-      break;
-    case Role::kNewV:
-      append->v = read;
-      break;
-    case Role::kNewStarts:
-      append->starts = list;
-      break;
-    case Role::kCos:
-      append->cos = read;
-      break;
-    case Role::kSin:
-      append->sin = read;
-      break;
-    case Role::kRotaryStarts:
-      append->rotary_starts = list;
-      break;
-    case Role::kBatchIdx:
-      append->batch_idx = list;
-      break;
-    case Role::kLeftpad:
-      append->leftpad = list;
-  }
 }
 
 bool same(const DLDevice& a, const DLDevice& b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
@@ -221,21 +149,20 @@ bool all_owned(const Device& device, const Operands& operands) {
 
 }  // namespace
 
-bool find_recent_call(const Device& device, const Operands& operands, const gqa_call* options, Call* call,
-                      std::optional<Append>* append) {
+bool find_recent_call(const Device& device, const Operands& operands, const gqa_call* options, Call* call) {
   CallKey wanted;
   if (!describe(operands, options, &wanted)) return false;
   if (!all_owned(device, operands)) return false;
   for (const RecentCall& recent : recent_calls().calls) {
     if (!recent.used || !recent.key.same(wanted)) continue;
     OfPresent<std::uintptr_t> data;
-    if (!locate(operands, recent, &data) || (recent.append && append == nullptr)) return false;
-    *call = recent.call;
-    Append* appended = recent.append ? &append->emplace(*recent.append) : nullptr;
-    call->append = appended;
+    if (!locate(operands, recent, &data)) return false;
+    static_cast<CallNumbers&>(*call) = recent.call;
+    call->leave_out(kAllRoles);
     call->stream = options != nullptr ? options->stream : nullptr;
     std::size_t at = 0;
-    for (const Role role : operands.present()) place(role, data[at++], call, appended);
+    for (const Role role : operands.present())
+      call->set(role, reinterpret_cast<const void*>(data[at++]), recent.call.strides(role));
     return true;
   }
   return false;
@@ -255,8 +182,6 @@ void remember_call(const Operands& operands, const gqa_call* options, const Call
     made.alignment[at++] = view.data % alignment_of(role);
   }
   made.call = call;
-  made.call.append = nullptr;
-  if (call.append != nullptr) made.append = *call.append;
   made.used = true;
   slot = made;
   recent.next = (recent.next + 1) % kCalls;

@@ -6,18 +6,14 @@
 // Threads: each has its own; nothing is allocated.
 #pragma once
 
-#include <optional>
-
 #include "runtime/api/args/operands.h"
 #include "runtime/api/gqa.h"
-#include "runtime/append.h"
 #include "runtime/device.h"
 
 namespace gqa {
 
-// options: null, or a caller's. append: as make_call's. False: args.cc must look.
-bool find_recent_call(const Device& device, const Operands& operands, const gqa_call* options, Call* call,
-                      std::optional<Append>* append);
+// options: null, or a caller's. False: args.cc must look.
+bool find_recent_call(const Device& device, const Operands& operands, const gqa_call* options, Call* call);
 
 // `call`: what args.cc made of it.
 void remember_call(const Operands& operands, const gqa_call* options, const Call& call);

@@ -11,9 +11,6 @@
 namespace gqa {
 namespace {
 
-// A dimension of one element is not stepped along.
-Strides strides_of_rows(const View& view) { return {view.stride[0], view.stride[2], view.stride[1]}; }
-
 void add(ScoreChain* chain, ChainStep step) { chain->steps[chain->count++] = step; }
 
 Status too_many(const char* of) {
@@ -83,18 +80,6 @@ void fill_scores(const ScoreTraits& traits, Problem* problem) {
   if (traits.bias != ChainOperand::kNone) add(&chain, {Op::kAdd, traits.bias});
   problem->chain = chain;
   problem->sink = traits.sink;
-}
-
-void fill_score_numbers(const gqa_call* options, const Views& views, Call* call) {
-  call->slots = {};
-  call->arrays = {};
-  if (options != nullptr) call->slots[kSoftcapSlot] = options->softcap;
-  call->sink = views.data<float>(Role::kSink);
-  const View &scale = views[Role::kScoreScale], &bias = views[Role::kBias];
-  (scale.rank == 1 ? call->arrays.heads : call->arrays.rows) = views.data<float>(Role::kScoreScale);
-  if (scale.rank == 3) call->arrays.row_strides = strides_of_rows(scale);
-  call->arrays.scores = views.data<void>(Role::kBias);
-  if (bias.data != 0) call->arrays.score_strides = strides_of_rows(bias);
 }
 
 }  // namespace gqa

@@ -1,12 +1,10 @@
 // score_args.h: what a call says of its scores beyond scale and mask: a soft cap, factors, a bias, a sink.
-// Owns: the rules about gqa_call's softcap and what goes with it, and what scores' operands make of a Problem and a
-// Call.
+// Owns: the rules about gqa_call's softcap and what goes with it, and what scores' operands make of a Problem.
 // Never: knows how scores are computed; reads an array: its numbers lie on the device.
 // Threads: pure functions; nothing is allocated unless it is refused.
 #pragma once
 
 #include "runtime/api/args/operands.h"
-#include "runtime/api/args/views.h"
 #include "runtime/api/gqa.h"
 #include "runtime/device.h"
 #include "search/problem/problem.h"
@@ -29,6 +27,5 @@ struct ScoreTraits {
 ScoreTraits score_traits_of(const gqa_call* options, const Operands& operands);
 ScoreTraits score_traits_of(const gqa_shape& shape);
 void fill_scores(const ScoreTraits& traits, Problem* problem);
-void fill_score_numbers(const gqa_call* options, const Views& views, Call* call);
 
 }  // namespace gqa

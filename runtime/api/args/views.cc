@@ -4,6 +4,41 @@
 #include "runtime/api/tensors/tensor_rules.h"
 
 namespace gqa {
+namespace {
+
+// Which stride steps along it; null: none that a call tells.
+std::int64_t* stride_along(Dim dim, Strides* strides) {
+  switch (dim) {
+    case Dim::kBatch:
+    case Dim::kCacheBatch:
+    case Dim::kPages:
+      return &strides->batch;
+    case Dim::kQLen:
+    case Dim::kKvLen:
+    case Dim::kPage:
+    case Dim::kNew:
+    case Dim::kPositions:
+      return &strides->row;
+    case Dim::kQHeads:
+    case Dim::kKvHeads:
+      return &strides->head;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Strides strides_of(const View& view, const Form& form, const Form& plain) {
+  const Form& of = view.rank == form.rank ? form : plain;
+  const int stepped = of.contiguous != nullptr ? of.rank - 1 : of.rank;
+  Strides strides;
+  for (int at = 0; at < stepped; ++at) {
+    const auto dim = static_cast<std::size_t>(at);
+    if (std::int64_t* stride = stride_along(of.sizes[dim].dim, &strides)) *stride = view.stride[dim];
+  }
+  return strides;
+}
 
 Status Views::read(const Operands& operands, Roles rowless) {
   for (const Role role : operands.present().without(rowless)) {

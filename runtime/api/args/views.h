@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "runtime/api/args/operands.h"
-#include "runtime/api/tensors/view.h"
 #include "runtime/call/roles.h"
+#include "runtime/call/view.h"
 #include "search/status.h"
 
 namespace gqa {
@@ -50,7 +50,8 @@ class Views {
   std::array<View, kRoleCount> views_{};
 };
 
-// Strides of the dimensions before the last, of a tensor with a batch.
-inline Strides strides_of(const View& view) { return {view.stride[0], view.stride[1], view.stride[2]}; }
+// Strides of a call's tensor by what its dimensions count: in its form, or, of a packed one with a batch, in the plain
+// one.
+Strides strides_of(const View& view, const Form& form, const Form& plain);
 
 }  // namespace gqa

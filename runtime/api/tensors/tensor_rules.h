@@ -9,8 +9,8 @@
 #include <string>
 
 #include "runtime/api/gqa.h"
-#include "runtime/api/tensors/view.h"
 #include "runtime/call/roles.h"
+#include "runtime/call/view.h"
 #include "runtime/device.h"
 #include "search/status.h"
 

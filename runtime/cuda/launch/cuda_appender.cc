@@ -2,7 +2,7 @@
 #include "runtime/cuda/launch/cuda_appender.h"
 
 #include "jit/codegen.h"
-#include "runtime/append_plan.h"
+#include "runtime/call/append_plan.h"
 
 namespace gqa {
 namespace {

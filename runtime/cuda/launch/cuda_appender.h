@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "runtime/append.h"
+#include "runtime/call/append.h"
 #include "runtime/cuda/launch/single_kernel.h"
 #include "runtime/device.h"
 

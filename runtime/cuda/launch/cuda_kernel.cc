@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "jit/codegen.h"
+#include "runtime/call/append_plan.h"
 #include "runtime/cuda/driver/capture.h"
 #include "runtime/cuda/launch/launch_numbers.h"
 #include "runtime/cuda/launch/tensor_map.h"
@@ -100,7 +101,7 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
     arguments[count++] = &cache;
   }
   if (numbers.plan.new_tokens) {
-    tokens = new_tokens_of(call);
+    tokens = new_tokens(call);
     arguments[count++] = &tokens;
   }
   if (numbers.plan.score_params) {

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "jit/codegen.h"
-#include "runtime/tensor_strides.h"
+#include "runtime/call/strides.h"
 
 namespace gqa {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/append_plan.h"
+#include "runtime/call/append_plan.h"
 #include "runtime/cuda/driver/capture.h"
 
 namespace gqa {
@@ -24,10 +24,7 @@ Call call_of(const FixedAttention& fixed) {
   call.problem = fixed.problem;
   call.scale = fixed.scale;
   call.slots = fixed.slots;
-  call.q_strides = fixed.q_strides;
-  call.k_strides = fixed.k_strides;
-  call.v_strides = fixed.v_strides;
-  call.out_strides = fixed.out_strides;
+  for (std::size_t at = 0; at < kFixedRoles.size(); ++at) call.strides(kFixedRoles[at]) = fixed.strides[at];
   return call;
 }
 
@@ -123,10 +120,7 @@ Status CudaProgram::launch_attention(const LoadedStep& step, const Addresses& at
                                      WorkspacePool* partials) {
   const CudaKernel& kernel = *step.attention;
   Call call = step.call;
-  call.q = at.of(step.arguments[0]);
-  call.k = at.of(step.arguments[1]);
-  call.v = at.of(step.arguments[2]);
-  call.out = at.of(step.arguments[3]);
+  for (std::size_t i = 0; i < kFixedRoles.size(); ++i) call.place(kFixedRoles[i], at.of(step.arguments[i]));
   call.stream = stream;
   const LaunchPlan& needed = kernel.plan_of(call.problem);
   WorkspacePin pin;

@@ -5,8 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "runtime/append_plan.h"
-#include "runtime/tensor_strides.h"
+#include "runtime/call/chain_arrays.h"
 
 namespace gqa {
 namespace {
@@ -79,16 +78,16 @@ const LaunchNumbers& cached_numbers(std::uint64_t kernel, const Problem& problem
 }
 
 void set_tensors(const Call& call, AttentionParams* p) {
-  p->q = call.q;
-  p->k = call.k;
-  p->v = call.v;
-  p->out = call.out;
-  p->lse = call.lse;
-  p->q_strides = tensor_strides(call.q_strides);
-  p->k_strides = tensor_strides(call.k_strides);
-  p->v_strides = tensor_strides(call.v_strides);
-  p->out_strides = tensor_strides(call.out_strides);
-  p->lse_strides = {call.lse_batch_stride, call.lse_row_stride, call.lse_head_stride};
+  p->q = call.at(Role::kQ);
+  p->k = call.at(Role::kK);
+  p->v = call.at(Role::kV);
+  p->out = call.to(Role::kOut);
+  p->lse = call.to<float>(Role::kLse);
+  p->q_strides = tensor_strides(call.strides(Role::kQ));
+  p->k_strides = tensor_strides(call.strides(Role::kK));
+  p->v_strides = tensor_strides(call.strides(Role::kV));
+  p->out_strides = tensor_strides(call.strides(Role::kOut));
+  p->lse_strides = tensor_strides(call.strides(Role::kLse));
   p->scale_log2 = softmax_scale(call) * kLog2OfE;
 }
 
@@ -97,33 +96,28 @@ void set_tensors(const Call& call, AttentionParams* p) {
 CacheParams cache_params_of(const Call& call) {
   const Problem& p = call.problem;
   const auto side = [](std::int32_t keys, std::int32_t most) { return keys >= most ? -1 : keys; };
-  return {call.kv_lengths,
-          call.page_table,
-          call.page_table_stride,
+  const std::int32_t* k_starts = call.list(Role::kKStarts);
+  return {call.list(Role::kKvLengths),
+          call.list(Role::kPageTable),
+          call.strides(Role::kPageTable).batch,
           call.pages,
           side(p.window_left, p.kv_len),
           side(p.window_right, p.q_len),
           call.k_in_slots,
-          call.q_starts,
-          call.k_starts,
-          call.v_starts != nullptr ? call.v_starts : call.k_starts,
-          call.q_lengths,
-          call.append == nullptr ? 0 : call.append->count,
-          call.append != nullptr && call.append->rotary_dim > 0};
+          call.list(Role::kQStarts),
+          k_starts,
+          call.v_starts != nullptr ? call.v_starts : k_starts,
+          call.list(Role::kQLengths),
+          call.appends() ? call.append.count : 0,
+          call.appends() && call.append.rotary_dim > 0};
 }
-
-NewTokens new_tokens_of(const Call& call) { return call.append == nullptr ? NewTokens{} : new_tokens(*call.append); }
 
 ScoreParams score_params_of(const Call& call) {
   ScoreParams params{};
   params.factor = call.scale * factor_of(folded(call.problem.chain).before, call.slots);
   std::copy(call.slots.begin(), call.slots.end(), params.slots);
-  params.sink = call.sink;
-  params.heads = call.arrays.heads;
-  params.rows = call.arrays.rows;
-  params.row_strides = tensor_strides(call.arrays.row_strides);
-  params.scores = call.arrays.scores;
-  params.score_strides = tensor_strides(call.arrays.score_strides);
+  params.sink = call.at<float>(Role::kSink);
+  set_chain_arrays(call, &params);
   return params;
 }
 

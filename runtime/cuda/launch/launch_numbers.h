@@ -28,11 +28,9 @@ const LaunchNumbers& cached_numbers(std::uint64_t kernel, const Problem& problem
 // The rest of the parameters, without workspace.
 void set_tensors(const Call& call, AttentionParams* params);
 
-// The argument after them, where the plan has cache_params.
+// The argument after them, where the plan has cache_params; the next, where it has new_tokens, is new_tokens() of
+// append_plan.h.
 CacheParams cache_params_of(const Call& call);
-
-// The next one, where it has new_tokens: none, where the call appends nothing.
-NewTokens new_tokens_of(const Call& call);
 
 // The last argument, where it has score_params.
 ScoreParams score_params_of(const Call& call);

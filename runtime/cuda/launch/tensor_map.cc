@@ -36,12 +36,14 @@ int low(std::uint64_t pair) { return static_cast<int>(pair & 0xffffffffU); }
 
 // A tensor without rows is one element that lies elsewhere, since the driver makes no map of nothing. A kernel may ask
 // for a block of keys that are not there.
-MapKey key_of(const void* data, const Strides& strides, const MapShape& given, const void* elsewhere) {
+MapKey key_of(const Call& call, Role role, const MapShape& given) {
   MapShape s = given;
+  const void* data = call.at(role);
+  const Strides& strides = call.strides(role);
   if (given.batch == 0 || given.length == 0) {
     s.batch = s.length = s.columns = 1;
     s.heads = s.pack;
-    data = elsewhere;
+    data = call.at(s.kind == MapKind::kRows ? Role::kK : Role::kQ);
   }
   const int type = static_cast<int>(s.kind) << 1 | static_cast<int>(s.dtype == DType::kBF16);
   return {data,
@@ -161,21 +163,20 @@ Status tensor_maps(const Driver& driver, const Call& call, const TensorBoxes& bo
   constinit thread_local static RecentMaps recent;
   RecentMaps* const mine = &recent;
   const Problem& p = call.problem;
-  const MapKey q = key_of(call.q, call.q_strides, rows_of(call, boxes.pack, p.head_dim, boxes.query_rows), call.k);
+  const MapKey q = key_of(call, Role::kQ, rows_of(call, boxes.pack, p.head_dim, boxes.query_rows));
   if (const CUresult r = find_or_encode(driver, q, mine, &maps->q); r != CUDA_SUCCESS)
     return refused(driver, "q", call, r);
   if (boxes.keys > 0) {
-    const MapKey k = key_of(call.k, call.k_strides, keys_of(call, boxes.keys), call.q);
+    const MapKey k = key_of(call, Role::kK, keys_of(call, boxes.keys));
     if (const CUresult r = find_or_encode(driver, k, mine, &maps->k); r != CUDA_SUCCESS)
       return refused(driver, "k", call, r);
-    const MapKey v = key_of(call.v, call.v_strides, values_of(call, boxes.keys), call.q);
+    const MapKey v = key_of(call, Role::kV, values_of(call, boxes.keys));
     if (const CUresult r = find_or_encode(driver, v, mine, &maps->v); r != CUDA_SUCCESS)
       return refused(driver, "v", call, r);
   } else {
     maps->k = maps->v = {};
   }
-  const MapKey out =
-      key_of(call.out, call.out_strides, rows_of(call, boxes.pack, p.head_dim_v, boxes.out_rows), call.k);
+  const MapKey out = key_of(call, Role::kOut, rows_of(call, boxes.pack, p.head_dim_v, boxes.out_rows));
   if (const CUresult r = find_or_encode(driver, out, mine, &maps->out); r != CUDA_SUCCESS)
     return refused(driver, "out", call, r);
   return {};

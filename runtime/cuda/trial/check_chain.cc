@@ -1,7 +1,7 @@
 // check_chain.cc: see check_chain.h.
 #include "runtime/cuda/trial/check_chain.h"
 
-#include "runtime/tensor_strides.h"
+#include "runtime/call/chain_arrays.h"
 #include "search/graph/ir/op.h"
 
 namespace gqa {
@@ -53,11 +53,7 @@ CheckChain check_chain_of(const Call& call) {
     if (step.operand == ChainOperand::kSlot) chain.numbers[at] = call.slots[step.slot];
     if (operands_read(step.op) > 1) chain.highs[at] = call.slots[step.slot + 1U];
   }
-  chain.heads = call.arrays.heads;
-  chain.rows = call.arrays.rows;
-  chain.row_strides = tensor_strides(call.arrays.row_strides);
-  chain.scores = call.arrays.scores;
-  chain.score_strides = tensor_strides(call.arrays.score_strides);
+  set_chain_arrays(call, &chain);
   return chain;
 }
 

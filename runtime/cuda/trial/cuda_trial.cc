@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/driver/capture.h"
 #include "runtime/cuda/trial/check_chain.h"
+#include "runtime/verify/trial_arrays.h"
 #include "search/families/served.h"
 
 namespace gqa {
@@ -24,8 +25,7 @@ CudaTrial::CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const C
       guarded_(driver()),
       workspaces_(std::make_unique<WorkspacePool>(driver())),
       layout_(problem),
-      verified_(verification_lists(problem, kListSeed)),
-      arrays_(trial_arrays(problem, kListSeed)) {
+      verified_(verification_lists(problem, kListSeed)) {
   static_assert(2 * sizeof(unsigned long long) <= sizeof(CheckResult), "the result's memory is lent to the clock");
 }
 
@@ -46,9 +46,11 @@ Status CudaTrial::set_up(const DeviceSpec& spec, int most_sets) {
   if (Status s = stream_.open(); !s.ok()) return s;
   if (Status s = choose_sets(spec, most_sets); !s.ok()) return s;
   if (Status s = fill_inputs(); !s.ok()) return s;
-  if (Status s = copy_lists(verified_, &verified_lists_); !s.ok()) return s;
-  if (Status s = copy_lists(timing_lists(problem, kListSeed), &timed_lists_); !s.ok()) return s;
-  if (Status s = copy_arrays(); !s.ok()) return s;
+  const TrialLists timed = timing_lists(problem, kListSeed);
+  const TrialArrays arrays = trial_arrays(problem, kListSeed);
+  if (Status s = copy(operands_of(problem, verified_), &verified_lists_); !s.ok()) return s;
+  if (Status s = copy(operands_of(problem, timed), &timed_lists_); !s.ok()) return s;
+  if (Status s = copy(operands_of(arrays), &arrays_); !s.ok()) return s;
   if (Status s = allocate_outputs(); !s.ok()) return s;
   variants_[1].hard = true;
   variants_[2].appends = true;
@@ -80,9 +82,9 @@ CudaTrial::~CudaTrial() {
   q_ = {};
   k_ = {};
   v_ = {};
-  verified_lists_ = {};
-  timed_lists_ = {};
-  device_arrays_ = {};
+  verified_lists_.clear();
+  timed_lists_.clear();
+  arrays_.clear();
   out_ = {};
   lse_ = {};
   result_ = {};
@@ -144,25 +146,16 @@ Status CudaTrial::poison_unused() {
   return driver().error("cuMemsetD8Async", result);
 }
 
-// The copy is done when this returns.
-template <typename Number>
-Status CudaTrial::copy_list(const std::vector<Number>& list, DeviceMemory* memory) {
-  if (Status s = DeviceMemory::copy_of(driver(), stream_.get(), list, memory); !s.ok() || list.empty()) return s;
-  return stream_.wait();
-}
-
-Status CudaTrial::copy_lists(const TrialLists& lists, DeviceLists* copied) {
-  Status status = copy_list(lists.lengths, &copied->lengths);
-  if (status.ok()) status = copy_list(lists.table, &copied->table);
-  if (status.ok()) status = copy_list(lists.q_starts, &copied->q_starts);
-  if (status.ok()) status = copy_list(lists.k_starts, &copied->k_starts);
-  return status.ok() ? copy_list(lists.sinks, &copied->sinks) : status;
-}
-
-Status CudaTrial::copy_arrays() {
-  Status status = copy_list(arrays_.heads, &device_arrays_.heads);
-  if (status.ok()) status = copy_list(arrays_.rows, &device_arrays_.rows);
-  return status.ok() ? copy_list(arrays_.scores, &device_arrays_.scores) : status;
+// The copies are done when this returns.
+Status CudaTrial::copy(const TrialOperands& operands, DeviceOperands* copied) {
+  for (const TrialOperand& operand : operands) {
+    DeviceOperand& made = copied->emplace_back(DeviceOperand{operand.role, operand.strides, {}});
+    if (Status s = DeviceMemory::allocate(driver(), operand.bytes, &made.memory); !s.ok()) return s;
+    const CUresult result =
+        driver().cuMemcpyHtoDAsync(made.memory.address(), operand.data, operand.bytes, stream_.get());
+    if (result != CUDA_SUCCESS) return driver().error("cuMemcpyHtoDAsync", result);
+  }
+  return operands.empty() ? Status() : stream_.wait();
 }
 
 Status CudaTrial::allocate_outputs() {
@@ -174,21 +167,16 @@ Status CudaTrial::allocate_outputs() {
   return DeviceMemory::allocate(driver(), sizeof(CheckResult), &result_);
 }
 
-Call CudaTrial::call(const Problem& problem, const DeviceLists& lists, const DeviceMemory& q, int set) const {
-  using Bits = std::uint16_t;
-  const TrialBuffers buffers = {q.as<Bits>(),
-                                k_.as<Bits>(),
-                                v_.as<Bits>(),
-                                out_.as<Bits>(),
-                                lse_.as<float>(),
-                                lists.lengths.as<std::int32_t>(),
-                                lists.table.as<std::int32_t>(),
-                                lists.q_starts.as<std::int32_t>(),
-                                lists.k_starts.as<std::int32_t>(),
-                                lists.sinks.as<float>(),
-                                given_arrays(arrays_, device_arrays_.heads.as<float>(), device_arrays_.rows.as<float>(),
-                                             device_arrays_.scores.as<void>())};
-  Call c = layout_.call(buffers, problem, set);
+Call CudaTrial::call(const Problem& problem, const DeviceOperands& lists, const DeviceMemory& q, int set) const {
+  Call slabs;
+  slabs.place(Role::kQ, q.as<void>());
+  slabs.place(Role::kK, k_.as<void>());
+  slabs.place(Role::kV, v_.as<void>());
+  slabs.place(Role::kOut, out_.as<void>());
+  slabs.place(Role::kLse, lse_.as<void>());
+  for (const DeviceOperands* operands : {&lists, &arrays_})
+    for (const DeviceOperand& operand : *operands) slabs.set(operand.role, operand.memory.as<void>(), operand.strides);
+  Call c = layout_.call(slabs, problem, set);
   c.stream = stream_.get();
   return c;
 }
@@ -213,9 +201,10 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.bf16 = layout_.problem.q_type == DType::kBF16;
   c.vectors = layout_.problem.align >= 16;
   c.page = layout_.problem.page;
-  c.q_starts = verified_lists_.q_starts.as<int>();
-  c.sink = verified_lists_.sinks.as<float>();
-  c.chain = check_chain_of(call(layout_.problem, verified_lists_, q_, 0));
+  const Call checked = call(layout_.problem, verified_lists_, q_, 0);
+  c.q_starts = checked.list(Role::kQStarts);
+  c.sink = checked.at<float>(Role::kSink);
+  c.chain = check_chain_of(checked);
   return c;
 }
 
@@ -271,16 +260,16 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   scan.first = layout_.first_out();
   const bool packed = problem.q_packed();  // then all sequences' rows are one's
   scan.batch = packed ? 1 : problem.batch;
-  scan.batch_stride = packed ? layout_.out : full.out_strides.batch;
+  scan.batch_stride = packed ? layout_.out : full.strides(Role::kOut).batch;
   scan.rows = packed ? query_rows(problem, verified_) : problem.q_len;
-  scan.row_extent = full.out_strides.row;
+  scan.row_extent = full.strides(Role::kOut).row;
   scan.bf16 = problem.q_type == DType::kBF16;
   if (Status s = checker_->scan(stream_.get(), scan); !s.ok() || !problem.lse) return s;
   scan.slab = lse_.as<void>();
   scan.count = static_cast<long long>(lse_.bytes() / 4);
   scan.first = TrialLayout::kGuard;
-  scan.batch_stride = packed ? layout_.lse : full.lse_batch_stride;
-  scan.row_extent = full.lse_head_stride;
+  scan.batch_stride = packed ? layout_.lse : full.strides(Role::kLse).batch;
+  scan.row_extent = full.strides(Role::kLse).head;
   scan.rows_inner = 1;
   scan.wide = 1;
   return checker_->scan(stream_.get(), scan);

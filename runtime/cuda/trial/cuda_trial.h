@@ -13,9 +13,9 @@
 #include "runtime/cuda/trial/new_tokens_run.h"
 #include "runtime/device.h"
 #include "runtime/verify/attention_check.h"
-#include "runtime/verify/trial_arrays.h"
 #include "runtime/verify/trial_layout.h"
 #include "runtime/verify/trial_lists.h"
+#include "runtime/verify/trial_operand.h"
 
 namespace gqa {
 
@@ -43,23 +43,20 @@ class CudaTrial : public CudaTrialBase {
     DeviceMemory device_rows, reference, reference_lse, units;
   };
 
-  // Lengths and table as Call has them, on the device.
-  struct DeviceLists {
-    DeviceMemory lengths, table, q_starts, k_starts, sinks;
+  // What a call is handed beside its tensors, on the device.
+  struct DeviceOperand {
+    Role role;
+    Strides strides;
+    DeviceMemory memory;
   };
-  struct DeviceArrays {
-    DeviceMemory heads, rows, scores;
-  };
+  using DeviceOperands = std::vector<DeviceOperand>;
 
   CudaTrial(std::shared_ptr<CudaShared> shared, std::shared_ptr<const Checker> checker, const Problem& problem,
             const Effort& effort);
   Status set_up(const DeviceSpec& spec, int most_sets);
   Status fill_inputs();
   Status poison_unused();
-  template <typename Number>
-  Status copy_list(const std::vector<Number>& list, DeviceMemory* memory);
-  Status copy_lists(const TrialLists& lists, DeviceLists* copied);
-  Status copy_arrays();
+  Status copy(const TrialOperands& operands, DeviceOperands* copied);
   Status shrink();
   Status allocate_outputs();
   Status choose_sets(const DeviceSpec& spec, int most_sets);
@@ -73,7 +70,7 @@ class CudaTrial : public CudaTrialBase {
   static Comparison comparison(const Variant& variant, const CheckResult& result);
   Status poison();
   Status scan_outputs(const Problem& problem) const;
-  Call call(const Problem& problem, const DeviceLists& lists, const DeviceMemory& q, int set) const;
+  Call call(const Problem& problem, const DeviceOperands& lists, const DeviceMemory& q, int set) const;
   CheckParams check_params(const Variant& variant) const;
   CUdeviceptr clock_memory() const override { return result_.address(); }
 
@@ -82,9 +79,7 @@ class CudaTrial : public CudaTrialBase {
   const TrialLayout layout_;
   int sets_ = 1;
   const TrialLists verified_;
-  DeviceLists verified_lists_, timed_lists_;
-  const TrialArrays arrays_;
-  DeviceArrays device_arrays_;
+  DeviceOperands verified_lists_, timed_lists_, arrays_;
   DeviceMemory q_, hard_q_, k_, v_, out_, lse_, result_;
   NewTokensRun new_tokens_;
   Variant variants_[3];

@@ -38,14 +38,10 @@ Status NewTokensRun::make(const Driver& driver, CUstream stream, const TrialLayo
     copy(v_, v, v_bytes_);
   }
   if (status.ok()) status = driver.error("cuMemcpyDtoDAsync", result);
-  append_.k = k_.as<void>();
-  append_.v = v_.as<void>();
-  append_.k_strides = {layout.k_strides.row, layout.k_strides.row, layout.k_strides.head};
-  append_.v_strides = {layout.v_strides.row, layout.v_strides.row, layout.v_strides.head};
+  k_strides_ = {layout.k_strides.row, layout.k_strides.row, layout.k_strides.head};
+  v_strides_ = {layout.v_strides.row, layout.v_strides.row, layout.v_strides.head};
   append_.rows = p.batch;
   append_.count = 1;
-  append_.cos = cos_.as<void>();
-  append_.sin = sin_.as<void>();
   append_.rotary_dim = 2 * pairs;
   append_.rotary_len = 1;
   append_.advances = p.mask != Mask::kNone;
@@ -54,9 +50,13 @@ Status NewTokensRun::make(const Driver& driver, CUstream stream, const TrialLayo
 
 Call NewTokensRun::call(const Call& plain) const {
   Call c = plain;
-  c.append = &append_;
-  c.kv_lengths = cached_.as<std::int32_t>();
-  if (c.page_table != nullptr) c.page_table = table_.as<std::int32_t>();
+  c.append = append_;
+  c.set(Role::kNewK, k_.as<void>(), k_strides_);
+  c.set(Role::kNewV, v_.as<void>(), v_strides_);
+  c.place(Role::kCos, cos_.as<void>());
+  c.place(Role::kSin, sin_.as<void>());
+  c.place(Role::kKvLengths, cached_.as<void>());
+  if (c.has(Role::kPageTable)) c.place(Role::kPageTable, table_.as<void>());
   return c;
 }
 

@@ -5,7 +5,7 @@
 // Threads: the trial's.
 #pragma once
 
-#include "runtime/append.h"
+#include "runtime/call/append.h"
 #include "runtime/cuda/driver/memory.h"
 #include "runtime/verify/trial_layout.h"
 #include "runtime/verify/trial_lists.h"
@@ -30,6 +30,7 @@ class NewTokensRun {
   CUstream stream_ = nullptr;
   AppendLists lists_;
   Append append_;
+  Strides k_strides_, v_strides_;
   std::size_t k_bytes_ = 0, v_bytes_ = 0;  // of a key's row, all heads
   DeviceMemory cached_, table_, k_, v_, cos_, sin_;
 };

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/append_plan.h"
+#include "runtime/call/append_plan.h"
+#include "runtime/device.h"
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 

@@ -5,7 +5,7 @@
 // Threads: run() from many threads at once.
 #pragma once
 
-#include "runtime/append.h"
+#include "runtime/call/append.h"
 
 namespace gqa {
 

@@ -4,7 +4,7 @@
 // Threads: run() from many threads at once; each call returns when its work is done.
 #pragma once
 
-#include "runtime/merge_states.h"
+#include "runtime/call/merge_states.h"
 
 namespace gqa {
 

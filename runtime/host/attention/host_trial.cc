@@ -126,15 +126,16 @@ void HostTrial::poison_unused(std::uint16_t* elements, const Strides& strides) c
 }
 
 Call HostTrial::call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set) {
-  TrialBuffers buffers = {q, k_.get(), v_.get(), out_.data(), lse_.data()};
-  const auto given = [](const std::vector<std::int32_t>& list) { return list.empty() ? nullptr : list.data(); };
-  buffers.lengths = given(lists.lengths);
-  buffers.table = given(lists.table);
-  buffers.q_starts = given(lists.q_starts);
-  buffers.k_starts = given(lists.k_starts);
-  if (!lists.sinks.empty()) buffers.sinks = lists.sinks.data();
-  buffers.arrays = given_arrays(arrays_, arrays_.heads.data(), arrays_.rows.data(), arrays_.scores.data());
-  return layout_.call(buffers, problem, set);
+  Call slabs;
+  slabs.place(Role::kQ, q);
+  slabs.place(Role::kK, k_.get());
+  slabs.place(Role::kV, v_.get());
+  slabs.place(Role::kOut, out_.data());
+  slabs.place(Role::kLse, lse_.data());
+  for (const TrialOperand& operand : operands_of(layout_.problem, lists))
+    slabs.set(operand.role, operand.data, operand.strides);
+  for (const TrialOperand& operand : operands_of(arrays_)) slabs.set(operand.role, operand.data, operand.strides);
+  return layout_.call(slabs, problem, set);
 }
 
 void HostTrial::prepare(const Problem& problem, std::uint16_t* q, Variant* variant) {

@@ -17,13 +17,13 @@ std::int64_t row_at(const Strides& s, const ScoresPlace& place) {
 // scores = scores op those of the tensor's that are beside them.
 void take_tensor(const Call& call, const ChainStep& step, const ScoresPlace& place, float* scores, int count) {
   const HostOps& ops = host_ops();
-  const std::int64_t first = row_at(call.arrays.score_strides, place) + place.first_key;
+  const std::int64_t first = row_at(call.strides(Role::kBias), place) + place.first_key;
   if (step.operand == ChainOperand::kTensor32) {
-    ops.binary(step.op, scores, 1, static_cast<const float*>(call.arrays.scores) + first, 1, scores, count);
+    ops.binary(step.op, scores, 1, call.at<float>(Role::kBias) + first, 1, scores, count);
     return;
   }
   const ElementType type = call.problem.q_type == DType::kF16 ? ElementType::kF16 : ElementType::kBF16;
-  const auto* elements = static_cast<const std::uint16_t*>(call.arrays.scores) + first;
+  const auto* elements = call.at<std::uint16_t>(Role::kBias) + first;
   float widened[kWidened];
   for (int at = 0; at < count; at += kWidened) {
     const int some = std::min(kWidened, count - at);
@@ -38,9 +38,9 @@ const float* row_operand(const Call& call, const ChainStep& step, const ScoresPl
     case ChainOperand::kSlot:
       return &call.slots[step.slot];
     case ChainOperand::kHead:
-      return call.arrays.heads + place.head;
+      return call.at<float>(Role::kScoreScale) + place.head;
     case ChainOperand::kRow:
-      return call.arrays.rows + row_at(call.arrays.row_strides, place);
+      return call.at<float>(Role::kScoreScale) + row_at(call.strides(Role::kScoreScale), place);
     default:
       return nullptr;
   }

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/call/sequence.h"
 #include "runtime/device.h"
-#include "runtime/sequence.h"
 
 namespace gqa {
 

@@ -103,18 +103,18 @@ struct DeviceCase {
         stand_in(driver, 2 * count() * p.head_dim_v),
         errors(driver, 24 * count()) {
     call.problem = p;
-    call.q = q.as<void>();
-    call.k = k.as<void>();
-    call.v = v.as<void>();
-    call.out = out.as<void>();
-    call.q_strides = strides(p.q_len, p.q_heads, p.head_dim);
-    call.k_strides = strides(p.kv_len, p.kv_heads, p.head_dim);
-    call.v_strides = strides(p.kv_len, p.kv_heads, p.head_dim_v);
-    call.out_strides = strides(p.q_len, p.q_heads, p.head_dim_v);
-    if (p.lengths_differ()) call.kv_lengths = lengths.as<std::int32_t>();
-    call.lse_batch_stride = std::int64_t{p.q_heads} * p.q_len;
-    call.lse_head_stride = p.q_len;
-    call.lse_row_stride = 1;
+    call.place(Role::kQ, q.as<void>());
+    call.place(Role::kK, k.as<void>());
+    call.place(Role::kV, v.as<void>());
+    call.place(Role::kOut, out.as<void>());
+    call.strides(Role::kQ) = strides(p.q_len, p.q_heads, p.head_dim);
+    call.strides(Role::kK) = strides(p.kv_len, p.kv_heads, p.head_dim);
+    call.strides(Role::kV) = strides(p.kv_len, p.kv_heads, p.head_dim_v);
+    call.strides(Role::kOut) = strides(p.q_len, p.q_heads, p.head_dim_v);
+    if (p.lengths_differ()) call.place(Role::kKvLengths, lengths.as<std::int32_t>());
+    call.strides(Role::kLse).batch = std::int64_t{p.q_heads} * p.q_len;
+    call.strides(Role::kLse).head = p.q_len;
+    call.strides(Role::kLse).row = 1;
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
     check.rows = rows.as<long long>();
     check.scale = call.scale;
@@ -297,7 +297,7 @@ class AccuracyGpu : public test::CudaGpu {
     Call call = c->call;
     call.problem.lse = true;
     if (reject_reason(call.problem, forced.candidate, device_->spec()).empty())
-      call.lse = c->lse.as<float>();
+      call.place(Role::kLse, c->lse.as<float>());
     else
       call.problem.lse = false;
     driver_->cuMemsetD8Async(c->out.address(), 0xff,

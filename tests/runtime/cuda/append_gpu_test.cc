@@ -55,34 +55,36 @@ class AppendCopy {
  public:
   AppendCopy(const Driver& driver, AppendCase* t) : memory_(driver), case_(t) {
     Call& call = t->call;
-    Append& a = t->append_;
-    call.q = memory_.moved(t->q);
-    call.k = memory_.moved(t->k);
-    call.v = memory_.moved(t->v);
-    call.kv_lengths = memory_.moved(t->lengths);
-    if (t->kind.page > 0) call.page_table = memory_.moved(t->table);
-    if (t->kind.packed) call.q_starts = a.starts = memory_.moved(t->starts);
-    if (t->kind.adds) a.k = memory_.moved(t->k_new);
-    a.v = memory_.moved(t->v_new);
-    a.cos = memory_.moved(t->cos);
-    a.sin = memory_.moved(t->sin);
-    if (t->kind.own_rotary) a.rotary_starts = memory_.moved(t->rotary_starts);
-    if (t->kind.batch_idx) a.batch_idx = memory_.moved(t->rows);
-    if (t->kind.leftpad) a.leftpad = memory_.moved(t->leftpad);
+    call.place(Role::kQ, memory_.moved(t->q));
+    call.place(Role::kK, memory_.moved(t->k));
+    call.place(Role::kV, memory_.moved(t->v));
+    call.place(Role::kKvLengths, memory_.moved(t->lengths));
+    if (t->kind.page > 0) call.place(Role::kPageTable, memory_.moved(t->table));
+    if (t->kind.packed) call.place(Role::kQStarts, memory_.moved(t->starts));
+    if (t->kind.packed) call.place(Role::kNewStarts, memory_.moved(t->starts));
+    if (t->kind.adds) call.place(Role::kNewK, memory_.moved(t->k_new));
+    call.place(Role::kNewV, memory_.moved(t->v_new));
+    call.place(Role::kCos, memory_.moved(t->cos));
+    call.place(Role::kSin, memory_.moved(t->sin));
+    if (t->kind.own_rotary) call.place(Role::kRotaryStarts, memory_.moved(t->rotary_starts));
+    if (t->kind.batch_idx) call.place(Role::kBatchIdx, memory_.moved(t->rows));
+    if (t->kind.leftpad) call.place(Role::kLeftpad, memory_.moved(t->leftpad));
   }
 
   // What is wrong once the call attends.
   std::string wrong(const Call& attended) const {
     const AppendCase& t = *case_;
-    const auto table =
-        t.kind.table() ? memory_.fetched<int>(attended.page_table, t.kBatch * t.out_columns()) : std::vector<int>();
+    const auto table = t.kind.table()
+                           ? memory_.fetched<int>(attended.list(Role::kPageTable), t.kBatch * t.out_columns())
+                           : std::vector<int>();
     const auto starts =
-        t.kind.starts() ? memory_.fetched<int>(attended.k_starts, t.kBatch) : std::vector<int>(t.kBatch);
+        t.kind.starts() ? memory_.fetched<int>(attended.list(Role::kKStarts), t.kBatch) : std::vector<int>(t.kBatch);
     const auto value_starts = t.kind.values_apart ? memory_.fetched<int>(attended.v_starts, t.kBatch) : starts;
-    return t.wrong(
-        memory_.fetched<std::uint16_t>(attended.k, t.k.size()), memory_.fetched<std::uint16_t>(attended.v, t.v.size()),
-        memory_.fetched<std::uint16_t>(attended.q, t.rotated_size()).data(),
-        memory_.fetched<int>(attended.kv_lengths, t.kBatch).data(), starts.data(), value_starts.data(), table.data());
+    return t.wrong(memory_.fetched<std::uint16_t>(attended.at(Role::kK), t.k.size()),
+                   memory_.fetched<std::uint16_t>(attended.at(Role::kV), t.v.size()),
+                   memory_.fetched<std::uint16_t>(attended.at(Role::kQ), t.rotated_size()).data(),
+                   memory_.fetched<int>(attended.list(Role::kKvLengths), t.kBatch).data(), starts.data(),
+                   value_starts.data(), table.data());
   }
 
  private:
@@ -123,7 +125,7 @@ TEST_F(AppendGpu, AttentionsOwnKernelsAppend) {
   for (const NewTokensLaunch& run : test::new_tokens_launches()) {
     NewTokensCase t(run);
     test::CacheCase& attended = t.attended;
-    Call call = attended.call;
+    Call call = t.call;
     Candidate candidate;
     ASSERT_TRUE(parse(run.candidate, &candidate).ok()) << run.candidate;
     DeviceVectors memory(*driver_);
@@ -131,19 +133,18 @@ TEST_F(AppendGpu, AttentionsOwnKernelsAppend) {
     std::uint16_t* const v = memory.moved(t.v);
     std::uint16_t* const out = memory.moved(attended.out);
     float* const lse = memory.moved(attended.lse);
-    call.q = memory.moved(t.q);
-    call.k = k;
-    call.v = v;
-    call.out = out;
-    call.lse = lse;
-    call.kv_lengths = memory.moved(t.cached);
-    if (call.page_table != nullptr) call.page_table = memory.moved(attended.table);
-    t.append.k = memory.moved(t.k_new);
-    t.append.v = memory.moved(t.v_new);
-    t.append.cos = memory.moved(t.cos);
-    t.append.sin = memory.moved(t.sin);
-    if (run.kind.own_rotary) t.append.rotary_starts = memory.moved(t.rotary_starts);
-    call.append = &t.append;
+    call.place(Role::kQ, memory.moved(t.q));
+    call.place(Role::kK, k);
+    call.place(Role::kV, v);
+    call.place(Role::kOut, out);
+    call.place(Role::kLse, lse);
+    call.place(Role::kKvLengths, memory.moved(t.cached));
+    if (call.has(Role::kPageTable)) call.place(Role::kPageTable, memory.moved(attended.table));
+    call.place(Role::kNewK, memory.moved(t.k_new));
+    call.place(Role::kNewV, memory.moved(t.v_new));
+    call.place(Role::kCos, memory.moved(t.cos));
+    call.place(Role::kSin, memory.moved(t.sin));
+    if (run.kind.own_rotary) call.place(Role::kRotaryStarts, memory.moved(t.rotary_starts));
     const auto kernel = kernel_for(call.problem, call.problem, candidate, candidate);
     ASSERT_TRUE(kernel->appends(call)) << run.problem;
     const Status status = kernel->run(call);

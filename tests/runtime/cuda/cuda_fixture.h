@@ -128,17 +128,19 @@ class CudaGpu : public ::testing::Test {
 class GpuCopy {
  public:
   GpuCopy(const Driver& driver, AttentionCase* attention) : driver_(driver), case_(attention), call_(attention->call) {
-    call_.q = moved(case_->q, call_.q);
-    call_.k = moved(case_->k, call_.k);
-    call_.v = moved(case_->v, call_.v);
-    call_.out = moved(case_->out, call_.out);
+    call_.place(Role::kQ, moved(case_->q, call_.at(Role::kQ)));
+    call_.place(Role::kK, moved(case_->k, call_.at(Role::kK)));
+    call_.place(Role::kV, moved(case_->v, call_.at(Role::kV)));
+    call_.place(Role::kOut, moved(case_->out, call_.to(Role::kOut)));
     float* const lse = reinterpret_cast<float*>(moved(case_->lse, case_->lse.data()));
-    if (call_.lse != nullptr) call_.lse = lse;
-    if (call_.kv_lengths != nullptr)
-      call_.kv_lengths = reinterpret_cast<std::int32_t*>(moved(case_->lengths, case_->lengths.data()));
-    if (call_.sink != nullptr) call_.sink = reinterpret_cast<const float*>(moved(case_->sink, case_->sink.data()));
-    if (call_.page_table != nullptr)
-      call_.page_table = reinterpret_cast<std::int32_t*>(moved(case_->page_table, case_->page_table.data()));
+    if (call_.has(Role::kLse)) call_.place(Role::kLse, lse);
+    if (call_.has(Role::kKvLengths))
+      call_.place(Role::kKvLengths, reinterpret_cast<std::int32_t*>(moved(case_->lengths, case_->lengths.data())));
+    if (call_.has(Role::kSink))
+      call_.place(Role::kSink, reinterpret_cast<const float*>(moved(case_->sink, case_->sink.data())));
+    if (call_.has(Role::kPageTable))
+      call_.place(Role::kPageTable,
+                  reinterpret_cast<std::int32_t*>(moved(case_->page_table, case_->page_table.data())));
     move_arrays();
   }
   ~GpuCopy() {
@@ -161,8 +163,8 @@ class GpuCopy {
     const ChainArraysCase& arrays = case_->arrays;
     const auto place = [&](const auto& host) { return host.empty() ? nullptr : moved(host, host.data()); };
     char* const scores = arrays.scores16.empty() ? place(arrays.scores32) : place(arrays.scores16);
-    call_.arrays = arrays.at(reinterpret_cast<const float*>(place(arrays.heads)),
-                             reinterpret_cast<const float*>(place(arrays.rows)), scores);
+    arrays.give(reinterpret_cast<const float*>(place(arrays.heads)), reinterpret_cast<const float*>(place(arrays.rows)),
+                scores, &call_);
   }
   // The place on the device of what `start` is in `host`.
   template <typename Element>

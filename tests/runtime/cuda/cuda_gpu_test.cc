@@ -222,14 +222,11 @@ class CudaSession : public CudaGpu {
     const auto compact = [](std::int64_t length, std::int64_t heads, std::int64_t dim) {
       return Strides{length * heads * dim, heads * dim, dim};
     };
-    c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
-    c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
-    c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
-    c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
-    c.q = tensor(p.batch * c.q_strides.batch);
-    c.k = tensor(p.batch * c.k_strides.batch);
-    c.v = tensor(p.batch * c.v_strides.batch);
-    c.out = tensor(p.batch * c.out_strides.batch);
+    const auto set = [&](Role role, const Strides& s) { c.set(role, tensor(p.batch * s.batch), s); };
+    set(Role::kQ, compact(p.q_len, p.q_heads, p.head_dim));
+    set(Role::kK, compact(p.kv_len, p.kv_heads, p.head_dim));
+    set(Role::kV, compact(p.kv_len, p.kv_heads, p.head_dim_v));
+    set(Role::kOut, compact(p.q_len, p.q_heads, p.head_dim_v));
     c.scale = 0.01F;
     c.stream = stream;
     c.problem = p;
@@ -237,16 +234,16 @@ class CudaSession : public CudaGpu {
   }
 
   void poison(const Call& c) {
-    ASSERT_EQ(CUDA_SUCCESS,
-              driver_->cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(c.out), 0xff,
-                                       static_cast<std::size_t>(c.problem.batch * c.out_strides.batch) * 2, nullptr));
+    ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemsetD8Async(
+                                reinterpret_cast<CUdeviceptr>(c.at(Role::kOut)), 0xff,
+                                static_cast<std::size_t>(c.problem.batch * c.strides(Role::kOut).batch) * 2, nullptr));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(nullptr));
   }
 
   void expect_ones(const Call& c) {
-    std::vector<unsigned short> out(static_cast<std::size_t>(c.problem.batch * c.out_strides.batch));
-    ASSERT_EQ(CUDA_SUCCESS,
-              driver_->cuMemcpyDtoHAsync(out.data(), reinterpret_cast<CUdeviceptr>(c.out), out.size() * 2, nullptr));
+    std::vector<unsigned short> out(static_cast<std::size_t>(c.problem.batch * c.strides(Role::kOut).batch));
+    ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemcpyDtoHAsync(out.data(), reinterpret_cast<CUdeviceptr>(c.at(Role::kOut)),
+                                                       out.size() * 2, nullptr));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(nullptr));
     const unsigned short one = c.problem.q_type == DType::kBF16 ? 0x3f80 : 0x3c00;
     EXPECT_EQ(static_cast<std::ptrdiff_t>(out.size()), std::count(out.begin(), out.end(), one));
@@ -287,8 +284,8 @@ TEST_F(CudaStrides, HeadsFirstAndUnaligned) {
 
 TEST_F(CudaStrides, BroadcastKeysAndValues) {
   test::AttentionCase attention(problem_of("b=3,hq=4,hk=2,sq=40,sk=130,d=64,causal"));
-  attention.call.k_strides.batch = attention.call.v_strides.batch = 0;
-  attention.call.k_strides.head = 0;
+  attention.call.strides(Role::kK).batch = attention.call.strides(Role::kV).batch = 0;
+  attention.call.strides(Role::kK).head = 0;
   run_on_gpu(&attention);
   EXPECT_TRUE(test::matches_float64(attention));
 }

@@ -19,18 +19,18 @@ using Lengths = std::vector<std::int32_t>;
 class PackedCopy {
  public:
   PackedCopy(const Driver& driver, test::CacheCase* t) : driver_(driver), case_(t), call_(t->call) {
-    call_.q = moved(t->q);
-    call_.k = moved(t->k);
-    call_.v = moved(t->v);
-    call_.out = moved(t->out);
+    call_.place(Role::kQ, moved(t->q));
+    call_.place(Role::kK, moved(t->k));
+    call_.place(Role::kV, moved(t->v));
+    call_.place(Role::kOut, moved(t->out));
     float* const lse = moved(t->lse);
-    if (call_.lse != nullptr) call_.lse = lse;
-    for (const auto& [list, numbers] : {std::pair(&Call::kv_lengths, &t->lengths),
-                                        {&Call::page_table, &t->table},
-                                        {&Call::q_starts, &t->q_starts},
-                                        {&Call::k_starts, &t->k_starts},
-                                        {&Call::q_lengths, &t->packing.queries}})
-      if (call_.*list != nullptr) call_.*list = moved(*numbers);
+    if (call_.has(Role::kLse)) call_.place(Role::kLse, lse);
+    for (const auto& [list, numbers] : {std::pair(Role::kKvLengths, &t->lengths),
+                                        {Role::kPageTable, &t->table},
+                                        {Role::kQStarts, &t->q_starts},
+                                        {Role::kKStarts, &t->k_starts},
+                                        {Role::kQLengths, &t->packing.queries}})
+      if (call_.has(list)) call_.place(list, moved(*numbers));
   }
   ~PackedCopy() {
     for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);
@@ -149,10 +149,12 @@ TEST_F(PackedGpu, ACallWithListsOnTheDevice) {
   };
   constexpr DLDataType kBf16 = {kDLBfloat, 16, 1}, kInt32 = {kDLInt, 32, 1};
   std::vector<std::int64_t> q_shape = {119, 4, 64}, k_shape = {290, 2, 64}, starts_shape = {7};
-  const DLTensor q = tensor(copy.call().q, &q_shape, kBf16), k = tensor(copy.call().k, &k_shape, kBf16),
-                 v = tensor(copy.call().v, &k_shape, kBf16), out = tensor(copy.call().out, &q_shape, kBf16),
-                 q_starts = tensor(copy.call().q_starts, &starts_shape, kInt32),
-                 k_starts = tensor(copy.call().k_starts, &starts_shape, kInt32);
+  const DLTensor q = tensor(copy.call().at(Role::kQ), &q_shape, kBf16),
+                 k = tensor(copy.call().at(Role::kK), &k_shape, kBf16),
+                 v = tensor(copy.call().at(Role::kV), &k_shape, kBf16),
+                 out = tensor(copy.call().at(Role::kOut), &q_shape, kBf16),
+                 q_starts = tensor(copy.call().at(Role::kQStarts), &starts_shape, kInt32),
+                 k_starts = tensor(copy.call().at(Role::kKStarts), &starts_shape, kInt32);
   gqa_call given = {};
   given.size = sizeof(given);
   given.causal = 1;

@@ -23,15 +23,16 @@ class ReplayedCase {
       sizes_.push_back(bytes);
     }
     call_.stream = stream;
-    call_.q = at<void>(0);
-    call_.k = at<void>(1);
-    call_.v = at<void>(2);
-    call_.out = at<void>(3);
-    if (call_.lse != nullptr) call_.lse = at<float>(4);
-    const std::int32_t* Call::*const lists[] = {&Call::kv_lengths, &Call::page_table, &Call::q_starts, &Call::k_starts,
-                                                &Call::q_lengths};
-    for (std::size_t i = 0; i < 5; ++i)
-      if (call_.*lists[i] != nullptr) call_.*lists[i] = at<std::int32_t>(5 + i);
+    call_.place(Role::kQ, at<void>(0));
+    call_.place(Role::kK, at<void>(1));
+    call_.place(Role::kV, at<void>(2));
+    call_.place(Role::kOut, at<void>(3));
+    if (call_.has(Role::kLse)) call_.place(Role::kLse, at<float>(4));
+    std::size_t number = 5;
+    for (const Role list : {Role::kKvLengths, Role::kPageTable, Role::kQStarts, Role::kKStarts, Role::kQLengths}) {
+      if (call_.has(list)) call_.place(list, at<std::int32_t>(number));
+      ++number;
+    }
     put(largest);
   }
   ~ReplayedCase() {

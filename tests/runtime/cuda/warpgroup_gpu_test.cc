@@ -208,7 +208,7 @@ TEST_F(WarpgroupGpu, WithoutLse) {
 template <typename Value>
 void set_keys(AttentionCase* attention, Value value) {
   const Problem& p = attention->call.problem;
-  const std::int64_t row = attention->call.k_strides.row;
+  const std::int64_t row = attention->call.strides(Role::kK).row;
   for (std::int64_t j = 0; j < std::int64_t{p.batch} * p.kv_len; ++j) {
     const std::uint16_t bits = store(p.q_type, value(j % p.kv_len));
     std::fill_n(attention->k.begin() + j * row, row, bits);
@@ -275,12 +275,12 @@ void set_climb(AttentionCase* attention, Grows grows) {
   for (int b = 0; b < p.batch; ++b) {
     for (int i = 0; i < p.q_len; ++i)
       for (int h = 0; h < p.q_heads; ++h) {
-        const Strides& s = attention->call.q_strides;
+        const Strides& s = attention->call.strides(Role::kQ);
         attention->q[b * s.batch + i * s.row + h * s.head] = store(p.q_type, grows(i) ? query : 0);
       }
     for (int j = 0; j < p.kv_len; ++j)
       for (int h = 0; h < p.kv_heads; ++h) {
-        const Strides& s = attention->call.k_strides;
+        const Strides& s = attention->call.strides(Role::kK);
         const int step = (p.kv_len - 1 - j) / 64;
         attention->k[b * s.batch + j * s.row + h * s.head] = store(p.q_type, kGrowth * static_cast<float>(step));
       }
@@ -350,15 +350,15 @@ class CopyEngineGpu : public WarpgroupGpu {
       made.strides = {s.batch, s.row, s.head, 1};
       return made;
     };
-    test::TestTensor q = tensor(c.q, p.batch, p.q_len, p.q_heads, p.head_dim, c.q_strides);
-    test::TestTensor k = tensor(c.k, p.batch, p.kv_len, p.kv_heads, p.head_dim, c.k_strides);
-    test::TestTensor v = tensor(c.v, p.batch, p.kv_len, p.kv_heads, p.head_dim_v, c.v_strides);
-    test::TestTensor out = tensor(c.out, p.batch, p.q_len, p.q_heads, p.head_dim_v, c.out_strides);
-    test::TestTensor lse(reinterpret_cast<std::uintptr_t>(c.lse), {p.batch, p.q_heads, p.q_len}, test::kF32);
+    test::TestTensor q = tensor(c.at(Role::kQ), p.batch, p.q_len, p.q_heads, p.head_dim, c.strides(Role::kQ));
+    test::TestTensor k = tensor(c.at(Role::kK), p.batch, p.kv_len, p.kv_heads, p.head_dim, c.strides(Role::kK));
+    test::TestTensor v = tensor(c.at(Role::kV), p.batch, p.kv_len, p.kv_heads, p.head_dim_v, c.strides(Role::kV));
+    test::TestTensor out = tensor(c.at(Role::kOut), p.batch, p.q_len, p.q_heads, p.head_dim_v, c.strides(Role::kOut));
+    test::TestTensor lse(reinterpret_cast<std::uintptr_t>(c.at(Role::kLse)), {p.batch, p.q_heads, p.q_len}, test::kF32);
     gqa_call options{};
     options.size = sizeof options;
     options.causal = p.causal();
-    options.lse = c.lse != nullptr ? lse.get() : nullptr;
+    options.lse = c.has(Role::kLse) ? lse.get() : nullptr;
     Call made;
     const Status status = make_call(*device_, q.get(), k.get(), v.get(), out.get(), &options, &made);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -385,9 +385,11 @@ class CopyEngineGpu : public WarpgroupGpu {
 TEST_F(CopyEngineGpu, ServesExpandedTensors) {
   const std::vector<Loaded> kernels = kernels_for("d=128,causal");
   void (*const expansions[])(Call*) = {
-      [](Call* c) { c->k_strides.batch = c->v_strides.batch = 0; }, [](Call* c) { c->v_strides.head = 0; },
-      [](Call* c) { c->k_strides.head = c->k_strides.batch = 0; },  [](Call* c) { c->q_strides.head = 0; },
-      [](Call* c) { c->q_strides.row = c->k_strides.row = 0; },
+      [](Call* c) { c->strides(Role::kK).batch = c->strides(Role::kV).batch = 0; },
+      [](Call* c) { c->strides(Role::kV).head = 0; },
+      [](Call* c) { c->strides(Role::kK).head = c->strides(Role::kK).batch = 0; },
+      [](Call* c) { c->strides(Role::kQ).head = 0; },
+      [](Call* c) { c->strides(Role::kQ).row = c->strides(Role::kK).row = 0; },
   };
   for (std::size_t at = 0; at < std::size(expansions); ++at) {
     AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=100,sk=200,d=128,causal"));
@@ -400,8 +402,8 @@ TEST_F(CopyEngineGpu, ServesExpandedTensors) {
 TEST_F(CopyEngineGpu, LeavesRowsThatStepBackwards) {
   AttentionCase attention(problem_of("b=2,hq=4,hk=2,sq=200,sk=300,d=128,causal"));
   Call& call = attention.call;
-  call.k = static_cast<const std::uint16_t*>(call.k) + 299 * call.k_strides.row;
-  call.k_strides.row *= -1;
+  call.place(Role::kK, call.at<std::uint16_t>(Role::kK) + 299 * call.strides(Role::kK).row);
+  call.strides(Role::kK).row *= -1;
   EXPECT_TRUE(falls_back(&attention));
 }
 
@@ -458,13 +460,13 @@ class WarpgroupLoad : public WarpgroupGpu {
     p.q_heads = p.kv_heads * (1 << any(0, 2));
     p.q_len = any(1, kMostLength);
     p.kv_len = any(1, kMostLength);
-    c.q = c.k = c.v = reinterpret_cast<const void*>(input_);
-    c.out = reinterpret_cast<void*>(out_);
+    for (const Role role : {Role::kQ, Role::kK, Role::kV}) c.place(role, reinterpret_cast<const void*>(input_));
+    c.place(Role::kOut, reinterpret_cast<void*>(out_));
     const auto compact = [&](std::int64_t length, std::int64_t heads) {
       return Strides{length * heads * head_dim, heads * head_dim, head_dim};
     };
-    c.q_strides = c.out_strides = compact(p.q_len, p.q_heads);
-    c.k_strides = c.v_strides = compact(p.kv_len, p.kv_heads);
+    c.strides(Role::kQ) = c.strides(Role::kOut) = compact(p.q_len, p.q_heads);
+    c.strides(Role::kK) = c.strides(Role::kV) = compact(p.kv_len, p.kv_heads);
     c.scale = 0.01F;
     c.stream = stream_;
     return c;

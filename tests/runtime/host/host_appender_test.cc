@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "runtime/append_plan.h"
+#include "runtime/call/append_plan.h"
 #include "tests/runtime/append_case.h"
 #include "tests/runtime/new_tokens_case.h"
 
@@ -18,10 +18,10 @@ struct Looker : LoadedProgram {
   Looker(const AppendCase& then, const AppendCase& now) : before(then), after(now) {}
   Status run(const ProgramCall& call) const override {
     const Call& attended = *call.attention;
-    EXPECT_EQ(attended.append, nullptr);
-    EXPECT_EQ(attended.q == after.q.data(), after.kind.rotary_dim == 0) << "q is rotated into a copy";
-    wrong = before.wrong(after.k, after.v, static_cast<const std::uint16_t*>(attended.q), attended.kv_lengths,
-                         attended.k_starts, attended.v_starts, attended.page_table);
+    EXPECT_FALSE(attended.appends());
+    EXPECT_EQ(attended.at(Role::kQ) == after.q.data(), after.kind.rotary_dim == 0) << "q is rotated into a copy";
+    wrong = before.wrong(after.k, after.v, attended.at<std::uint16_t>(Role::kQ), attended.list(Role::kKvLengths),
+                         attended.list(Role::kKStarts), attended.v_starts, attended.list(Role::kPageTable));
     return {Code::kInternal, "attended"};
   }
   const AppendCase &before, &after;
@@ -30,20 +30,20 @@ struct Looker : LoadedProgram {
 
 void give_addresses(AppendCase* t) {
   Call& call = t->call;
-  Append& a = t->append_;
-  call.q = t->q.data();
-  call.k = t->k.data();
-  call.v = t->v.data();
-  call.kv_lengths = t->lengths.data();
-  if (t->kind.page > 0) call.page_table = t->table.data();
-  if (t->kind.packed) call.q_starts = a.starts = t->starts.data();
-  if (t->kind.adds) a.k = t->k_new.data();
-  a.v = t->v_new.data();
-  a.cos = t->cos.data();
-  a.sin = t->sin.data();
-  if (t->kind.own_rotary) a.rotary_starts = t->rotary_starts.data();
-  if (t->kind.batch_idx) a.batch_idx = t->rows.data();
-  if (t->kind.leftpad) a.leftpad = t->leftpad.data();
+  call.place(Role::kQ, t->q.data());
+  call.place(Role::kK, t->k.data());
+  call.place(Role::kV, t->v.data());
+  call.place(Role::kKvLengths, t->lengths.data());
+  if (t->kind.page > 0) call.place(Role::kPageTable, t->table.data());
+  if (t->kind.packed) call.place(Role::kQStarts, t->starts.data());
+  if (t->kind.packed) call.place(Role::kNewStarts, t->starts.data());
+  if (t->kind.adds) call.place(Role::kNewK, t->k_new.data());
+  call.place(Role::kNewV, t->v_new.data());
+  call.place(Role::kCos, t->cos.data());
+  call.place(Role::kSin, t->sin.data());
+  if (t->kind.own_rotary) call.place(Role::kRotaryStarts, t->rotary_starts.data());
+  if (t->kind.batch_idx) call.place(Role::kBatchIdx, t->rows.data());
+  if (t->kind.leftpad) call.place(Role::kLeftpad, t->leftpad.data());
 }
 
 TEST(HostAppender, PutsEveryRowWhereItBelongsAndThenAttends) {
@@ -69,7 +69,7 @@ TEST(AppendPlan, WarpsTakeAllHeadsOfARowWhereRowsAreMany) {
   const int groups = (t.kQHeads + 3) / 4 + (t.kKvHeads + 3) / 4;
   EXPECT_EQ(heads_and_items(), std::pair(kFewHeads, std::int64_t{t.kBatch * 3 * groups}));
   t.call.problem.q_len = 1000;
-  t.append_.rows = t.kBatch * (t.append_.count = 1000);
+  t.call.append.rows = t.kBatch * (t.call.append.count = 1000);
   EXPECT_EQ(heads_and_items(), std::pair(kManyHeads, std::int64_t{t.kBatch * 2 * 1000}));
 }
 
@@ -78,30 +78,25 @@ TEST(AppendPlan, APlainAppendIsOneThatANewKeysKernelUnderstands) {
   const NewTokensLaunch run = new_tokens_launches()[1];
   const auto plain_once = [&](auto change) {
     NewTokensCase t(run);
-    Call call = t.attended.call;
+    Call call = t.call;
     alignas(16) static const std::uint16_t somewhere[16] = {};
-    t.append.k = t.append.v = t.append.cos = t.append.sin = somewhere;
-    call.append = &t.append;
-    change(&call, &t.append, somewhere);
+    for (const Role role : {Role::kNewK, Role::kNewV, Role::kCos, Role::kSin}) call.place(role, somewhere);
+    change(&call, somewhere);
     return is_plain_append(call);
   };
   using Bits = std::uint16_t;
-  EXPECT_TRUE(plain_once([](Call*, Append*, const Bits*) {}));
-  EXPECT_TRUE(plain_once([](Call*, Append* a, const Bits*) { a->count = 1; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->count = 4; }))
-      << "a row tile would not reach them all";
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->count = 0; }));
-  EXPECT_FALSE(plain_once([](Call* c, Append* a, const Bits*) { a->starts = c->kv_lengths; }));
-  EXPECT_FALSE(plain_once([](Call* c, Append* a, const Bits*) { a->batch_idx = c->kv_lengths; }));
-  EXPECT_FALSE(plain_once([](Call* c, Append* a, const Bits*) { a->leftpad = c->kv_lengths; }));
-  EXPECT_FALSE(plain_once([](Call* c, Append*, const Bits*) { c->problem.q_lengths = Lengths::kPacked; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->k = at + 1; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->v = at + 1; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->cos = at + 1; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits* at) { a->sin = at + 1; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->k_strides.batch += 4; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->v_strides.head += 4; }));
-  EXPECT_FALSE(plain_once([](Call*, Append* a, const Bits*) { a->sin_stride += 4; }));
+  EXPECT_TRUE(plain_once([](Call*, const Bits*) {}));
+  EXPECT_TRUE(plain_once([](Call* c, const Bits*) { c->append.count = 1; }));
+  EXPECT_FALSE(plain_once([](Call* c, const Bits*) { c->append.count = 4; })) << "a row tile would not reach them all";
+  EXPECT_FALSE(plain_once([](Call* c, const Bits*) { c->append.count = 0; }));
+  for (const Role list : {Role::kNewStarts, Role::kBatchIdx, Role::kLeftpad})
+    EXPECT_FALSE(plain_once([=](Call* c, const Bits*) { c->place(list, c->list(Role::kKvLengths)); }));
+  EXPECT_FALSE(plain_once([](Call* c, const Bits*) { c->problem.q_lengths = Lengths::kPacked; }));
+  for (const Role rows : {Role::kNewK, Role::kNewV, Role::kCos, Role::kSin})
+    EXPECT_FALSE(plain_once([=](Call* c, const Bits* at) { c->place(rows, at + 1); }));
+  EXPECT_FALSE(plain_once([](Call* c, const Bits*) { c->strides(Role::kNewK).batch += 4; }));
+  EXPECT_FALSE(plain_once([](Call* c, const Bits*) { c->strides(Role::kNewV).head += 4; }));
+  EXPECT_FALSE(plain_once([](Call* c, const Bits*) { c->strides(Role::kSin).row += 4; }));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ std::string verdict_on(const std::string& steps, const Misleads& fault) {
 
 std::int64_t score_count(const Call& call) {
   const Problem& p = call.problem;
-  const Strides& s = call.arrays.score_strides;
+  const Strides& s = call.strides(Role::kBias);
   return s.batch * (p.batch - 1) + s.head * (p.q_heads - 1) + s.row * (p.q_len - 1) + p.kv_len;
 }
 
@@ -70,19 +70,22 @@ TEST(HostArraysTrial, HonestKernelsPass) {
 TEST(HostArraysTrial, ANeighboursNumberIsSeen) {
   std::vector<std::uint16_t> scores;
   std::vector<float> heads;
-  EXPECT_NE(verdict_on(
-                "addtensor",
-                [&](Call* call) { call->arrays.scores = second_of(call->arrays.scores, score_count(*call), &scores); }),
+  EXPECT_NE(verdict_on("addtensor",
+                       [&](Call* call) {
+                         call->place(Role::kBias, second_of(call->at(Role::kBias), score_count(*call), &scores));
+                       }),
             "passed");
-  EXPECT_NE(verdict_on("addtensor", [](Call* call) { call->arrays.score_strides.row = 0; }), "passed");
-  EXPECT_NE(verdict_on("addtensor", [](Call* call) { call->arrays.score_strides.head = 0; }), "passed");
-  EXPECT_NE(verdict_on("addtensor", [](Call* call) { call->arrays.score_strides.batch = 0; }), "passed");
-  EXPECT_NE(verdict_on(
-                "mulhead",
-                [&](Call* call) { call->arrays.heads = second_of(call->arrays.heads, call->problem.q_heads, &heads); }),
+  EXPECT_NE(verdict_on("addtensor", [](Call* call) { call->strides(Role::kBias).row = 0; }), "passed");
+  EXPECT_NE(verdict_on("addtensor", [](Call* call) { call->strides(Role::kBias).head = 0; }), "passed");
+  EXPECT_NE(verdict_on("addtensor", [](Call* call) { call->strides(Role::kBias).batch = 0; }), "passed");
+  EXPECT_NE(verdict_on("mulhead",
+                       [&](Call* call) {
+                         call->place(Role::kScoreScale,
+                                     second_of(call->at(Role::kScoreScale), call->problem.q_heads, &heads));
+                       }),
             "passed");
-  EXPECT_NE(verdict_on("mulrow", [](Call* call) { call->arrays.row_strides.row = 0; }), "passed");
-  EXPECT_NE(verdict_on("mulrow", [](Call* call) { call->arrays.row_strides.head = 0; }), "passed");
+  EXPECT_NE(verdict_on("mulrow", [](Call* call) { call->strides(Role::kScoreScale).row = 0; }), "passed");
+  EXPECT_NE(verdict_on("mulrow", [](Call* call) { call->strides(Role::kScoreScale).head = 0; }), "passed");
 }
 
 }  // namespace

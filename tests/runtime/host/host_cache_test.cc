@@ -123,7 +123,7 @@ class Misled final : public LoadedProgram {
   Status run(const ProgramCall& program_call) const override {
     Call call = *program_call.attention;
     std::vector<std::int32_t> lengths(static_cast<std::size_t>(call.problem.batch), call.problem.kv_len);
-    if (call.kv_lengths != nullptr) std::copy_n(call.kv_lengths, lengths.size(), lengths.begin());
+    if (call.has(Role::kKvLengths)) std::copy_n(call.list(Role::kKvLengths), lengths.size(), lengths.begin());
     lists = &lengths;
     mistake_(&call);
     return HostKernel(candidate_of(kCandidates[0]), 1).run(call);
@@ -138,7 +138,7 @@ std::vector<std::int32_t>* Misled::lists = nullptr;
 
 bool passes(const std::string& text, Misled::Mistake mistake) { return trial_of(text)->verify(Misled(mistake)).passed; }
 
-void point_at_spoilt(Call* call) { call->kv_lengths = Misled::lists->data(); }
+void point_at_spoilt(Call* call) { call->place(Role::kKvLengths, Misled::lists->data()); }
 
 TEST(HostCacheTrial, PassesTheHostsKernels) {
   for (const char* text :
@@ -168,7 +168,7 @@ TEST(HostCacheTrial, CatchesALengthThatIsOffOrNotRead) {
                         }))
         << text << ": a key too few";
   }
-  EXPECT_FALSE(passes(many, [](Call* call) { call->kv_lengths = nullptr; })) << "one length for all";
+  EXPECT_FALSE(passes(many, [](Call* call) { call->place(Role::kKvLengths, nullptr); })) << "one length for all";
 }
 
 TEST(HostCacheTrial, CatchesAWindowThatIsOffAtEitherSide) {
@@ -189,10 +189,11 @@ class ReadsAValueTooMany final : public LoadedProgram {
     const Problem& p = call.problem;
     Status status = HostKernel(candidate_of(kCandidates[0]), 1).run(call);
     for (int b = 0; b < p.batch; ++b) {
-      const int length = std::min(call.kv_lengths[b], p.kv_len - 1);
-      const std::uint16_t* value = static_cast<const std::uint16_t*>(call.v) + b * call.v_strides.batch;
-      std::uint16_t* out = static_cast<std::uint16_t*>(call.out) + b * call.out_strides.batch;
-      *out = store(p.q_type, load(p.q_type, *out) + 0 * load(p.q_type, value[length * call.v_strides.row]));
+      const int length = std::min(call.list(Role::kKvLengths)[b], p.kv_len - 1);
+      const std::uint16_t* value =
+          call.at<std::uint16_t>(Role::kV) + b * call.strides(Role::kV).batch;
+      std::uint16_t* out = static_cast<std::uint16_t*>(call.to(Role::kOut)) + b * call.strides(Role::kOut).batch;
+      *out = store(p.q_type, load(p.q_type, *out) + 0 * load(p.q_type, value[length * call.strides(Role::kV).row]));
     }
     return status;
   }
@@ -207,9 +208,10 @@ TEST(HostCacheTrial, CatchesAValueThatIsReadPastALength) {
 TEST(HostCacheTrial, CatchesAWrongPage) {
   const std::string text = "b=4,hq=2,hk=2,sq=1,sk=96,d=64,page=16";
   EXPECT_TRUE(passes(text, [](Call*) {}));
-  EXPECT_FALSE(passes(text, [](Call* call) { call->page_table_stride = 0; })) << "the first sequence's pages";
+  EXPECT_FALSE(passes(text, [](Call* call) { call->strides(Role::kPageTable).batch = 0; }))
+      << "the first sequence's pages";
   EXPECT_FALSE(passes(text, [](Call* call) {
-    call->k = static_cast<const std::uint16_t*>(call->k) + call->k_strides.row;
+    call->place(Role::kK, call->at<std::uint16_t>(Role::kK) + call->strides(Role::kK).row);
   })) << "a neighbour's slot";
 }
 

@@ -93,8 +93,8 @@ TEST(HostDevice, BroadcastKeysAndValues) {
   const auto device = host();
   const Problem p = problem_of("b=3,hq=2,hk=2,sq=20,sk=30,d=64");
   AttentionCase t(p);
-  t.call.k_strides.batch = t.call.v_strides.batch = 0;
-  t.call.k_strides.head = 0;
+  t.call.strides(Role::kK).batch = t.call.strides(Role::kV).batch = 0;
+  t.call.strides(Role::kK).head = 0;
   ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
   EXPECT_TRUE(matches_float64(t));
 }
@@ -214,7 +214,7 @@ class Faulty : public LoadedProgram {
   Fault fault_;
 };
 
-std::uint16_t* out_of(const Call& call) { return static_cast<std::uint16_t*>(call.out); }
+std::uint16_t* out_of(const Call& call) { return static_cast<std::uint16_t*>(call.to(Role::kOut)); }
 
 std::string verdict_of(Faulty::Fault fault, const char* lse = ",lse=1") {
   const auto device = host();
@@ -231,8 +231,8 @@ TEST(HostTrial, PassesAnHonestKernel) {
 }
 
 TEST(HostTrial, CatchesAWrongElementAndNamesIt) {
-  const std::string reason =
-      verdict_of([](const Call& c) { out_of(c)[3 * c.out_strides.row + c.out_strides.head + 5] = 0x4120; });
+  const std::string reason = verdict_of(
+      [](const Call& c) { out_of(c)[3 * c.strides(Role::kOut).row + c.strides(Role::kOut).head + 5] = 0x4120; });
   EXPECT_NE(std::string::npos, reason.find("batch 0, head 1, row 3, dim 5")) << reason;
 }
 
@@ -243,9 +243,10 @@ TEST(HostTrial, CatchesAnElementNotWritten) {
 
 TEST(HostTrial, CatchesWritingPastTheEnd) {
   EXPECT_EQ("output: 1 elements were written outside it",
-            verdict_of([](const Call& c) { out_of(c)[40 * c.out_strides.row + 3] = 0; }));
+            verdict_of([](const Call& c) { out_of(c)[40 * c.strides(Role::kOut).row + 3] = 0; }));
   EXPECT_EQ("output: 1 elements were written outside it", verdict_of([](const Call& c) { out_of(c)[-1] = 0; }));
-  EXPECT_EQ("output: 1 elements were written outside it", verdict_of([](const Call& c) { c.lse[-1] = 0; }));
+  EXPECT_EQ("output: 1 elements were written outside it",
+            verdict_of([](const Call& c) { c.to<float>(Role::kLse)[-1] = 0; }));
 }
 
 TEST(HostTrial, CatchesNaN) {
@@ -254,19 +255,19 @@ TEST(HostTrial, CatchesNaN) {
 }
 
 TEST(HostTrial, CatchesAWrongLogSumExp) {
-  const std::string reason = verdict_of([](const Call& c) { c.lse[2] += 0.01F; });
+  const std::string reason = verdict_of([](const Call& c) { c.to<float>(Role::kLse)[2] += 0.01F; });
   EXPECT_NE(std::string::npos, reason.find("log-sum-exp: batch")) << reason;
 }
 
 TEST(HostTrial, CatchesALogSumExpNotWritten) {
   EXPECT_EQ("output: 1 elements were not written: expected each written",
-            verdict_of([](const Call& c) { std::memset(c.lse + 3, 0xff, sizeof(float)); }));
+            verdict_of([](const Call& c) { std::memset(c.to<float>(Role::kLse) + 3, 0xff, sizeof(float)); }));
 }
 
 // Nothing is compared, scanned or missed of what nobody asked for; out is judged as ever.
 TEST(HostTrial, WithoutLogSumExpJudgesTheOutputOnly) {
   const char* const without = ",lse=0";
-  EXPECT_EQ("passed", verdict_of([](const Call& c) { EXPECT_EQ(nullptr, c.lse); }, without));
+  EXPECT_EQ("passed", verdict_of([](const Call& c) { EXPECT_FALSE(c.has(Role::kLse)); }, without));
   EXPECT_EQ("output: 1 elements were not written: expected each written",
             verdict_of([](const Call& c) { out_of(c)[7] = 0xffff; }, without));
   EXPECT_EQ("output: 1 elements were written outside it",
@@ -286,8 +287,8 @@ TEST(HostTrial, TimesWithLogSumExpWhereItIsAskedFor) {
     return samples.size();
   };
   const std::string text = "b=1,hq=2,hk=1,sq=40,sk=64,d=64";
-  EXPECT_EQ(2U, timed(problem_of(text + ",lse=0"), [](const Call& c) { EXPECT_EQ(nullptr, c.lse); }));
-  EXPECT_EQ(2U, timed(problem_of(text), [](const Call& c) { EXPECT_NE(nullptr, c.lse); }));
+  EXPECT_EQ(2U, timed(problem_of(text + ",lse=0"), [](const Call& c) { EXPECT_FALSE(c.has(Role::kLse)); }));
+  EXPECT_EQ(2U, timed(problem_of(text), [](const Call& c) { EXPECT_TRUE(c.has(Role::kLse)); }));
 }
 
 TEST(HostTrial, TimesARealRun) {
@@ -334,11 +335,11 @@ TEST(HostSession, ManyThreadsCallAtOnce) {
   Session session(host(), cache::Store::open(off), options);
   std::vector<AttentionCase> all(4, AttentionCase(p));
   for (AttentionCase& t : all) {  // copies: point each call at its own memory
-    t.call.q = t.q.data();
-    t.call.k = t.k.data();
-    t.call.v = t.v.data();
-    t.call.out = t.out.data();
-    t.call.lse = t.lse.data();
+    t.call.place(Role::kQ, t.q.data());
+    t.call.place(Role::kK, t.k.data());
+    t.call.place(Role::kV, t.v.data());
+    t.call.place(Role::kOut, t.out.data());
+    t.call.place(Role::kLse, t.lse.data());
   }
   std::vector<std::thread> threads;
   for (AttentionCase& t : all)

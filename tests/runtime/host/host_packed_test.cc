@@ -61,12 +61,12 @@ class PackedCase {
     one.problem.batch = 1;
     one.problem.q_len = q_starts[at + 1] - q_starts[at];
     one.problem.kv_len = k_starts[at + 1] - k_starts[at];
-    one.q = q.data() + q_starts[at] * call.q_strides.row;
-    one.k = k.data() + k_starts[at] * call.k_strides.row;
-    one.v = v.data() + k_starts[at] * call.v_strides.row;
-    one.out = own_out;
-    one.lse = own_lse;
-    one.q_starts = one.k_starts = one.q_lengths = one.kv_lengths = nullptr;
+    one.place(Role::kQ, q.data() + q_starts[at] * call.strides(Role::kQ).row);
+    one.place(Role::kK, k.data() + k_starts[at] * call.strides(Role::kK).row);
+    one.place(Role::kV, v.data() + k_starts[at] * call.strides(Role::kV).row);
+    one.place(Role::kOut, own_out);
+    one.place(Role::kLse, own_lse);
+    one.leave_out(Roles(Role::kQStarts) | Role::kKStarts | Role::kQLengths | Role::kKvLengths);
     return one;
   }
 
@@ -87,19 +87,19 @@ class PackedCase {
   void point() {
     const Problem& p = call.problem;
     const auto strides = [](std::int64_t heads, std::int64_t dim) { return Strides{0, heads * dim, dim}; };
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
-    call.out = out.data();
-    call.lse = lse.data();
-    call.q_strides = strides(p.q_heads, p.head_dim);
-    call.k_strides = strides(p.kv_heads, p.head_dim);
-    call.v_strides = strides(p.kv_heads, p.head_dim_v);
-    call.out_strides = strides(p.q_heads, p.head_dim_v);
-    call.lse_head_stride = q_starts.back() + kSpare;
-    call.lse_row_stride = 1;
-    call.q_starts = q_starts.data();
-    call.k_starts = k_starts.data();
+    call.place(Role::kQ, q.data());
+    call.place(Role::kK, k.data());
+    call.place(Role::kV, v.data());
+    call.place(Role::kOut, out.data());
+    call.place(Role::kLse, lse.data());
+    call.strides(Role::kQ) = strides(p.q_heads, p.head_dim);
+    call.strides(Role::kK) = strides(p.kv_heads, p.head_dim);
+    call.strides(Role::kV) = strides(p.kv_heads, p.head_dim_v);
+    call.strides(Role::kOut) = strides(p.q_heads, p.head_dim_v);
+    call.strides(Role::kLse).head = q_starts.back() + kSpare;
+    call.strides(Role::kLse).row = 1;
+    call.place(Role::kQStarts, q_starts.data());
+    call.place(Role::kKStarts, k_starts.data());
     call.scale = 0.125F;
   }
 
@@ -113,7 +113,7 @@ void run_alone(const HostKernel& kernel, const PackedCase& t, std::vector<std::u
   *lse = std::vector<float>(t.lse.size(), kUntouchedLse);
   for (int b = 0; b < t.call.problem.batch; ++b) {
     const std::int32_t first = t.q_starts[static_cast<std::size_t>(b)];
-    const Call one = t.alone(b, out->data() + first * t.call.out_strides.row, lse->data() + first);
+    const Call one = t.alone(b, out->data() + first * t.call.strides(Role::kOut).row, lse->data() + first);
     if (one.problem.q_len == 0) continue;
     ASSERT_TRUE(kernel.run(one).ok());
   }
@@ -161,12 +161,12 @@ TEST(HostPacked, UsedLengthsAreFewerThanTheListsSay) {
   const HostKernel kernel(packed_candidate(kPackedCandidates[0]), 1);
   PackedCase t("b=2,hq=2,hk=1,sq=9,sk=30,d=32,causal,packq,packk,lse", {{9, 8}, {30, 20}});
   const std::vector<std::int32_t> queries = {4, 8}, keys = {30, 11};
-  t.call.q_lengths = queries.data();
-  t.call.kv_lengths = keys.data();
+  t.call.place(Role::kQLengths, queries.data());
+  t.call.place(Role::kKvLengths, keys.data());
   ASSERT_TRUE(kernel.run(t.call).ok());
   for (int b : {0, 1}) {
     const auto at = static_cast<std::size_t>(b);
-    const auto row = static_cast<std::size_t>(t.call.out_strides.row);
+    const auto row = static_cast<std::size_t>(t.call.strides(Role::kOut).row);
     std::vector<std::uint16_t> out(9 * row, kUntouched);
     std::vector<float> lse(t.lse.size());
     Call one = t.alone(b, out.data(), lse.data());
@@ -188,11 +188,11 @@ TEST(HostPacked, UsedLengthsBeyondASequencesRowsAreItsRows) {
   const std::vector<float> lse = std::move(t.lse);
   t.out.assign(out.size(), kUntouched);
   t.lse.assign(lse.size(), kUntouchedLse);
-  t.call.out = t.out.data();
-  t.call.lse = t.lse.data();
+  t.call.place(Role::kOut, t.out.data());
+  t.call.place(Role::kLse, t.lse.data());
   const std::vector<std::int32_t> queries = {9, 7, 9}, keys = {30, 30, 21};
-  t.call.q_lengths = queries.data();
-  t.call.kv_lengths = keys.data();
+  t.call.place(Role::kQLengths, queries.data());
+  t.call.place(Role::kKvLengths, keys.data());
   ASSERT_TRUE(kernel.run(t.call).ok());
   EXPECT_EQ(t.out, out);
   EXPECT_EQ(t.lse, lse);
@@ -227,17 +227,20 @@ TEST(HostPackedTrial, CatchesAListThatIsReadWrongly) {
   for (const char* more : {"", ",causal"}) {
     const std::string text = "b=7,hq=2,hk=2,sq=20,sk=96,d=64,packq,packk,lse" + std::string(more);
     EXPECT_TRUE(packed_passes(text, [](Call*) {}));
-    EXPECT_FALSE(packed_passes(text, [](Call* call) { ++call->q_starts, --call->problem.batch; }))
-        << "a sequence left out";
     EXPECT_FALSE(packed_passes(text, [](Call* call) {
-      call->k = static_cast<const std::uint16_t*>(call->k) + call->k_strides.row;
+      call->place(Role::kQStarts, call->list(Role::kQStarts) + 1);
+      --call->problem.batch;
+    })) << "a sequence left out";
+    EXPECT_FALSE(packed_passes(text, [](Call* call) {
+      call->place(Role::kK, call->at<std::uint16_t>(Role::kK) + call->strides(Role::kK).row);
     })) << "a neighbour's key";
     EXPECT_FALSE(packed_passes(text, [](Call* call) { --call->problem.q_len; })) << "the longest one's last query";
     EXPECT_FALSE(packed_passes(text, [](Call* call) { call->problem.kv_len -= 8; })) << "the longest one's last keys";
   }
   const std::string paged = "b=5,hq=2,hk=2,sq=20,sk=96,d=64,packq,lens,page=16,causal";
   EXPECT_TRUE(packed_passes(paged, [](Call*) {}));
-  EXPECT_FALSE(packed_passes(paged, [](Call* call) { call->page_table_stride = 0; })) << "the first sequence's pages";
+  EXPECT_FALSE(packed_passes(paged, [](Call* call) { call->strides(Role::kPageTable).batch = 0; }))
+      << "the first sequence's pages";
 }
 
 }  // namespace

@@ -88,9 +88,8 @@ class AppendingTest : public MergingTest {
   AppendingTest() {
     world_.append_kernel = {"a kernel that appends", "append", "append", "", ""};
     call_ = call_of(small_problem());
-    call_.append = &append_;
+    call_.place(Role::kLeftpad, this);
   }
-  Append append_;
   Call call_;
 };
 

@@ -31,12 +31,12 @@ struct Tensors {
       for (std::uint16_t& bits : *data) bits = store(p.q_type, normal(random));
       return Strides{std::int64_t{length} * heads * dim, std::int64_t{heads} * dim, dim};
     };
-    call.q_strides = make(&q, p.q_len, p.q_heads, p.head_dim);
-    call.k_strides = make(&k, p.kv_len, p.kv_heads, p.head_dim);
-    call.v_strides = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
+    call.strides(Role::kQ) = make(&q, p.q_len, p.q_heads, p.head_dim);
+    call.strides(Role::kK) = make(&k, p.kv_len, p.kv_heads, p.head_dim);
+    call.strides(Role::kV) = make(&v, p.kv_len, p.kv_heads, p.head_dim_v);
+    call.place(Role::kQ, q.data());
+    call.place(Role::kK, k.data());
+    call.place(Role::kV, v.data());
     call.scale = 1 / std::sqrt(static_cast<float>(p.head_dim));
     call.slots = {1.5F, 0.75F, 2.25F, 0.5F};
   }
@@ -70,7 +70,7 @@ TEST(PlainAttention, TwoKeysAndASinkByHand) {
   t.v[7] = store(DType::kF16, 10);
   t.v[32 + 7] = store(DType::kF16, -20);
   const float sink = 1;
-  t.call.sink = &sink;
+  t.call.place(Role::kSink, &sink);
   std::vector<double> out(32);
   double lse = 0;
   reference_row(t.call, 0, 0, 0, out.data(), &lse);
@@ -131,8 +131,8 @@ TEST(PlainAttention, Float32AgreesWithFloat64) {
 
 TEST(PlainAttention, TransposedKeysAreTheSameKeys) {
   Tensors plain("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal"), transposed("b=2,hq=4,hk=2,sq=3,sk=10,d=64,causal,ktrans");
-  transposed.call.k_strides = {2 * 64 * 10, 10, 64 * 10};
-  const Strides &from = plain.call.k_strides, &to = transposed.call.k_strides;
+  transposed.call.strides(Role::kK) = {2 * 64 * 10, 10, 64 * 10};
+  const Strides &from = plain.call.strides(Role::kK), &to = transposed.call.strides(Role::kK);
   for (int batch = 0; batch < 2; ++batch)
     for (int head = 0; head < 2; ++head)
       for (int key = 0; key < 10; ++key)
@@ -201,7 +201,7 @@ TEST(ReferenceRows, AreThePlainRows) {
         "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=gelu+exp2", "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=square+add1+rsqrt",
         "b=1,hq=2,hk=1,sq=3,sk=50,d=64,scores=exp+reciprocal+sqrt+add0"}) {
     Tensors t(text);
-    if (t.call.problem.keys_transposed()) t.call.k_strides = {2 * 64 * 100, 100, 64 * 100};
+    if (t.call.problem.keys_transposed()) t.call.strides(Role::kK) = {2 * 64 * 100, 100, 64 * 100};
     SCOPED_TRACE(text);
     expect_the_plain_rows(t, 5e-6);
   }
@@ -212,7 +212,7 @@ TEST(ReferenceRows, ReadArraysOfHeadsRowsAndScores) {
     Tensors t("b=2,hq=4,hk=2,sq=5,sk=70,d=64,causal,scores=" + std::string(steps));
     test::ChainArraysCase arrays;
     arrays.make(t.call.problem, [&](int, int i, int j) { return plain::sees(t.call.problem, i, 70, j); });
-    t.call.arrays = arrays.here();
+    arrays.give(&t.call);
     SCOPED_TRACE(steps);
     expect_the_plain_rows(t, 5e-6);
   }
@@ -223,7 +223,7 @@ TEST(ReferenceRows, SinksAreInTheDenominatorOnly) {
   for (const char* text : {"b=2,hq=4,hk=2,sq=3,sk=40,d=64,causal,sink", "b=1,hq=4,hk=1,sq=9,sk=5,d=64,causal,sink",
                            "b=1,hq=4,hk=1,sq=9,sk=5,d=64,causal,sink,softcap"}) {
     Tensors t(text);
-    t.call.sink = sinks;
+    t.call.place(Role::kSink, sinks);
     SCOPED_TRACE(text);
     expect_the_plain_rows(t, 5e-6);
   }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checked.h"
+#include "runtime/call/checked.h"
 
 namespace gqa {
 namespace {
@@ -49,9 +49,9 @@ TEST(TrialLists, AreInRangeWhereTheyAreRead) {
       EXPECT_EQ(lists.table.size(), static_cast<std::size_t>(p.batch * table_width(p)));
       Call call;
       call.problem = p;
-      call.kv_lengths = p.lengths_differ() ? lists.lengths.data() : nullptr;
-      call.page_table = p.paged() ? lists.table.data() : nullptr;
-      call.page_table_stride = table_width(p);
+      call.place(Role::kKvLengths, p.lengths_differ() ? lists.lengths.data() : nullptr);
+      call.place(Role::kPageTable, p.paged() ? lists.table.data() : nullptr);
+      call.strides(Role::kPageTable).batch = table_width(p);
       call.pages = trial_pages(p);
       const Status status = check_lists(call);
       EXPECT_TRUE(status.ok()) << text << ": " << status.message();

@@ -28,9 +28,9 @@ class Accuracy : public ::testing::TestWithParam<const char*> {
 // FlashAttention-2's row, in float64 but for its roundings: blocks of keys from the last down, under a running maximum.
 std::vector<double> flash_attention_2(const Call& call, int batch, int head, int position) {
   const Problem& p = call.problem;
-  const int keys = call.kv_lengths == nullptr ? p.kv_len : call.kv_lengths[batch];
+  const int keys = !call.has(Role::kKvLengths) ? p.kv_len : call.list(Role::kKvLengths)[batch];
   std::vector<double> scores(static_cast<std::size_t>(keys)), out(static_cast<std::size_t>(p.head_dim_v));
-  const std::uint16_t* q = plain::row_of(call.q, call.q_strides, batch, position, head);
+  const std::uint16_t* q = plain::row_of(call.at(Role::kQ), call.strides(Role::kQ), batch, position, head);
   double highest = -INFINITY, sum = 0;
   const int block = p.head_dim <= 64 ? 128 : 64;
   for (int j = 0; j < keys; ++j) {
@@ -52,7 +52,7 @@ std::vector<double> flash_attention_2(const Call& call, int batch, int head, int
     if (highest == -INFINITY) continue;
     const double weight = std::exp(scores[static_cast<std::size_t>(j)] - highest);
     sum += weight;
-    const std::uint16_t* v = plain::row_of(call.v, call.v_strides, batch, j, head / p.group());
+    const std::uint16_t* v = plain::row_of(call.at(Role::kV), call.strides(Role::kV), batch, j, head / p.group());
     for (int d = 0; d < p.head_dim_v; ++d)
       out[static_cast<std::size_t>(d)] +=
           double{load(p.q_type, store(p.q_type, static_cast<float>(weight)))} * double{load(p.q_type, v[d])};
@@ -65,19 +65,19 @@ TEST_P(Accuracy, IsFloat64sAndFlashAttention2s) {
   test::AttentionCase attention(test::problem_of(GetParam()));
   const Problem& p = attention.call.problem;
   const std::size_t rows = attention.lse.size(), dim = static_cast<std::size_t>(p.head_dim_v);
-  const CaseTensor q("q", attention.q, attention.call.q), k("k", attention.k, attention.call.k),
-      v("v", attention.v, attention.call.v), given("out", attention.out, attention.call.out);
+  const CaseTensor q("q", attention.q, attention.call.at(Role::kQ)), k("k", attention.k, attention.call.at(Role::kK)),
+      v("v", attention.v, attention.call.at(Role::kV)), given("out", attention.out, attention.call.to(Role::kOut));
   std::vector<long long> numbers(rows);
   for (std::size_t i = 0; i < rows; ++i) numbers[i] = static_cast<long long>(i);
   const Buffer lengths("lengths", attention.lengths), row_numbers("rows", numbers), out("exact", rows * dim * 8),
       lse("exact_lse", rows * 8), stand_in("stand_in", rows * dim * 2), errors("errors", rows * 24);
   Call call = attention.call;
-  call.q = q.first();
-  call.k = k.first();
-  call.v = v.first();
-  call.out = given.first();
-  call.lse = nullptr;
-  if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
+  call.place(Role::kQ, q.first());
+  call.place(Role::kK, k.first());
+  call.place(Role::kV, v.first());
+  call.place(Role::kOut, given.first());
+  call.place(Role::kLse, nullptr);
+  if (call.has(Role::kKvLengths)) call.place(Role::kKvLengths, lengths.as<std::int32_t>());
   AttentionParams params = params_of(call, Candidate());
   CacheParams cache = cache_params_of(call);
   CheckParams check{};

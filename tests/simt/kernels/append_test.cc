@@ -21,8 +21,8 @@ KernelText kernel_text(const std::string& header = "", const std::string& from =
 
 // Once the call says what it has.
 std::size_t bytes_between(AppendCase* t) {
-  if (t->kind.batch_idx) t->append_.batch_idx = t->rows.data();
-  if (t->kind.leftpad) t->append_.leftpad = t->leftpad.data();
+  if (t->kind.batch_idx) t->call.place(Role::kBatchIdx, t->rows.data());
+  if (t->kind.leftpad) t->call.place(Role::kLeftpad, t->leftpad.data());
   return static_cast<std::size_t>(append_bytes(t->call));
 }
 
@@ -44,20 +44,20 @@ struct Guarded {
         table("table", t->table.empty() ? std::vector<int>{0} : t->table),
         between("between", bytes_between(t)) {
     Call& call = t->call;
-    Append& a = t->append_;
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
-    call.kv_lengths = lengths.as<int>();
-    if (t->kind.page > 0) call.page_table = table.as<int>();
-    if (t->kind.packed) call.q_starts = a.starts = starts.as<int>();
-    if (t->kind.adds) a.k = k_new.data();
-    a.v = v_new.data();
-    a.cos = cos.data();
-    a.sin = sin.data();
-    if (t->kind.own_rotary) a.rotary_starts = rotary_starts.as<int>();
-    if (t->kind.batch_idx) a.batch_idx = rows.as<int>();
-    if (t->kind.leftpad) a.leftpad = leftpad.as<int>();
+    call.place(Role::kQ, q.data());
+    call.place(Role::kK, k.data());
+    call.place(Role::kV, v.data());
+    call.place(Role::kKvLengths, lengths.as<int>());
+    if (t->kind.page > 0) call.place(Role::kPageTable, table.as<int>());
+    if (t->kind.packed) call.place(Role::kQStarts, starts.as<int>());
+    if (t->kind.packed) call.place(Role::kNewStarts, starts.as<int>());
+    if (t->kind.adds) call.place(Role::kNewK, k_new.data());
+    call.place(Role::kNewV, v_new.data());
+    call.place(Role::kCos, cos.data());
+    call.place(Role::kSin, sin.data());
+    if (t->kind.own_rotary) call.place(Role::kRotaryStarts, rotary_starts.as<int>());
+    if (t->kind.batch_idx) call.place(Role::kBatchIdx, rows.as<int>());
+    if (t->kind.leftpad) call.place(Role::kLeftpad, leftpad.as<int>());
   }
   Buffer q, k, v, k_new, v_new, cos, sin, lengths, rows, leftpad, starts, rotary_starts, table, between;
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/call/append_plan.h"
 #include "runtime/cuda/launch/cuda_kernel.h"
 #include "runtime/cuda/launch/launch_numbers.h"
 #include "runtime/cuda/launch/tensor_map.h"
@@ -42,8 +43,8 @@ struct ArrayBuffers {
         rows("rows", given.rows),
         scores16("scores", given.scores16),
         scores32("scores", given.scores32) {}
-  ChainArrays here() const {
-    return arrays.at(heads.as<float>(), rows.as<float>(), arrays.scores16.empty() ? scores32.data() : scores16.data());
+  void give(Call* call) const {
+    arrays.give(heads.as<float>(), rows.as<float>(), arrays.scores16.empty() ? scores32.data() : scores16.data(), call);
   }
 
   const test::ChainArraysCase& arrays;
@@ -71,7 +72,7 @@ inline Status launch_call(const Kernel& kernel, const Candidate& candidate, cons
   params.counters = counters.as<unsigned>();
   TensorMaps maps;
   CacheParams cache = cache_params_of(call);
-  NewTokens tokens = new_tokens_of(call);
+  NewTokens tokens = new_tokens(call);
   ScoreParams scores = score_params_of(call);
   void* arguments[5] = {&params};
   int count = 1;
@@ -96,21 +97,21 @@ inline Status launch_call(const Kernel& kernel, const Candidate& candidate, cons
 inline Status launch_attention(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
                                const Schedule& schedule, Outputs* outputs) {
   Call call = attention.call;
-  const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
-      out("out", attention.out, call.out);
+  const CaseTensor q("q", attention.q, call.at(Role::kQ)), k("k", attention.k, call.at(Role::kK)),
+      v("v", attention.v, call.at(Role::kV)), out("out", attention.out, call.to(Role::kOut));
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
   const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table),
       sink("sink", attention.sink);
   const ArrayBuffers arrays(attention.arrays);
-  call.q = q.first();
-  call.k = k.first();
-  call.v = v.first();
-  call.out = out.first();
-  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
-  if (call.kv_lengths != nullptr) call.kv_lengths = lengths.as<std::int32_t>();
-  if (call.page_table != nullptr) call.page_table = pages.as<std::int32_t>();
-  if (call.sink != nullptr) call.sink = sink.as<float>();
-  call.arrays = arrays.here();
+  call.place(Role::kQ, q.first());
+  call.place(Role::kK, k.first());
+  call.place(Role::kV, v.first());
+  call.place(Role::kOut, out.first());
+  call.place(Role::kLse, !call.has(Role::kLse) ? nullptr : lse.as<float>());
+  if (call.has(Role::kKvLengths)) call.place(Role::kKvLengths, lengths.as<std::int32_t>());
+  if (call.has(Role::kPageTable)) call.place(Role::kPageTable, pages.as<std::int32_t>());
+  if (call.has(Role::kSink)) call.place(Role::kSink, sink.as<float>());
+  arrays.give(&call);
   if (Status s = launch_call(kernel, candidate, call, schedule); !s.ok()) return s;
   *outputs = {out.values(), lse.values<float>()};
   return {};

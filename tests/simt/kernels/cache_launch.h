@@ -28,31 +28,31 @@ inline Status run_cache(const Kernel& kernel, const Candidate& candidate, test::
       q_lengths("q_lengths", t->said_queries);
   Buffer table("page_table", needed_entries(*t) * sizeof(std::int32_t), sizeof(std::int32_t));
   table.copy_in(t->table.data(), table.bytes());
-  call.q = q.data();
-  call.k = k.data();
-  call.v = v.data();
+  call.place(Role::kQ, q.data());
+  call.place(Role::kK, k.data());
+  call.place(Role::kV, v.data());
   const auto moved = [](const std::int32_t* list, const Buffer& buffer) {
     return list == nullptr ? nullptr : buffer.as<std::int32_t>();
   };
-  call.kv_lengths = moved(call.kv_lengths, lengths);
-  call.page_table = moved(call.page_table, table);
-  call.q_starts = moved(call.q_starts, q_starts);
-  call.k_starts = moved(call.k_starts, k_starts);
+  call.place(Role::kKvLengths, moved(call.list(Role::kKvLengths), lengths));
+  call.place(Role::kPageTable, moved(call.list(Role::kPageTable), table));
+  call.place(Role::kQStarts, moved(call.list(Role::kQStarts), q_starts));
+  call.place(Role::kKStarts, moved(call.list(Role::kKStarts), k_starts));
   call.v_starts = moved(call.v_starts, v_starts);
-  call.q_lengths = moved(call.q_lengths, q_lengths);
-  call.sink = t->sink.empty() ? nullptr : sink.as<float>();
+  call.place(Role::kQLengths, moved(call.list(Role::kQLengths), q_lengths));
+  call.place(Role::kSink, t->sink.empty() ? nullptr : sink.as<float>());
   const ArrayBuffers arrays(t->arrays);
-  call.arrays = arrays.here();
+  arrays.give(&call);
   const std::vector<std::uint16_t> poison = t->out;
   for (const Schedule& schedule : schedules()) {
     Buffer out("out", poison), lse("lse", t->lse.size() * sizeof(float));
-    call.out = out.data();
-    call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+    call.place(Role::kOut, out.data());
+    call.place(Role::kLse, !call.has(Role::kLse) ? nullptr : lse.as<float>());
     if (Status s = launch_call(kernel, candidate, call, schedule, sms); !s.ok()) return s;
     const std::vector<float> sums = lse.values<float>();
     const bool same =
         out.values<std::uint16_t>() == t->out &&
-        (call.lse == nullptr || std::memcmp(sums.data(), t->lse.data(), sums.size() * sizeof(float)) == 0);
+        (!call.has(Role::kLse) || std::memcmp(sums.data(), t->lse.data(), sums.size() * sizeof(float)) == 0);
     if (&schedule != &schedules().front() && !same)
       return {Code::kDeviceFailed, "the answer depends on the schedule: a race, seen in " + to_text(schedule)};
     t->out = out.values<std::uint16_t>();

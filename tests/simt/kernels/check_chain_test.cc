@@ -26,8 +26,8 @@ TEST(CheckChain, KnowsEveryOperatorOfAChain) {
 double reference_error(const Kernel& kernel, const std::string& text) {
   test::AttentionCase attention(test::problem_of(text));
   const Problem& p = attention.call.problem;
-  const CaseTensor q("q", attention.q, attention.call.q), k("k", attention.k, attention.call.k),
-      v("v", attention.v, attention.call.v);
+  const CaseTensor q("q", attention.q, attention.call.at(Role::kQ)), k("k", attention.k, attention.call.at(Role::kK)),
+      v("v", attention.v, attention.call.at(Role::kV));
   std::vector<long long> numbers(attention.lse.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<long long>(i);
   const auto dim = static_cast<std::size_t>(p.head_dim_v);
@@ -37,10 +37,10 @@ double reference_error(const Kernel& kernel, const std::string& text) {
       lse("reference_lse", std::vector<float>(numbers.size())), units("units", std::vector<float>(2 * numbers.size())),
       result("result", std::vector<CheckResult>(1));
   Call call = attention.call;
-  call.q = q.first();
-  call.k = k.first();
-  call.v = v.first();
-  call.arrays = arrays.here();
+  call.place(Role::kQ, q.first());
+  call.place(Role::kK, k.first());
+  call.place(Role::kV, v.first());
+  arrays.give(&call);
   AttentionParams params = params_of(call, Candidate());
   CacheParams cache = cache_params_of(call);
   CheckParams check{};

@@ -59,7 +59,7 @@ struct CheckedCase {
     }
   }
   std::size_t first_of(const RowPlace& at) const {
-    const Strides& s = attention.call.out_strides;
+    const Strides& s = attention.call.strides(Role::kOut);
     return static_cast<std::size_t>(at.batch * s.batch + at.position * s.row + at.head * s.head);
   }
 
@@ -76,8 +76,9 @@ struct Checked {
 
 Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   const Problem& p = c.attention.call.problem;
-  const CaseTensor q("q", c.attention.q, c.attention.call.q), k("k", c.attention.k, c.attention.call.k),
-      v("v", c.attention.v, c.attention.call.v), out("out", c.attention.out, c.attention.call.out);
+  const CaseTensor q("q", c.attention.q, c.attention.call.at(Role::kQ)),
+      k("k", c.attention.k, c.attention.call.at(Role::kK)), v("v", c.attention.v, c.attention.call.at(Role::kV)),
+      out("out", c.attention.out, c.attention.call.to(Role::kOut));
   const Buffer lse("lse", c.attention.lse);
   const std::size_t rows = c.places.size(), dim = static_cast<std::size_t>(p.head_dim_v);
   std::vector<long long> numbers(rows);
@@ -86,11 +87,11 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
       units("units", rows * 8), result("result", std::vector<CheckResult>(1)),
       compared("compared", std::vector<CheckResult>(1));
   Call call = c.attention.call;
-  call.q = q.first();
-  call.k = k.first();
-  call.v = v.first();
-  call.out = out.first();
-  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+  call.place(Role::kQ, q.first());
+  call.place(Role::kK, k.first());
+  call.place(Role::kV, v.first());
+  call.place(Role::kOut, out.first());
+  call.place(Role::kLse, !call.has(Role::kLse) ? nullptr : lse.as<float>());
   AttentionParams params = params_of(call, Candidate());
   CacheParams cache = cache_params_of(call);
   CheckParams check{};
@@ -224,9 +225,9 @@ TEST_F(Check, PlantedFaultsAreRefused) {
     c.attention.k = trial.k;
     c.attention.v = trial.v;
     for (std::vector<std::uint16_t>* data : {&c.attention.q, &c.attention.k, &c.attention.v}) data->push_back(0);
-    c.attention.call.q = c.attention.q.data();
-    c.attention.call.k = c.attention.k.data();
-    c.attention.call.v = c.attention.v.data();
+    c.attention.call.place(Role::kQ, c.attention.q.data());
+    c.attention.call.place(Role::kK, c.attention.k.data());
+    c.attention.call.place(Role::kV, c.attention.v.data());
     for (std::size_t row = 0; row < c.places.size(); ++row) {
       const std::vector<float> out = test::planted_row(trial, row, planted);
       for (std::size_t d = 0; d < out.size(); ++d)

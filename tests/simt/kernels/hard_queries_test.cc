@@ -29,14 +29,14 @@ void take(const test::PlantedTrial& trial, test::AttentionCase* attention) {
   attention->k = trial.k;
   attention->v = trial.v;
   for (std::vector<std::uint16_t>* data : {&attention->q, &attention->k, &attention->v}) data->push_back(0);
-  attention->call.q = attention->q.data();
-  attention->call.k = attention->k.data();
-  attention->call.v = attention->v.data();
+  attention->call.place(Role::kQ, attention->q.data());
+  attention->call.place(Role::kK, attention->k.data());
+  attention->call.place(Role::kV, attention->v.data());
 }
 
 Comparison compared(const test::PlantedTrial& trial, const test::AttentionCase& attention, const Outputs& outputs) {
   const Problem& p = attention.call.problem;
-  const Strides& s = attention.call.out_strides;
+  const Strides& s = attention.call.strides(Role::kOut);
   Comparison comparison;
   for (std::size_t row = 0; row < trial.places.size(); ++row) {
     const RowPlace& at = trial.places[row];

@@ -2,7 +2,7 @@
 // it writes those into the cache, rotated or not; queries are rotated on their way to shared memory.
 // Owns: which keys of a part are new, who writes them, and the rotation of a tile's queries.
 // Never: meets rows that are not whole vectors of 16 bytes: the launch says whether it brings any
-// (runtime/append_plan.h).
+// (runtime/call/append_plan.h).
 // Threads: all of a CTA together. CTAs that read the same new keys write the same bytes: each reads what it wrote.
 #pragma once
 

@@ -1,6 +1,6 @@
 // sequence.cuh: where a sequence begins and how long it is, where the launch's lists say so.
 // Owns: reading the lists of CacheParams, within the launch's maxima: a wrong length costs an answer, not a fault.
-// Never: reads a list that the Config does not have. The host's twin is runtime/sequence.h.
+// Never: reads a list that the Config does not have. The host's twin is runtime/call/sequence.h.
 // Threads: values, the same in all of a CTA.
 #pragma once
 

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <string>
 
+#include "runtime/call/append_plan.h"
 #include "tests/runtime/api/args/fake_call.h"
 
 namespace gqa::test {
@@ -30,9 +30,8 @@ struct AppendingCall : FakeCall {
     FakeWorld world;
     const FakeDevice device(&world);
     describe();
-    append.reset();
     call = {};
-    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call, &append);
+    return make_call(device, q.get(), k.get(), v.get(), out.get(), &options, &call);
   }
   std::string said() { return made().message(); }
   void set_slots(std::int64_t slots) {
@@ -52,15 +51,14 @@ struct AppendingCall : FakeCall {
   TestTensor cos{11 * kApart, {9, 16}}, sin{12 * kApart, {9, 16}};
   TestTensor new_starts{13 * kApart, {3}, kInt32}, q_starts{14 * kApart, {3}, kInt32};
   bool adds = true, packed_new = false, rotates = false, by_rows = false, padded = false, packed = false;
-  std::optional<Append> append;
 };
 
 TEST(AppendArgs, RowsOfACacheArePackedKeys) {
   AppendingCall c;
   c.by_rows = c.padded = true;
   ASSERT_EQ(c.said(), "");
-  EXPECT_TRUE(c.call.problem.k_packed() && c.append->makes_starts());
-  EXPECT_EQ(c.append->cache_batch_rows, 6);
+  EXPECT_TRUE(c.call.problem.k_packed() && makes_starts(c.call));
+  EXPECT_EQ(c.call.append.cache_batch_rows, 6);
 }
 
 TEST(AppendArgs, RowsOfOneSlotArePages) {
@@ -70,11 +68,11 @@ TEST(AppendArgs, RowsOfOneSlotArePages) {
     c.padded = padded;
     c.set_slots(1);
     ASSERT_EQ(c.said(), "");
-    EXPECT_TRUE(c.call.problem.paged() && c.append->makes_table());
+    EXPECT_TRUE(c.call.problem.paged() && makes_table(c.call));
     EXPECT_EQ(c.call.problem.page, 1);
     EXPECT_EQ(c.call.pages, 2);
-    EXPECT_EQ(c.call.page_table, nullptr);
-    EXPECT_EQ(c.call.k_strides.batch, 128);
+    EXPECT_EQ(c.call.list(Role::kPageTable), nullptr);
+    EXPECT_EQ(c.call.strides(Role::kK).batch, 128);
   }
 }
 
@@ -85,9 +83,9 @@ TEST(AppendArgs, KeysAndValuesThatLieOtherwiseBeginAtRowsOfTheirOwn) {
     c.padded = padded;
     c.put_heads_first(&c.k);
     ASSERT_EQ(c.said(), "");
-    EXPECT_TRUE(c.call.problem.k_packed() && c.append->values_apart());
-    EXPECT_EQ(c.append->cache_batch_rows, 12);
-    EXPECT_EQ(c.append->cache_batch_values, 6);
+    EXPECT_TRUE(c.call.problem.k_packed() && values_apart(c.call));
+    EXPECT_EQ(c.call.append.cache_batch_rows, 12);
+    EXPECT_EQ(c.call.append.cache_batch_values, 6);
     EXPECT_EQ(c.call.k_rows, 12 + 6);
     EXPECT_EQ(c.call.v_rows, 6 + 6);
   }
@@ -99,9 +97,9 @@ TEST(AppendArgs, RowsThatAreNoWholeNumberOfSlotsApartArePages) {
   c.v.strides[0] += 8;
   ASSERT_EQ(c.said(), "");
   EXPECT_EQ(c.call.problem.page, 6);
-  EXPECT_EQ(c.append->page, 6);
-  EXPECT_EQ(c.append->pages, 2);
-  EXPECT_EQ(c.call.v_strides.row, 128);
+  EXPECT_EQ(c.call.append.page, 6);
+  EXPECT_EQ(c.call.append.pages, 2);
+  EXPECT_EQ(c.call.strides(Role::kV).row, 128);
   c.padded = true;
   EXPECT_NE(c.said().find("beside cache_leftpad"), std::string::npos) << c.said();
 }
@@ -114,8 +112,8 @@ TEST(AppendArgs, RowsOfOtherHeadDimsInOneTensor) {
   c.out = TestTensor{4 * kApart, {2, 3, 4, 128}};
   c.k.strides[0] = c.v.strides[0] = 6 * 2 * (64 + 128);  // a sequence's keys, then its values
   ASSERT_EQ(c.said(), "");
-  EXPECT_EQ(c.append->cache_batch_rows, 18);
-  EXPECT_EQ(c.append->cache_batch_values, 9);
+  EXPECT_EQ(c.call.append.cache_batch_rows, 18);
+  EXPECT_EQ(c.call.append.cache_batch_values, 9);
 }
 
 TEST(AppendArgs, NoNewKeyIsAsGoodAsNone) {
@@ -127,10 +125,10 @@ TEST(AppendArgs, NoNewKeyIsAsGoodAsNone) {
       *rows = packed ? TestTensor{0, {0, 2, 64}} : TestTensor{0, {2, 0, 2, 64}};
     }
     ASSERT_EQ(c.said(), "");
-    EXPECT_EQ(c.append->k, nullptr);
-    EXPECT_EQ(c.append->rows, 0);
-    EXPECT_EQ(c.append->rotary_dim, 32);
-    EXPECT_NE(c.call.out, nullptr);
+    EXPECT_EQ(c.call.at(Role::kNewK), nullptr);
+    EXPECT_EQ(c.call.append.rows, 0);
+    EXPECT_EQ(c.call.append.rotary_dim, 32);
+    EXPECT_NE(c.call.to(Role::kOut), nullptr);
     c.v_new.shape[packed ? 0 : 1] = 3;
     EXPECT_NE(c.said().find("3"), std::string::npos) << c.said();
     c.v_new.shape[packed ? 0 : 1] = 0;
@@ -146,9 +144,9 @@ TEST(AppendArgs, WithoutAQueryNewKeysAreWrittenAlone) {
     c.packed = packed;
     c.q = c.out = packed ? TestTensor{0, {0, 4, 64}} : TestTensor{0, {2, 0, 4, 64}};
     ASSERT_EQ(c.said(), "");
-    EXPECT_TRUE(c.call.out == nullptr && c.call.q == nullptr && c.call.q_rows == 0);
-    ASSERT_NE(c.call.append, nullptr);
-    EXPECT_EQ(c.append->rows, 6);
+    EXPECT_TRUE(!c.call.has(Role::kOut) && !c.call.has(Role::kQ) && c.call.q_rows == 0);
+    ASSERT_TRUE(c.call.appends());
+    EXPECT_EQ(c.call.append.rows, 6);
     c.k_new.shape[2] = 1;
     EXPECT_NE(c.said().find("k_new has kv_heads 1"), std::string::npos) << c.said();
   }
@@ -159,7 +157,7 @@ TEST(AppendArgs, WithoutASequenceThereIsNothingToDo) {
   c.q = c.out = TestTensor{0, {0, 3, 4, 64}};
   c.k_new = c.v_new = TestTensor{0, {0, 3, 2, 64}};
   ASSERT_EQ(c.said(), "");
-  EXPECT_TRUE(c.call.out == nullptr && c.call.append == nullptr);
+  EXPECT_TRUE(!c.call.has(Role::kOut) && !c.call.appends());
   c.k_new = c.v_new = TestTensor{9 * kApart, {2, 3, 2, 64}};  // of sequences that are not there
   EXPECT_NE(c.said(), "");
   c.packed_new = true;  // rows that are nobody's
@@ -167,7 +165,7 @@ TEST(AppendArgs, WithoutASequenceThereIsNothingToDo) {
   EXPECT_NE(c.said(), "");
   c.new_starts = TestTensor{13 * kApart, {1}, kInt32};
   ASSERT_EQ(c.said(), "");
-  EXPECT_TRUE(c.call.append == nullptr);
+  EXPECT_TRUE(!c.call.appends());
 }
 
 // Rows of q belong to no sequence then, as those past a list's last number do.
@@ -185,7 +183,7 @@ TEST(AppendArgs, AListOfOneStartNamesNoSequence) {
       continue;
     }
     ASSERT_EQ(c.said(), "");
-    EXPECT_EQ(c.call.out, nullptr);
+    EXPECT_EQ(c.call.to(Role::kOut), nullptr);
     c.out.shape[0] = 6;
     EXPECT_EQ(c.made().code(), Code::kShape);
   }
@@ -198,10 +196,9 @@ struct HitOfAppending : AppendingCall {
     FakeWorld world;
     const FakeDevice device(&world);
     describe();
-    append.reset();
     call = {};
     const Operands operands(q.get(), k.get(), v.get(), out.get(), &options);
-    return find_recent_call(device, operands, &options, &call, &append);
+    return find_recent_call(device, operands, &options, &call);
   }
   void move(std::uintptr_t by) {
     for (TestTensor* tensor : {&q, &k, &v, &out, &lengths, &k_new, &v_new, &cos, &sin}) tensor->data += by;
@@ -213,16 +210,16 @@ TEST(AppendArgs, AHitIsWhatCheckingGives) {
   ASSERT_EQ(c.said(), "");
   c.move(1 << 20);
   ASSERT_TRUE(c.hit());
-  ASSERT_EQ(c.call.append, &*c.append);
-  EXPECT_EQ(c.call.k, c.k.get()->data);
-  EXPECT_EQ(c.call.kv_lengths, c.lengths.get()->data);
-  EXPECT_EQ(c.append->k, c.k_new.get()->data);
-  EXPECT_EQ(c.append->v, c.v_new.get()->data);
-  EXPECT_EQ(c.append->cos, c.cos.get()->data);
-  EXPECT_EQ(c.append->sin, c.sin.get()->data);
-  EXPECT_TRUE(c.append->starts == nullptr && c.append->rotary_starts == nullptr && c.append->batch_idx == nullptr);
-  EXPECT_EQ(c.append->count, 3);
-  EXPECT_EQ(c.append->rotary_dim, 32);
+  ASSERT_TRUE(c.call.appends());
+  EXPECT_EQ(c.call.at(Role::kK), c.k.get()->data);
+  EXPECT_EQ(c.call.list(Role::kKvLengths), c.lengths.get()->data);
+  EXPECT_EQ(c.call.at(Role::kNewK), c.k_new.get()->data);
+  EXPECT_EQ(c.call.at(Role::kNewV), c.v_new.get()->data);
+  EXPECT_EQ(c.call.at(Role::kCos), c.cos.get()->data);
+  EXPECT_EQ(c.call.at(Role::kSin), c.sin.get()->data);
+  EXPECT_TRUE(!c.call.has(Role::kNewStarts) && !c.call.has(Role::kRotaryStarts) && !c.call.has(Role::kBatchIdx));
+  EXPECT_EQ(c.call.append.count, 3);
+  EXPECT_EQ(c.call.append.rotary_dim, 32);
   EXPECT_TRUE(c.call.problem.lengths_differ());
   c.options.rotary_interleaved = 1;
   EXPECT_FALSE(c.hit()) << "another rotation";
@@ -239,7 +236,6 @@ TEST(AppendArgs, AHitLooksAtAddresses) {
   }
   c.k_new.data = was;
   EXPECT_TRUE(c.hit());
-  EXPECT_FALSE(c.recent()) << "there is nowhere to put what is appended";
 }
 
 }  // namespace

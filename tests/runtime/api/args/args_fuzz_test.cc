@@ -212,7 +212,7 @@ TEST(ArgsFuzz, AgreesWithTheNaiveOracle) {
     const Expect expect = oracle(tensors);
     Call call;
     const Status status = make(tensors, &call);
-    if (status.ok() && call.out == nullptr) {  // nothing to run: no query
+    if (status.ok() && !call.has(Role::kOut)) {  // nothing to run: no query
       ASSERT_TRUE(has_no_query(tensors));
       continue;
     }
@@ -279,12 +279,12 @@ TEST(ArgsFuzz, WildNumbersNeverCrashAndAreNeverAcceptedUnread) {
       ASSERT_FALSE(status.message().empty());
       continue;
     }
-    if (call.out == nullptr) {  // nothing to run: no query
+    if (!call.has(Role::kOut)) {  // nothing to run: no query
       ASSERT_TRUE(has_no_query(tensors));
       continue;
     }
     ASSERT_TRUE(check(call.problem).ok());
-    ASSERT_NE(call.q, nullptr);
+    ASSERT_NE(call.at(Role::kQ), nullptr);
   }
 }
 

@@ -202,15 +202,15 @@ TEST(Args, AGoodCallIsReadAsItLies) {
   ASSERT_TRUE(status.ok()) << status.message();
   const Call& call = args.call;
   EXPECT_EQ(to_text(call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,causal,lse");
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.q), kApart + 32);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.out), 4 * kApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.lse), 5 * kApart);
-  EXPECT_EQ(call.k_strides.batch, 2048);
-  EXPECT_EQ(call.k_strides.row, 128);
-  EXPECT_EQ(call.k_strides.head, 64);
-  EXPECT_EQ(call.lse_batch_stride, 100);
-  EXPECT_EQ(call.lse_head_stride, 9);
-  EXPECT_EQ(call.lse_row_stride, 1);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.at(Role::kQ)), kApart + 32);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.to(Role::kOut)), 4 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(call.to<float>(Role::kLse)), 5 * kApart);
+  EXPECT_EQ(call.strides(Role::kK).batch, 2048);
+  EXPECT_EQ(call.strides(Role::kK).row, 128);
+  EXPECT_EQ(call.strides(Role::kK).head, 64);
+  EXPECT_EQ(call.strides(Role::kLse).batch, 100);
+  EXPECT_EQ(call.strides(Role::kLse).head, 9);
+  EXPECT_EQ(call.strides(Role::kLse).row, 1);
   EXPECT_FLOAT_EQ(call.scale, 0.125f);
   EXPECT_EQ(call.stream, &args);
 }
@@ -222,7 +222,7 @@ TEST(Args, LogSumExpIsAskedForExactlyWhereATensorIsGiven) {
     args.options.lse = nullptr;
     ASSERT_TRUE(args.make().ok());
     EXPECT_EQ(args.call.problem.lse, given);
-    EXPECT_EQ(args.call.lse != nullptr, given);
+    EXPECT_EQ(args.call.has(Role::kLse), given);
     EXPECT_EQ(Signature(args.call.problem).problem().lse, given);
   }
   FakeWorld world;
@@ -242,13 +242,11 @@ TEST(Args, AnAppendIsMadeForCallsThatAppendOnly) {
   const FakeDevice device(&world);
   for (const bool appends : {false, true}) {
     args.options.k_new = args.options.v_new = appends ? fresh.get() : nullptr;
-    std::optional<Append> append;
     Call call;
     const Status status =
-        make_call(device, args.q.get(), args.k.get(), args.v.get(), args.out.get(), &args.options, &call, &append);
+        make_call(device, args.q.get(), args.k.get(), args.v.get(), args.out.get(), &args.options, &call);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(append.has_value(), appends);
-    EXPECT_EQ(call.append, appends ? &*append : nullptr);
+    EXPECT_EQ(call.appends(), appends);
   }
 }
 
@@ -257,9 +255,9 @@ TEST(Args, NoStridesMeansCompact) {
   for (TestTensor* tensor : {&without.q, &without.k, &without.v, &without.out}) tensor->no_strides = true;
   ASSERT_TRUE(with.make().ok());
   ASSERT_TRUE(without.make().ok());
-  EXPECT_EQ(with.call.q_strides.batch, without.call.q_strides.batch);
-  EXPECT_EQ(with.call.v_strides.row, without.call.v_strides.row);
-  EXPECT_EQ(with.call.out_strides.head, without.call.out_strides.head);
+  EXPECT_EQ(with.call.strides(Role::kQ).batch, without.call.strides(Role::kQ).batch);
+  EXPECT_EQ(with.call.strides(Role::kV).row, without.call.strides(Role::kV).row);
+  EXPECT_EQ(with.call.strides(Role::kOut).head, without.call.strides(Role::kOut).head);
 }
 
 TEST(Args, HeadsFirstIsJustOtherStrides) {
@@ -267,7 +265,7 @@ TEST(Args, HeadsFirstIsJustOtherStrides) {
   args.q.strides = args.out.strides = {4 * 8 * 64, 64, 8 * 64, 1};
   const Status status = args.make();
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(args.call.out_strides.head, 512);
+  EXPECT_EQ(args.call.strides(Role::kOut).head, 512);
   EXPECT_EQ(args.call.problem.align, 16);
 }
 
@@ -310,7 +308,7 @@ TEST(Args, AStrideOfADimensionOfOneMeansNothing) {
   const Status status = args.make();
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(args.call.problem.align, 16);
-  EXPECT_EQ(args.call.k_strides.batch, 0);
+  EXPECT_EQ(args.call.strides(Role::kK).batch, 0);
 }
 
 TEST(Args, RowsThatStartOffSixteenBytesAreHandledElementByElement) {

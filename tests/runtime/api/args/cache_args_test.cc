@@ -135,11 +135,11 @@ TEST(CacheArgs, PagesAndLengthsBecomeACall) {
   c.options.causal = 1;
   ASSERT_TRUE(c.make().ok());
   EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=48,d=64,dtype=bf16,causal,page=16,lens");
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.kv_lengths), c.lengths.data);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.page_table), c.table.data);
-  EXPECT_EQ(c.call.page_table_stride, 7);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kKvLengths)), c.lengths.data);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kPageTable)), c.table.data);
+  EXPECT_EQ(c.call.strides(Role::kPageTable).batch, 7);
   EXPECT_EQ(c.call.pages, 10);
-  EXPECT_EQ(c.call.k_strides.batch, 16 * 2 * 64);
+  EXPECT_EQ(c.call.strides(Role::kK).batch, 16 * 2 * 64);
 }
 
 TEST(CacheArgs, LengthsOfDenseKeys) {
@@ -148,7 +148,7 @@ TEST(CacheArgs, LengthsOfDenseKeys) {
   c.k.shape[0] = c.v.shape[0] = 2;
   ASSERT_TRUE(c.make().ok());
   EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16,lens");
-  EXPECT_EQ(c.call.page_table, nullptr);
+  EXPECT_EQ(c.call.list(Role::kPageTable), nullptr);
   c.lengths.absent = true;
   ASSERT_TRUE(c.make().ok());
   EXPECT_EQ(to_text(c.call.problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=64,dtype=bf16");
@@ -202,9 +202,9 @@ TEST(CacheArgs, ARecentCallIsFoundAtOtherAddresses) {
   c.table.data += 12;
   c.call = {};
   ASSERT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.kv_lengths), c.lengths.data);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.page_table), c.table.data);
-  EXPECT_EQ(c.call.page_table_stride, 3);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kKvLengths)), c.lengths.data);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kPageTable)), c.table.data);
+  EXPECT_EQ(c.call.strides(Role::kPageTable).batch, 3);
   EXPECT_EQ(c.call.pages, 10);
 }
 
@@ -309,18 +309,18 @@ TEST(PackedArgs, ACallIsItsSequences) {
   c.with_used = true;
   ASSERT_TRUE(c.make().ok()) << c.make().message();
   EXPECT_EQ(to_text(c.call.problem), "b=3,hq=4,hk=2,sq=9,sk=30,d=64,dtype=bf16,causal,packk,packq,lse");
-  EXPECT_EQ(c.call.q_strides.batch, 0);
-  EXPECT_EQ(c.call.k_strides.batch, 0);
-  EXPECT_EQ(c.call.q_strides.row, 256);
-  EXPECT_EQ(c.call.lse_head_stride, 20);
-  EXPECT_EQ(c.call.lse_row_stride, 1);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.q_starts), 6 * kApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.k_starts), 7 * kApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.q_lengths), 8 * kApart);
+  EXPECT_EQ(c.call.strides(Role::kQ).batch, 0);
+  EXPECT_EQ(c.call.strides(Role::kK).batch, 0);
+  EXPECT_EQ(c.call.strides(Role::kQ).row, 256);
+  EXPECT_EQ(c.call.strides(Role::kLse).head, 20);
+  EXPECT_EQ(c.call.strides(Role::kLse).row, 1);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kQStarts)), 6 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kKStarts)), 7 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kQLengths)), 8 * kApart);
   // Once more, found among the recent calls: the lists are where they are now, and other maxima are another problem.
   c.q_starts.data = 9 * kApart;
   ASSERT_TRUE(c.make().ok());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.q_starts), 9 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.list(Role::kQStarts)), 9 * kApart);
   c.options.max_seqlen_q = 20;
   ASSERT_TRUE(c.make().ok());
   EXPECT_EQ(c.call.problem.q_len, 20);
@@ -347,10 +347,10 @@ TEST(PackedArgs, WithoutAKeyARowOfQAndOutStandsThereUnread) {
   for (int again = 0; again < 2; ++again) {  // such a call is not remembered with its addresses
     ASSERT_TRUE(c.make().ok()) << c.make().message();
     EXPECT_EQ(to_text(c.call.problem), "b=3,hq=4,hk=2,sq=9,sk=1,d=64,dtype=bf16,causal,packk,packq,lse");
-    EXPECT_EQ(c.call.k, c.call.q);
-    EXPECT_EQ(c.call.k_strides.head, c.call.q_strides.head);
-    EXPECT_EQ(c.call.v, c.call.out);
-    EXPECT_EQ(c.call.v_strides.head, c.call.out_strides.head);
+    EXPECT_EQ(c.call.at(Role::kK), c.call.at(Role::kQ));
+    EXPECT_EQ(c.call.strides(Role::kK).head, c.call.strides(Role::kQ).head);
+    EXPECT_EQ(c.call.at(Role::kV), c.call.to(Role::kOut));
+    EXPECT_EQ(c.call.strides(Role::kV).head, c.call.strides(Role::kOut).head);
     EXPECT_EQ(c.call.k_rows, 0);
   }
   c.v.shape[0] = 5;
@@ -370,7 +370,7 @@ TEST(PackedArgs, WithoutAQueryThereIsNothingToRun) {
   c.q.shape[0] = c.out.shape[0] = 0;
   c.q.data = c.out.data = 0;
   ASSERT_TRUE(c.make().ok()) << c.make().message();
-  EXPECT_EQ(c.call.out, nullptr);
+  EXPECT_EQ(c.call.to(Role::kOut), nullptr);
   c.out.shape[1] = 3;
   EXPECT_EQ(c.make().message(), "out has q_heads 3, but q has q_heads 4: they must be equal");
   c.out.rank = 2;
@@ -384,7 +384,7 @@ TEST(PackedArgs, AListOfOneStartNamesNoSequence) {
   PackedCall c;
   c.q_starts.shape[0] = c.k_starts.shape[0] = 1;  // beside 20 rows of q, which are nobody's
   ASSERT_TRUE(c.make().ok()) << c.make().message();
-  EXPECT_EQ(c.call.out, nullptr);
+  EXPECT_EQ(c.call.to(Role::kOut), nullptr);
   c.out.shape[0] = 19;
   EXPECT_EQ(c.make().code(), Code::kShape);
 }

@@ -42,7 +42,7 @@ struct FakeCall {
     FakeWorld world;
     const FakeDevice device(&world);
     describe();
-    return find_recent_call(device, Operands(q.get(), k.get(), v.get(), out.get(), &options), &options, &call, nullptr);
+    return find_recent_call(device, Operands(q.get(), k.get(), v.get(), out.get(), &options), &options, &call);
   }
 
   TestTensor q, k, v, out;

@@ -32,8 +32,7 @@ struct Addressed {
   Addressed(const Addressed&) = delete;
   Addressed& operator=(const Addressed&) = delete;
   bool recent(const Device& device, Call* call) const {
-    return find_recent_call(device, Operands(&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options), &options, call,
-                            nullptr);
+    return find_recent_call(device, Operands(&q.tensor, &k.tensor, &v.tensor, &out.tensor, &options), &options, call);
   }
   One q, k, v, out;
   gqa_call options = [] {
@@ -69,13 +68,13 @@ TEST_F(RecentCallsTest, OtherAddressesAndAnotherStreamGiveTheCallThatCheckingGiv
   other.options.stream = &stream;
   Call call;
   ASSERT_TRUE(other.recent(device_, &call));
-  EXPECT_EQ(call.q, other.q.tensor.data);
-  EXPECT_EQ(call.out, other.out.tensor.data);
+  EXPECT_EQ(call.at(Role::kQ), other.q.tensor.data);
+  EXPECT_EQ(call.to(Role::kOut), other.out.tensor.data);
   EXPECT_EQ(call.stream, &stream);
-  EXPECT_EQ(call.lse, nullptr);
+  EXPECT_EQ(call.to<float>(Role::kLse), nullptr);
   EXPECT_EQ(call.scale, 0.125F);
   EXPECT_TRUE(call.problem.causal() && call.problem.align == 16 && call.problem.tma);
-  EXPECT_EQ(call.k_strides.row, 128);
+  EXPECT_EQ(call.strides(Role::kK).row, 128);
 }
 
 TEST_F(RecentCallsTest, CallsThatDifferInTuningAreOne) {
@@ -121,7 +120,7 @@ TEST_F(RecentCallsTest, ACallOfAnyOlderHeaderIsFound) {
     ASSERT_EQ(options, &whole);
     const Operands operands(&older.q.tensor, &older.k.tensor, &older.v.tensor, &older.out.tensor, options);
     Call call;
-    EXPECT_TRUE(find_recent_call(device_, operands, options, &call, nullptr)) << size;
+    EXPECT_TRUE(find_recent_call(device_, operands, options, &call)) << size;
   }
 }
 

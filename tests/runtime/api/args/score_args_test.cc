@@ -60,14 +60,14 @@ TEST(ScoreArgs, ASinkIsWhereItIsNow) {
   c.with_sink = true;
   ASSERT_TRUE(c.make().ok()) << c.make().message();
   EXPECT_TRUE(c.call.problem.sink);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.sink), 8 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.at<float>(Role::kSink)), 8 * kApart);
   c.sink.data = 9 * kApart;
   EXPECT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.sink), 9 * kApart);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.at<float>(Role::kSink)), 9 * kApart);
   c.with_sink = false;
   ASSERT_TRUE(c.make().ok());
   EXPECT_FALSE(c.call.problem.sink);
-  EXPECT_EQ(c.call.sink, nullptr);
+  EXPECT_EQ(c.call.at<float>(Role::kSink), nullptr);
 }
 
 TEST(ScoreArgs, WhatIsNoSinkIsRefused) {
@@ -115,28 +115,27 @@ TEST(ScoreArgs, ArraysAreBroadcastAndAreWhereTheyAreNow) {
   c.scale = TestTensor{10 * kApart, {1, 4, 8}, kF32};
   c.bias = TestTensor{12 * kApart, {2, 1, 1, 48}};
   ASSERT_TRUE(c.make().ok()) << c.make().message();
-  const ChainArrays& arrays = c.call.arrays;
-  EXPECT_EQ(arrays.heads, nullptr);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 10 * kApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 12 * kApart);
+  const auto lies_at = [&](Role role) { return reinterpret_cast<std::uintptr_t>(c.call.at(role)); };
+  EXPECT_TRUE(c.call.problem.chain.reads(ChainOperand::kRow));
+  EXPECT_EQ(lies_at(Role::kScoreScale), 10 * kApart);
+  EXPECT_EQ(lies_at(Role::kBias), 12 * kApart);
   const auto same = [](const Strides& s, std::int64_t batch, std::int64_t row, std::int64_t head) {
     return s.batch == batch && s.row == row && s.head == head;
   };
-  EXPECT_TRUE(same(arrays.row_strides, 0, 1, 8));
-  EXPECT_TRUE(same(arrays.score_strides, 48, 0, 0));
+  EXPECT_TRUE(same(c.call.strides(Role::kScoreScale), 0, 1, 8));
+  EXPECT_TRUE(same(c.call.strides(Role::kBias), 48, 0, 0));
   c.scale.data = 14 * kApart;
   c.bias.data = 16 * kApart;
   EXPECT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.rows), 14 * kApart);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arrays.scores), 16 * kApart);
+  EXPECT_EQ(lies_at(Role::kScoreScale), 14 * kApart);
+  EXPECT_EQ(lies_at(Role::kBias), 16 * kApart);
   c.bias.strides[0] = 96;
   EXPECT_FALSE(c.recent()) << "the call of another bias";
   ASSERT_TRUE(c.make().ok());
-  EXPECT_TRUE(same(c.call.arrays.score_strides, 96, 0, 0));
+  EXPECT_TRUE(same(c.call.strides(Role::kBias), 96, 0, 0));
   c.with_scale = c.with_bias = false;
   ASSERT_TRUE(c.make().ok());
-  EXPECT_EQ(c.call.arrays.rows, nullptr);
-  EXPECT_EQ(c.call.arrays.scores, nullptr);
+  EXPECT_FALSE(c.call.has(Role::kScoreScale) || c.call.has(Role::kBias));
 }
 
 TEST(ScoreArgs, OfHeadsIsWhereItIsNow) {
@@ -145,8 +144,8 @@ TEST(ScoreArgs, OfHeadsIsWhereItIsNow) {
   ASSERT_TRUE(c.make().ok());
   c.scale.data = 14 * kApart;
   EXPECT_TRUE(c.recent());
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.arrays.heads), 14 * kApart);
-  EXPECT_EQ(c.call.arrays.rows, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.call.at(Role::kScoreScale)), 14 * kApart);
+  EXPECT_TRUE(c.call.problem.chain.reads(ChainOperand::kHead));
 }
 
 TEST(ScoreArgs, WhatAreNoArraysOfScoresIsRefused) {

@@ -66,11 +66,11 @@ class CapturedCalls : public ::testing::Test {
 
   // Tensors and lists that the host can not read.
   void point(std::uintptr_t stream) {
-    call_.q = call_.k = call_.v = anywhere<void>(0x10);
-    call_.out = anywhere<void>(0x20);
-    call_.q_starts = call_.k_starts = call_.q_lengths = anywhere<std::int32_t>(0x30);
+    for (const Role role : {Role::kQ, Role::kK, Role::kV}) call_.place(role, anywhere<void>(0x10));
+    call_.place(Role::kOut, anywhere<void>(0x20));
+    for (const Role role : {Role::kQStarts, Role::kKStarts, Role::kQLengths}) call_.place(role, anywhere<void>(0x30));
     call_.q_rows = call_.k_rows = 100;
-    call_.kv_lengths = call_.page_table = anywhere<std::int32_t>(0x40);
+    for (const Role role : {Role::kKvLengths, Role::kPageTable}) call_.place(role, anywhere<void>(0x40));
     call_.scale = 1;
     call_.stream = anywhere<void>(stream);
   }

@@ -88,10 +88,10 @@ class CudaKernelTest : public ::testing::Test {
   // A call on tensors at made-up addresses.
   void launch(const char* problem, const char* candidate) {
     ASSERT_TRUE(load(problem, candidate).ok());
-    call_.q = reinterpret_cast<void*>(0x1000);
-    call_.k = reinterpret_cast<void*>(0x2000);
-    call_.v = reinterpret_cast<void*>(0x3000);
-    call_.out = reinterpret_cast<void*>(0x4000);
+    call_.place(Role::kQ, reinterpret_cast<void*>(0x1000));
+    call_.place(Role::kK, reinterpret_cast<void*>(0x2000));
+    call_.place(Role::kV, reinterpret_cast<void*>(0x3000));
+    call_.place(Role::kOut, reinterpret_cast<void*>(0x4000));
     const Status status = kernel_->launch(call_);
     ASSERT_TRUE(status.ok()) << status.message();
   }
@@ -195,12 +195,12 @@ TEST_F(CudaKernelTest, GridsBeginEarlyWhereDeviceAndDriverCan) {
   EXPECT_TRUE(launched.early);
   EXPECT_EQ(launched.grid, 4U * 8);
   EXPECT_EQ(launched.threads, 384U);
-  EXPECT_EQ(launched.params.q, call_.q);
+  EXPECT_EQ(launched.params.q, call_.at(Role::kQ));
 }
 
 TEST_F(CudaKernelTest, MapsAreTheSecondArgument) {
   launch("b=3,hq=8,hk=2,sq=300,d=64", GQA_TILE "pack=4 dynamic=1");
-  EXPECT_EQ(launched.params.q, call_.q);
+  EXPECT_EQ(launched.params.q, call_.at(Role::kQ));
   const TensorMap* maps[] = {&launched.maps.q, &launched.maps.k, &launched.maps.v, &launched.maps.out};
   const unsigned long long expected[][2] = {{0x1000, 128 / 4}, {0x2000, 80}, {0x3000, 80}, {0x4000, 64 / 4}};
   for (int i = 0; i < 4; ++i) {

@@ -69,14 +69,14 @@ Call call_of(const char* text) {
   const auto compact = [](std::int64_t length, std::int64_t heads, std::int64_t dim) {
     return Strides{length * heads * dim, heads * dim, dim};
   };
-  c.q = place();
-  c.k = place();
-  c.v = place();
-  c.out = place();
-  c.q_strides = compact(p.q_len, p.q_heads, p.head_dim);
-  c.k_strides = compact(p.kv_len, p.kv_heads, p.head_dim);
-  c.v_strides = compact(p.kv_len, p.kv_heads, p.head_dim_v);
-  c.out_strides = compact(p.q_len, p.q_heads, p.head_dim_v);
+  c.place(Role::kQ, place());
+  c.place(Role::kK, place());
+  c.place(Role::kV, place());
+  c.place(Role::kOut, place());
+  c.strides(Role::kQ) = compact(p.q_len, p.q_heads, p.head_dim);
+  c.strides(Role::kK) = compact(p.kv_len, p.kv_heads, p.head_dim);
+  c.strides(Role::kV) = compact(p.kv_len, p.kv_heads, p.head_dim_v);
+  c.strides(Role::kOut) = compact(p.q_len, p.q_heads, p.head_dim_v);
   return c;
 }
 
@@ -103,22 +103,22 @@ TEST_F(TensorMapTest, DimensionsStridesAndBoxes) {
   ASSERT_EQ(encoded.size(), 4U);
   const Encoded &q = encoded[0], &k = encoded[1], &v = encoded[2], &out = encoded[3];
 
-  EXPECT_EQ(q.data, c.q);  // column, head in group, row, head group, batch
+  EXPECT_EQ(q.data, c.at(Role::kQ));  // column, head in group, row, head group, batch
   EXPECT_EQ(q.sizes, (Sizes{192, 4, 100, 2, 3}));
   EXPECT_EQ(q.strides, (Sizes{2 * 192, 2 * 8 * 192, 2 * 4 * 192, 2 * 100 * 8 * 192}));
   EXPECT_EQ(q.boxes, (Boxes{64, 4, 32, 1, 1}));
 
-  EXPECT_EQ(k.data, c.k);  // column, row, head, batch
+  EXPECT_EQ(k.data, c.at(Role::kK));  // column, row, head, batch
   EXPECT_EQ(k.sizes, (Sizes{192, 300, 2, 3}));
   EXPECT_EQ(k.strides, (Sizes{2 * 2 * 192, 2 * 192, 2 * 300 * 2 * 192}));
   EXPECT_EQ(k.boxes, (Boxes{64, 80, 1, 1}));
 
-  EXPECT_EQ(v.data, c.v);
+  EXPECT_EQ(v.data, c.at(Role::kV));
   EXPECT_EQ(v.sizes, (Sizes{128, 300, 2, 3}));
   EXPECT_EQ(v.strides, (Sizes{2 * 2 * 128, 2 * 128, 2 * 300 * 2 * 128}));
   EXPECT_EQ(v.boxes, (Boxes{64, 80, 1, 1}));
 
-  EXPECT_EQ(out.data, c.out);  // as q, 64 rows at once
+  EXPECT_EQ(out.data, c.to(Role::kOut));  // as q, 64 rows at once
   EXPECT_EQ(out.sizes, (Sizes{128, 4, 100, 2, 3}));
   EXPECT_EQ(out.strides, (Sizes{2 * 128, 2 * 8 * 128, 2 * 4 * 128, 2 * 100 * 8 * 128}));
   EXPECT_EQ(out.boxes, (Boxes{64, 4, 16, 1, 1}));
@@ -126,11 +126,11 @@ TEST_F(TensorMapTest, DimensionsStridesAndBoxes) {
 
 TEST_F(TensorMapTest, TransposedKeysAreBoxesOf64KeysAndAllColumns) {
   Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=192,dv=128,ktrans");
-  c.k_strides = {2 * 192 * 304, 304, 192 * 304};
+  c.strides(Role::kK) = {2 * 192 * 304, 304, 192 * 304};
   ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 128, 4), &maps_).ok());
   ASSERT_EQ(encoded.size(), 4U);
   const Encoded& k = encoded[1];
-  EXPECT_EQ(k.data, c.k);  // key, column, head, batch
+  EXPECT_EQ(k.data, c.at(Role::kK));  // key, column, head, batch
   EXPECT_EQ(k.sizes, (Sizes{300, 192, 2, 3}));
   EXPECT_EQ(k.strides, (Sizes{2 * 304, 2 * 192 * 304, 2 * 2 * 192 * 304}));
   EXPECT_EQ(k.boxes, (Boxes{64, 192, 1, 1}));
@@ -158,17 +158,17 @@ TEST_F(TensorMapTest, NoBoxesOfKeysNeedNoMaps) {
   std::memset(&maps_, 1, sizeof maps_);
   ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 0, 4), &maps_).ok());
   ASSERT_EQ(encoded.size(), 2U);
-  EXPECT_EQ(encoded[0].data, c.q);
-  EXPECT_EQ(encoded[1].data, c.out);
+  EXPECT_EQ(encoded[0].data, c.at(Role::kQ));
+  EXPECT_EQ(encoded[1].data, c.to(Role::kOut));
   EXPECT_EQ(maps_.k.opaque[0] | maps_.v.opaque[15], 0U);
 }
 
 // Nothing is stepped along it, so any stride may come with it; not all are ones that the driver takes.
 TEST_F(TensorMapTest, ADimensionOfOneGetsALegalStride) {
   Call c = call_of("hq=4,hk=1,sq=1,sk=1,d=64");
-  c.q_strides = {0, 0, 64};
-  c.k_strides = c.v_strides = {0, 0, 0};
-  c.out_strides = {-8, 5, 64};
+  c.strides(Role::kQ) = {0, 0, 64};
+  c.strides(Role::kK) = c.strides(Role::kV) = {0, 0, 0};
+  c.strides(Role::kOut) = {-8, 5, 64};
   ASSERT_TRUE(tensor_maps(driver_, c, tile(64, 64, 4), &maps_).ok());
   for (const Encoded& map : encoded) {
     for (const cuuint64_t stride : map.strides) {
@@ -181,7 +181,7 @@ TEST_F(TensorMapTest, ADimensionOfOneGetsALegalStride) {
 
 TEST_F(TensorMapTest, ExpandedDimensionsKeepTheirStrideOfZero) {
   Call c = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64");
-  c.q_strides.head = c.k_strides.batch = c.v_strides.head = 0;
+  c.strides(Role::kQ).head = c.strides(Role::kK).batch = c.strides(Role::kV).head = 0;
   ASSERT_TRUE(tensor_maps(driver_, c, tile(128, 80, 4), &maps_).ok());
   EXPECT_EQ(encoded[0].strides, (Sizes{0, 2 * 8 * 64, 0, 2 * 100 * 8 * 64}));  // heads are two dimensions of q
   EXPECT_EQ(encoded[1].strides, (Sizes{2 * 2 * 64, 2 * 64, 0}));
@@ -203,10 +203,10 @@ TEST_F(TensorMapTest, EverythingThatShapesAMapMakesANewOne) {
   const Call base = call_of("b=3,hq=8,hk=2,sq=100,sk=300,d=64");
   const auto encodes = [&](auto change) {
     Call c = base;
-    c.q = call_of("hq=1,sq=1,d=64").q;  // nothing of it is cached
-    c.k = static_cast<const char*>(c.q) + 0x1000;
-    c.v = static_cast<const char*>(c.q) + 0x2000;
-    c.out = static_cast<char*>(const_cast<void*>(c.q)) + 0x3000;
+    c.place(Role::kQ, call_of("hq=1,sq=1,d=64").at(Role::kQ));  // nothing of it is cached
+    c.place(Role::kK, c.at<char>(Role::kQ) + 0x1000);
+    c.place(Role::kV, c.at<char>(Role::kQ) + 0x2000);
+    c.place(Role::kOut, c.to<char>(Role::kQ) + 0x3000);
     TensorBoxes t = tile(128, 80, 1);
     EXPECT_TRUE(tensor_maps(driver_, c, t, &maps_).ok());
     const TensorMaps before = maps_;
@@ -216,20 +216,30 @@ TEST_F(TensorMapTest, EverythingThatShapesAMapMakesANewOne) {
     const bool same = std::memcmp(&before, &maps_, sizeof before) == 0;
     std::string which(same ? "" : "other ");
     for (const Encoded& map : encoded)
-      which += map.data == c.q ? "q" : map.data == c.k ? "k" : map.data == c.v ? "v" : map.data == c.out ? "o" : "?";
+      which += map.data == c.at(Role::kQ)     ? "q"
+               : map.data == c.at(Role::kK)   ? "k"
+               : map.data == c.at(Role::kV)   ? "v"
+               : map.data == c.to(Role::kOut) ? "o"
+                                              : "?";
     return which;
   };
   EXPECT_EQ(encodes([](Call*, TensorBoxes*) {}), "");
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->scale = 3; }), "");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->q = static_cast<const char*>(c->q) + 16; }), "other q");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->k = static_cast<const char*>(c->k) + 16; }), "other k");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->v = static_cast<const char*>(c->v) + 16; }), "other v");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->out = static_cast<char*>(c->out) + 16; }), "other o");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { std::swap(c->k, c->v); }), "other ") << "they have the same shape";
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->q_strides.row += 8; }), "q");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->k_strides.head += 8; }), "k");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->v_strides.batch += 8; }), "v");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->out_strides.row += 8; }), "o");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->place(Role::kQ, c->at<char>(Role::kQ) + 16); }), "other q");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->place(Role::kK, c->at<char>(Role::kK) + 16); }), "other k");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->place(Role::kV, c->at<char>(Role::kV) + 16); }), "other v");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->place(Role::kOut, c->to<char>(Role::kOut) + 16); }), "other o");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) {
+              const void* const keys = c->at(Role::kK);
+              c->place(Role::kK, c->at(Role::kV));
+              c->place(Role::kV, keys);
+            }),
+            "other ")
+      << "they have the same shape";
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->strides(Role::kQ).row += 8; }), "q");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->strides(Role::kK).head += 8; }), "k");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->strides(Role::kV).batch += 8; }), "v");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->strides(Role::kOut).row += 8; }), "o");
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { --c->problem.batch; }), "qkvo");
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { --c->problem.q_len; }), "qo");
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { --c->problem.kv_len; }), "kv");
@@ -250,8 +260,8 @@ TEST_F(TensorMapTest, ALayersKeysStayWhileQueriesMove) {
   for (int token = 0; token < 20; ++token)
     for (Call& layer : layers) {
       const Call moved = call_of("b=3,hq=8,hk=2,sq=1,sk=300,d=64");
-      layer.q = moved.q;
-      layer.out = moved.out;
+      layer.place(Role::kQ, moved.at(Role::kQ));
+      layer.place(Role::kOut, moved.at(Role::kOut));
       ASSERT_TRUE(tensor_maps(driver_, layer, tile(64, 64, 4), &maps_).ok());
     }
   EXPECT_LE(encoded.size(), 32U * 2 + 20 * 32 * 2 + 10);
@@ -264,7 +274,7 @@ TEST_F(TensorMapTest, MostMapsOf128CallsAreEncodedOnce) {
   for (int round = 0; round < 3; ++round)
     for (const Call& c : calls) {
       ASSERT_TRUE(tensor_maps(driver_, c, tile(64, 64, 1), &maps_).ok());
-      ASSERT_EQ(maps_.k.opaque[0], reinterpret_cast<std::uintptr_t>(c.k));
+      ASSERT_EQ(maps_.k.opaque[0], reinterpret_cast<std::uintptr_t>(c.at(Role::kK)));
     }
   EXPECT_LE(encoded.size(), 4U * 128 * 105 / 100);
 }
@@ -277,7 +287,7 @@ TEST_F(TensorMapTest, AnOldCallIsEncodedAgainAfterMany) {
   encoded.clear();
   ASSERT_TRUE(tensor_maps(driver_, old, tile(64, 64, 1), &maps_).ok());
   EXPECT_EQ(encoded.size(), 4U);
-  EXPECT_EQ(maps_.q.opaque[0], reinterpret_cast<std::uintptr_t>(old.q));
+  EXPECT_EQ(maps_.q.opaque[0], reinterpret_cast<std::uintptr_t>(old.at(Role::kQ)));
 }
 
 TEST_F(TensorMapTest, ThreadsKeepTheirOwn) {
@@ -291,8 +301,8 @@ TEST_F(TensorMapTest, ThreadsKeepTheirOwn) {
         const Call& c = calls[(i * (t + 1)) % calls.size()];
         TensorMaps maps;
         wrong += !tensor_maps(driver_, c, tile(64, 64, 1), &maps).ok();
-        wrong += maps.q.opaque[0] != reinterpret_cast<std::uintptr_t>(c.q);
-        wrong += maps.out.opaque[0] != reinterpret_cast<std::uintptr_t>(c.out);
+        wrong += maps.q.opaque[0] != reinterpret_cast<std::uintptr_t>(c.at(Role::kQ));
+        wrong += maps.out.opaque[0] != reinterpret_cast<std::uintptr_t>(c.to(Role::kOut));
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -32,13 +32,13 @@ class Decode {
     };
     call.problem = p;
     call.scale = 0.01F;
-    call.q_strides = rows(1, p.q_heads, p.head_dim);
-    call.k_strides = call.v_strides = rows(p.kv_len, p.kv_heads, p.head_dim);
-    call.out_strides = call.q_strides;
-    call.q = filled(&q_, call.q_strides.batch, 0x3c00);
-    call.k = filled(&k_, call.k_strides.batch, 0x3c00);
-    call.v = filled(&v_, call.v_strides.batch, value);
-    call.out = filled(&out_, call.out_strides.batch, 0);
+    call.strides(Role::kQ) = rows(1, p.q_heads, p.head_dim);
+    call.strides(Role::kK) = call.strides(Role::kV) = rows(p.kv_len, p.kv_heads, p.head_dim);
+    call.strides(Role::kOut) = call.strides(Role::kQ);
+    call.place(Role::kQ, filled(&q_, call.strides(Role::kQ).batch, 0x3c00));
+    call.place(Role::kK, filled(&k_, call.strides(Role::kK).batch, 0x3c00));
+    call.place(Role::kV, filled(&v_, call.strides(Role::kV).batch, value));
+    call.place(Role::kOut, filled(&out_, call.strides(Role::kOut).batch, 0));
   }
 
   // On the legacy stream, once all work is done. Outputs that are not the value; they are wiped.
@@ -146,16 +146,16 @@ TEST_F(SplitWorkspaces, ThreadsOnTheirPerThreadStreams) {
     threads.emplace_back([&, t] {
       driver_->cuCtxPushCurrent(context_);
       std::vector<std::uint16_t> outputs(kOutputs), expected(kOutputs);
-      driver_->cuMemcpyDtoHAsync(expected.data(), reinterpret_cast<CUdeviceptr>(decodes_[t]->call.v), 2 * kOutputs,
-                                 CU_STREAM_PER_THREAD);
+      driver_->cuMemcpyDtoHAsync(expected.data(), reinterpret_cast<CUdeviceptr>(decodes_[t]->call.at(Role::kV)),
+                                 2 * kOutputs, CU_STREAM_PER_THREAD);
       for (++ready; ready < 8;) std::this_thread::yield();
       for (int i = 0; i < 200; ++i) {
         for (int queued = 0; queued < 4; ++queued) failed += !launch(t, CU_STREAM_PER_THREAD).ok();
-        driver_->cuMemcpyDtoHAsync(outputs.data(), reinterpret_cast<CUdeviceptr>(decodes_[t]->call.out), 2 * kOutputs,
-                                   CU_STREAM_PER_THREAD);
+        driver_->cuMemcpyDtoHAsync(outputs.data(), reinterpret_cast<CUdeviceptr>(decodes_[t]->call.to(Role::kOut)),
+                                   2 * kOutputs, CU_STREAM_PER_THREAD);
         failed += driver_->cuStreamSynchronize(CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
         wrong += outputs != expected;
-        driver_->cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(decodes_[t]->call.out), 0xff, 2 * kOutputs,
+        driver_->cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(decodes_[t]->call.to(Role::kOut)), 0xff, 2 * kOutputs,
                                  CU_STREAM_PER_THREAD);
       }
       CUcontext popped;

@@ -12,14 +12,14 @@ namespace gqa::simt {
 inline Status launch_warpgroup(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
                                int sms, const Schedule& schedule, Outputs* outputs) {
   Call call = attention.call;
-  const CaseTensor q("q", attention.q, call.q), k("k", attention.k, call.k), v("v", attention.v, call.v),
-      out("out", attention.out, call.out);
+  const CaseTensor q("q", attention.q, call.at(Role::kQ)), k("k", attention.k, call.at(Role::kK)),
+      v("v", attention.v, call.at(Role::kV)), out("out", attention.out, call.to(Role::kOut));
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
-  call.q = q.first();
-  call.k = k.first();
-  call.v = v.first();
-  call.out = out.first();
-  call.lse = call.lse == nullptr ? nullptr : lse.as<float>();
+  call.place(Role::kQ, q.first());
+  call.place(Role::kK, k.first());
+  call.place(Role::kV, v.first());
+  call.place(Role::kOut, out.first());
+  call.place(Role::kLse, !call.has(Role::kLse) ? nullptr : lse.as<float>());
   if (Status s = launch_call(kernel, candidate, call, schedule, sms); !s.ok()) return s;
   *outputs = {out.values(), lse.values<float>()};
   return {};

@@ -44,7 +44,7 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
   static void transpose_keys(test::AttentionCase* attention) {
     const Problem& p = attention->call.problem;
     const std::int64_t pitch = (p.kv_len + 7) / 8 * 8, heads = std::int64_t{p.kv_heads} * p.head_dim * pitch;
-    const Strides from = attention->call.k_strides, to = {heads, pitch, p.head_dim * pitch};
+    const Strides from = attention->call.strides(Role::kK), to = {heads, pitch, p.head_dim * pitch};
     std::vector<std::uint16_t> keys(static_cast<std::size_t>(p.batch * heads) + 1);
     for (int b = 0; b < p.batch; ++b)
       for (int h = 0; h < p.kv_heads; ++h)
@@ -53,8 +53,8 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
             keys[static_cast<std::size_t>(b * to.batch + h * to.head + d * to.row + j)] =
                 attention->k[static_cast<std::size_t>(b * from.batch + h * from.head + j * from.row + d)];
     attention->k = keys;
-    attention->call.k = attention->k.data();
-    attention->call.k_strides = to;
+    attention->call.place(Role::kK, attention->k.data());
+    attention->call.strides(Role::kK) = to;
   }
 
   // Row (b, h, i) of the formula, on keys as rows of their own.
@@ -70,11 +70,12 @@ class WarpgroupPrograms : public ::testing::TestWithParam<Case> {
     for (int j = 0; j <= std::min(last, p.kv_len - 1); ++j) {
       double score = 0;
       for (int d = 0; d < p.head_dim; ++d)
-        score += at(given.q, given.call.q_strides, i, h, d) * at(given.k, given.call.k_strides, j, head, d);
+        score +=
+            at(given.q, given.call.strides(Role::kQ), i, h, d) * at(given.k, given.call.strides(Role::kK), j, head, d);
       const double weight = std::exp(softcap ? kCap * std::tanh(kScale * score) : kScale * score);
       sum += weight;
       for (int d = 0; d < p.head_dim_v; ++d)
-        out[static_cast<std::size_t>(d)] += weight * at(given.v, given.call.v_strides, j, head, d);
+        out[static_cast<std::size_t>(d)] += weight * at(given.v, given.call.strides(Role::kV), j, head, d);
     }
     for (double& value : out) value = sum > 0 ? value / sum : 0;
     return out;

@@ -1,5 +1,5 @@
 // checked.cc: see checked.h.
-#include "runtime/checked.h"
+#include "runtime/call/checked.h"
 
 #include <algorithm>
 #include <string>
@@ -71,7 +71,7 @@ void look_at_end(const PackedRows& p, std::int32_t sequences, std::string* odd) 
 Status wrong_length(const Call& call, std::int32_t sequence, std::int32_t length) {
   return {Code::kOption,
           item("cache_seqlens", sequence, length) + ", expected 0 to " + std::to_string(call.problem.kv_len) +
-              (call.page_table != nullptr ? ": the keys that a row of page_table stands for" : ": the keys there are")};
+              (call.has(Role::kPageTable) ? ": the keys that a row of page_table stands for" : ": the keys there are")};
 }
 
 // A sequence's row of the page table.
@@ -82,10 +82,10 @@ struct TableRow {
 };
 
 TableRow table_of(const Call& call, std::int32_t sequence) {
-  const Append* a = call.append;
-  const std::int64_t row = a != nullptr && a->batch_idx != nullptr ? a->batch_idx[sequence] : sequence;
-  return {call.page_table + row * call.page_table_stride, row, a != nullptr ? a->page : call.problem.page,
-          a != nullptr ? a->pages : call.pages};
+  const std::int32_t* rows = call.list(Role::kBatchIdx);
+  const std::int64_t row = rows != nullptr ? rows[sequence] : sequence;
+  return {call.list(Role::kPageTable) + row * call.strides(Role::kPageTable).batch, row,
+          call.appends() ? call.append.page : call.problem.page, call.appends() ? call.append.pages : call.pages};
 }
 
 // Those that so many keys reach, from the first that is no padding on.
@@ -102,24 +102,26 @@ Status check_pages_of(const TableRow& table, std::int32_t sequence, std::int32_t
 }
 
 std::int32_t new_keys_of(const Call& call, std::int32_t sequence) {
-  if (call.append == nullptr || call.append->k == nullptr) return 0;
-  const std::int32_t* starts = call.append->starts;
-  return starts == nullptr ? call.append->count : starts[sequence + 1] - starts[sequence];
+  if (!call.has(Role::kNewK)) return 0;
+  const std::int32_t* starts = call.list(Role::kNewStarts);
+  return starts == nullptr ? call.append.count : starts[sequence + 1] - starts[sequence];
 }
 
 std::int32_t queries_of(const Call& call, std::int32_t sequence) {
-  if (call.q_starts == nullptr) return call.out == nullptr ? 0 : call.problem.q_len;
-  return call.q_lengths != nullptr ? call.q_lengths[sequence] : call.q_starts[sequence + 1] - call.q_starts[sequence];
+  const std::int32_t *starts = call.list(Role::kQStarts), *lengths = call.list(Role::kQLengths);
+  if (starts == nullptr) return call.has(Role::kOut) ? call.problem.q_len : 0;
+  return lengths != nullptr ? lengths[sequence] : starts[sequence + 1] - starts[sequence];
 }
 
 // Positions of the new keys and of the queries; `length`: before the new ones.
 Status check_rotation_of(const Call& call, std::int32_t sequence, std::int32_t length) {
-  const Append& a = *call.append;
-  const std::int32_t first = a.rotary_starts != nullptr ? a.rotary_starts[sequence] : length;
+  const Append& a = call.append;
+  const std::int32_t* starts = call.list(Role::kRotaryStarts);
+  const std::int32_t first = starts != nullptr ? starts[sequence] : length;
   const std::int32_t queries = queries_of(call, sequence);
   const std::int32_t positions = std::max(new_keys_of(call, sequence), a.advances ? queries : std::min(queries, 1));
   if (positions == 0 || (first >= 0 && std::int64_t{first} + positions <= a.rotary_len)) return {};
-  return {Code::kOption, item(a.rotary_starts != nullptr ? "rotary_seqlens" : "cache_seqlens", sequence, first) +
+  return {Code::kOption, item(starts != nullptr ? "rotary_seqlens" : "cache_seqlens", sequence, first) +
                              ", and its tokens are rotated by position " + std::to_string(first) + " to " +
                              std::to_string(std::int64_t{first} + positions - 1) + ", expected 0 to " +
                              std::to_string(a.rotary_len - 1) + ": rotary_cos has " + std::to_string(a.rotary_len) +
@@ -128,24 +130,26 @@ Status check_rotation_of(const Call& call, std::int32_t sequence, std::int32_t l
 
 // Beyond the length, which is right.
 Status check_append_of(const Call& call, std::int32_t sequence, std::int32_t length) {
-  const Append& a = *call.append;
+  const Append& a = call.append;
+  const std::int32_t *rows = call.list(Role::kBatchIdx), *leftpad = call.list(Role::kLeftpad);
   const std::int32_t added = new_keys_of(call, sequence), room = call.problem.kv_len - length;
   if (added < 0 || added > room)
     return {Code::kOption, "sequence " + std::to_string(sequence) + " is given " + std::to_string(added) +
                                " new keys, expected 0 to " + std::to_string(room) + ": it has " +
                                std::to_string(length) + " in a cache of " + std::to_string(call.problem.kv_len)};
-  if (a.batch_idx != nullptr && (a.batch_idx[sequence] < 0 || a.batch_idx[sequence] >= a.cache_batch))
-    return {Code::kOption, item("cache_batch_idx", sequence, a.batch_idx[sequence]) + ", expected 0 to " +
+  if (rows != nullptr && (rows[sequence] < 0 || rows[sequence] >= a.cache_batch))
+    return {Code::kOption, item("cache_batch_idx", sequence, rows[sequence]) + ", expected 0 to " +
                                std::to_string(a.cache_batch - 1) + ": the rows that the cache has"};
-  if (a.leftpad != nullptr && (a.leftpad[sequence] < 0 || a.leftpad[sequence] > length))
-    return {Code::kOption, item("cache_leftpad", sequence, a.leftpad[sequence]) + ", expected 0 to " +
+  if (leftpad != nullptr && (leftpad[sequence] < 0 || leftpad[sequence] > length))
+    return {Code::kOption, item("cache_leftpad", sequence, leftpad[sequence]) + ", expected 0 to " +
                                std::to_string(length) + ": the slots that it has in use"};
   return a.rotary_dim > 0 ? check_rotation_of(call, sequence, length) : Status();
 }
 
 // New keys that are packed.
-PackedRows new_keys(const Append& a) {
-  return {"cu_seqlens_k_new", "", "k_new", "the cache", "new keys", a.starts, nullptr, a.rows, a.rows};
+PackedRows new_keys(const Call& call) {
+  const std::int32_t rows = call.append.rows;
+  return {"cu_seqlens_k_new", "", "k_new", "the cache", "new keys", call.list(Role::kNewStarts), nullptr, rows, rows};
 }
 
 // Where a new key is written: counted from the cache's first slot on.
@@ -163,8 +167,8 @@ Status check_slots_written(const Call& call) {
   for (std::int32_t sequence = 0; sequence < call.problem.batch; ++sequence) {
     const TableRow row = table_of(call, sequence);
     for (std::int32_t at = 0; at < new_keys_of(call, sequence); ++at) {
-      const std::int32_t slot = call.kv_lengths[sequence] + at;
-      const bool paged = call.page_table != nullptr;
+      const std::int32_t slot = call.list(Role::kKvLengths)[sequence] + at;
+      const bool paged = call.has(Role::kPageTable);
       all.push_back({paged ? std::int64_t{row.entries[slot / row.page]} * row.page + slot % row.page
                            : row.row * call.problem.kv_len + slot,
                      sequence});
@@ -182,39 +186,53 @@ Status check_slots_written(const Call& call) {
 
 Status check_keys_of(const Call& call, std::int32_t sequence) {
   const Problem& p = call.problem;
-  const std::int32_t cached = call.kv_lengths != nullptr ? call.kv_lengths[sequence] : p.kv_len;
+  const std::int32_t *lengths = call.list(Role::kKvLengths), *leftpad = call.list(Role::kLeftpad);
+  const std::int32_t cached = lengths != nullptr ? lengths[sequence] : p.kv_len;
   if (cached < 0 || cached > p.kv_len) return wrong_length(call, sequence, cached);
-  if (call.append != nullptr)
+  if (call.appends())
     if (Status status = check_append_of(call, sequence, cached); !status.ok()) return status;
   const std::int32_t length = cached + new_keys_of(call, sequence);
-  if (call.page_table == nullptr) return {};
-  const bool padded = call.append != nullptr && call.append->leftpad != nullptr;
-  return check_pages_of(table_of(call, sequence), sequence, padded ? call.append->leftpad[sequence] : 0, length);
+  if (!call.has(Role::kPageTable)) return {};
+  return check_pages_of(table_of(call, sequence), sequence, leftpad != nullptr ? leftpad[sequence] : 0, length);
 }
 
 }  // namespace
 
 Status check_lists(const Call& call, std::string* odd) {
   const Problem& p = call.problem;
-  const PackedRows queries = {"cu_seqlens_q", "seqused_q",    "q",         "max_seqlen_q", "queries",
-                              call.q_starts,  call.q_lengths, call.q_rows, p.q_len};
-  const PackedRows keys = {"cu_seqlens_k", "cache_seqlens", "k",         "max_seqlen_k", "keys",
-                           call.k_starts,  call.kv_lengths, call.k_rows, p.kv_len};
+  const PackedRows queries = {"cu_seqlens_q",
+                              "seqused_q",
+                              "q",
+                              "max_seqlen_q",
+                              "queries",
+                              call.list(Role::kQStarts),
+                              call.list(Role::kQLengths),
+                              call.q_rows,
+                              p.q_len};
+  const PackedRows keys = {"cu_seqlens_k",
+                           "cache_seqlens",
+                           "k",
+                           "max_seqlen_k",
+                           "keys",
+                           call.list(Role::kKStarts),
+                           call.list(Role::kKvLengths),
+                           call.k_rows,
+                           p.kv_len};
   if (Status status = check_packed(queries, p.batch); !status.ok()) return status;
-  const bool k_packed = p.k_packed() && call.append == nullptr;
-  if (call.append != nullptr)
-    if (Status status = check_packed(new_keys(*call.append), p.batch); !status.ok()) return status;
+  const bool k_packed = p.k_packed() && !call.appends();
+  if (call.appends())
+    if (Status status = check_packed(new_keys(call), p.batch); !status.ok()) return status;
   if (k_packed)
     if (Status status = check_packed(keys, p.batch); !status.ok()) return status;
   for (std::int32_t sequence = 0; !k_packed && sequence < p.batch; ++sequence)
     if (Status status = check_keys_of(call, sequence); !status.ok()) return status;
-  if (call.append != nullptr)
+  if (call.appends())
     if (Status status = check_slots_written(call); !status.ok()) return status;
   if (odd == nullptr) return {};
   odd->clear();
   look_at_end(queries, p.batch, odd);
   if (k_packed) look_at_end(keys, p.batch, odd);
-  if (call.append != nullptr) look_at_end(new_keys(*call.append), p.batch, odd);
+  if (call.appends()) look_at_end(new_keys(call), p.batch, odd);
   return {};
 }
 

@@ -1,6 +1,6 @@
 // checked_test.cc: a checked handle names the length or the table entry that is out of range, and looks no further than
 // a length; of calls that append what they are given, too.
-#include "runtime/checked.h"
+#include "runtime/call/checked.h"
 
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@ struct Lists {
   static Status check(const Problem& problem, const std::int32_t* lengths, const std::int32_t* table) {
     Call call;
     call.problem = problem;
-    call.kv_lengths = lengths;
-    call.page_table = table;
-    call.page_table_stride = 4;
+    call.place(Role::kKvLengths, lengths);
+    call.place(Role::kPageTable, table);
+    call.strides(Role::kPageTable).batch = 4;
     call.pages = 10;
     return check_lists(call);
   }
@@ -62,22 +62,22 @@ struct AppendLists : Lists {
   AppendLists() {
     lengths = {46, 0, 30};
     table = {3, 9, 0, 77, 4, -1, 77, 77, 5, 5, 77};
-    append.k = this;
+    call.place(Role::kNewK, this);
     append.page = 16;
     append.pages = 10;
     append.count = 2;
     append.rows = 5;
     append.cache_batch = 7;
     append.rotary_len = 20;
-    call.out = this;
+    call.place(Role::kOut, this);
   }
   std::string said() {
     call.problem = problem;
-    call.kv_lengths = lengths.data();
-    call.page_table = table.data();
-    call.page_table_stride = 4;
+    call.place(Role::kKvLengths, lengths.data());
+    call.place(Role::kPageTable, table.data());
+    call.strides(Role::kPageTable).batch = 4;
     call.pages = 10;
-    call.append = &append;
+    call.append = append;
     return check_lists(call).message();
   }
   Call call;
@@ -94,7 +94,7 @@ TEST(CheckLists, NewKeysHaveRoomAndPages) {
 
 TEST(CheckLists, PackedNewKeysAscendWithinTheirTensor) {
   AppendLists lists;
-  lists.append.starts = lists.starts.data();
+  lists.call.place(Role::kNewStarts, lists.starts.data());
   lists.table[10] = 5;  // three new keys of the last one begin a page
   EXPECT_EQ(lists.said(), "");
   lists.starts[3] = 6;
@@ -103,9 +103,9 @@ TEST(CheckLists, PackedNewKeysAscendWithinTheirTensor) {
 
 TEST(CheckLists, RowsPaddingAndRotationsExist) {
   AppendLists lists;
-  lists.append.batch_idx = lists.batch_idx.data();
-  lists.append.leftpad = lists.leftpad.data();
-  lists.append.rotary_starts = lists.rotary_starts.data();
+  lists.call.place(Role::kBatchIdx, lists.batch_idx.data());
+  lists.call.place(Role::kLeftpad, lists.leftpad.data());
+  lists.call.place(Role::kRotaryStarts, lists.rotary_starts.data());
   lists.append.rotary_dim = 32;
   lists.table.resize(28, 77);
   for (const int row : {6, 0, 3})
@@ -138,7 +138,7 @@ TEST(CheckLists, RotationsOfKeysAndQueriesHaveARowEach) {
   EXPECT_EQ(lists.said(), "");
   lists.append.advances = true;
   EXPECT_NE(lists.said().find("by position 17 to 20"), std::string::npos) << lists.said();
-  lists.call.out = nullptr;  // there is no query
+  lists.call.place(Role::kOut, nullptr);  // there is no query
   EXPECT_EQ(lists.said(), "");
 }
 
@@ -147,19 +147,19 @@ TEST(CheckLists, NoSlotIsWrittenTwice) {
   lists.lengths = {40, 0, 30};
   EXPECT_EQ(lists.said(), "");
   lists.batch_idx = {3, 0, 3};
-  lists.append.batch_idx = lists.batch_idx.data();
+  lists.call.place(Role::kBatchIdx, lists.batch_idx.data());
   lists.table.resize(16, 7);
   EXPECT_EQ(lists.said(), "");  // of one row, but other slots
   lists.lengths[0] = 31;
   EXPECT_EQ(lists.said().find("sequences 0 and 2 are both given a new key in one slot"), 0U) << lists.said();
-  lists.append.k = nullptr;
+  lists.call.leave_out(Role::kNewK);
   EXPECT_EQ(lists.said(), "");
 }
 
 TEST(CheckLists, PagesOfPaddingAreNotLookedAt) {
   AppendLists lists;
   lists.leftpad = {32, 0, 0};
-  lists.append.leftpad = lists.leftpad.data();
+  lists.call.place(Role::kLeftpad, lists.leftpad.data());
   lists.lengths[0] = 40;
   EXPECT_EQ(lists.said(), "");
   lists.table[0] = lists.table[1] = 77;
@@ -191,10 +191,10 @@ struct PackedLists {
   std::string said() const {
     Call call;
     EXPECT_TRUE(parse("b=3,hq=2,hk=2,sq=4,sk=20,d=64,packq,packk", &call.problem).ok());
-    call.q_starts = q_starts.data();
-    call.k_starts = k_starts.data();
-    call.q_lengths = q_lengths.empty() ? nullptr : q_lengths.data();
-    call.kv_lengths = kv_lengths.empty() ? nullptr : kv_lengths.data();
+    call.place(Role::kQStarts, q_starts.data());
+    call.place(Role::kKStarts, k_starts.data());
+    call.place(Role::kQLengths, q_lengths.empty() ? nullptr : q_lengths.data());
+    call.place(Role::kKvLengths, kv_lengths.empty() ? nullptr : kv_lengths.data());
     call.q_rows = 9;
     call.k_rows = 40;
     const Status status = check_lists(call, &odd);
@@ -267,11 +267,11 @@ TEST(CheckLists, PackedQueriesBesideAPageTable) {
   Call call;
   EXPECT_TRUE(parse("b=2,hq=2,hk=2,sq=4,sk=32,d=64,page=16,lens,packq", &call.problem).ok());
   const std::vector<std::int32_t> starts = {0, 3, 4}, lengths = {20, 1}, table = {0, 1, 5, 9};
-  call.q_starts = starts.data();
+  call.place(Role::kQStarts, starts.data());
   call.q_rows = 4;
-  call.kv_lengths = lengths.data();
-  call.page_table = table.data();
-  call.page_table_stride = 2;
+  call.place(Role::kKvLengths, lengths.data());
+  call.place(Role::kPageTable, table.data());
+  call.strides(Role::kPageTable).batch = 2;
   call.pages = 6;
   EXPECT_EQ(check_lists(call).message(), "");
   call.pages = 5;

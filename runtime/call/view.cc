@@ -1,5 +1,5 @@
 // view.cc: see view.h.
-#include "runtime/api/tensors/view.h"
+#include "runtime/call/view.h"
 
 #include <cstdlib>
 #include <limits>

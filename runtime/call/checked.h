@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "runtime/device.h"
+#include "runtime/call/call.h"
 #include "search/status.h"
 
 namespace gqa {

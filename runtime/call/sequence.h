@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "runtime/device.h"
+#include "runtime/call/call.h"
 #include "search/problem/mask.h"
 
 namespace gqa {
@@ -31,12 +31,13 @@ inline std::int32_t length(const std::int32_t* starts, const std::int32_t* lengt
 
 inline Sequence sequence_of(const Call& call, int sequence) {
   const auto start = [&](const std::int32_t* starts) { return starts == nullptr ? 0 : std::int64_t{starts[sequence]}; };
-  return {{sequence_detail::length(call.q_starts, call.q_lengths, sequence, call.problem.q_len),
-           sequence_detail::length(call.k_in_slots ? nullptr : call.k_starts, call.kv_lengths, sequence,
+  const std::int32_t* k_starts = call.list(Role::kKStarts);
+  return {{sequence_detail::length(call.list(Role::kQStarts), call.list(Role::kQLengths), sequence, call.problem.q_len),
+           sequence_detail::length(call.k_in_slots ? nullptr : k_starts, call.list(Role::kKvLengths), sequence,
                                    call.problem.kv_len)},
-          start(call.q_starts),
-          start(call.k_starts),
-          start(call.v_starts != nullptr ? call.v_starts : call.k_starts)};
+          start(call.list(Role::kQStarts)),
+          start(k_starts),
+          start(call.v_starts != nullptr ? call.v_starts : k_starts)};
 }
 
 }  // namespace gqa

@@ -1,9 +1,7 @@
 // append_plan.cc: see append_plan.h.
-#include "runtime/append_plan.h"
+#include "runtime/call/append_plan.h"
 
 #include <algorithm>
-
-#include "runtime/tensor_strides.h"
 
 namespace gqa {
 namespace {
@@ -18,10 +16,9 @@ std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPi
 std::int64_t list_bytes(const Call& call) { return padded(std::int64_t{4} * call.problem.batch); }
 
 // The table that is made has a column a page, or, of padded sequences, a key.
-std::int32_t out_page(const Append& a) { return a.leftpad != nullptr ? 1 : a.page; }
+std::int32_t out_page(const Call& call) { return call.has(Role::kLeftpad) ? 1 : call.append.page; }
 std::int32_t out_columns(const Call& call) {
-  const Append& a = *call.append;
-  return a.makes_table() ? (call.problem.kv_len + out_page(a) - 1) / out_page(a) : 0;
+  return makes_table(call) ? (call.problem.kv_len + out_page(call) - 1) / out_page(call) : 0;
 }
 std::int64_t table_bytes(const Call& call) { return padded(std::int64_t{4} * call.problem.batch * out_columns(call)); }
 
@@ -32,48 +29,53 @@ std::int64_t query_rows(const Call& call) {
 
 TensorStrides cache_strides(const Strides& s, std::int64_t batch) { return {batch, s.row, s.head}; }
 
-// As tensors of the caller's: written through Call's addresses, which kernels of attention only read.
-void* cache(const void* tensor) { return const_cast<void*>(tensor); }
-
 void set_queries(const Call& call, char* copy, AppendParams* p) {
   const Problem& problem = call.problem;
-  p->q = call.q;
+  p->q = call.at(Role::kQ);
   p->q_out = copy;
-  p->q_strides = tensor_strides(call.q_strides);
+  p->q_strides = tensor_strides(call.strides(Role::kQ));
   const std::int64_t row = std::int64_t{problem.q_heads} * problem.head_dim;
   p->q_out_strides = {problem.q_packed() ? 0 : problem.q_len * row, row, problem.head_dim};
 }
 
 }  // namespace
 
+bool makes_starts(const Call& call) { return call.begins_anywhere() && call.append.page == 0; }
+bool makes_table(const Call& call) { return call.begins_anywhere() && call.append.page > 0; }
+bool values_apart(const Call& call) {
+  return makes_starts(call) && call.append.cache_batch_values != call.append.cache_batch_rows;
+}
+
 bool is_plain_append(const Call& call) {
-  const Append& a = *call.append;
   const Problem& problem = call.problem;
-  if (a.anywhere() || a.starts != nullptr || problem.q_packed()) return false;
-  if (a.count <= 0 || a.count > problem.q_len) return false;
-  const auto whole = [](const void* rows, const Strides& s) {
-    return reinterpret_cast<std::uintptr_t>(rows) % kVectorBytes == 0 && (s.batch | s.row | s.head) % kVector == 0;
+  if (call.begins_anywhere() || call.has(Role::kNewStarts) || problem.q_packed()) return false;
+  if (call.append.count <= 0 || call.append.count > problem.q_len) return false;
+  const auto whole = [&](Role role) {
+    const Strides& s = call.strides(role);
+    return !call.has(role) || (reinterpret_cast<std::uintptr_t>(call.at(role)) % kVectorBytes == 0 &&
+                               (s.batch | s.row | s.head) % kVector == 0);
   };
-  return whole(a.k, a.k_strides) && whole(a.v, a.v_strides) && whole(a.cos, {0, a.cos_stride, 0}) &&
-         whole(a.sin, {0, a.sin_stride, 0});
+  return whole(Role::kNewK) && whole(Role::kNewV) && whole(Role::kCos) && whole(Role::kSin);
 }
 
 std::int64_t append_bytes(const Call& call) {
   const std::int64_t queries =
-      call.append->rotary_dim == 0 ? 0 : query_rows(call) * call.problem.q_heads * call.problem.head_dim;
+      call.append.rotary_dim == 0 ? 0 : query_rows(call) * call.problem.q_heads * call.problem.head_dim;
   return kLists * list_bytes(call) + table_bytes(call) + queries * element_bytes(call.problem.q_type);
 }
 
-NewTokens new_tokens(const Append& a) {
-  return {a.k,
-          a.v,
-          a.cos,
-          a.sin,
-          tensor_strides(a.k_strides),
-          tensor_strides(a.v_strides),
-          a.cos_stride,
-          a.sin_stride,
-          a.rotary_starts,
+NewTokens new_tokens(const Call& call) {
+  if (!call.appends()) return {};
+  const Append& a = call.append;
+  return {call.at(Role::kNewK),
+          call.at(Role::kNewV),
+          call.at(Role::kCos),
+          call.at(Role::kSin),
+          tensor_strides(call.strides(Role::kNewK)),
+          tensor_strides(call.strides(Role::kNewV)),
+          call.strides(Role::kCos).row,
+          call.strides(Role::kSin).row,
+          call.list(Role::kRotaryStarts),
           a.count,
           a.rotary_dim,
           a.rotary_len,
@@ -82,28 +84,28 @@ NewTokens new_tokens(const Append& a) {
 }
 
 AppendParams append_params(const Call& call, char* between) {
-  const Append& a = *call.append;
+  const Append& a = call.append;
   const Problem& problem = call.problem;
   AppendParams p{};
   if (a.rotary_dim > 0) set_queries(call, between + kLists * list_bytes(call) + table_bytes(call), &p);
-  p.tokens = new_tokens(a);
-  p.k = cache(call.k);
-  p.v = cache(call.v);
-  p.k_strides = cache_strides(call.k_strides, a.k_batch_stride);
-  p.v_strides = cache_strides(call.v_strides, a.v_batch_stride);
-  p.lengths = call.kv_lengths;
-  p.batch_idx = a.batch_idx;
-  p.leftpad = a.leftpad;
-  p.new_starts = a.starts;
-  p.table = call.page_table;
-  p.table_stride = call.page_table_stride;
-  p.q_starts = call.q_starts;
-  p.q_lengths = call.q_lengths;
+  p.tokens = new_tokens(call);
+  p.k = call.to(Role::kK);
+  p.v = call.to(Role::kV);
+  p.k_strides = cache_strides(call.strides(Role::kK), a.k_batch_stride);
+  p.v_strides = cache_strides(call.strides(Role::kV), a.v_batch_stride);
+  p.lengths = call.list(Role::kKvLengths);
+  p.batch_idx = call.list(Role::kBatchIdx);
+  p.leftpad = call.list(Role::kLeftpad);
+  p.new_starts = call.list(Role::kNewStarts);
+  p.table = call.list(Role::kPageTable);
+  p.table_stride = call.strides(Role::kPageTable).batch;
+  p.q_starts = call.list(Role::kQStarts);
+  p.q_lengths = call.list(Role::kQLengths);
   p.out_lengths = reinterpret_cast<int*>(between);
-  if (a.makes_starts()) p.out_starts = reinterpret_cast<int*>(between + list_bytes(call));
-  if (a.values_apart()) p.out_value_starts = reinterpret_cast<int*>(between + 2 * list_bytes(call));
-  if (a.makes_table()) p.out_table = reinterpret_cast<int*>(between + kLists * list_bytes(call));
-  p.out_page = out_page(a);
+  if (makes_starts(call)) p.out_starts = reinterpret_cast<int*>(between + list_bytes(call));
+  if (values_apart(call)) p.out_value_starts = reinterpret_cast<int*>(between + 2 * list_bytes(call));
+  if (makes_table(call)) p.out_table = reinterpret_cast<int*>(between + kLists * list_bytes(call));
+  p.out_page = out_page(call);
   p.out_columns = out_columns(call);
   p.batch = problem.batch;
   p.q_rows = static_cast<int>(query_rows(call));
@@ -137,18 +139,14 @@ unsigned append_blocks(const AppendParams& p) {
 
 Call attended_call(const Call& call, const AppendParams& p) {
   Call attended = call;
-  attended.append = nullptr;
-  attended.kv_lengths = p.out_lengths;
-  attended.k_starts = p.out_starts;
+  attended.leave_out(kAppendedRoles);
+  attended.place(Role::kKvLengths, p.out_lengths);
+  attended.place(Role::kKStarts, p.out_starts);
   attended.v_starts = p.out_value_starts;
   attended.k_in_slots = p.out_starts != nullptr;
-  if (p.out_table != nullptr) {
-    attended.page_table = p.out_table;
-    attended.page_table_stride = p.out_columns;
-  }
+  if (p.out_table != nullptr) attended.set(Role::kPageTable, p.out_table, {p.out_columns, 0, 0});
   if (p.q == nullptr) return attended;
-  attended.q = p.q_out;
-  attended.q_strides = {p.q_out_strides.batch, p.q_out_strides.row, p.q_out_strides.head};
+  attended.set(Role::kQ, p.q_out, {p.q_out_strides.batch, p.q_out_strides.row, p.q_out_strides.head});
   return attended;
 }
 
