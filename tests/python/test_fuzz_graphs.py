@@ -119,6 +119,29 @@ def test_errors_are_held_against_operator_by_operator():
     assert check.compare(case, arrays, exact + 4 * (near - exact)).kind == "inexact"
 
 
+def test_a_sum_that_may_be_zero_is_no_program_s_fault():
+    """mean / sum of deviations from it: a sum in float32 is 0 in some orders, and the quotient infinite. A row that
+    every order leaves finite must be."""
+    case = Case(
+        (Input("a", ("n", "d"), "float32"),),
+        (
+            Step("t0", "mean", ("a",), (-1,)),
+            Step("t1", "sub", ("a", "t0"), ()),
+            Step("t2", "sum", ("t1",), (-1,)),
+            Step("t3", "div", ("t0", "t2"), ()),
+        ),
+        (("n", 2), ("d", 14)),
+        powers=((0,),),
+    )
+    arrays = {"a": np.random.default_rng(3).standard_normal((2, 14)).astype(np.float32).astype(np.float64)}
+    arrays["a"][1] = np.r_[np.zeros(13), 2.0**-20]  # all orders leave it the same deviation
+    near = reference.evaluate(case, arrays, reference.nearest).numbers
+    assert np.isfinite(near).all()
+    with np.errstate(all="ignore"):
+        assert check.compare(case, arrays, np.array([[-np.inf], near[1]])) is None
+        assert check.compare(case, arrays, np.array([near[0], [-np.inf]])).kind == "not finite"
+
+
 def test_reference_by_hand():
     """Two rows of two: a causal mask, rms_norm with a weight, and what follows an overflow."""
     x = np.array([[1.0, 7.0], [2.0, 4.0]])

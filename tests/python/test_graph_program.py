@@ -56,11 +56,14 @@ def test_tensors_one_by_one_and_out(small):
 
 
 def test_large_scores_do_not_overflow(small):
-    """Scores near 300, whose exponentials no float holds: the user wrote no maximum."""
+    """Scores near 300, whose exponentials no float holds: the user wrote no maximum. A program may round them to
+    float16, as the graph does operator by operator: an eighth off, and so each weight."""
     q, k, v = attention_inputs(24, 100, 32, scale=10)
     scores = q.astype(np.float64) @ k.astype(np.float64)
     assert scores.max() > 120
-    check(small([q, k, v]), attention_of(q, k, v), 6e-3)
+    expected = attention_of(q, k, v)
+    rounded = attention_of(scores.astype(np.float16), np.eye(100), v)
+    check(small([q, k, v]), expected, 6e-3 + 1.5 * np.abs(rounded - expected).max())
 
 
 def test_a_second_search_is_a_look_up(host, small):

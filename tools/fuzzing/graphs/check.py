@@ -2,7 +2,8 @@
 
 Owns: the promise that is held to: where operator by operator is finite the program is; its error is at most NORM times
 operator by operator's over all rows, and ROW times in one. Operator by operator's error is the root mean square of one
-evaluation that rounds to nearest and several that round by chance, and at least what rounding makes of the result.
+evaluation that rounds to nearest and several that round, and order their sums, by chance, and at least what rounding
+makes of the result.
 """
 
 import math
@@ -22,6 +23,7 @@ NORM, ROW, WRONG, ENOUGH = 1.5, 3.0, 30.0, 256
 LOOSE_F32 = 20.0  # the operators' own approximations show
 TOGETHER = 64  # elements of rows that are judged as one, where a row has fewer
 BY_CHANCE = 8  # evaluations
+ORDERS = 64  # in which operator by operator must be finite where a program is blamed for not being it
 OTHER_NUMBERS = 3  # seeds at which an error that is small enough to be chance must be seen again
 LATE = 5.0  # seconds, beside five times the budget
 
@@ -96,20 +98,27 @@ def judge(case, powers, program):
     return compare(case, arrays_of(case, names), numbers(names["out"]))
 
 
+def by_chance(case, arrays, random):
+    return evaluate(case, arrays, at_random(random), random).numbers
+
+
 def compare(case, arrays, got):
     random = np.random.default_rng(case.seed)
     exact, near = evaluate(case, arrays), evaluate(case, arrays, nearest)
-    others = [evaluate(case, arrays, at_random(random)).numbers for _ in range(BY_CHANCE)]
+    others = [by_chance(case, arrays, random) for _ in range(BY_CHANCE)]
     want, kind = exact.numbers, TYPES[exact.type]
     if got.shape != want.shape:
         return Failure("wrong", f"shape {got.shape}, expected {want.shape}", f"assert out.shape == {want.shape}")
     sure = (np.abs(want) < 0.97 * kind.most) & np.isfinite(near.numbers) & np.isfinite(others).all(0)
     bad = sure & ~np.isfinite(got)
+    for _ in range(ORDERS if bad.any() else 0):
+        bad &= np.isfinite(by_chance(case, arrays, random))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         words = f"{int(bad.sum())} of {bad.size}, the first out{name_of(at)} is {got[at]}; expected {want[at]:.5g}, "
         words += f"operator by operator {near.numbers[at]:.5g}"
         return Failure("not finite", words, f"assert np.isfinite(float(out{name_of(at)}))")
+    sure &= np.isfinite(got)
     return None if near.overflowed else compare_errors(got, want, [near.numbers, *others], kind, sure)
 
 
@@ -117,7 +126,7 @@ def compare_errors(got, want, naive, kind, sure):
     def squares(found):
         return np.where(sure, found - want, 0.0) ** 2
 
-    by_chance = sum(squares(found) for found in naive[1:]) / (2 * BY_CHANCE)  # rounding so has twice the square
+    chance = sum(squares(found) for found in naive[1:]) / (2 * BY_CHANCE)  # rounding so has twice the square
     columns = want.shape[-1]
     rows = -(-TOGETHER // columns)
     size = -(-want.size // (rows * columns))
@@ -128,7 +137,7 @@ def compare_errors(got, want, naive, kind, sure):
     loose = LOOSE_F32 if kind.name == "float32" else 1.0
     least = (RELATIVE * kind.step) ** 2 * folded(np.where(sure, want, 0.0) ** 2)
     least += (ABSOLUTE * kind.least) ** 2 * folded(1.0 * sure)
-    unit = np.maximum(np.maximum(folded(np.maximum(squares(naive[0]), by_chance)), least), 1e-300)
+    unit = np.maximum(np.maximum(folded(np.maximum(squares(naive[0]), chance)), least), 1e-300)
     off = np.sqrt(folded(squares(got)) / unit) / loose
     together = math.sqrt(float((off**2).mean()))
     if off.max() <= ROW and (together <= NORM or want.size < ENOUGH):

@@ -1,6 +1,7 @@
 """What a graph gives: in float64, and operator by operator in its types, rounded to nearest or at random.
 
-Never: calls gqa. A result's type is its operands', float32 where one of them is.
+Never: calls gqa. A result's type is its operands', float32 where one of them is. An operator's sums have no order: where
+it rounds at random, they are taken in a random one.
 """
 
 import math
@@ -80,9 +81,21 @@ def rms_norm(x, *weight_and_epsilon):
     return normed * weight[0] if weight else normed
 
 
-def evaluate(case, arrays, rounding=None):
+def shuffled(step, operands, random):
+    """The operands of a sum with what it adds in another order."""
+    if step.op == "matmul":
+        (a, b), (ta, tb) = operands, step.numbers
+        order = random.permutation(a.shape[-2 if ta else -1])
+        return a.take(order, -2 if ta else -1), b.take(order, -1 if tb else -2)
+    if step.op in ("sum", "mean"):
+        (x,), (along,) = operands, step.numbers
+        return (x.take(random.permutation(x.shape[along]), along),)
+    return operands
+
+
+def evaluate(case, arrays, rounding=None, order=None):
     """The last step's value; arrays: float64, by the inputs' names. rounding(numbers, type): of each result, which is
-    computed in float32 then."""
+    computed in float32 then. order: of sums, a random generator."""
     real = np.float32 if rounding else np.float64
     values = {each.name: Value(arrays[each.name].astype(real), each.type, False) for each in case.inputs}
     for step in case.steps:
@@ -90,7 +103,8 @@ def evaluate(case, arrays, rounding=None):
         kinds = {value.type for value in operands}
         kind = "float32" if "float32" in kinds else kinds.pop()
         function = rms_norm if step.op == "rms_norm" else OPERATORS[step.op]
-        made = function(*(value.numbers for value in operands), *step.numbers).astype(real)
+        given = tuple(value.numbers for value in operands)
+        made = function(*(shuffled(step, given, order) if order else given), *step.numbers).astype(real)
         made = rounding(made, kind) if rounding else made
         fresh = step.op != "mask" and not np.isfinite(made).all()
         overflowed = any(value.overflowed for value in operands)
