@@ -112,7 +112,7 @@ def compare(case, arrays, got):
     sure = (np.abs(want) < 0.97 * kind.most) & np.isfinite(near.numbers) & np.isfinite(others).all(0)
     bad = sure & ~np.isfinite(got)
     for _ in range(ORDERS if bad.any() else 0):
-        bad &= np.isfinite(by_chance(case, arrays, random))
+        bad &= np.isfinite(evaluate(case, arrays, nearest, random).numbers)
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         words = f"{int(bad.sum())} of {bad.size}, the first out{name_of(at)} is {got[at]}; expected {want[at]:.5g}, "
