@@ -40,10 +40,16 @@ enum Turn : std::uint32_t {
   kAwaited,  // on the job, and its caller sleeps
 };
 
+// Sleepers are woken by a tree: a call wakes two of its workers, and each that begins two more, so that no thread makes
+// a system call for each of them.
+constexpr int kWakes = 2;
+
 struct alignas(64) Worker {
   std::atomic<std::uint32_t> turn = kFree;
-  Job* job = nullptr;      // of kPosted and on
-  Worker* next = nullptr;  // in the list of those that are free, or in a call's
+  std::atomic<bool> unwoken = false;  // kPosted while it slept, and nobody has woken it since
+  Job* job = nullptr;                 // of kPosted and on
+  Worker* next = nullptr;             // in the list of those that are free, or in a call's
+  Worker* wakes[kWakes] = {};         // likewise
 };
 
 struct Pool {
@@ -69,6 +75,11 @@ void sleep_while(std::atomic<std::uint32_t>& turn, std::uint32_t value) {
 
 void wake(std::atomic<std::uint32_t>& turn) { syscall(SYS_futex, &turn, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
 
+void wake_all(Worker* const (&workers)[kWakes]) {
+  for (Worker* worker : workers)
+    if (worker != nullptr && worker->unwoken.exchange(false)) wake(worker->turn);
+}
+
 // Until done() or kAwake has gone by; returns done().
 template <typename Done>
 bool spin_until(const Done& done) {
@@ -89,10 +100,13 @@ void* serve(void* self) {
   for (;;) {
     const auto posted = [&] { return worker.turn.load(std::memory_order_acquire) == kPosted; };
     std::uint32_t expected = kFree;
-    if (!spin_until(posted) && worker.turn.compare_exchange_strong(expected, kAsleep))
+    if (!spin_until(posted)) {
+      worker.turn.compare_exchange_strong(expected, kAsleep);
       sleep_while(worker.turn, kAsleep);
+    }
     expected = kPosted;
     if (!worker.turn.compare_exchange_strong(expected, kWorking)) continue;  // taken back
+    wake_all(worker.wakes);
     worker.job->work();
     if (worker.turn.exchange(kFree) == kAwaited) wake(worker.turn);
   }
@@ -115,13 +129,35 @@ Worker* start(Job* job) {
   return nullptr;
 }
 
+// Hands the job to all of them. They are numbered from `count` down to 1, the caller is 0, and number n wakes 2 n + 1
+// and 2 n + 2: whoever is to be woken has the job before who wakes it.
+void hand_out(Job* job, Worker* workers, std::int64_t count) {
+  Worker* woken = workers;  // by the next that wakes any
+  const auto take = [&](std::int64_t number, Worker*(&wakes)[kWakes]) {
+    for (int at = kWakes; at-- > 0;) {
+      wakes[at] = kWakes * number + at + 1 <= count ? woken : nullptr;
+      if (wakes[at] != nullptr) woken = woken->next;
+    }
+  };
+  std::int64_t number = count;
+  for (Worker* worker = workers; worker != nullptr; worker = worker->next, --number) {
+    take(number, worker->wakes);
+    worker->job = job;
+    worker->unwoken.store(worker->turn.exchange(kPosted) == kAsleep);
+  }
+  Worker* first[kWakes];
+  take(0, first);
+  wake_all(first);
+}
+
 // Up to `wanted` workers, linked, each with the job.
 Worker* post(Job* job, std::int64_t wanted) {
   Worker* taken = nullptr;
+  std::int64_t count = 0;
   bool may_start = false;
   {
     const std::lock_guard lock(pool.mutex);
-    for (; wanted > 0 && pool.free != nullptr; --wanted) {
+    for (; wanted > 0 && pool.free != nullptr; --wanted, ++count) {
       Worker* worker = pool.free;
       pool.free = worker->next;
       worker->next = taken;
@@ -129,10 +165,7 @@ Worker* post(Job* job, std::int64_t wanted) {
     }
     may_start = wanted > 0 && (pool.ask_again == Clock::time_point() || Clock::now() >= pool.ask_again);
   }
-  for (Worker* worker = taken; worker != nullptr; worker = worker->next) {
-    worker->job = job;
-    if (worker->turn.exchange(kPosted) == kAsleep) wake(worker->turn);
-  }
+  hand_out(job, taken, count);
   for (; may_start && wanted > 0; --wanted) {
     Worker* worker = start(job);
     if (worker == nullptr) {
@@ -149,7 +182,8 @@ Worker* post(Job* job, std::int64_t wanted) {
 // Takes the job back from a worker that has not begun, or waits until it is done.
 void take_back(Worker& worker) {
   std::uint32_t expected = kPosted;
-  if (worker.turn.compare_exchange_strong(expected, kFree)) return;
+  const std::uint32_t before = worker.unwoken.exchange(false) ? kAsleep : kFree;
+  if (worker.turn.compare_exchange_strong(expected, before)) return;
   const auto done = [&] { return worker.turn.load(std::memory_order_acquire) != kWorking; };
   if (spin_until(done)) return;
   expected = kWorking;

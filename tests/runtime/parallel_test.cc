@@ -56,11 +56,24 @@ int threads_at_once(int threads) {
 
 TEST(Parallel, SeveralThreadsTakePart) { EXPECT_EQ(3, threads_at_once(3)); }
 
-// The same workers again, though they slept meanwhile.
+// The same workers again, though they slept meanwhile: a few, which the call wakes, and many, which wake each other.
 TEST(Parallel, WorkersThatSleptAreWoken) {
-  ASSERT_EQ(3, threads_at_once(3));
+  for (const int threads : {3, 4, 11, 12}) {
+    ASSERT_EQ(threads, threads_at_once(threads));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(threads, threads_at_once(threads));
+  }
+}
+
+// Steps so short that workers are taken back while they sleep: the next loop still wakes them.
+TEST(Parallel, WorkersThatWereTakenBackAreWokenAgain) {
+  ASSERT_EQ(8, threads_at_once(8));
+  for (int i = 0; i < 50; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    ASSERT_TRUE(visits_each_once(8, 8));
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(3, threads_at_once(3));
+  EXPECT_EQ(8, threads_at_once(8));
 }
 
 // One caller holds its workers for as long as the other's loop lasts, which has workers of its own.
