@@ -17,6 +17,7 @@ class Value:
     numbers: np.ndarray  # float64
     type: str
     overflowed: bool  # an operator made infinities or NaN of numbers on the way: what follows may be luck
+    beyond: bool = False  # a number on the way is larger than its type's largest, but for infinities
 
 
 def turned(x, yes):
@@ -110,9 +111,11 @@ def evaluate(case, arrays, rounding=None, order=None):
         overflowed = any(value.overflowed for value in operands)
         if fresh and not overflowed:
             overflowed = all(np.isfinite(value.numbers).all() for value in operands)
-        values[step.name] = Value(made, kind, overflowed)
+        large = np.isfinite(made) & (np.abs(made) > TYPES[kind].most)
+        beyond = bool(large.any()) or any(value.beyond for value in operands)
+        values[step.name] = Value(made, kind, overflowed, beyond)
     last = values[case.steps[-1].name]
-    return Value(last.numbers.astype(np.float64), last.type, last.overflowed)
+    return Value(last.numbers.astype(np.float64), last.type, last.overflowed, last.beyond)
 
 
 def nearest(numbers, kind):
