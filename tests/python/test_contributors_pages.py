@@ -1,0 +1,53 @@
+"""docs/adding-a-kernel.md: the files that a table lists are as many as the text below or above it says, and are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/adding-a-kernel.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))
+NUMBERS = {"five": 5, "six": 6, "eight": 8}
+COUNTED = {
+    "A mechanism": None,  # by the table at the page's top
+    "A mask kind": r"These are (\w+) files",
+    "A key source": r"These are (\w+) files",
+    "A finish extra": r"These are (\w+) files",
+    "A tensor of a call": r"touched (\w+) files",
+}
+FILES = [
+    path.relative_to(ROOT).as_posix()
+    for folder in ("search", "jit", "runtime", "bindings", "tools")
+    for path in (ROOT / folder).rglob("*")
+    if path.is_file()
+]
+
+
+def listed(section):
+    """The files in the first column of the section's table."""
+    return [
+        name
+        for row in re.findall(r"^\| (`.+?) \|", SECTIONS[section], re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    ]
+
+
+@pytest.mark.parametrize("section", COUNTED)
+def test_files_are_counted(section):
+    said = COUNTED[section] and re.search(COUNTED[section], SECTIONS[section])[1]
+    count = 5 if said is None else NUMBERS.get(said) or int(said)
+    assert len(listed(section)) == count, listed(section)
+
+
+@pytest.mark.parametrize("section", COUNTED)
+def test_files_are_there(section):
+    for name in listed(section):
+        assert any(path == name or path.endswith("/" + name) for path in FILES), f"{name} is not there"
+
+
+def test_the_table_at_the_top_says_the_same():
+    rows = dict(re.findall(r"^\| (a [^|]+?) \| ([^|]+?) \|", PAGE, re.MULTILINE))
+    assert rows["a mechanism of a family"].startswith("5 of stream-K")
+    for change, section in (("a mask kind", "A mask kind"), ("a key source", "A key source"), ("a finish extra", "A finish extra")):
+        assert int(rows[change].split(",")[0]) == len(listed(section))
