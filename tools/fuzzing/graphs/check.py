@@ -118,8 +118,9 @@ def compare(case, arrays, got):
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         words = f"{int(bad.sum())} of {bad.size}, the first out{name_of(at)} is {got[at]}; expected {want[at]:.5g}, "
         words += f"operator by operator {near.numbers[at]:.5g}"
-        hidden = (exact.overflowed or exact.beyond) and not near.overflowed
-        known = "operator by operator is finite only since rounding hides that a value leaves its type" if hidden else None
+        known = None
+        if near.overflowed or exact.overflowed or exact.beyond:
+            known = "not finite where operator by operator survives that a value leaves its type"
         return Failure("not finite", words, f"assert np.isfinite(float(out{name_of(at)}))", known)
     sure &= np.isfinite(got)
     return None if near.overflowed else compare_errors(got, want, [near.numbers, *others], kind, sure)
