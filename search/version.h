@@ -29,7 +29,7 @@ inline constexpr FamilyVersion kFamilyVersions[] = {
     {"flash", 4},
     {"split", 5},
     {"warpgroup", 5},
-    {kBlockFamily, 2},
+    {kBlockFamily, 3},
 };
 
 // 0: no such family.
