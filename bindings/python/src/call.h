@@ -1,8 +1,8 @@
 // call.h: Handle.run, which every call of attention goes through, and Handle.explain.
 // Owns: what each argument becomes in a gqa_call; gqa/_gqa.pyi lists them in their order, in which gqa/_call.py hands
-// them in. They are methods of Python's own, not of pybind11's: that spends half of what the rest of a hit does on twenty
-// arguments. Never: checks what the library checks. Threads: entered and left with the GIL held, without it while the
-// library runs.
+// them in. They are methods of Python's own, not of pybind11's: that spends half of what the rest of a hit does on
+// twenty arguments. Never: checks what the library checks. Threads: entered and left with the GIL held, without it
+// while the library runs.
 #pragma once
 
 #include <pybind11/pybind11.h>
