@@ -25,7 +25,7 @@ struct CallNumbers {
   Problem problem;  // the call's own lengths, not the signature's
   float scale = 0;  // never 0 in a call that is launched: already defaulted
   ScoreSlots slots = {};
-  void* stream = nullptr;  // CUstream; the host ignores it
+  void* stream = nullptr;                           // CUstream; the host ignores it
   std::int64_t q_rows = 0, k_rows = 0, v_rows = 0;  // of packed tensors: all sequences'; v_rows 0: as many as k_rows
   std::int32_t pages = 0;                           // that k and v hold, where problem.paged()
   bool k_in_slots = false;  // k's starts are batch slots of a cache, in any order: lengths alone end a sequence

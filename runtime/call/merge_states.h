@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "runtime/program.h"
+#include "runtime/call/strides.h"
 #include "search/graph/ir/tensor.h"
 #include "search/status.h"
 
