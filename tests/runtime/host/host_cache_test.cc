@@ -190,8 +190,7 @@ class ReadsAValueTooMany final : public LoadedProgram {
     Status status = HostKernel(candidate_of(kCandidates[0]), 1).run(call);
     for (int b = 0; b < p.batch; ++b) {
       const int length = std::min(call.list(Role::kKvLengths)[b], p.kv_len - 1);
-      const std::uint16_t* value =
-          call.at<std::uint16_t>(Role::kV) + b * call.strides(Role::kV).batch;
+      const std::uint16_t* value = call.at<std::uint16_t>(Role::kV) + b * call.strides(Role::kV).batch;
       std::uint16_t* out = static_cast<std::uint16_t*>(call.to(Role::kOut)) + b * call.strides(Role::kOut).batch;
       *out = store(p.q_type, load(p.q_type, *out) + 0 * load(p.q_type, value[length * call.strides(Role::kV).row]));
     }
