@@ -100,6 +100,23 @@ def test_weights_beside_scores_that_overflow():
     assert np.isfinite(found[1::2]).all()
 
 
+# The exponential is near the largest float32, the value itself far above the least.
+@pytest.mark.parametrize("device", ("host", pytest.param("cuda", marks=pytest.mark.gpu)))
+def test_silu_far_below_zero(device):
+    x = np.linspace(-88.5, -87, 64, dtype=np.float32).reshape(4, 16)
+    exact = x / (1 + np.exp(-x.astype(np.float64)))
+    if device == "host":
+        found = answer(lambda g, x: g.silu(x), x)
+    else:
+        import torch
+
+        graph = gqa.new_kernel_graph()
+        graph.mark_output(graph.silu(graph.new_input(x.shape, gqa.float32)))
+        program = graph.superoptimize(budget=0.2, device=gqa.Handle("cuda", cache_mode="off"))
+        found = program([torch.from_numpy(x).cuda()]).cpu().numpy()
+    np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
 FLOAT32 = {  # where the order of sums, or float32's own rounding, shows
     "gelu(x - 4)": lambda g, x: g.gelu(x - 4),
     "1 / gelu(x)": lambda g, x: 1 / g.gelu(x),

@@ -24,8 +24,11 @@ __device__ inline float normalize(float x, float total) { return total == 0.f ? 
 
 __device__ inline float square(float x) { return x * x; }
 __device__ inline float relu(float x) { return x < 0.f ? 0.f : x; }
-// Past 2^126, where the quick division gives 0, the quotient is less than any number that is kept.
-__device__ inline float silu(float x) { return __fdividef(x, 1.f + expf(-x)); }
+// The exponential is of nothing above 0: the quick division gives 0 where a divisor is past 2^126.
+__device__ inline float silu(float x) {
+  const float e = expf(-fabsf(x));
+  return __fdividef(x < 0.f ? x * e : x, 1.f + e);
+}
 __device__ inline float gelu(float x) { return 0.5f * x * erfcf(x * -0.70710678118654752f); }
 __device__ inline float clamp(float x, float low, float high) { return x < low ? low : x > high ? high : x; }
 __device__ inline float where(bool seen, float x) { return seen ? x : negative_infinity(); }
