@@ -200,24 +200,22 @@ Status check_keys_of(const Call& call, std::int32_t sequence) {
 
 Status check_lists(const Call& call, std::string* odd) {
   const Problem& p = call.problem;
-  const PackedRows queries = {"cu_seqlens_q",
-                              "seqused_q",
-                              "q",
-                              "max_seqlen_q",
-                              "queries",
-                              call.list(Role::kQStarts),
-                              call.list(Role::kQLengths),
-                              call.q_rows,
-                              p.q_len};
-  const PackedRows keys = {"cu_seqlens_k",
-                           "cache_seqlens",
-                           "k",
-                           "max_seqlen_k",
-                           "keys",
-                           call.list(Role::kKStarts),
-                           call.list(Role::kKvLengths),
-                           call.k_rows,
-                           p.kv_len};
+  const auto packed = [&](Role starts, Role lengths, Role tensor, const char* maximum_name, const char* what,
+                          std::int64_t rows, std::int32_t maximum) -> PackedRows {
+    return {row_of(starts).name,
+            row_of(lengths).name,
+            row_of(tensor).name,
+            maximum_name,
+            what,
+            call.list(starts),
+            call.list(lengths),
+            rows,
+            maximum};
+  };
+  const PackedRows queries =
+      packed(Role::kQStarts, Role::kQLengths, Role::kQ, "max_seqlen_q", "queries", call.q_rows, p.q_len);
+  const PackedRows keys =
+      packed(Role::kKStarts, Role::kKvLengths, Role::kK, "max_seqlen_k", "keys", call.k_rows, p.kv_len);
   if (Status status = check_packed(queries, p.batch); !status.ok()) return status;
   const bool k_packed = p.k_packed() && !call.appends();
   if (call.appends())

@@ -46,8 +46,8 @@ Status check_out_rank(const DLTensor* out) {
                            ", or 3: " + dims_text(packed)};
 }
 
-// Strides of lse as those of out are called: lse is (batch, heads, queries).
 Strides out_strides(const View& out) { return {out.stride[0], out.stride[1], out.stride[2]}; }
+// As those of out are called: lse is (batch, heads, queries).
 Strides lse_strides(const View& lse) { return {lse.stride[0], lse.stride[2], lse.stride[1]}; }
 
 // A tensor as one with a batch, checked and read.
