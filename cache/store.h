@@ -40,8 +40,8 @@ struct KernelRow {
   std::string elsewhere;               // as a winner's; a kernel that was imported has none
 };
 
-// Kernels that verify others, that merge states, that append to caches. They belong to no winner, and stay while a
-// kernel of their architecture does.
+// Kernels that verify others, that merge states, that append to caches. They stay while a kernel of their architecture
+// does, whether or not a winner runs them.
 inline constexpr std::string_view kCheckFamily = "check", kMergeFamily = "merge", kAppendFamily = "append";
 inline constexpr std::string_view kHelpingFamilies[] = {kCheckFamily, kMergeFamily, kAppendFamily};
 

@@ -5,6 +5,7 @@
 // Threads: Device::compile may run on many threads at once; LoadedProgram::run too. A Trial belongs to one thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -13,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/call/append.h"
 #include "runtime/call/call.h"
 #include "runtime/call/merge_states.h"
 #include "runtime/effort.h"
@@ -25,12 +25,16 @@ namespace gqa {
 
 struct Reference;  // runtime/workload/workload.h
 
+class LoadedProgram;
+
 // One run of any program: addresses in the order of the program's inputs and outputs, or the call that brings its own.
 struct ProgramCall {
   const void* const* inputs = nullptr;
   void* const* outputs = nullptr;
   void* stream = nullptr;  // CUstream; the host ignores it
   const Call* attention = nullptr;
+  const LoadedProgram* then = nullptr;  // of Operation::kAppend: what attends, once the cache is appended to
+  const MergeCall* merge = nullptr;
 };
 
 // What compiling makes and the cache keeps. The host's artefact is the µGraph's text, in `source`.
@@ -51,14 +55,14 @@ class LoadedProgram {
   virtual ~LoadedProgram() = default;
   virtual Status run(const ProgramCall& call) const = 0;
   Status run(const Call& call) const { return run(ProgramCall{nullptr, nullptr, call.stream, &call}); }
-  // Whether run() does what a call that appends does first, too. If not, it is run once an Appender has done that.
+  // Whether run() does what a call that appends does first, too. If not, it is run by Operation::kAppend's program.
   virtual bool appends(const Call& call) const {
     (void)call;
     return false;
   }
-  // Device memory between the parts of an attention's call of these sizes, beyond its tensors.
-  virtual std::int64_t workspace_bytes(const Problem& problem) const {
-    (void)problem;
+  // Device memory between the parts of such a call, beyond its tensors.
+  virtual std::int64_t workspace_bytes(const Call& call) const {
+    (void)call;
     return 0;
   }
 };
@@ -107,6 +111,12 @@ class Trial {
 
 class Device {
  public:
+  // The DLPack devices whose tensors it may use: of either type (-1: none), and of one number, where that is not -1.
+  struct Owned {
+    std::array<int, 2> types = {-1, -1};
+    int id = -1;
+  };
+  explicit Device(const Owned& owned) : owned_(owned) {}
   virtual ~Device() = default;
   virtual const DeviceSpec& spec() const = 0;
   // Name and version of the compiler with its options, part of every kernel's key: "nvrtc 13.0 --std=c++17 ...".
@@ -128,22 +138,11 @@ class Device {
   // `checker`: of checker().
   virtual Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                             std::unique_ptr<Trial>* trial) = 0;
-  // The kernel that merges states, compiled and cached like any other; its text is "" where there is none.
-  virtual Source merge_kernel() const { return {}; }
-  // `binary`: of merge_kernel().
-  virtual Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) {
-    (void)binary, (void)merger;
-    return {Code::kInternal, "this device merges no states"};
-  }
-  // The kernel that appends to a cache, compiled and cached like any other; its text is "" where there is none.
-  virtual Source append_kernel() const { return {}; }
-  // `binary`: of append_kernel().
-  virtual Status load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) {
-    (void)binary, (void)appender;
-    return {Code::kInternal, "this device appends to no cache"};
-  }
   // True if a tensor with this DLPack device may be used: the hot path's check.
-  virtual bool owns(int dl_device_type, int dl_device_id) const = 0;
+  bool owns(int dl_device_type, int dl_device_id) const {
+    const bool of_type = dl_device_type == owned_.types[0] || dl_device_type == owned_.types[1];
+    return of_type && (owned_.id == -1 || dl_device_id == owned_.id);
+  }
   // Copies bytes of the device's memory, in the stream's order; they do not overlap.
   virtual Status copy(void* to, const void* from, std::size_t bytes, void* stream) const {
     (void)to, (void)from, (void)bytes, (void)stream;
@@ -162,6 +161,9 @@ class Device {
     *captured = false;
     return {};
   }
+
+ private:
+  const Owned owned_;
 };
 
 // Compiles all sources, whatever a cache holds, and loads: for who has no session.

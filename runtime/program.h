@@ -1,6 +1,6 @@
 // program.h: whatever a device compiles, loads, times or runs, as data.
 // Owns: Source (a kernel's text), Step (one launch: which kernel, how, with which arguments), Program (its steps and
-// the memory between them), and the number that says how arguments are laid out.
+// the memory between them), Operation, and the number that says how arguments are laid out.
 // Never: compiles or launches; devices do. Never holds a candidate that was not proved or a problem that was not
 // checked.
 // Threads: values.
@@ -10,10 +10,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "jit/block/tile_codegen.h"
-#include "runtime/call/roles.h"
+#include "runtime/call/role.h"
 #include "runtime/call/strides.h"
 #include "search/families/candidate.h"
 #include "search/problem/problem.h"
@@ -54,13 +55,20 @@ struct AttentionStep {
   std::optional<FixedAttention> fixed;  // else lengths, strides and addresses are the call's
 };
 
+// What one kernel does for all shapes and types, beside attention.
+enum class Operation { kAppend, kMergeStates };
+inline constexpr std::array kOperations = {Operation::kAppend, Operation::kMergeStates};
+constexpr std::size_t index_of(Operation operation) { return static_cast<std::size_t>(operation); }
+
 // One launch.
 struct Step {
   std::size_t source = 0;  // of Program::sources
   // A block kernel's inputs, then its outputs; fixed attention's q, k, v, out; none where the call brings them.
   std::vector<TensorPlace> arguments;
-  std::optional<AttentionStep> attention;  // else a block kernel
-  TileLaunch block;
+  std::variant<TileLaunch, AttentionStep, Operation> launch;
+
+  const AttentionStep* attention() const { return std::get_if<AttentionStep>(&launch); }
+  const Operation* operation() const { return std::get_if<Operation>(&launch); }
 };
 
 struct Program {

@@ -19,17 +19,14 @@ inline constexpr int kSearchVersion = 8;
 // run them are then tuned anew, and no others.
 inline constexpr std::string_view kBlockFamily = "block";    // the tile kernels of graphs
 inline constexpr std::string_view kCheckFamily = "check";    // those that verify others; no winner runs them
-inline constexpr std::string_view kMergeFamily = "merge";    // what merges states; no winner runs it
-inline constexpr std::string_view kAppendFamily = "append";  // what appends to caches; no winner runs it
+inline constexpr std::string_view kMergeFamily = "merge";    // what merges states
+inline constexpr std::string_view kAppendFamily = "append";  // what appends to caches
 struct FamilyVersion {
   std::string_view name;
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 4},
-    {"split", 5},
-    {"warpgroup", 5},
-    {kBlockFamily, 3},
+    {"flash", 4}, {"split", 5}, {"warpgroup", 5}, {kBlockFamily, 3}, {kMergeFamily, 1}, {kAppendFamily, 1},
 };
 
 // 0: no such family.

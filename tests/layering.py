@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Fails when an include points upward in the house, one name means two types, or a family's type is named by others.
+"""Fails when an include points upward in the house, one name means two types, a family's type is named by others,
+or a kernel can be launched that no trial judges.
 
 Owns: the arrows: search <- jit <- runtime <- bindings, tools; cache includes nothing of the others; bindings see the
 public headers only. Inside runtime/ a room sees those before it. And that a namespace's type is defined once in all that
-libgqa.so is linked of: of two the linker would mix the functions, and say nothing. And that a family's candidate is named by its folder, by Candidate and by its
-code only: others ask for what they want to know. Checks itself first: planted violations in a temporary tree must be found, and nothing else.
+libgqa.so is linked of: of two the linker would mix the functions, and say nothing. And that a family's candidate is named
+by its folder, by Candidate and by its code only: others ask for what they want to know. And that no kernel's text is
+asked for but to be a program of a workload, or to judge. Checks itself first: planted violations in a temporary tree
+must be found, and nothing else.
 Never: compiles; it reads #include lines. One thread.
 
   layering.py [ROOT]
@@ -121,6 +124,23 @@ def strangers(root):
     return found
 
 
+# Who asks jit/ for a kernel's text: what makes programs, which workloads offer and trials judge (whatever a workload can
+# be held against has a trial: operation_case_test.cc). The kernels that judge are asked for by the device.
+SOURCE = re.compile(r"^(?!\s*//)[^\n]*?\b(\w+_source)\(", re.MULTILINE)
+TEXTS = {"runtime/workload/programs.cc": None, "runtime/cuda/cuda_device.cc": "check_source"}
+
+
+def unjudged(root):
+    root, found = Path(root).resolve(), []
+    for file in sorted(file for layer in ("runtime", "tools") for file in (root / layer).rglob("*") if file.suffix in CODE):
+        name = file.relative_to(root).as_posix()
+        text = file.read_text(errors="replace")
+        found += [f"{name}:{text.count(chr(10), 0, match.start(1)) + 1}: {match[1]}() is asked for outside "
+                  f"{next(iter(TEXTS))}, so that no trial judges the kernel" for match in SOURCE.finditer(text)
+                  if TEXTS.get(name, "") not in (None, match[1])]
+    return found
+
+
 PLANTED = {  # file: (text, how many violations)
     "search/a.h": ("#pragma once\n", 0),
     "search/up.cc": ('#include "search/a.h"\n#include "jit/b.h"\n', 1),
@@ -157,6 +177,9 @@ PLANTED = {  # file: (text, how many violations)
     "jit/families/mma_flash.cc": ("int code_of(const MmaFlash& c);\n", 0),
     "jit/stranger.cc": ("int code_of(const MmaFlash& c);\nint NoMmaFlash;\n", 1),
     "runtime/stranger.cc": ("auto c = std::get<WgmmaFlash>(x);\n", 1),
+    "runtime/workload/programs.cc": ("auto text = attention_source(p) + gradient_source(p);\n", 0),
+    "runtime/cuda/cuda_device.cc": ("auto text = check_source();\nauto more = merge_source();\n", 1),
+    "runtime/cuda/launch/unjudged.cc": ("// of append_source()\nauto text = append_source();\n", 1),
     "tests/any.cc": ('#include "tools/t.h"\n', 0),
 }
 
@@ -167,7 +190,7 @@ def self_check():
             file = Path(folder, name)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        found = violations(folder) + twins(folder) + strangers(folder)
+        found = violations(folder) + twins(folder) + strangers(folder) + unjudged(folder)
         for name, (_, expected) in PLANTED.items():
             count = sum(line.startswith(name + ":") for line in found)
             if count != expected:
@@ -180,10 +203,11 @@ def main():
     missing = [layer for layer in LAYERS if not (root / layer).is_dir()]
     if missing:
         sys.exit(f"{root} has no {', '.join(missing)}: expected the root of the source tree")
-    found = violations(root) + twins(root) + strangers(root)
+    found = violations(root) + twins(root) + strangers(root) + unjudged(root)
     if found:
         sys.exit("\n".join(found))
-    print("every include points down, every type has a name of its own, families keep theirs to themselves")
+    print("every include points down, every type has a name of its own, families keep theirs to themselves, and every "
+          "kernel's text is a program's")
 
 
 if __name__ == "__main__":

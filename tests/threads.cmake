@@ -23,7 +23,7 @@ set(thread_sources
   runtime/pages/page_pool_test.cc
   runtime/parallel_test.cc
   runtime/session/cancel_test.cc
-  runtime/session/first_use_test.cc
+  runtime/session/operations_test.cc
   runtime/session/graph_session_test.cc
   runtime/session/session_test.cc
   runtime/thread_limits_test.cc

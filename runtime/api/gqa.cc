@@ -181,7 +181,7 @@ gqa_status gqa_prepare(gqa_handle handle, const DLTensor* q, const DLTensor* k, 
   return with_call(handle, q, k, v, out, call, [&](const gqa::Call& made) {
     const std::optional<gqa::Tuning> tuning = gqa::tuning_of(call);
     Status status = made.has(gqa::Role::kOut) ? handle->session.ready(made.problem, nullptr, tuning) : Status();
-    return status.ok() && made.appends() ? handle->session.ready_to_append() : status;
+    return status.ok() && made.appends() ? handle->session.ready(gqa::Operation::kAppend, tuning) : status;
   });
 }
 

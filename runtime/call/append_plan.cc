@@ -27,7 +27,12 @@ std::int64_t query_rows(const Call& call) {
   return call.problem.q_packed() ? call.q_rows : std::int64_t{call.problem.batch} * call.problem.q_len;
 }
 
-TensorStrides cache_strides(const Strides& s, std::int64_t batch) { return {batch, s.row, s.head}; }
+// From a sequence to the next, or a page: where a slot is a page of its own, from a slot to the next.
+std::int64_t attended_batch(const Call& call, Role role) {
+  const Strides& s = call.strides(role);
+  if (makes_starts(call)) return 0;
+  return makes_table(call) && out_page(call) != call.append.page ? s.row : s.batch;
+}
 
 void set_queries(const Call& call, char* copy, AppendParams* p) {
   const Problem& problem = call.problem;
@@ -91,8 +96,8 @@ AppendParams append_params(const Call& call, char* between) {
   p.tokens = new_tokens(call);
   p.k = call.to(Role::kK);
   p.v = call.to(Role::kV);
-  p.k_strides = cache_strides(call.strides(Role::kK), a.k_batch_stride);
-  p.v_strides = cache_strides(call.strides(Role::kV), a.v_batch_stride);
+  p.k_strides = tensor_strides(call.strides(Role::kK));
+  p.v_strides = tensor_strides(call.strides(Role::kV));
   p.lengths = call.list(Role::kKvLengths);
   p.batch_idx = call.list(Role::kBatchIdx);
   p.leftpad = call.list(Role::kLeftpad);
@@ -140,6 +145,7 @@ unsigned append_blocks(const AppendParams& p) {
 Call attended_call(const Call& call, const AppendParams& p) {
   Call attended = call;
   attended.leave_out(kAppendedRoles);
+  for (const Role role : {Role::kK, Role::kV}) attended.strides(role).batch = attended_batch(call, role);
   attended.place(Role::kKvLengths, p.out_lengths);
   attended.place(Role::kKStarts, p.out_starts);
   attended.v_starts = p.out_value_starts;

@@ -1,5 +1,5 @@
 // call.h: one attention call, ready to launch.
-// Owns: Call: a problem, the tensors that the caller handed in, by role (roles.h), and the numbers beside them.
+// Owns: Call: a problem, the tensors that the caller handed in, by role (role.h), and the numbers beside them.
 // Never: owns memory or checks anything; api/args has.
 // Threads: a value, filled on the stack of the hot path.
 #pragma once
@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "runtime/call/append.h"
-#include "runtime/call/roles.h"
+#include "runtime/call/role.h"
 #include "runtime/call/strides.h"
 #include "search/problem/problem.h"
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/call/roles.h"
+
 namespace gqa {
 namespace {
 

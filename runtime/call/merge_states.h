@@ -1,14 +1,13 @@
 // merge_states.h: attention's results on disjoint keys, to be merged into one.
-// Owns: AttentionState and MergeCall, plain data filled on the hot path, and what a device makes of them (StateMerger).
+// Owns: AttentionState and MergeCall, plain data filled on the hot path.
 // Never: checks tensors; merge_args.h does.
-// Threads: StateMerger::run() from many threads at once.
+// Threads: values.
 #pragma once
 
 #include <cstdint>
 
 #include "runtime/call/strides.h"
 #include "search/graph/ir/tensor.h"
-#include "search/status.h"
 
 namespace gqa {
 
@@ -30,13 +29,6 @@ struct MergeCall {
   void* stream = nullptr;                                      // CUstream; the host ignores it
 
   std::int64_t rows() const { return std::int64_t{batch} * q_len * heads; }
-};
-
-class StateMerger {
- public:
-  virtual ~StateMerger() = default;
-  // The hot path: allocates and formats nothing.
-  virtual Status run(const MergeCall& call) const = 0;
 };
 
 }  // namespace gqa

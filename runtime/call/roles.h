@@ -6,75 +6,14 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "runtime/api/gqa.h"
+#include "runtime/call/role.h"
 
 namespace gqa {
-
-// In the order in which a call's tensors are checked.
-enum class Role : std::uint8_t {
-  kQ,
-  kQStarts,
-  kK,
-  kV,
-  kOut,
-  kLse,
-  kKStarts,
-  kKvLengths,
-  kPageTable,
-  kQLengths,
-  kSink,
-  kScoreScale,
-  kBias,
-  kNewK,
-  kNewV,
-  kNewStarts,
-  kCos,
-  kSin,
-  kRotaryStarts,
-  kBatchIdx,
-  kLeftpad,
-};
-inline constexpr std::size_t kRoleCount = 21;
-constexpr std::size_t index_of(Role role) { return static_cast<std::size_t>(role); }
-
-// A set of roles; iterated in their order.
-class Roles {
- public:
-  constexpr Roles() = default;
-  constexpr Roles(Role role) : bits_(std::uint32_t{1} << index_of(role)) {}  // NOLINT: a role is a set of one
-  constexpr bool has(Role role) const { return (bits_ >> index_of(role) & 1) != 0; }
-  constexpr bool empty() const { return bits_ == 0; }
-  constexpr std::uint32_t bits() const { return bits_; }
-  constexpr Roles operator|(Roles other) const { return Roles(bits_ | other.bits_); }
-  constexpr Roles operator&(Roles other) const { return Roles(bits_ & other.bits_); }
-  constexpr Roles without(Roles other) const { return Roles(bits_ & ~other.bits_); }
-  constexpr bool operator==(const Roles&) const = default;
-
-  class Iterator {
-   public:
-    explicit constexpr Iterator(std::uint32_t bits) : bits_(bits) {}
-    constexpr Role operator*() const { return static_cast<Role>(std::countr_zero(bits_)); }
-    constexpr Iterator& operator++() {
-      bits_ &= bits_ - 1;
-      return *this;
-    }
-    constexpr bool operator==(const Iterator&) const = default;
-
-   private:
-    std::uint32_t bits_;
-  };
-  constexpr Iterator begin() const { return Iterator(bits_); }
-  constexpr Iterator end() const { return Iterator(0); }
-
- private:
-  explicit constexpr Roles(std::uint32_t bits) : bits_(bits) {}
-  std::uint32_t bits_ = 0;
-};
 
 // What a dimension counts. Those of one name in a call's tensors must be equal.
 enum class Dim : std::uint8_t {
@@ -224,7 +163,6 @@ constexpr Roles roles_where(Predicate predicate) {
   return found;
 }
 inline constexpr Roles kAllRoles = roles_where([](const RoleRow&) { return true; });
-inline constexpr Roles kAppendedRoles = roles_where([](const RoleRow& row) { return row.group == Group::kAppended; });
 inline constexpr Roles kWrittenRoles = roles_where([](const RoleRow& row) { return row.access == Access::kWrite; });
 inline constexpr Roles kCacheRoles = roles_where([](const RoleRow& row) { return row.access == Access::kAppend; });
 inline constexpr Roles kFieldRoles = roles_where([](const RoleRow& row) { return row.field != 0; });
@@ -236,5 +174,7 @@ static_assert(
       return true;
     }(),
     "the table is in the order of Role");
+static_assert(kAppendedRoles == roles_where([](const RoleRow& row) { return row.group == Group::kAppended; }),
+              "role.h says which roles append");
 
 }  // namespace gqa

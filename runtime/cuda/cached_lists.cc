@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/call/checked.h"
+#include "runtime/call/roles.h"
 #include "runtime/cuda/driver/capture.h"
 
 namespace gqa {

@@ -1,8 +1,6 @@
 // cuda_device.cc: see cuda_device.h.
 #include "runtime/cuda/cuda_device.h"
 
-#include <dlpack/dlpack.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -10,6 +8,7 @@
 #include "runtime/cuda/driver/capture.h"
 #include "runtime/cuda/launch/cuda_appender.h"
 #include "runtime/cuda/launch/cuda_merger.h"
+#include "runtime/cuda/trial/cuda_operation_trial.h"
 #include "runtime/cuda/trial/cuda_program_trial.h"
 #include "runtime/cuda/trial/cuda_trial.h"
 #include "runtime/workload/workload.h"
@@ -119,20 +118,6 @@ Status CudaCompiler::make_trial(const Reference&, const Binary&, const Effort&, 
   return no_gpu(spec_.arch);
 }
 
-Source CudaCompiler::merge_kernel() const {
-  return {merge_source(), std::string(kMergeFamily), "merge", "merger of states", ""};
-}
-
-Status CudaCompiler::load_merger(const Binary&, std::unique_ptr<StateMerger>*) { return no_gpu(spec_.arch); }
-
-Source CudaCompiler::append_kernel() const {
-  return {append_source(), std::string(kAppendFamily), "append", "appending to a cache", ""};
-}
-
-Status CudaCompiler::load_appender(const Binary&, std::unique_ptr<Appender>*) { return no_gpu(spec_.arch); }
-
-bool CudaCompiler::owns(int, int) const { return false; }
-
 CudaDevice::~CudaDevice() {
   const BesideCaptures here(shared_->context);
   checker_.reset();
@@ -140,7 +125,10 @@ CudaDevice::~CudaDevice() {
 
 Status CudaDevice::load(const Program& program, const std::vector<Binary>& binaries,
                         std::unique_ptr<LoadedProgram>* loaded) {
-  return CudaProgram::load(shared_, program, binaries, loaded);
+  const Operation* operation = program.steps.front().operation();
+  if (operation == nullptr) return CudaProgram::load(shared_, program, binaries, loaded);
+  return *operation == Operation::kAppend ? CudaAppender::load(shared_, binaries.front(), loaded)
+                                          : CudaMerger::load(shared_, binaries.front(), loaded);
 }
 
 Status CudaDevice::load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker) {
@@ -166,19 +154,9 @@ Status CudaDevice::make_trial(const Reference& reference, const Binary& checker,
   std::shared_ptr<const Checker> check;
   if (Status s = load_checker(checker, &check); !s.ok()) return s;
   if (problem != nullptr) return CudaTrial::make(shared_, check, spec_, *problem, effort, trial);
-  return CudaProgramTrial::make(shared_, check, spec_, std::get<KernelGraph>(reference.of), effort, trial);
-}
-
-Status CudaDevice::load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) {
-  return CudaMerger::load(shared_, binary, merger);
-}
-
-Status CudaDevice::load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) {
-  return CudaAppender::load(shared_, binary, appender);
-}
-
-bool CudaDevice::owns(int dl_device_type, int dl_device_id) const {
-  return (dl_device_type == kDLCUDA || dl_device_type == kDLCUDAManaged) && dl_device_id == ordinal_;
+  if (const KernelGraph* graph = std::get_if<KernelGraph>(&reference.of))
+    return CudaProgramTrial::make(shared_, check, spec_, *graph, effort, trial);
+  return CudaOperationTrial::make(shared_, check, std::get<Operation>(reference.of), effort, trial);
 }
 
 Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, void* stream) const {

@@ -5,6 +5,8 @@
 // Threads: compile() from many threads; the rest as device.h says.
 #pragma once
 
+#include <dlpack/dlpack.h>
+
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,8 +24,8 @@ namespace gqa {
 class CudaCompiler : public Device {
  public:
   // The driver's version, as CUDA counts; 0 where there is none.
-  CudaCompiler(DeviceSpec spec, std::string nvrtc_path, int driver_version = 0)
-      : spec_(std::move(spec)), nvrtc_path_(std::move(nvrtc_path)), driver_version_(driver_version) {}
+  CudaCompiler(DeviceSpec spec, std::string nvrtc_path, int driver_version = 0, const Owned& owned = {})
+      : Device(owned), spec_(std::move(spec)), nvrtc_path_(std::move(nvrtc_path)), driver_version_(driver_version) {}
 
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override;
@@ -34,11 +36,6 @@ class CudaCompiler : public Device {
   Source checker() const override;
   Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                     std::unique_ptr<Trial>* trial) override;
-  Source merge_kernel() const override;
-  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override;
-  Source append_kernel() const override;
-  Status load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) override;
-  bool owns(int dl_device_type, int dl_device_id) const override;
 
  protected:
   Status nvrtc(std::shared_ptr<const Nvrtc>* nvrtc) const;
@@ -56,8 +53,8 @@ class CudaCompiler : public Device {
 class CudaDevice final : public CudaCompiler {
  public:
   CudaDevice(int ordinal, DeviceSpec spec, std::shared_ptr<CudaShared> shared, const std::string& nvrtc_path)
-      : CudaCompiler(std::move(spec), nvrtc_path, shared->context.driver().version),
-        ordinal_(ordinal),
+      : CudaCompiler(std::move(spec), nvrtc_path, shared->context.driver().version,
+                     {{kDLCUDA, kDLCUDAManaged}, ordinal}),
         shared_(std::move(shared)) {}
   ~CudaDevice() override;
 
@@ -65,9 +62,6 @@ class CudaDevice final : public CudaCompiler {
               std::unique_ptr<LoadedProgram>* loaded) override;
   Status make_trial(const Reference& reference, const Binary& checker, const Effort& effort,
                     std::unique_ptr<Trial>* trial) override;
-  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override;
-  Status load_appender(const Binary& binary, std::unique_ptr<Appender>* appender) override;
-  bool owns(int dl_device_type, int dl_device_id) const override;
   Status capturing(std::optional<void*> stream, bool* captured) const override;
   Status copy(void* to, const void* from, std::size_t bytes, void* stream) const override;
   Status check_lists(const Call& call, std::string* odd) const override {
@@ -77,7 +71,6 @@ class CudaDevice final : public CudaCompiler {
  private:
   Status load_checker(const Binary& binary, std::shared_ptr<const Checker>* checker);
 
-  const int ordinal_;
   std::shared_ptr<CudaShared> shared_;
   std::mutex checker_mutex_;
   std::shared_ptr<const Checker> checker_;

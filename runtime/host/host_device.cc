@@ -13,6 +13,7 @@
 #include "runtime/host/attention/host_appender.h"
 #include "runtime/host/attention/host_kernel.h"
 #include "runtime/host/attention/host_merger.h"
+#include "runtime/host/attention/host_operation_trial.h"
 #include "runtime/host/attention/host_trial.h"
 #include "runtime/host/host_limits.h"
 #include "runtime/host/host_spec.h"
@@ -54,7 +55,8 @@ Status candidate_of(const std::string& program, Candidate* candidate) {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(int threads) : spec_(host_spec(tile_kernels().name, threads, caches())) {}
+  explicit HostDevice(int threads)
+      : Device({{kDLCPU, kDLCUDAHost}}), spec_(host_spec(tile_kernels().name, threads, caches())) {}
 
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override { return "host 1"; }
@@ -74,7 +76,9 @@ class HostDevice final : public Device {
       return {Code::kInternal, "the " + std::to_string(binaries.size()) + " stored µGraphs of a program are not its " +
                                    std::to_string(program.sources.size()) + " kernels: expected the text of each"};
     const Step& first = program.steps.front();
-    if (first.attention && !first.attention->fixed) return load_attention(*first.attention, binaries[0], loaded);
+    if (const Operation* operation = first.operation()) return load_operation(*operation, loaded);
+    if (const AttentionStep* attention = first.attention(); attention != nullptr && !attention->fixed)
+      return load_attention(*attention, binaries[0], loaded);
     std::unique_ptr<HostProgram> made;
     Status status = HostProgram::load(program, host_ops(), spec_.sms, &made);
     if (status.ok()) *loaded = std::move(made);
@@ -85,22 +89,12 @@ class HostDevice final : public Device {
                     std::unique_ptr<Trial>* trial) override {
     if (const Problem* problem = std::get_if<Problem>(&reference.of))
       return HostTrial::make(*problem, spec_, effort, trial);
-    return HostProgramTrial::make(std::get<KernelGraph>(reference.of), spec_, effort, trial);
-  }
-
-  Status load_merger(const Binary&, std::unique_ptr<StateMerger>* merger) override {
-    *merger = std::make_unique<HostMerger>(spec_.sms);
+    if (const KernelGraph* graph = std::get_if<KernelGraph>(&reference.of))
+      return HostProgramTrial::make(*graph, spec_, effort, trial);
+    *trial = std::make_unique<HostOperationTrial>(std::get<Operation>(reference.of), spec_.sms, effort);
     return {};
   }
 
-  Status load_appender(const Binary&, std::unique_ptr<Appender>* appender) override {
-    *appender = std::make_unique<HostAppender>(spec_.sms);
-    return {};
-  }
-
-  bool owns(int dl_device_type, int) const override {
-    return dl_device_type == kDLCPU || dl_device_type == kDLCUDAHost;
-  }
   Status copy(void* to, const void* from, std::size_t bytes, void*) const override {
     std::memcpy(to, from, bytes);
     return {};
@@ -108,6 +102,14 @@ class HostDevice final : public Device {
   Status check_lists(const Call& call, std::string* odd) const override { return gqa::check_lists(call, odd); }
 
  private:
+  Status load_operation(Operation operation, std::unique_ptr<LoadedProgram>* loaded) const {
+    if (operation == Operation::kAppend)
+      *loaded = std::make_unique<HostAppender>(spec_.sms);
+    else
+      *loaded = std::make_unique<HostMerger>(spec_.sms);
+    return {};
+  }
+
   // Launch parameters come from the step, as on a GPU: one µGraph serves several.
   Status load_attention(const AttentionStep& step, const Binary& binary, std::unique_ptr<LoadedProgram>* loaded) const {
     Candidate runs;

@@ -8,6 +8,7 @@
 #include "cache/layer_paths.h"
 #include "cache/store.h"
 #include "runtime/workload/graph_workload.h"
+#include "runtime/workload/operation_workload.h"
 
 namespace gqa {
 namespace {
@@ -39,6 +40,10 @@ Status not_cached(const std::string& signature, const DeviceSpec& device, const 
   if (signature.starts_with(kGraphSignature))
     return {Code::kNotCached, what + signature + " on " + device.arch +
                                   ": superoptimize the graph once, with this cache, where tuning is allowed"};
+  if (const auto operation = operation_of(signature))
+    return {Code::kNotCached, "the cache holds no kernel that " + std::string(what_it_does(*operation)) + " for " +
+                                  device.arch +
+                                  " and tuning is off: allow tuning once, or import a cache that holds it"};
   return {Code::kNotCached, what + "this call on " + device.arch + ": allow tuning once, or " +
                                 (cache.empty() ? "open a cache and " : "") + "warm it with " +
                                 warming_line(signature, device, cache)};

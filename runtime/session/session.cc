@@ -2,14 +2,15 @@
 #include "runtime/session/session.h"
 
 #include "runtime/workload/attention_workload.h"
+#include "runtime/workload/operation_workload.h"
 
 namespace gqa {
 namespace {
 
 constexpr std::size_t kFirstSlots = 64;
-constexpr const char *kMerging = "merging states", *kAppending = "appending to a cache";
 
-bool needs_appender(const Call& call, const LoadedProgram& program) { return call.appends() && !program.appends(call); }
+// Whether the call is two steps.
+bool appends_first(const Call& call, const LoadedProgram& program) { return call.appends() && !program.appends(call); }
 
 // The program of a call that appends and has no query.
 struct NoAttention : LoadedProgram {
@@ -29,8 +30,6 @@ Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> s
       store_(std::move(store)),
       options_(std::move(options)),
       compile_pool_(*device_, *store_, options_.policy.compile_threads),
-      merging_(*device_, finder(), "merges states", &Device::merge_kernel, &Device::load_merger),
-      appending_(*device_, finder(), "appends to a cache", &Device::append_kernel, &Device::load_appender),
       misses_(*device_, *store_, compile_pool_, options_) {
   tables_.push_back(std::make_unique<ProgramTable>(kFirstSlots));
   table_.store(tables_.back().get(), std::memory_order_release);
@@ -56,61 +55,51 @@ bool Session::captured(void* stream) const {
 
 Status Session::run(const Call& call, std::optional<Tuning> tuning) {
   const Signature wanted(call.problem);
-  if (const LoadedProgram* program = loaded(call, wanted, tuning)) return launch(call, *program);
+  if (const LoadedProgram* program = loaded(call, wanted, tuning)) return launch(call, *program, tuning);
   return run_miss(wanted, call, tuning);
 }
 
 Status Session::run_ready(const Call& call, std::optional<Tuning> tuning) {
   const Signature wanted(call.problem);
   const LoadedProgram* program = loaded(call, wanted, tuning);
-  if (program != nullptr && (!needs_appender(call, *program) || appending_.ready() != nullptr))
-    return launch(call, *program);
+  if (program != nullptr && (!appends_first(call, *program) || loaded(Operation::kAppend) != nullptr))
+    return launch(call, *program, tuning);
   if (Status status = misses_.may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
   return not_loaded(wanted);
 }
 
-// What is made at first use, for who is on a stream or on none. `what`: what it does, for messages.
-template <typename Thing>
-Status Session::make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what) {
-  if (thing.ready() != nullptr) return {};
-  const Misses::Guard guard(&misses_);
-  Status status = misses_.may_begin(stream, what);
-  return status.ok() ? thing.make() : status;
-}
-
 // A call that appends does so once its program is there: a call that fails has changed no cache.
-Status Session::launch(const Call& call, const LoadedProgram& program) {
-  if (!needs_appender(call, program)) return program.run(call);
-  Status status = make(appending_, call.stream, kAppending);
-  return status.ok() ? appending_.ready()->run(call, program) : status;
+Status Session::launch(const Call& call, const LoadedProgram& program, std::optional<Tuning> tuning) {
+  if (!appends_first(call, program)) return program.run(call);
+  Status status = ready_operation(Operation::kAppend, call.stream, tuning);
+  if (!status.ok()) return status;
+  return loaded(Operation::kAppend)->run({.stream = call.stream, .attention = &call, .then = &program});
 }
 
 Status Session::workspace_bytes(const Call& call, std::int64_t* bytes, std::optional<Tuning> tuning) const {
   const Signature wanted(call.problem);
   const LoadedProgram* program = loaded(call, wanted, tuning);
   if (program == nullptr) return not_loaded(wanted);
-  const bool two_steps = needs_appender(call, *program);
-  const Appender* appender = two_steps ? appending_.ready() : nullptr;
-  if (two_steps && appender == nullptr) return not_loaded(wanted);
-  *bytes = program->workspace_bytes(call.problem) + (appender == nullptr ? 0 : appender->workspace_bytes(call));
+  *bytes = program->workspace_bytes(call);
+  if (!appends_first(call, *program)) return {};
+  const LoadedProgram* first = loaded(Operation::kAppend);
+  if (first == nullptr) return not_loaded(wanted);
+  *bytes += first->workspace_bytes(call);
   return {};
 }
 
 Status Session::merge(const MergeCall& call) {
-  Status status = make(merging_, call.stream, kMerging);
-  return status.ok() ? merging_.ready()->run(call) : status;
+  Status status = ready_operation(Operation::kMergeStates, call.stream, std::nullopt);
+  return status.ok() ? loaded(Operation::kMergeStates)->run({.stream = call.stream, .merge = &call}) : status;
 }
 
 // ---- a miss
-
-Status Session::ready_to_append() { return make(appending_, std::nullopt, kAppending); }
-Status Session::ready_to_merge() { return make(merging_, std::nullopt, kMerging); }
 
 Status Session::run_miss(const Signature& wanted, const Call& call, std::optional<Tuning> tuning) {
   const Misses::Guard guard(&misses_);
   ReadyResult readied;
   if (Status status = ready_problem(wanted, call.stream, tuning, &readied); !status.ok()) return status;
-  return launch(call, *readied.ready->loaded);
+  return launch(call, *readied.ready->loaded, tuning);
 }
 
 Status Session::ready(const Problem& problem, ReadyResult* readied, std::optional<Tuning> tuning) {
@@ -128,6 +117,18 @@ Status Session::ready_problem(const Signature& wanted, std::optional<void*> stre
   request.stream = stream;
   Status status = ready(workload, request, readied);
   if (status.ok()) publish(wanted, readied->ready);
+  return status;
+}
+
+Status Session::ready_operation(Operation operation, std::optional<void*> stream, std::optional<Tuning> tuning) {
+  if (loaded(operation) != nullptr) return {};
+  OperationWorkload workload(operation);
+  ReadyRequest request;
+  request.tuning = tuning;
+  request.stream = stream;
+  ReadyResult readied;
+  Status status = ready(workload, request, &readied);
+  if (status.ok()) operations_[index_of(operation)].store(readied.ready->loaded.get(), std::memory_order_release);
   return status;
 }
 

@@ -1,10 +1,11 @@
 // session.h: the story of a call.
-// Owns: one device, one store, the table of programs that are ready, what is made at first use: call -> problem ->
-// look-up -> launch, or a miss (misses.h), after which the table has it. The same for attention and for graphs.
+// Owns: one device, one store, the table of programs that are ready, the operations' programs: call -> problem ->
+// look-up -> launch, or a miss (misses.h), after which the table has it. The same for attention, graphs and operations.
 // Never: checks tensors (args.h does) or knows how a device works; decides how a workload becomes ready.
 // Threads: run() from many threads at once. A hit takes no lock.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -13,10 +14,7 @@
 #include <vector>
 
 #include "cache/store.h"
-#include "runtime/call/append.h"
-#include "runtime/call/merge_states.h"
 #include "runtime/device.h"
-#include "runtime/session/first_use.h"
 #include "runtime/session/misses.h"
 #include "runtime/session/options.h"
 #include "runtime/session/table.h"
@@ -51,11 +49,12 @@ class Session {
   // What is known of a problem's program, which is not made ready by it; none: nothing.
   std::optional<Misses::Known> known(const Problem& problem);
 
-  // Merges states; what does it is made at the first call, or by ready_to_merge().
+  // Merges states. What does it is made ready at the first call, or by ready().
   Status merge(const MergeCall& call);
-  Status ready_to_merge();
-  // The same of what appends to caches.
-  Status ready_to_append();
+  // The same for what appends to caches.
+  Status ready(Operation operation, std::optional<Tuning> tuning = {}) {
+    return ready_operation(operation, std::nullopt, tuning);
+  }
 
   // Says something to the caller's log.
   void warn(const std::string& message) const { options_.say(true, message); }
@@ -74,10 +73,12 @@ class Session {
  private:
   const LoadedProgram* loaded(const Call& call, const Signature& signature, std::optional<Tuning> tuning) const;
   bool captured(void* stream) const;
-  template <typename Thing>
-  Status make(FirstUse<Thing>& thing, std::optional<void*> stream, const char* what);
-  Status launch(const Call& call, const LoadedProgram& program);
-  KernelFinder finder() const { return {*device_, compile_pool_, options_.tuning == Tuning::kCachedOnly}; }
+  // Null until it is ready.
+  const LoadedProgram* loaded(Operation operation) const {
+    return operations_[index_of(operation)].load(std::memory_order_acquire);
+  }
+  Status ready_operation(Operation operation, std::optional<void*> stream, std::optional<Tuning> tuning);
+  Status launch(const Call& call, const LoadedProgram& program, std::optional<Tuning> tuning);
   Status run_miss(const Signature& signature, const Call& call, std::optional<Tuning> tuning);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, std::optional<Tuning> tuning,
                        ReadyResult* readied);
@@ -87,8 +88,7 @@ class Session {
   std::unique_ptr<cache::Store> store_;
   const SessionOptions options_;
   CompilePool compile_pool_;
-  FirstUse<StateMerger> merging_;
-  FirstUse<Appender> appending_;
+  std::array<std::atomic<const LoadedProgram*>, kOperations.size()> operations_ = {};  // misses_ keeps them
   std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
   std::mutex mutex_;                                   // guards what follows
   std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/workload/attention_workload.h"
+#include "runtime/workload/operation_workload.h"
 
 namespace gqa {
 namespace {
@@ -38,10 +39,10 @@ Status failures(const ServingProgress& at, const std::string& shape, const Statu
 
 Status warm(Session& session, const Problem& problem) {
   Status status = session.ready(problem);
+  if (!status.ok()) return status;
   // Where one of these fails the shape is ready none the less, and the first call that needs it says why it is not.
-  if (status.ok() && problem.lse) static_cast<void>(session.ready_to_merge());
-  if (status.ok() && problem.lengths_differ()) static_cast<void>(session.ready_to_append());
-  return status;
+  for (const Operation operation : operations_beside(problem)) static_cast<void>(session.ready(operation));
+  return {};
 }
 
 Status warm(Session& session, const ServingRequest& request) {

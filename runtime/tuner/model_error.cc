@@ -41,7 +41,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
 ModelError model_error(const std::vector<Attempt>& attempts) {
   std::vector<double> predicted, measured;
   for (const Attempt& attempt : attempts) {
-    if (attempt.samples == 0) continue;
+    if (attempt.samples == 0 || attempt.predicted_us == 0) continue;  // nothing is predicted of what has no rival
     predicted.push_back(attempt.predicted_us);
     measured.push_back(attempt.median_us);
   }

@@ -373,7 +373,8 @@ class Miss {
     row = winner_row(device_, workload_.signature(), winner->program);
     row.kernel = candidates_.keys(*winner);
     // With more memory, or on a quiet device, another may win.
-    row.provisional = !out_of_memory_.ok() || (policy_.heed_load && !raced_.disturbed.empty());
+    const bool has_rivals = tuned->attempts.size() > 1;
+    row.provisional = !out_of_memory_.ok() || (policy_.heed_load && has_rivals && !raced_.disturbed.empty());
     row.median_us = attempt.median_us;
     row.spread_us = attempt.spread_us;
     row.clock_mhz = clocks_.before;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/call/roles.h"
+#include "runtime/call/role.h"
 #include "runtime/call/strides.h"
 
 namespace gqa {

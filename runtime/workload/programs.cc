@@ -124,7 +124,7 @@ class Planner {
     const Candidate& candidate = kernel.family->candidate;
     for (const AttentionView* view : {&form.q, &form.k, &form.v, &form.out})
       step->arguments.push_back(places_[index(program_tensor(kernel, view->tensor))]);
-    step->attention = AttentionStep{form.problem, candidate, fixed(form)};
+    step->launch = AttentionStep{form.problem, candidate, fixed(form)};
     *source = {attention_source(form.problem, candidate), std::string(name(candidate)),
                launch_text(form.problem, candidate), to_text(form.problem), thread_text(kernel.graph)};
   }
@@ -132,8 +132,9 @@ class Planner {
   Status add_block(const PlannedKernel& kernel, Step* step, Source* source) const {
     if (Status status = check_tile(kernel.graph); !status.ok()) return status;
     add_arguments(kernel, step);
-    step->block = tile_launch(kernel.graph);
-    *source = {tile_source(kernel.graph), std::string(kBlockFamily), launch_text(step->block),
+    const TileLaunch launch = tile_launch(kernel.graph);
+    step->launch = launch;
+    *source = {tile_source(kernel.graph), std::string(kBlockFamily), launch_text(launch),
                "graph: " + describe(kernel.graph), thread_text(kernel.graph)};
     return {};
   }
@@ -161,8 +162,21 @@ Program program_of(const Problem& problem, const Candidate& candidate, DeviceKin
   program.sources = {{host ? to_text(attention_program(problem, candidate)) : attention_source(problem, candidate),
                       std::string(name(candidate)), host ? "host" : launch_text(problem, candidate), to_text(problem),
                       kernel_text(candidate)}};
-  Step& step = program.steps.emplace_back();
-  step.attention = AttentionStep{problem, candidate, std::nullopt};
+  program.steps.emplace_back().launch = AttentionStep{problem, candidate, std::nullopt};
+  return program;
+}
+
+Program program_of(Operation operation, DeviceKind kind) {
+  const bool appends = operation == Operation::kAppend;
+  const std::string family(appends ? kAppendFamily : kMergeFamily);
+  Program program;
+  program.text = family;
+  if (kind == DeviceKind::kHost)
+    program.sources = {{family, family, "host", "", ""}};
+  else
+    program.sources = {{appends ? append_source() : merge_source(), family, family,
+                        appends ? "appending to a cache" : "merger of states", ""}};
+  program.steps.emplace_back().launch = operation;
   return program;
 }
 

@@ -14,6 +14,9 @@ namespace gqa {
 // One step, whose lengths, strides and addresses each call brings.
 Program program_of(const Problem& problem, const Candidate& candidate, DeviceKind kind);
 
+// One step, whose tensors each call brings.
+Program program_of(Operation operation, DeviceKind kind);
+
 // A step a kernel, in launch order; inputs and outputs are those of the plan's program. Error: a kernel that no block
 // kernel can be generated for.
 Status program_of(const KernelPlan& plan, DeviceKind kind, Program* program);

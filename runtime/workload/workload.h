@@ -1,7 +1,7 @@
 // workload.h: what may be asked of a device, as the tuner and the session see it.
-// Owns: Workload (an attention problem or a user's graph on its way through a miss), Option (one way to compute it),
-// Part, and Reference (what its numbers are held against). Never: compiles, runs or remembers. Threads: a Workload
-// belongs to one thread; programs are made on it.
+// Owns: Workload (an attention problem, a user's graph or an operation on its way through a miss), Option (one way to
+// compute it), Part, and Reference (what its numbers are held against). Never: compiles, runs or remembers. Threads: a
+// Workload belongs to one thread; programs are made on it.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 namespace gqa {
 
 struct Reference {
-  std::variant<Problem, KernelGraph> of;
+  std::variant<Problem, KernelGraph, Operation> of;
 };
 
 // One launch of a program by itself, and what it computes.

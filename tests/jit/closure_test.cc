@@ -102,6 +102,8 @@ std::vector<Representative> representatives() {
                            "a = input bf16[3,5]\ny = softmax(a) dim=0\n",
                            "a = input bf16[3,70]\nb = input bf16[70]\ny = rms_norm(a, b) eps=1e-05\n"})
     all.push_back({std::string(kBlockFamily), tile_source(graph_of(std::string("graph 1\n") + text))});
+  all.push_back({std::string(kMergeFamily), merge_source()});
+  all.push_back({std::string(kAppendFamily), append_source()});
   return all;
 }
 

@@ -48,10 +48,9 @@ struct FakeWorld {
   };
   Source checker;  // none
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
-  Source merge_kernel, append_kernel;  // none
+  std::function<Verdict(Operation)> verify_operation = [](Operation) { return Verdict{true, 1e-3, 2e-3, ""}; };
   std::atomic<int> appended = 0;
-  bool programs_append = false;  // in their own launch
-  std::function<Status(const Binary&)> load_merger = [](const Binary&) { return Status(); };
+  bool programs_append = false;                           // in their own launch
   double noise = 0;                                       // relative standard deviation of a timing
   std::atomic<double> compile_seconds = 0;                // really slept
   double sample_seconds = 0;                              // really slept, a sample
@@ -71,23 +70,32 @@ inline void pause(double seconds) {
   if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// What a program computes: a candidate, where its calls bring their tensors, or a graph.
+// What a program computes: a candidate, where its calls bring their tensors, an operation, or a graph.
 struct FakeProgram : LoadedProgram {
   explicit FakeProgram(FakeWorld* given, const Program& program) : world(given) {
-    attention = program.steps.front().attention && !program.steps.front().attention->fixed;
-    if (attention) candidate = program.steps.front().attention->candidate;
-    if (!attention) static_cast<void>(parse(program.text, &graph));
+    const Step& first = program.steps.front();
+    attention = first.attention() != nullptr && !first.attention()->fixed;
+    if (first.operation() != nullptr) operation = *first.operation();
+    if (attention) candidate = first.attention()->candidate;
+    if (!attention && !operation) static_cast<void>(parse(program.text, &graph));
   }
-  Status run(const ProgramCall&) const override {
+  Status run(const ProgramCall& call) const override {
+    if (operation == Operation::kAppend) {
+      world->appended.fetch_add(1, std::memory_order_relaxed);
+      return call.then->run(*call.attention);
+    }
     world->launches.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
   using LoadedProgram::run;
   bool appends(const Call&) const override { return world->programs_append; }
-  std::int64_t workspace_bytes(const Problem& problem) const override { return world->workspace_bytes(problem); }
+  std::int64_t workspace_bytes(const Call& call) const override {
+    return operation ? 0 : world->workspace_bytes(call.problem);
+  }
 
   FakeWorld* world;
   bool attention = false;
+  std::optional<Operation> operation;
   Candidate candidate;
   KernelGraph graph;
 };
@@ -99,7 +107,9 @@ class FakeTrial : public Trial {
   Verdict verify(const LoadedProgram& loaded) override {
     ++world_->verifies;
     const auto& program = static_cast<const FakeProgram&>(loaded);
-    Verdict verdict = program.attention ? world_->verify(program.candidate) : world_->verify_program(program.graph);
+    Verdict verdict = program.operation   ? world_->verify_operation(*program.operation)
+                      : program.attention ? world_->verify(program.candidate)
+                                          : world_->verify_program(program.graph);
     verdict.hopeless = verdict.run_us > hopeless_us;
     world_->hopeless += verdict.hopeless ? 1 : 0;
     return verdict;
@@ -139,27 +149,9 @@ class FakeTrial : public Trial {
   std::mt19937 random_{1};
 };
 
-struct FakeMerger : StateMerger {
-  explicit FakeMerger(FakeWorld* given) : world(given) {}
-  Status run(const MergeCall&) const override {
-    world->launches.fetch_add(1, std::memory_order_relaxed);
-    return {};
-  }
-  FakeWorld* world;
-};
-
-struct FakeAppender : Appender {
-  explicit FakeAppender(FakeWorld* given) : world(given) {}
-  Status run(const Call& call, const LoadedProgram& program) const override {
-    world->appended.fetch_add(1, std::memory_order_relaxed);
-    return program.run(call);
-  }
-  FakeWorld* world;
-};
-
 class FakeDevice : public Device {
  public:
-  explicit FakeDevice(FakeWorld* world) : world_(world) {}
+  explicit FakeDevice(FakeWorld* world) : Device({{kDLCUDA}, 0}), world_(world) {}
 
   const DeviceSpec& spec() const override { return world_->spec; }
   std::string compiler() const override { return world_->compiler; }
@@ -198,18 +190,6 @@ class FakeDevice : public Device {
     *trial = std::make_unique<FakeTrial>(world_, effort);
     return {};
   }
-  Source merge_kernel() const override { return world_->merge_kernel; }
-  Status load_merger(const Binary& binary, std::unique_ptr<StateMerger>* merger) override {
-    if (Status status = world_->load_merger(binary); !status.ok()) return status;
-    *merger = std::make_unique<FakeMerger>(world_);
-    return {};
-  }
-  Source append_kernel() const override { return world_->append_kernel; }
-  Status load_appender(const Binary&, std::unique_ptr<Appender>* appender) override {
-    *appender = std::make_unique<FakeAppender>(world_);
-    return {};
-  }
-  bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }
   Status capturing(std::optional<void*> stream, bool* captured) const override {
     *captured = stream && world_->capturing(*stream);
     return world_->broken;

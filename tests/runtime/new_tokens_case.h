@@ -159,8 +159,6 @@ class NewTokensCase {
     call.append.advances = kind.advances;
     call.append.page = p.page;
     call.append.pages = attended.pages;
-    call.append.k_batch_stride = call.strides(Role::kK).batch;
-    call.append.v_batch_stride = call.strides(Role::kV).batch;
     call.append.cache_batch = p.batch;
   }
 };

@@ -131,20 +131,24 @@ inline Driver empty_driver() {
 class OneKernelDevice : public Device {
  public:
   OneKernelDevice(const DeviceSpec& spec, std::shared_ptr<CudaShared> shared, Candidate candidate, Binary binary)
-      : spec_(spec), shared_(std::move(shared)), candidate_(candidate), binary_(std::move(binary)) {}
+      : Device({{kDLCUDA}, 0}),
+        spec_(spec),
+        shared_(std::move(shared)),
+        candidate_(candidate),
+        binary_(std::move(binary)) {}
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override { return "none"; }
   std::string timing_method() const override { return "none"; }
   Status compile(const Source&, Binary*) const override { return {}; }
   Status load(const Program& program, const std::vector<Binary>&, std::unique_ptr<LoadedProgram>* loaded) override {
-    const Problem& problem = program.steps.front().attention->problem;
-    return CudaProgram::load(shared_, program_of(problem, candidate_, DeviceKind::kCuda), {binary_}, loaded);
+    const AttentionStep* attention = program.steps.front().attention();
+    if (attention == nullptr) return {Code::kInternal, "this device has one kernel, of attention"};
+    return CudaProgram::load(shared_, program_of(attention->problem, candidate_, DeviceKind::kCuda), {binary_}, loaded);
   }
   Status make_trial(const Reference&, const Binary&, const Effort&, std::unique_ptr<Trial>* trial) override {
     *trial = std::make_unique<Untimed>();
     return {};
   }
-  bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }
 
  private:
   class Untimed : public Trial {

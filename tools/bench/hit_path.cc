@@ -69,6 +69,7 @@ class EmptyTrial : public Trial {
 
 class EmptyDevice : public Device {
  public:
+  EmptyDevice() : Device({{kDLCUDA}, 0}) {}
   const DeviceSpec& spec() const override { return spec_; }
   std::string compiler() const override { return "none"; }
   std::string timing_method() const override { return "none"; }
@@ -81,7 +82,6 @@ class EmptyDevice : public Device {
     *trial = std::make_unique<EmptyTrial>();
     return {};
   }
-  bool owns(int type, int id) const override { return type == kDLCUDA && id == 0; }
 
  private:
   DeviceSpec spec_ = *DeviceSpec::for_arch("sm_80");

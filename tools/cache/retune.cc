@@ -6,6 +6,7 @@
 
 #include "runtime/workload/attention_workload.h"
 #include "runtime/workload/keys.h"
+#include "runtime/workload/operation_workload.h"
 #include "search/text.h"
 #include "tools/cache/errors.h"
 #include "tools/cache/rows.h"
@@ -21,6 +22,9 @@ Problem problem_of(const cache::WinnerRow& row) {
         " is a graph's: the cache has no graph to race; superoptimize it again in a process that has it, after "
         "gqa-cache forget " +
         short_key(row.id()));
+  if (operation_of(row.key.signature))
+    throw Failure("the winner " + short_key(row.id()) + " has no rival: one kernel " +
+                  what_it_does(*operation_of(row.key.signature)) + " for all shapes");
   Problem problem;
   if (const Status status = parse(row.key.signature, &problem); !status.ok())
     throw Failure("the shape " + quote(row.key.signature) + " is of another version of gqa: " + status.message());

@@ -8,6 +8,7 @@
 #include "runtime/session/session.h"
 #include "runtime/workload/attention_workload.h"
 #include "runtime/workload/keys.h"
+#include "runtime/workload/operation_workload.h"
 #include "tools/cache/errors.h"
 
 namespace gqa::tools {
@@ -29,6 +30,11 @@ Outlook look_at(const std::vector<Problem>& signatures, Forecast forecast) {
     if (const Status status = forecast.add(workload); !status.ok()) throw Failure(status.message());
   }
   return forecast.outlook();
+}
+
+std::string missing_text(Operation operation, const Status& why) {
+  return (operation == Operation::kAppend ? "nothing can be appended to a cache: " : "states cannot be merged: ") +
+         why.message();
 }
 
 class DeviceTarget : public Target {
@@ -54,7 +60,10 @@ class DeviceTarget : public Target {
     if (status.ok()) read_winner(readied.ready->winner, &warmed);
     warmed.outcomes = count_outcomes(readied.attempts);
     warmed.failure = status.ok() ? not_kept(signature) : status.message();
-    if (status.ok() && signature.lse) note(session_.ready_to_merge());
+    if (status.ok())
+      for (const Operation operation : operations_beside(signature))
+        if (const Status ready = session_.ready(operation); !ready.ok())
+          warnings_.push_back(missing_text(operation, ready));
     warmed.seconds = seconds_since(start);
     // The session logs a failure and returns it: once is enough.
     std::erase(warnings_, warmed.failure);
@@ -79,10 +88,6 @@ class DeviceTarget : public Target {
       if (warning) warnings_.push_back(message);
     };
     return options;
-  }
-
-  void note(const Status& merging) {
-    if (!merging.ok()) warnings_.push_back("states cannot be merged: " + merging.message());
   }
 
   // A winner that only this process knows is of no use to the next.
@@ -123,17 +128,18 @@ class ArchTarget : public Target {
     warmed.candidate = most_promising(attempts);
     warmed.failure = status.ok() ? not_kept(&workload, attempts) : status.message();
     warmed.warnings = store_->take_warnings();
-    if (status.ok() && signature.lse) warm_helper(device_->merge_kernel(), "states cannot be merged", &warmed.warnings);
-    if (status.ok() && signature.lengths_differ())
-      warm_helper(device_->append_kernel(), "nothing can be appended to a cache", &warmed.warnings);
+    if (status.ok())
+      for (const Operation operation : operations_beside(signature)) warm_operation(operation, &warmed.warnings);
     warmed.seconds = seconds_since(start);
     return warmed;
   }
 
  private:
-  void warm_helper(const Source& kernel, const std::string& otherwise, std::vector<std::string>* warnings) {
-    const Made made = CompilePool(*device_, *store_, 1).find_or_make(kernel);
-    if (!made.status.ok()) warnings->push_back(otherwise + ": " + made.status.message());
+  void warm_operation(Operation operation, std::vector<std::string>* warnings) {
+    OperationWorkload workload(operation);
+    std::vector<Attempt> attempts;
+    const Status status = precompile(*device_, *store_, workload, policy_, progress_, &attempts);
+    if (!status.ok()) warnings->push_back(missing_text(operation, status));
   }
 
   static bool usable(const Attempt& attempt) {

@@ -34,11 +34,6 @@ bool rows_between(const View& cache, std::int32_t* rows, std::int64_t* all) {
   return true;
 }
 
-void set_batch_strides(std::int64_t k, std::int64_t v, Call* call) {
-  call->strides(Role::kK).batch = k;
-  call->strides(Role::kV).batch = v;
-}
-
 // Fills in what a dense cache needs whose sequences begin anywhere.
 Status fill_rows(const View& k, const View& v, Call* call) {
   Problem& problem = call->problem;
@@ -46,7 +41,6 @@ Status fill_rows(const View& k, const View& v, Call* call) {
   if (rows_between(k, &append.cache_batch_rows, &call->k_rows) &&
       rows_between(v, &append.cache_batch_values, &call->v_rows)) {
     problem.kv_lengths = Lengths::kPacked;
-    set_batch_strides(0, 0, call);
     return {};
   }
   if (call->has(Role::kLeftpad) && problem.kv_len > 1)
@@ -101,8 +95,6 @@ Status fill_pages(const View& table, const View& k, const View& v, Call* call) {
                 " are expected to follow each other without a gap, of fewer than 2147483648 slots in all"};
   problem.page = 1;
   call->pages = static_cast<std::int32_t>(slots);
-  const std::size_t step = append.page == 1 ? 0 : 1;
-  set_batch_strides(k.stride[step], v.stride[step], call);
   return {};
 }
 
@@ -142,8 +134,6 @@ Status fill_append(const gqa_call& options, const Operands& operands, const View
   else
     call->leave_out(Role::kNewStarts);
   if (operands.has(Role::kCos)) fill_rotary(options, views[Role::kCos], &append);
-  append.k_batch_stride = call->strides(Role::kK).batch;
-  append.v_batch_stride = call->strides(Role::kV).batch;
   append.cache_batch = static_cast<std::int32_t>(k.size[0]);
   Problem& problem = call->problem;
   problem.kv_lengths = Lengths::kEach;

@@ -7,19 +7,20 @@
 
 #include <memory>
 
-#include "runtime/call/append.h"
 #include "runtime/cuda/launch/single_kernel.h"
 #include "runtime/device.h"
 
 namespace gqa {
 
-class CudaAppender final : public Appender {
+class CudaAppender final : public LoadedProgram {
  public:
   explicit CudaAppender(std::unique_ptr<const SingleKernel> kernel) : kernel_(std::move(kernel)) {}
   // `binary`: of jit's append_source().
   static Status load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
-                     std::unique_ptr<Appender>* appender);
-  Status run(const Call& call, const LoadedProgram& program) const override;
+                     std::unique_ptr<LoadedProgram>* loaded);
+  Status run(const ProgramCall& call) const override;
+  // The same with a pool of the caller's: trials keep theirs apart from the users'.
+  Status launch(const ProgramCall& call, WorkspacePool* intermediates) const;
   std::int64_t workspace_bytes(const Call& call) const override;
 
  private:

@@ -41,14 +41,15 @@ unsigned merge_blocks(const MergeParams& p) {
 }
 
 Status CudaMerger::load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
-                        std::unique_ptr<StateMerger>* merger) {
+                        std::unique_ptr<LoadedProgram>* loaded) {
   std::unique_ptr<SingleKernel> kernel;
   Status status = SingleKernel::load(shared, binary, kMergeEntryPoint, &kernel);
-  if (status.ok()) *merger = std::make_unique<CudaMerger>(std::move(kernel));
+  if (status.ok()) *loaded = std::make_unique<CudaMerger>(std::move(kernel));
   return status;
 }
 
-Status CudaMerger::run(const MergeCall& call) const {
+Status CudaMerger::run(const ProgramCall& given) const {
+  const MergeCall& call = *given.merge;
   const Current current(kernel_->shared().context);
   for (int next = 0; next < call.count;) {
     MergeParams params = next_merge(call, &next);

@@ -17,13 +17,13 @@ namespace gqa {
 MergeParams next_merge(const MergeCall& call, int* next);
 unsigned merge_blocks(const MergeParams& params);
 
-class CudaMerger final : public StateMerger {
+class CudaMerger final : public LoadedProgram {
  public:
   explicit CudaMerger(std::unique_ptr<const SingleKernel> kernel) : kernel_(std::move(kernel)) {}
   // `binary`: of jit's merge_source().
   static Status load(const std::shared_ptr<CudaShared>& shared, const Binary& binary,
-                     std::unique_ptr<StateMerger>* merger);
-  Status run(const MergeCall& call) const override;
+                     std::unique_ptr<LoadedProgram>* loaded);
+  Status run(const ProgramCall& call) const override;
 
  private:
   std::unique_ptr<const SingleKernel> kernel_;

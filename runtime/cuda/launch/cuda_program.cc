@@ -46,8 +46,8 @@ Status CudaProgram::load(const std::shared_ptr<CudaShared>& shared, const Progra
     LoadedStep& made = fresh->steps_.emplace_back();
     made.arguments = step.arguments;
     const Binary& binary = binaries[step.source];
-    const Status status =
-        step.attention ? fresh->load_attention(*step.attention, binary, &made) : fresh->load_block(step, binary, &made);
+    const Status status = step.attention() != nullptr ? fresh->load_attention(*step.attention(), binary, &made)
+                                                      : fresh->load_block(step, binary, &made);
     if (!status.ok()) return status;
   }
   *loaded = std::move(fresh);
@@ -55,18 +55,19 @@ Status CudaProgram::load(const std::shared_ptr<CudaShared>& shared, const Progra
 }
 
 Status CudaProgram::load_block(const Step& step, const Binary& binary, LoadedStep* loaded) {
-  loaded->block = step.block;
+  const TileLaunch& block = std::get<TileLaunch>(step.launch);
+  loaded->block = block;
   loaded->partials = between_.partial_floats * 4;
-  between_.partial_floats += (step.block.partial_floats * 4 + kPieceBytes - 1) / kPieceBytes * kPieceBytes / 4;
-  between_.counters = std::max(between_.counters, step.block.counters);
-  if (step.block.blocks > kMaxBlockGrid)
-    return {Code::kSize, "a kernel needs " + std::to_string(step.block.blocks) + " thread blocks, at most " +
+  between_.partial_floats += (block.partial_floats * 4 + kPieceBytes - 1) / kPieceBytes * kPieceBytes / 4;
+  between_.counters = std::max(between_.counters, block.counters);
+  if (block.blocks > kMaxBlockGrid)
+    return {Code::kSize, "a kernel needs " + std::to_string(block.blocks) + " thread blocks, at most " +
                              std::to_string(kMaxBlockGrid) + " can be launched; split the graph"};
   if (step.arguments.size() + 2 > kMostArguments)
     return {Code::kSize, "a kernel takes " + std::to_string(step.arguments.size()) + " tensors, at most " +
                              std::to_string(kMostArguments - 2) + " can be given; split the graph"};
   if (Status s = Module::load(shared_->context.driver(), binary.cubin, binary.ptx, &loaded->module); !s.ok()) return s;
-  return loaded->module.function(kTileEntryPoint, step.block.shared_memory, &loaded->function);
+  return loaded->module.function(kTileEntryPoint, block.shared_memory, &loaded->function);
 }
 
 Status CudaProgram::load_attention(const AttentionStep& step, const Binary& binary, LoadedStep* loaded) const {
@@ -97,9 +98,9 @@ bool CudaProgram::appends(const Call& call) const {
   return kernel != nullptr && kernel->plan_of(call.problem).new_tokens && is_plain_append(call);
 }
 
-std::int64_t CudaProgram::workspace_bytes(const Problem& problem) const {
+std::int64_t CudaProgram::workspace_bytes(const Call& call) const {
   const CudaKernel* kernel = attention();
-  return kernel != nullptr ? WorkspaceMemory::bytes_for(kernel->plan_of(problem)) : 0;
+  return kernel != nullptr ? WorkspaceMemory::bytes_for(kernel->plan_of(call.problem)) : 0;
 }
 
 Status CudaProgram::launch(const ProgramCall& call, WorkspacePool* intermediates, WorkspacePool* partials) const {

@@ -27,7 +27,7 @@ class CudaProgram : public LoadedProgram {
   using LoadedProgram::run;
   Status run(const ProgramCall& call) const override;
   bool appends(const Call& call) const override;
-  std::int64_t workspace_bytes(const Problem& problem) const override;
+  std::int64_t workspace_bytes(const Call& call) const override;
   // The same with pools of the caller's: trials keep theirs apart from the users'. Needs the context to be current.
   Status launch(const ProgramCall& call, WorkspacePool* intermediates, WorkspacePool* partials) const;
   // Unlike its address, never used again.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "runtime/call/append_plan.h"
-#include "runtime/device.h"
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 
@@ -89,7 +88,8 @@ char* memory_between(std::int64_t bytes) {
 
 }  // namespace
 
-Status HostAppender::run(const Call& call, const LoadedProgram& program) const {
+Status HostAppender::run(const ProgramCall& given) const {
+  const Call& call = *given.attention;
   const AppendParams p = append_params(call, memory_between(append_bytes(call)));
   for (int sequence = 0; sequence < p.batch; ++sequence) {
     write_lists(p, sequence);
@@ -100,7 +100,7 @@ Status HostAppender::run(const Call& call, const LoadedProgram& program) const {
     const std::int64_t end = std::min(items, (task + 1) * kTaskItems);
     for (std::int64_t item = task * kTaskItems; item < end; ++item) append_item(p, item);
   });
-  return program.run(attended_call(call, p));
+  return given.then->run(attended_call(call, p));
 }
 
 }  // namespace gqa

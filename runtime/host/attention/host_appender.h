@@ -5,14 +5,14 @@
 // Threads: run() from many threads at once.
 #pragma once
 
-#include "runtime/call/append.h"
+#include "runtime/device.h"
 
 namespace gqa {
 
-class HostAppender final : public Appender {
+class HostAppender final : public LoadedProgram {
  public:
   explicit HostAppender(int threads) : threads_(threads) {}
-  Status run(const Call& call, const LoadedProgram& program) const override;
+  Status run(const ProgramCall& call) const override;
 
  private:
   const int threads_;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/call/merge_states.h"
 #include "runtime/half.h"
 #include "runtime/parallel.h"
 
@@ -84,7 +85,8 @@ void merge_rows(const MergeCall& call, int threads) {
 
 }  // namespace
 
-Status HostMerger::run(const MergeCall& call) const {
+Status HostMerger::run(const ProgramCall& given) const {
+  const MergeCall& call = *given.merge;
   switch (call.type) {
     case ElementType::kF16:
       merge_rows<Half>(call, threads_);

@@ -4,14 +4,14 @@
 // Threads: run() from many threads at once; each call returns when its work is done.
 #pragma once
 
-#include "runtime/call/merge_states.h"
+#include "runtime/device.h"
 
 namespace gqa {
 
-class HostMerger final : public StateMerger {
+class HostMerger final : public LoadedProgram {
  public:
   explicit HostMerger(int threads) : threads_(threads) {}
-  Status run(const MergeCall& call) const override;
+  Status run(const ProgramCall& call) const override;
 
  private:
   const int threads_;

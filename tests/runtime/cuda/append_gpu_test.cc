@@ -1,18 +1,15 @@
-// append_gpu_test.cc: appending on a GPU: every slot, query and list of each kind of call, by the kernel that the
-// device compiles; and by attention's own kernels, where these append.
+// append_gpu_test.cc: appending on a GPU: the kernel that does nothing else before its trial, as it is and with a
+// fault; and attention's own kernels, where these append.
 #include <string>
 
 #include "runtime/cuda/cuda_device.h"
 #include "search/families/resources.h"
-#include "tests/runtime/append_case.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 #include "tests/runtime/new_tokens_case.h"
 
 namespace gqa {
 namespace {
 
-using test::AppendCase;
-using test::AppendKind;
 using test::NewTokensCase;
 using test::NewTokensLaunch;
 
@@ -50,74 +47,24 @@ class DeviceVectors {
   std::vector<CUdeviceptr> memory_;
 };
 
-// A case's buffers on the device.
-class AppendCopy {
- public:
-  AppendCopy(const Driver& driver, AppendCase* t) : memory_(driver), case_(t) {
-    Call& call = t->call;
-    call.place(Role::kQ, memory_.moved(t->q));
-    call.place(Role::kK, memory_.moved(t->k));
-    call.place(Role::kV, memory_.moved(t->v));
-    call.place(Role::kKvLengths, memory_.moved(t->lengths));
-    if (t->kind.page > 0) call.place(Role::kPageTable, memory_.moved(t->table));
-    if (t->kind.packed) call.place(Role::kQStarts, memory_.moved(t->starts));
-    if (t->kind.packed) call.place(Role::kNewStarts, memory_.moved(t->starts));
-    if (t->kind.adds) call.place(Role::kNewK, memory_.moved(t->k_new));
-    call.place(Role::kNewV, memory_.moved(t->v_new));
-    call.place(Role::kCos, memory_.moved(t->cos));
-    call.place(Role::kSin, memory_.moved(t->sin));
-    if (t->kind.own_rotary) call.place(Role::kRotaryStarts, memory_.moved(t->rotary_starts));
-    if (t->kind.batch_idx) call.place(Role::kBatchIdx, memory_.moved(t->rows));
-    if (t->kind.leftpad) call.place(Role::kLeftpad, memory_.moved(t->leftpad));
-  }
-
-  // What is wrong once the call attends.
-  std::string wrong(const Call& attended) const {
-    const AppendCase& t = *case_;
-    const auto table = t.kind.table()
-                           ? memory_.fetched<int>(attended.list(Role::kPageTable), t.kBatch * t.out_columns())
-                           : std::vector<int>();
-    const auto starts =
-        t.kind.starts() ? memory_.fetched<int>(attended.list(Role::kKStarts), t.kBatch) : std::vector<int>(t.kBatch);
-    const auto value_starts = t.kind.values_apart ? memory_.fetched<int>(attended.v_starts, t.kBatch) : starts;
-    return t.wrong(memory_.fetched<std::uint16_t>(attended.at(Role::kK), t.k.size()),
-                   memory_.fetched<std::uint16_t>(attended.at(Role::kV), t.v.size()),
-                   memory_.fetched<std::uint16_t>(attended.at(Role::kQ), t.rotated_size()).data(),
-                   memory_.fetched<int>(attended.list(Role::kKvLengths), t.kBatch).data(), starts.data(),
-                   value_starts.data(), table.data());
-  }
-
- private:
-  DeviceVectors memory_;
-  AppendCase* case_;
-};
-
-// Stands where attention does, and looks.
-struct AppendLooker : LoadedProgram {
-  explicit AppendLooker(const AppendCopy& given) : copy(given) {}
-  Status run(const ProgramCall& call) const override {
-    wrong = copy.wrong(*call.attention);
-    return {};
-  }
-  const AppendCopy& copy;
-  mutable std::string wrong = "nothing attended";
-};
-
 class AppendGpu : public test::CudaGpu {};
 
-TEST_F(AppendGpu, PutsEveryRowWhereItBelongs) {
-  Binary binary;
-  ASSERT_TRUE(device_->compile(device_->append_kernel(), &binary).ok());
-  std::unique_ptr<Appender> appender;
-  const Status loaded = device_->load_appender(binary, &appender);
-  ASSERT_TRUE(loaded.ok()) << loaded.message();
-  int at = 0;
-  for (const AppendKind& kind : test::append_kinds()) {
-    AppendCase t(kind);
-    const AppendCopy copy(*driver_, &t);
-    const AppendLooker program(copy);
-    ASSERT_TRUE(appender->run(t.call, program).ok()) << at;
-    EXPECT_EQ(program.wrong, "") << "kind " << at++;
+// Of the kernel as it is, and where a product is left out of each rotation.
+TEST_F(AppendGpu, ItsTrialPassesItAndRefusesAWrongRotation) {
+  std::unique_ptr<Trial> trial;
+  ASSERT_TRUE(compile_and_try(*device_, {Operation::kAppend}, Effort(60), &trial).ok());
+  for (const bool right : {true, false, true}) {
+    Program program = program_of(Operation::kAppend, DeviceKind::kCuda);
+    if (!right) program.sources.front().text.insert(0, "#define fmaf(a, b, c) (c)\n");
+    std::unique_ptr<LoadedProgram> appender;
+    const Status status = compile_and_load(*device_, program, &appender);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const Verdict verdict = trial->verify(*appender);
+    EXPECT_EQ(verdict.passed, right) << verdict.reason;
+    EXPECT_EQ(verdict.reason.starts_with("k: element"), !right) << verdict.reason;
+    std::vector<double> microseconds;
+    EXPECT_TRUE(trial->time(*appender, 2, &microseconds).ok());
+    EXPECT_EQ(microseconds.size(), 2u);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/cuda/driver/driver.h"
 #include "runtime/device.h"
 #include "runtime/tuner/compile_pool.h"
+#include "runtime/verify/operation_case.h"
 #include "runtime/workload/programs.h"
 #include "runtime/workload/workload.h"
 #include "search/families/space.h"
@@ -122,6 +123,37 @@ class CudaGpu : public ::testing::Test {
   std::unique_ptr<Device> device_;
   const Driver* driver_ = nullptr;
   CUcontext context_ = nullptr;
+};
+
+// Where a trial's case lies on the device. Needs the context to be current.
+class CudaMemory final : public TrialMemory {
+ public:
+  explicit CudaMemory(const Driver& driver, CUstream stream = nullptr) : driver_(driver), stream_(stream) {}
+  ~CudaMemory() override {
+    for (const CUdeviceptr address : memory_) driver_.cuMemFree(address);
+  }
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+
+  // The next tensors go where the first went.
+  void rewind() { next_ = 0; }
+  Status put(const char*, const void* from, std::size_t bytes, void** at) override {
+    if (next_ == memory_.size()) EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemAlloc(&memory_.emplace_back(), bytes));
+    const CUdeviceptr address = memory_[next_++];
+    *at = reinterpret_cast<void*>(address);
+    return driver_.error("cuMemcpyHtoDAsync", driver_.cuMemcpyHtoDAsync(address, from, bytes, stream_));
+  }
+  Status get(const void* at, std::size_t bytes, void* to) override {
+    const CUresult result = driver_.cuMemcpyDtoHAsync(to, reinterpret_cast<CUdeviceptr>(at), bytes, stream_);
+    return driver_.error("reading back", result != CUDA_SUCCESS ? result : driver_.cuStreamSynchronize(stream_));
+  }
+  void* stream() const override { return stream_; }
+
+ private:
+  const Driver& driver_;
+  const CUstream stream_;
+  std::vector<CUdeviceptr> memory_;
+  std::size_t next_ = 0;
 };
 
 // An AttentionCase's buffers on the device. Needs the context to be current.

@@ -42,7 +42,7 @@ class TunerTest : public ::testing::Test {
     return tune(device, compile_pool, workload, policy_, Effort(policy_.budget_seconds), progress_, &tuned_);
   }
 
-  Candidate chosen() const { return tuned_.program.steps.front().attention->candidate; }
+  Candidate chosen() const { return tuned_.program.steps.front().attention()->candidate; }
 
   std::vector<Attempt> with_outcome(const std::string& outcome) const {
     std::vector<Attempt> found;

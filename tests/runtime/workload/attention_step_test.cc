@@ -28,8 +28,8 @@ Program capped(const std::string& scale, const std::string& cap) {
 TEST(AttentionStep, BringsAGraphsConstants) {
   const Program program = capped("0.05", "20");
   ASSERT_EQ(program.steps.size(), 1U);
-  ASSERT_TRUE(program.steps[0].attention && program.steps[0].attention->fixed);
-  const FixedAttention& fixed = *program.steps[0].attention->fixed;
+  ASSERT_TRUE(program.steps[0].attention() != nullptr && program.steps[0].attention()->fixed);
+  const FixedAttention& fixed = *program.steps[0].attention()->fixed;
   EXPECT_EQ(fixed.problem.chain, softcap_chain());
   EXPECT_FLOAT_EQ(fixed.scale, 1);
   EXPECT_EQ(fixed.slots[kSoftcapSlot], 20);
@@ -40,7 +40,7 @@ TEST(AttentionStep, OtherConstantsAreNoOtherSource) {
   const Program one = capped("0.05", "20"), other = capped("0.02", "50");
   EXPECT_EQ(one.sources[0].text, other.sources[0].text);
   EXPECT_NE(one.text, other.text);
-  EXPECT_NE(one.steps[0].attention->fixed->slots, other.steps[0].attention->fixed->slots);
+  EXPECT_NE(one.steps[0].attention()->fixed->slots, other.steps[0].attention()->fixed->slots);
 }
 
 }  // namespace

@@ -1,17 +1,15 @@
-// The kernel that merges states, run on the CPU against float64, in its launches' own order; and faults planted in it,
-// each of which must be seen.
+// The kernel that merges states, run on the CPU, in its launches' own order, and held against the trial's own cases;
+// and faults planted in it, each of which the trial must refuse.
 #include <gtest/gtest.h>
 
 #include "runtime/cuda/launch/cuda_merger.h"
-#include "tests/runtime/merge_case.h"
+#include "runtime/verify/merge_case.h"
+#include "tests/simt/kernels/emulated_memory.h"
 #include "tests/simt/kernels/judged.h"
 #include "tests/simt/kernels/planted.h"
 
 namespace gqa::simt {
 namespace {
-
-using test::MergeCase;
-using test::MergeSizes;
 
 constexpr const char* kHeader = "merge/merge_states.cuh";
 
@@ -19,42 +17,30 @@ KernelText kernel_text(const std::string& from = "", const std::string& to = "")
   return {merge_source(), planted(from.empty() ? "" : kHeader, from, to), kMergeEntryPoint};
 }
 
-// A case's memory, guarded.
-struct Guarded {
-  explicit Guarded(MergeCase* t) : out("out", t->out), lse("lse", t->lse), call(t->call) {
-    for (int at = 0; at < t->call.count; ++at) {
-      const auto part = static_cast<std::size_t>(at);
-      outs.push_back(std::make_unique<Buffer>("outs", t->outs[part]));
-      lses.push_back(std::make_unique<Buffer>("lses", t->lses[part]));
-      parts.push_back(t->parts[part]);
-      parts.back().out = outs.back()->data();
-      parts.back().lse = lses.back()->as<float>();
+class Emulated final : public LoadedProgram {
+ public:
+  Emulated(const Kernel& kernel, const Schedule& schedule) : kernel_(kernel), schedule_(schedule) {}
+  Status run(const ProgramCall& call) const override {
+    for (int next = 0; next < call.merge->count;) {
+      MergeParams params = next_merge(*call.merge, &next);
+      void* arguments[] = {&params};
+      const Launch launch = {{merge_blocks(params), 1, 1}, {kMergeThreads, 1, 1}, 0, arguments};
+      if (const Status status = kernel_.launch(launch, schedule_); !status.ok()) return status;
     }
-    call.parts = parts.data();
-    call.merged.out = out.data();
-    call.merged.lse = lse.as<float>();
+    return {};
   }
-  Buffer out, lse;
-  std::vector<std::unique_ptr<Buffer>> outs, lses;
-  std::vector<AttentionState> parts;
-  MergeCall call;
+
+ private:
+  const Kernel& kernel_;
+  const Schedule& schedule_;
 };
 
 // Whether the kernel merges such a case rightly, under a schedule.
 ::testing::AssertionResult merges(const Kernel& kernel, const MergeSizes& sizes, const Schedule& schedule = {}) {
-  MergeCase t(sizes);
-  const Guarded memory(&t);
-  int launches = 0;
-  for (int next = 0; next < sizes.count; ++launches) {
-    MergeParams params = next_merge(memory.call, &next);
-    void* arguments[] = {&params};
-    const Status status = kernel.launch({{merge_blocks(params), 1, 1}, {kMergeThreads, 1, 1}, 0, arguments}, schedule);
-    if (!status.ok()) return ::testing::AssertionFailure() << text_of(sizes) << ": " << status.message();
-  }
-  t.out = memory.out.values<std::uint8_t>();
-  t.lse = memory.lse.values<float>();
-  auto right = t.right(launches);
-  return right ? right : right << " (" << text_of(sizes) << ")";
+  MergeCase one(sizes);
+  EmulatedMemory memory;
+  const Verdict verdict = verify(&one, Emulated(kernel, schedule), &memory);
+  return verdict.passed ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << verdict.reason;
 }
 
 class MergeStates : public ::testing::Test {
@@ -65,7 +51,7 @@ class MergeStates : public ::testing::Test {
   // True where some case shows the fault.
   static bool seen(const std::string& from, const std::string& to) {
     return !judged(kernel_text(from, to), [](const Kernel& kernel) {
-      for (const MergeSizes& sizes : test::merge_sizes())
+      for (const MergeSizes& sizes : merge_sizes())
         if (auto right = merges(kernel, sizes); !right) return right;
       return ::testing::AssertionSuccess();
     });
@@ -74,19 +60,21 @@ class MergeStates : public ::testing::Test {
 
 TEST_F(MergeStates, MergesAsFloat64Does) {
   EXPECT_TRUE(judged_whole(kernel_text(), [](const Kernel& kernel) {
-    for (const MergeSizes& sizes : test::merge_sizes())
+    for (const MergeSizes& sizes : merge_sizes())
       for (const Schedule& schedule : schedules()) EXPECT_TRUE(merges(kernel, sizes, schedule));
   }));
 }
 
 TEST_F(MergeStates, ALaunchTakesAsManyPartsAsItsArgumentHolds) {
   for (const auto& [count, launches] : {std::pair(1, 1), {32, 1}, {33, 2}, {63, 2}, {64, 3}, {94, 3}, {95, 4}}) {
-    const MergeCase t({ElementType::kF16, count, 1, 1, 1, 8, 0});
+    MergeCase t({ElementType::kF16, count, 1, 1, 1, 8, 0});
+    EmulatedMemory memory;
+    ASSERT_TRUE(t.place(&memory).ok());
     int next = 0, counted = 0;
     for (; next < count; ++counted) {
-      const MergeParams params = next_merge(t.call, &next);
+      const MergeParams params = next_merge(t.call(), &next);
       EXPECT_LE(params.count, kMergeParts);
-      EXPECT_EQ(params.parts[0].out, counted == 0 ? t.parts[0].out : t.call.merged.out);
+      EXPECT_EQ(params.parts[0].out, counted == 0 ? t.call().parts[0].out : t.call().merged.out);
     }
     EXPECT_EQ(launches, counted) << count;
   }

@@ -95,7 +95,7 @@ TEST_F(CapturedCalls, TakeTheWorkspaceThatTheyAreSaidToAndReadNoList) {
   std::uint64_t capture = 0;
   for (const auto& [problem, candidate, needs] : cases) {
     ASSERT_NO_FATAL_FAILURE(load(problem, candidate));
-    const std::int64_t bytes = program_->workspace_bytes(call_.problem);
+    const std::int64_t bytes = program_->workspace_bytes(call_);
     EXPECT_EQ(bytes > 0, needs) << candidate;
     for (const std::uintptr_t stream : {16, 32}) {
       const std::size_t before = cuda_.held_bytes;

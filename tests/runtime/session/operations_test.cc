@@ -1,8 +1,6 @@
-// first_use_test.cc: how the merger of states, and what appends to caches, come to be: compiled once, kept, found by
-// the next session; not under a capture, not where only the cache may answer. And that nothing is appended for a call
-// that does not attend.
-#include "runtime/session/first_use.h"
-
+// operations_test.cc: how what merges states, and what appends to caches, come to be: compiled, verified once, kept
+// with that verdict, found by the next session; not under a capture, not where only the cache may answer, never where
+// its trial refuses it. And that nothing is appended for a call that does not attend.
 #include <gtest/gtest.h>
 
 #include "runtime/session/session.h"
@@ -14,8 +12,6 @@ namespace {
 
 class MergingTest : public ::testing::Test {
  protected:
-  MergingTest() { world_.merge_kernel = {"a kernel that merges", "merge", "merge", "", ""}; }
-
   std::unique_ptr<Session> open(Tuning tuning = Tuning::kNow) {
     SessionOptions options;
     options.tuning = tuning;
@@ -34,11 +30,34 @@ TEST_F(MergingTest, TheFirstCallCompilesAndTheOthersOnlyLaunch) {
     ASSERT_TRUE(session->merge({}).ok());
     EXPECT_EQ(world_.launches, call);
     EXPECT_EQ(world_.compiles, 1);
+    EXPECT_EQ(world_.verifies, 1);
   }
 }
 
+TEST_F(MergingTest, WhatItsTrialRefusesIsNeverLaunched) {
+  world_.verify_operation = [](Operation) { return Verdict{false, 9, 1, "out: element 3 is off"}; };
+  const auto session = open();
+  for (int call = 1; call <= 2; ++call) {
+    const Status status = session->merge({});
+    EXPECT_EQ(status.code(), Code::kNoCandidate);
+    EXPECT_NE(status.message().find("merging states"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("element 3 is off"), std::string::npos) << status.message();
+    EXPECT_EQ(world_.verifies, call);
+  }
+  EXPECT_EQ(world_.launches, 0);
+  world_.verify_operation = [](Operation) { return Verdict{true, 1e-3, 2e-3, ""}; };
+  EXPECT_TRUE(session->merge({}).ok());
+}
+
+TEST_F(MergingTest, ADisturbedRaceOfOneIsKept) {
+  world_.others = [] { return 0.9; };
+  ASSERT_TRUE(open()->ready(Operation::kMergeStates).ok());
+  ASSERT_TRUE(open()->ready(Operation::kMergeStates).ok());
+  EXPECT_EQ(world_.verifies, 1) << "there is no rival to race again";
+}
+
 TEST_F(MergingTest, TheNextSessionFindsIt) {
-  ASSERT_TRUE(open()->ready_to_merge().ok());
+  ASSERT_TRUE(open()->ready(Operation::kMergeStates).ok());
   EXPECT_EQ(world_.launches, 0);
   for (const Tuning tuning : {Tuning::kNow, Tuning::kCachedOnly}) {
     ASSERT_TRUE(open(tuning)->merge({}).ok());
@@ -63,14 +82,16 @@ TEST_F(MergingTest, ACaptureIsRefusedUntilItIsThere) {
   EXPECT_EQ(status.code(), Code::kCapturing);
   EXPECT_NE(status.message().find("merging states"), std::string::npos) << status.message();
   EXPECT_EQ(world_.compiles + world_.launches, 0);
-  ASSERT_TRUE(session->ready_to_merge().ok());
+  ASSERT_TRUE(session->ready(Operation::kMergeStates).ok());
   EXPECT_TRUE(session->merge({}).ok());
 }
 
 TEST_F(MergingTest, AStoredKernelThatTheDriverRefusesIsMadeAnew) {
   ASSERT_TRUE(open()->merge({}).ok());
-  int loads = 0;
-  world_.load_merger = [&](const Binary&) { return ++loads == 1 ? Status{Code::kDeviceFailed, "too new"} : Status(); };
+  int loads = 0;  // of the winner, before and under the lease; of the stored kernel; of the new one
+  world_.load_program = [&](const Program&) {
+    return ++loads <= 3 ? Status{Code::kDeviceFailed, "too new"} : Status();
+  };
   ASSERT_TRUE(open()->merge({}).ok());
   EXPECT_EQ(world_.compiles, 2);
 }
@@ -83,10 +104,25 @@ TEST_F(MergingTest, AFailureIsToldAndTheNextCallTriesAgain) {
   EXPECT_TRUE(session->merge({}).ok());
 }
 
+// What is verified elsewhere is verified again.
+TEST_F(MergingTest, WhatAnotherMachineVerifiedIsVerifiedHere) {
+  ASSERT_TRUE(open()->ready(Operation::kMergeStates).ok());
+  const std::string arrived = folder_.file("arrived.db");
+  {
+    const auto store = cache::Store::open({folder_.file("cache.db"), cache::Mode::kReadWrite, 10});
+    ASSERT_EQ(store->export_to(arrived), "");
+  }
+  std::unique_ptr<cache::Store> imported = cache::Store::open({folder_.file("other.db"), cache::Mode::kReadWrite, 10});
+  ASSERT_EQ(imported->import_from(arrived), "");
+  Session session(std::make_unique<FakeDevice>(&world_), std::move(imported), {});
+  ASSERT_TRUE(session.merge({}).ok());
+  EXPECT_EQ(world_.verifies, 2);
+  EXPECT_EQ(world_.compiles, 1);
+}
+
 class AppendingTest : public MergingTest {
  protected:
   AppendingTest() {
-    world_.append_kernel = {"a kernel that appends", "append", "append", "", ""};
     call_ = call_of(small_problem());
     call_.place(Role::kLeftpad, this);
   }
@@ -117,7 +153,7 @@ TEST_F(AppendingTest, RunReadyNeedsWhatAppends) {
   std::int64_t bytes = 0;
   EXPECT_EQ(session->run_ready(call_).code(), Code::kNotCached);
   EXPECT_EQ(session->workspace_bytes(call_, &bytes).code(), Code::kNotCached);
-  ASSERT_TRUE(session->ready_to_append().ok());
+  ASSERT_TRUE(session->ready(Operation::kAppend).ok());
   EXPECT_TRUE(session->workspace_bytes(call_, &bytes).ok());
   EXPECT_TRUE(session->run_ready(call_).ok());
   EXPECT_EQ(world_.appended, 1);
@@ -129,7 +165,7 @@ TEST_F(AppendingTest, ACaptureIsRefusedUntilItIsThere) {
   world_.capturing = [](void*) { return true; };
   EXPECT_EQ(session->run(call_).code(), Code::kCapturing);
   EXPECT_EQ(world_.appended, 0);
-  ASSERT_TRUE(session->ready_to_append().ok());
+  ASSERT_TRUE(session->ready(Operation::kAppend).ok());
   EXPECT_TRUE(session->run(call_).ok());
 }
 
