@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "runtime/call/append.h"
+#include "runtime/call/prepared.h"
 #include "runtime/call/role.h"
 #include "runtime/call/strides.h"
 #include "search/problem/problem.h"
@@ -33,6 +34,10 @@ struct CallNumbers {
   // What a call that appends does first: problem, lengths and starts are then those of the keys after it
   // (append_plan.h), and kv_lengths the keys before it.
   Append append;
+  // Where the thread keeps what such a call found before, while that is still of call number `prepared_of`; null:
+  // nowhere.
+  Prepared* prepared = nullptr;
+  std::uint64_t prepared_of = 0;
 };
 
 // What a caller can leave out is absent, and null when asked for:

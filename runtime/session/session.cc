@@ -9,8 +9,10 @@ namespace {
 
 constexpr std::size_t kFirstSlots = 64;
 
-// Whether the call is two steps.
-bool appends_first(const Call& call, const LoadedProgram& program) { return call.appends() && !program.appends(call); }
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next++;
+}
 
 // The program of a call that appends and has no query.
 struct NoAttention : LoadedProgram {
@@ -26,7 +28,8 @@ Status not_loaded(const Signature& wanted) {
 }  // namespace
 
 Session::Session(std::unique_ptr<Device> device, std::unique_ptr<cache::Store> store, SessionOptions options)
-    : device_(std::move(device)),
+    : id_(next_id()),
+      device_(std::move(device)),
       store_(std::move(store)),
       options_(std::move(options)),
       compile_pool_(*device_, *store_, options_.policy.compile_threads),
@@ -41,11 +44,29 @@ Session::~Session() = default;
 // ---- a hit
 
 // Not a guess, where the call is to be tuned; but a capture takes one rather than fail.
-const LoadedProgram* Session::loaded(const Call& call, const Signature& wanted, std::optional<Tuning> tuning) const {
-  if (!call.has(Role::kOut)) return &kNoAttention;
-  const ProgramTable::Found found = table_.load(std::memory_order_acquire)->find(wanted);
-  if (!found.guessed || misses_.tuning_of(tuning) != Tuning::kNow || captured(call.stream)) return found.program;
-  return nullptr;
+bool Session::serves(const Call& call, bool guessed, std::optional<Tuning> tuning) const {
+  return !guessed || misses_.tuning_of(tuning) != Tuning::kNow || captured(call.stream);
+}
+
+// What such a call found before, on this thread.
+Session::Ready Session::prepared(const Call& call, std::optional<Tuning> tuning) const {
+  const Prepared* before = call.prepared;
+  if (before == nullptr || before->call != call.prepared_of || before->session != id_ ||
+      before->version != version_.load(std::memory_order_acquire) || !serves(call, before->guessed, tuning))
+    return {};
+  return {before->program, before->two_steps};
+}
+
+Session::Ready Session::find(const Call& call, std::optional<Tuning> tuning) const {
+  if (const Ready ready = prepared(call, tuning); ready.program != nullptr) return ready;
+  if (!call.has(Role::kOut)) return {&kNoAttention, call.appends()};
+  const std::uint64_t version = version_.load(std::memory_order_acquire);
+  const ProgramTable::Found found = table_.load(std::memory_order_acquire)->find(Signature(call.problem));
+  if (found.program == nullptr || !serves(call, found.guessed, tuning)) return {};
+  const Ready ready = {found.program, call.appends() && !found.program->appends(call)};
+  if (call.prepared != nullptr && call.prepared->call == call.prepared_of)
+    *call.prepared = {call.prepared_of, id_, version, found.program, found.guessed, ready.two_steps};
+  return ready;
 }
 
 bool Session::captured(void* stream) const {
@@ -54,37 +75,32 @@ bool Session::captured(void* stream) const {
 }
 
 Status Session::run(const Call& call, std::optional<Tuning> tuning) {
-  const Signature wanted(call.problem);
-  if (const LoadedProgram* program = loaded(call, wanted, tuning)) return launch(call, *program, tuning);
-  return run_miss(wanted, call, tuning);
+  const Ready ready = find(call, tuning);
+  return ready.program != nullptr ? launch(call, ready, tuning) : run_miss(call, tuning);
 }
 
 Status Session::run_ready(const Call& call, std::optional<Tuning> tuning) {
+  const Ready ready = find(call, tuning);
+  if (ready.program != nullptr && (!ready.two_steps || loaded(Operation::kAppend) != nullptr))
+    return launch(call, ready, tuning);
   const Signature wanted(call.problem);
-  const LoadedProgram* program = loaded(call, wanted, tuning);
-  if (program != nullptr && (!appends_first(call, *program) || loaded(Operation::kAppend) != nullptr))
-    return launch(call, *program, tuning);
   if (Status status = misses_.may_begin(call.stream, to_text(wanted)); !status.ok()) return status;
   return not_loaded(wanted);
 }
 
 // A call that appends does so once its program is there: a call that fails has changed no cache.
-Status Session::launch(const Call& call, const LoadedProgram& program, std::optional<Tuning> tuning) {
-  if (!appends_first(call, program)) return program.run(call);
+Status Session::launch(const Call& call, const Ready& ready, std::optional<Tuning> tuning) {
+  if (!ready.two_steps) return ready.program->run(call);
   Status status = ready_operation(Operation::kAppend, call.stream, tuning);
   if (!status.ok()) return status;
-  return loaded(Operation::kAppend)->run({.stream = call.stream, .attention = &call, .then = &program});
+  return loaded(Operation::kAppend)->run({.stream = call.stream, .attention = &call, .then = ready.program});
 }
 
 Status Session::workspace_bytes(const Call& call, std::int64_t* bytes, std::optional<Tuning> tuning) const {
-  const Signature wanted(call.problem);
-  const LoadedProgram* program = loaded(call, wanted, tuning);
-  if (program == nullptr) return not_loaded(wanted);
-  *bytes = program->workspace_bytes(call);
-  if (!appends_first(call, *program)) return {};
-  const LoadedProgram* first = loaded(Operation::kAppend);
-  if (first == nullptr) return not_loaded(wanted);
-  *bytes += first->workspace_bytes(call);
+  const Ready ready = find(call, tuning);
+  const LoadedProgram* first = ready.two_steps ? loaded(Operation::kAppend) : nullptr;
+  if (ready.program == nullptr || (ready.two_steps && first == nullptr)) return not_loaded(Signature(call.problem));
+  *bytes = ready.program->workspace_bytes(call) + (first == nullptr ? 0 : first->workspace_bytes(call));
   return {};
 }
 
@@ -95,11 +111,13 @@ Status Session::merge(const MergeCall& call) {
 
 // ---- a miss
 
-Status Session::run_miss(const Signature& wanted, const Call& call, std::optional<Tuning> tuning) {
+Status Session::run_miss(const Call& call, std::optional<Tuning> tuning) {
   const Misses::Guard guard(&misses_);
   ReadyResult readied;
-  if (Status status = ready_problem(wanted, call.stream, tuning, &readied); !status.ok()) return status;
-  return launch(call, *readied.ready->loaded, tuning);
+  if (Status status = ready_problem(Signature(call.problem), call.stream, tuning, &readied); !status.ok())
+    return status;
+  const LoadedProgram& program = *readied.ready->loaded;
+  return launch(call, {&program, call.appends() && !program.appends(call)}, tuning);
 }
 
 Status Session::ready(const Problem& problem, ReadyResult* readied, std::optional<Tuning> tuning) {
@@ -137,7 +155,9 @@ void Session::publish(const Signature& wanted, const std::shared_ptr<const Ready
   const std::lock_guard lock(mutex_);
   const ProgramTable::Found found = tables_.back()->find(wanted);
   if (found.program != nullptr) {
-    if (found.guessed && !ready->guessed) tables_.back()->replace(wanted, ready->loaded.get());
+    if (!found.guessed || ready->guessed) return;
+    tables_.back()->replace(wanted, ready->loaded.get());
+    version_.fetch_add(1, std::memory_order_release);
     return;
   }
   if (tables_.back()->full()) {

@@ -2,7 +2,8 @@
 // Owns: one device, one store, the table of programs that are ready, the operations' programs: call -> problem ->
 // look-up -> launch, or a miss (misses.h), after which the table has it. The same for attention, graphs and operations.
 // Never: checks tensors (args.h does) or knows how a device works; decides how a workload becomes ready.
-// Threads: run() from many threads at once. A hit takes no lock.
+// Threads: run() from many threads at once. A hit takes no lock. What a thread's recent calls found is kept beside them
+// (prepared.h) under the session's number and the version of its table.
 #pragma once
 
 #include <array>
@@ -71,25 +72,34 @@ class Session {
   cache::Store& store() { return *store_; }
 
  private:
-  const LoadedProgram* loaded(const Call& call, const Signature& signature, std::optional<Tuning> tuning) const;
+  // A program that the call may be launched with.
+  struct Ready {
+    const LoadedProgram* program = nullptr;  // null: none
+    bool two_steps = false;                  // the program does not append what the call brings
+  };
+  Ready prepared(const Call& call, std::optional<Tuning> tuning) const;
+  Ready find(const Call& call, std::optional<Tuning> tuning) const;
+  bool serves(const Call& call, bool guessed, std::optional<Tuning> tuning) const;
   bool captured(void* stream) const;
   // Null until it is ready.
   const LoadedProgram* loaded(Operation operation) const {
     return operations_[index_of(operation)].load(std::memory_order_acquire);
   }
   Status ready_operation(Operation operation, std::optional<void*> stream, std::optional<Tuning> tuning);
-  Status launch(const Call& call, const LoadedProgram& program, std::optional<Tuning> tuning);
-  Status run_miss(const Signature& signature, const Call& call, std::optional<Tuning> tuning);
+  Status launch(const Call& call, const Ready& ready, std::optional<Tuning> tuning);
+  Status run_miss(const Call& call, std::optional<Tuning> tuning);
   Status ready_problem(const Signature& signature, std::optional<void*> stream, std::optional<Tuning> tuning,
                        ReadyResult* readied);
   void publish(const Signature& signature, const std::shared_ptr<const ReadyProgram>& ready);
 
+  const std::uint64_t id_;  // unlike its address, never used again
   std::unique_ptr<Device> device_;
   std::unique_ptr<cache::Store> store_;
   const SessionOptions options_;
   CompilePool compile_pool_;
   std::array<std::atomic<const LoadedProgram*>, kOperations.size()> operations_ = {};  // misses_ keeps them
   std::atomic<const ProgramTable*> table_;             // read without a lock; a full one is replaced, the old ones stay
+  std::atomic<std::uint64_t> version_ = 0;             // of its programs: raised where one takes another's place
   std::mutex mutex_;                                   // guards what follows
   std::vector<std::unique_ptr<ProgramTable>> tables_;  // the last is the current one
   Misses misses_;                                      // last: its threads use what is above

@@ -49,6 +49,7 @@ struct FakeWorld {
   Source checker;  // none
   std::function<Status(const Binary&)> load_checker = [](const Binary&) { return Status(); };
   std::function<Verdict(Operation)> verify_operation = [](Operation) { return Verdict{true, 1e-3, 2e-3, ""}; };
+  std::function<void(const Candidate&)> launched;  // may be empty
   std::atomic<int> appended = 0;
   bool programs_append = false;                           // in their own launch
   double noise = 0;                                       // relative standard deviation of a timing
@@ -85,6 +86,7 @@ struct FakeProgram : LoadedProgram {
       return call.then->run(*call.attention);
     }
     world->launches.fetch_add(1, std::memory_order_relaxed);
+    if (world->launched) world->launched(candidate);
     return {};
   }
   using LoadedProgram::run;

@@ -56,11 +56,13 @@ struct RecentCall {
   OfPresent<Reach> reach{};
   OfPresent<std::uintptr_t> alignment{};  // of the first element, modulo alignment_of()
   Call call;
+  Prepared prepared;
 };
 
 struct RecentCalls {
   std::array<RecentCall, kCalls> calls{};
   std::size_t next = 0;
+  std::uint64_t remembered = 0;
 };
 
 RecentCalls& recent_calls() {
@@ -153,13 +155,15 @@ bool find_recent_call(const Device& device, const Operands& operands, const gqa_
   CallKey wanted;
   if (!describe(operands, options, &wanted)) return false;
   if (!all_owned(device, operands)) return false;
-  for (const RecentCall& recent : recent_calls().calls) {
+  for (RecentCall& recent : recent_calls().calls) {
     if (!recent.used || !recent.key.same(wanted)) continue;
     OfPresent<std::uintptr_t> data;
     if (!locate(operands, recent, &data)) return false;
     static_cast<CallNumbers&>(*call) = recent.call;
     call->leave_out(kAllRoles);
     call->stream = options != nullptr ? options->stream : nullptr;
+    call->prepared = &recent.prepared;
+    call->prepared_of = recent.prepared.call;
     std::size_t at = 0;
     for (const Role role : operands.present())
       call->set(role, reinterpret_cast<const void*>(data[at++]), recent.call.strides(role));
@@ -183,6 +187,7 @@ void remember_call(const Operands& operands, const gqa_call* options, const Call
   }
   made.call = call;
   made.used = true;
+  made.prepared.call = ++recent.remembered;
   slot = made;
   recent.next = (recent.next + 1) % kCalls;
 }
