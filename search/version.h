@@ -13,7 +13,7 @@ namespace gqa {
 
 // Raised when other candidates or programs are enumerated, or they are ranked otherwise: all winners are then tuned
 // anew.
-inline constexpr int kSearchVersion = 8;
+inline constexpr int kSearchVersion = 9;
 
 // A family's is raised when its kernels change in what they compute, how fast or under which conditions: winners that
 // run them are then tuned anew, and no others.

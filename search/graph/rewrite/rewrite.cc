@@ -17,10 +17,16 @@ class Saturation {
       : most_(most), abstract_(abstract), report_(report), stop_(stop) {
     keep({graph, {}});
     if (Rewritten opened = open({graph, {}}); !opened.rules.empty()) keep(std::move(opened));
+    first_ = found_.size() - 1;
+    if (Rewritten safe = with_maxima(found_[first_]); safe.rules.size() > found_[first_].rules.size())
+      has_safe_ = keep(std::move(safe));
   }
 
+  // What is made of the graph whose exponentials cannot overflow comes before all else, for the bound may come first.
   std::vector<Rewritten> run() {
-    for (std::size_t at = found_.size() - 1; at < found_.size(); ++at) expand(at);
+    if (has_safe_) expand(first_ + 1);
+    expand(first_);
+    for (std::size_t at = first_ + (has_safe_ ? 2 : 1); at < found_.size(); ++at) expand(at);
     return std::move(found_);
   }
 
@@ -55,6 +61,23 @@ class Saturation {
       Rewritten next;
       for_each_rewriting(from.graph, true, [&](const Rule& rule, KernelGraph made) {
         next = {std::move(made), from.rules};
+        next.rules.push_back(rule.name);
+        changed = true;
+        return false;
+      });
+      if (changed) from = std::move(next);
+    }
+    return from;
+  }
+
+  // Takes each exponential's maximum off where that changes nothing, until none is left.
+  static Rewritten with_maxima(Rewritten from) {
+    for (bool changed = true; changed;) {
+      changed = false;
+      Rewritten next;
+      for_each_rewriting(from.graph, false, [&](const Rule& rule, KernelGraph made) {
+        if (rule.name != kSubtractMaximum) return true;
+        next = open({std::move(made), from.rules});
         next.rules.push_back(rule.name);
         changed = true;
         return false;
@@ -105,7 +128,9 @@ class Saturation {
   AbstractSpace* abstract_;
   SearchReport* report_;
   const Stop& stop_;
-  std::vector<Rewritten> found_;
+  std::vector<Rewritten> found_;  // the graph, the one with its names opened, the one that is safe
+  std::size_t first_ = 0;         // of those that rules are applied to
+  bool has_safe_ = false;
   std::set<Digest> known_;
 };
 

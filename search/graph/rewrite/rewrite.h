@@ -34,14 +34,16 @@ struct Rule {
 };
 
 const std::vector<Rule>& rules();
+inline constexpr std::string_view kSubtractMaximum = "subtract_maximum";
 
 struct Rewritten {
   KernelGraph graph;
   std::vector<std::string_view> rules;  // that led here
 };
 
-// The user's graph first, then the graph with its names opened, then what the rules make of it, breadth first, at most
-// `most` graphs in all, fewer once told to stop. Counts into report->rewrites and report->rules.
+// The user's graph first, then the graph with its names opened, then that with the maxima of all exponentials taken off
+// that have none and need it, then what the rules make of them, breadth first, at most `most` graphs in all, fewer once
+// told to stop. Counts into report->rewrites and report->rules.
 std::vector<Rewritten> saturate(const KernelGraph& graph, std::size_t most, AbstractSpace* abstract,
                                 SearchReport* report, const Stop& stop = {});
 

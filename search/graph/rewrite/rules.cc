@@ -294,7 +294,7 @@ const std::vector<Rule>& rules() {
       {"fold_constant", true, fold_constant},
       {"natural_exponent", true, natural_exponent},
       {"divide_by_reciprocal", true, divide_by_reciprocal},
-      {"subtract_maximum", false, subtract_maximum},
+      {kSubtractMaximum, false, subtract_maximum},
       {"scaling_past_linear", false, scaling_past_linear},
       {"factor_past_linear", false, factor_past_linear},
       {"scaling_into_product", false, scaling_into_product},

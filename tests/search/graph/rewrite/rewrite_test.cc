@@ -129,6 +129,20 @@ TEST(Rewrite, KeepsToItsBoundAndSaysSo) {
   EXPECT_TRUE(all.report.exhausted);
 }
 
+// Both softmaxes of a graph have theirs where the bound leaves room for one graph: no program of it overflows.
+TEST(Rewrite, TakesAllMaximaOffBeforeAllElse) {
+  const std::string text =
+      kX + "v = input f32[5,8]\nz = matmul(x, w)\nu = matmul(z, v)\ne = exp(u)\ns = sum(e) dim=1\np = div(e, s)\n" +
+      "q = matmul(p, w)\nf = exp(q)\nt = sum(f) dim=1\ny = div(f, t)\n";
+  const Saturated result = saturated(text, 3);
+  ASSERT_GE(result.graphs.size(), 2u);
+  const Rewritten& safe = result.graphs[1];  // no name is to be opened
+  EXPECT_EQ(std::count(safe.rules.begin(), safe.rules.end(), kSubtractMaximum), 2);
+  const auto taken_off = [](const KernelNode& node) { return node.op == Op::kSubMax; };
+  EXPECT_EQ(std::count_if(safe.graph.nodes().begin(), safe.graph.nodes().end(), taken_off), 2);
+  EXPECT_FALSE(result.report.exhausted);
+}
+
 TEST(Rewrite, CountsWhatItMetAgain) {
   const Saturated result = saturated(programs::kLora);
   EXPECT_EQ(result.report.rewrites.kept, static_cast<std::int64_t>(result.graphs.size()));
