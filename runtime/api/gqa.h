@@ -319,7 +319,7 @@ GQA_API gqa_status gqa_workspace_size(gqa_handle handle, const DLTensor* q, cons
                                       const DLTensor* out, const gqa_call* call, int64_t* bytes);
 
 /* A shape without tensors, for warming. Zero-initialise, set size. One that ends before lse, page, cu_seqlens_q or
- * softcap, as older headers have it, is taken too. */
+ * softcap, as older headers have it, is taken too. What a call appends asks for no shape of its own. */
 typedef enum gqa_score_scale {
   GQA_SCORE_SCALE_NONE = 0,
   GQA_SCORE_SCALE_HEADS = 1, /* (q_heads) */
@@ -345,10 +345,11 @@ typedef struct gqa_shape {
   /* A gqa_shape that ends here is taken too. */
   gqa_score_scale score_scale; /* of calls that give one, of which shape it is */
   gqa_bias bias;               /* of calls that give one, of which type it is, whatever its broadcast dimensions */
+  int align; /* bytes that rows of q, k, v and out begin on multiples of: 16, or 0 for that; 2: anywhere */
+  int notma; /* 1: calls whose strides no tensor map can express, as those of a reversed tensor; 0: all others */
 } gqa_shape;
 
-/* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. Tensors are taken to be
- * 16-byte aligned. */
+/* Does what the first gqa_run of such a shape would do, and runs nothing for the caller. */
 GQA_API gqa_status gqa_warm(gqa_handle handle, const gqa_shape* shape);
 
 /* How far gqa_warm_serving is. */

@@ -41,14 +41,14 @@ struct CallNumbers {
 };
 
 // What a caller can leave out is absent, and null when asked for:
-//   q_starts, k_starts  batch + 1 each, where queries, keys are packed (problem.q_packed(), k_packed()): sequence b is
+//   kQStarts, kKStarts  batch + 1 each, where queries, keys are packed (problem.q_packed(), k_packed()): sequence b is
 //                       rows starts[b] to starts[b + 1]
-//   q_lengths           queries of each sequence, no more than there are; may be there where problem.q_packed()
-//   kv_lengths          keys of each; there where problem.kv_lengths is kEach, may be where kPacked
-//   page_table          where problem.paged(): row b says which pages hold sequence b's keys. Entries past a sequence's
+//   kQLengths           queries of each sequence, no more than there are; may be there where problem.q_packed()
+//   kKvLengths          keys of each; there where problem.kv_lengths is kEach, may be where kPacked
+//   kPageTable          where problem.paged(): row b says which pages hold sequence b's keys. Entries past a sequence's
 //                       length are never read
-//   lse, sink           where problem.lse, problem.sink
-//   score_scale, bias   where problem.chain reads a factor of heads or rows, a tensor of scores
+//   kScoreScale, kBias  where problem.chain reads a factor of heads or rows, a tensor of scores
+//   kAskedRoles         where the problem's flag says so
 // Where problem.keys_transposed(), a row of k is one element of every key: its `row` steps along head_dim, and keys are
 // contiguous.
 struct Call : CallNumbers {

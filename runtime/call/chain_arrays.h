@@ -1,5 +1,5 @@
-// chain_arrays.h: what a problem's chain on scores reads of heads, rows and scores, as kernels take it.
-// Owns: set_chain_arrays(). Never: reads an array. Threads: a pure function.
+// chain_arrays.h: what a problem's chain on scores reads of heads, rows and scores, and its sinks, as kernels take
+// them. Owns: set_chain_arrays(). Never: reads an array. Threads: a pure function.
 #pragma once
 
 #include "runtime/call/call.h"
@@ -16,6 +16,7 @@ void set_chain_arrays(const Call& call, Params* params) {
   params->row_strides = tensor_strides(call.strides(Role::kScoreScale));
   params->scores = call.at(Role::kBias);
   params->score_strides = tensor_strides(call.strides(Role::kBias));
+  params->sink = call.at<float>(Role::kSink);
 }
 
 }  // namespace gqa

@@ -12,6 +12,7 @@
 
 #include "runtime/api/gqa.h"
 #include "runtime/call/role.h"
+#include "search/problem/problem.h"
 
 namespace gqa {
 
@@ -85,6 +86,13 @@ enum class Elements : std::uint8_t { kHalf, kF32, kI32, kF32OrHalf };  // kHalf:
 enum class Access : std::uint8_t { kRead, kWrite, kAppend };           // kAppend: written where k_new is
 enum class Group : std::uint8_t { kTensors, kSequences, kScores, kAppended };
 
+// Where a problem says that there is such a tensor, and where callers say it of calls to come: fields of gqa_shape and
+// gqa_serving, 0: none.
+struct Asked {
+  bool Problem::*flag = nullptr;
+  std::size_t shape = 0, serving = 0;
+};
+
 struct RoleRow {
   Role role;
   std::size_t field;  // of gqa_call; 0: an argument beside it
@@ -96,6 +104,7 @@ struct RoleRow {
   Form packed = {};  // where a list of starts is given, packed_by
   Role packed_by = Role::kQ;
   Form paged = {};  // where a page table is given
+  Asked asked = {};
 };
 
 namespace roles_detail {
@@ -125,13 +134,15 @@ inline constexpr std::array<RoleRow, kRoleCount> kRoles = [] {
       {Role::kOut, 0, "out", Group::kTensors, kHalf, kWrite,
        form(kHead, kBatch, kQLen, kQHeads, kHeadDimV), form(kHead, kTotalQ, kQHeads, kHeadDimV), Role::kQStarts},
       {Role::kLse, offsetof(gqa_call, lse), "lse", Group::kTensors, kF32, kWrite,
-       form(kStepped, kBatch, kQHeads, kQLen), form(kStepped, kQHeads, kTotalQ), Role::kQStarts},
+       form(kStepped, kBatch, kQHeads, kQLen), form(kStepped, kQHeads, kTotalQ), Role::kQStarts, {},
+       {&Problem::lse, offsetof(gqa_shape, lse)}},
       {Role::kKStarts, offsetof(gqa_call, cu_seqlens_k), "cu_seqlens_k", Group::kSequences, kI32, kRead, kStarts},
       {Role::kKvLengths, offsetof(gqa_call, cache_seqlens), "cache_seqlens", Group::kSequences, kI32, kRead, kNumbers},
       {Role::kPageTable, offsetof(gqa_call, page_table), "page_table", Group::kSequences, kI32, kRead,
        form(kRow, kCacheBatch, kColumns)},
       {Role::kQLengths, offsetof(gqa_call, seqused_q), "seqused_q", Group::kSequences, kI32, kRead, kNumbers},
-      {Role::kSink, offsetof(gqa_call, sink), "sink", Group::kScores, kF32, kRead, form(kIt, kQHeads)},
+      {Role::kSink, offsetof(gqa_call, sink), "sink", Group::kScores, kF32, kRead, form(kIt, kQHeads),
+       {}, Role::kQ, {}, {&Problem::sink, offsetof(gqa_shape, sink), offsetof(gqa_serving, sink)}},
       {Role::kScoreScale, offsetof(gqa_call, score_scale), "score_scale", Group::kScores, kF32, kRead,
        form(kStepped, or_one(kBatch), or_one(kQHeads), kQLen), form(kIt, kQHeads), Role::kScoreScale},
       {Role::kBias, offsetof(gqa_call, bias), "bias", Group::kScores, kF32OrHalf, kRead,
@@ -165,6 +176,7 @@ constexpr Roles roles_where(Predicate predicate) {
 inline constexpr Roles kAllRoles = roles_where([](const RoleRow&) { return true; });
 inline constexpr Roles kWrittenRoles = roles_where([](const RoleRow& row) { return row.access == Access::kWrite; });
 inline constexpr Roles kCacheRoles = roles_where([](const RoleRow& row) { return row.access == Access::kAppend; });
+inline constexpr Roles kAskedRoles = roles_where([](const RoleRow& row) { return row.asked.flag != nullptr; });
 inline constexpr Roles kFieldRoles = roles_where([](const RoleRow& row) { return row.field != 0; });
 
 static_assert(

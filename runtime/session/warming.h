@@ -26,7 +26,7 @@ struct ServingProgress {
 
 struct ServingRequest {
   ServingRange range;
-  Problem layer;  // heads, head dims, window, score chain, sink
+  Problem layer;  // all of its calls but for their lengths
   bool plan_only = false;
   std::function<void(const ServingProgress&)> progress;  // may be empty
 };

@@ -190,7 +190,7 @@ void AppendCase::make_call() {
   p.head_dim_v = sizes_.head_dim_v;
   p.page = out_page;
   p.keys = p.page > 0 ? KeyLayout::kPaged : KeyLayout::kDense;
-  p.q_lengths = kind_.packed ? Lengths::kPacked : Lengths::kOne;
+  p.set_q_packed(kind_.packed);
   p.kv_lengths = kind_.starts() ? Lengths::kPacked : Lengths::kEach;
   const std::int64_t each = kind_.packed ? 0 : sizes_.queries;
   call_.strides(Role::kQ) = strides(kind_.given, each, sizes_.q_heads, sizes_.head_dim);

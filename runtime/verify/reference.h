@@ -29,8 +29,8 @@ struct ReferenceRows {
 // Multiply-adds that a row costs, about.
 std::int64_t reference_work(const Problem& problem);
 
-// A row that sees no key gives zeros and its sink, or -inf. Once the workers are told to stop, the result means
-// nothing.
+// A row that sees no key gives zeros, and the log-sum-exp of what else its sum has, or -inf. Once the workers are told
+// to stop, the result means nothing.
 ReferenceRows reference_rows(const Call& call, const std::vector<RowPlace>& rows, const Workers& workers);
 
 }  // namespace gqa

@@ -2,6 +2,7 @@
 #include "runtime/verify/trial_arrays.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -76,29 +77,44 @@ std::vector<std::uint8_t> scores(const Problem& p, std::int64_t count, std::uint
   return bytes;
 }
 
+std::vector<std::uint8_t> biases(const Problem& p, std::uint64_t seed) {
+  const Strides s = strides_of_scores(p);
+  const std::int64_t count = s.batch * (p.batch - 1) + s.head * (p.q_heads - 1) + s.row * (p.q_len - 1) + p.kv_len;
+  if (p.chain.reads(ChainOperand::kTensor32)) return scores<float>(p, count, seed, [](float value) { return value; });
+  return scores<std::uint16_t>(p, count, seed, [&](float value) { return store(p.q_type, value); });
+}
+
+// Near what a row's keys sum to, so that heads differ and neither hides the other.
+std::vector<float> sinks(const Problem& p) {
+  std::vector<float> made;
+  for (std::int32_t head = 0; head < p.q_heads; ++head)
+    made.push_back(std::log(static_cast<float>(p.kv_len)) + 0.75F * static_cast<float>(head % 3 - 1));
+  return made;
+}
+
+std::vector<std::uint8_t> bytes_of(const std::vector<float>& numbers) {
+  std::vector<std::uint8_t> bytes(numbers.size() * sizeof(float));
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
 }  // namespace
 
 TrialArrays trial_arrays(const Problem& p, std::uint64_t seed) {
   TrialArrays made;
-  if (p.chain.reads(ChainOperand::kHead)) made.factors = factors(p.q_heads, seed);
-  if (p.chain.reads(ChainOperand::kRow)) {
-    made.factor_strides = {1, 1, p.q_len};  // a batch's begin one after the other's
-    made.factors = factors(std::int64_t{p.q_heads} * p.q_len + p.batch - 1, seed + 1);
-  }
-  if (!p.chain.reads_tensor()) return made;
-  made.score_strides = strides_of_scores(p);
-  const Strides& s = made.score_strides;
-  const std::int64_t count = s.batch * (p.batch - 1) + s.head * (p.q_heads - 1) + s.row * (p.q_len - 1) + p.kv_len;
-  made.scores = p.chain.reads(ChainOperand::kTensor32)
-                    ? scores<float>(p, count, seed + 2, [](float value) { return value; })
-                    : scores<std::uint16_t>(p, count, seed + 2, [&](float value) { return store(p.q_type, value); });
+  if (p.chain.reads(ChainOperand::kHead)) made.push_back({Role::kScoreScale, bytes_of(factors(p.q_heads, seed))});
+  if (p.chain.reads(ChainOperand::kRow))  // a batch's begin one after the other's
+    made.push_back({Role::kScoreScale,
+                    bytes_of(factors(std::int64_t{p.q_heads} * p.q_len + p.batch - 1, seed + 1)),
+                    {1, 1, p.q_len}});
+  if (p.chain.reads_tensor()) made.push_back({Role::kBias, biases(p, seed + 2), strides_of_scores(p)});
+  if (p.sink) made.push_back({Role::kSink, bytes_of(sinks(p))});
   return made;
 }
 
 TrialOperands operands_of(const TrialArrays& arrays) {
   TrialOperands made;
-  add_operand(Role::kScoreScale, arrays.factors, arrays.factor_strides, &made);
-  add_operand(Role::kBias, arrays.scores, arrays.score_strides, &made);
+  for (const TrialArray& array : arrays) add_operand(array.role, array.bytes, array.strides, &made);
   return made;
 }
 

@@ -184,7 +184,6 @@ TrialOperands operands_of(const Problem& p, const TrialLists& lists) {
   add_operand(Role::kKStarts, lists.k_starts, {}, &made);
   add_operand(Role::kKvLengths, lists.lengths, {}, &made);
   add_operand(Role::kPageTable, lists.table, {table_width(p), 0, 0}, &made);
-  add_operand(Role::kSink, lists.sinks, {}, &made);
   return made;
 }
 
@@ -209,23 +208,9 @@ std::int64_t query_rows(const Problem& p, const TrialLists& lists) {
   return p.q_packed() ? lists.q_starts.back() : std::int64_t{p.batch} * p.q_len;
 }
 
-namespace {
-
-// Near what a row's keys sum to, so that heads differ and neither hides the other.
-std::vector<float> trial_sinks(const Problem& p) {
-  std::vector<float> sinks;
-  if (!p.sink) return sinks;
-  for (std::int32_t head = 0; head < p.q_heads; ++head)
-    sinks.push_back(std::log(static_cast<float>(p.kv_len)) + 0.75F * static_cast<float>(head % 3 - 1));
-  return sinks;
-}
-
-}  // namespace
-
 TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
-  lists.sinks = trial_sinks(p);
   if (p.lengths_differ()) set_keys(p, edge_lengths(p, &random), &lists);
   if (p.q_packed()) lists.q_starts = starts_of(edge_queries(p, &random));
   if (!p.paged()) return lists;
@@ -237,7 +222,6 @@ TrialLists verification_lists(const Problem& p, std::uint64_t seed) {
 TrialLists timing_lists(const Problem& p, std::uint64_t seed) {
   ListRandom random(seed);
   TrialLists lists;
-  lists.sinks = trial_sinks(p);
   std::vector<std::int32_t> keys(static_cast<std::size_t>(p.batch), p.kv_len);
   if (p.lengths_differ()) {
     keys = usual_lengths(p, p.kv_len, &random);

@@ -18,7 +18,6 @@ struct TrialLists {
   std::vector<std::int32_t> q_starts, k_starts;  // batch + 1, of packed queries or keys; else empty
   std::vector<std::int32_t> lengths;             // 0 to kv_len, of each sequence; empty unless its kv_lengths are kEach
   std::vector<std::int32_t> table;  // a row of table_width() entries for each sequence; empty unless problem.paged()
-  std::vector<float> sinks = {};    // of each query head; empty unless problem.sink
 };
 
 // Those that there are, by role; good as long as the lists are.

@@ -59,6 +59,7 @@ struct KernelTraits {
   // Whether a list says anything of a sequence: that, or where its pages lie.
   bool has_lists() const { return lengths_listed() || paged(); }
   void set_types(DType all) { q_type = kv_type = out_type = all; }
+  void set_q_packed(bool packed) { q_lengths = packed ? Lengths::kPacked : Lengths::kOne; }
   friend bool operator==(const KernelTraits&, const KernelTraits&) = default;
 };
 

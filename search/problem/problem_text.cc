@@ -35,7 +35,7 @@ Status read_lengths(TextItems* items, Problem* p) {
   if (Status status = items->flag("packk", &k_packed); !status.ok()) return status;
   if (Status status = items->flag("packq", &q_packed); !status.ok()) return status;
   if (each && k_packed) return text_error("lens and packk: expected one of them, since packed keys have lengths");
-  p->q_lengths = q_packed ? Lengths::kPacked : Lengths::kOne;
+  p->set_q_packed(q_packed);
   p->kv_lengths = k_packed ? Lengths::kPacked : each ? Lengths::kEach : Lengths::kOne;
   return {};
 }

@@ -148,7 +148,7 @@ std::vector<Signature> signatures(const ServingRange& range, const Problem& laye
   call.page = range.page;
   call.kv_lengths = Lengths::kEach;
   if (range.q.any()) found.add_on_cache(call, range, range.q);
-  call.q_lengths = Lengths::kPacked;
+  call.set_q_packed(true);
   if (range.chunk.any()) found.add_on_cache(call, range, range.chunk);
   call.keys = KeyLayout::kDense;
   call.page = 0;

@@ -51,3 +51,29 @@ def test_the_table_at_the_top_says_the_same():
     assert rows["a mechanism of a family"].startswith("5 of stream-K")
     for change, section in (("a mask kind", "A mask kind"), ("a key source", "A key source"), ("a finish extra", "A finish extra")):
         assert int(rows[change].split(",")[0]) == len(listed(section))
+
+
+def naming(pattern, *folders):
+    """Files of the product whose text has the word."""
+    suffixes = {".cc", ".h", ".hpp", ".cuh", ".inc", ".py", ".pyi"}
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in suffixes]
+    return sorted(str(path.relative_to(ROOT)) for path in files if re.search(pattern, path.read_text()))
+
+
+def test_a_tensor_of_a_call_is_named_where_it_is_read():
+    """And nowhere that only carries it: the table of roles does."""
+    assert naming(r"(?i)\b(sinks?|kSink|has_sink|with_sink)\b", "runtime") == [
+        "runtime/api/gqa.h",  # the field
+        "runtime/call/chain_arrays.h",  # as kernels take it
+        "runtime/call/role.h",
+        "runtime/call/roles.h",
+        "runtime/host/attention/tile_kernel.inc",
+        "runtime/verify/reference.cc",
+        "runtime/verify/trial_arrays.cc",
+    ]
+    assert naming(r"\b(seqused_q|q_lengths)\b", "runtime") == [
+        "runtime/api/gqa.h",  # the field
+        "runtime/call/append_plan.cc",  # as the kernel that appends takes it
+        "runtime/call/roles.h",
+        "runtime/host/attention/host_appender.cc",
+    ]

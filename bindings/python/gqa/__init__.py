@@ -148,6 +148,8 @@ def warm(
     sink: bool = False,
     score_scale: Optional[str] = None,
     bias: Any = None,
+    align: int = 16,
+    tma: bool = True,
     device: str = "auto",
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
@@ -158,7 +160,8 @@ def warm(
     sequences, q_len their max_seqlen_q and kv_len their max_seqlen_k. softcap: for calls with a soft cap,
     whatever its number. sink: for calls with a sink. score_scale: for calls with one, "heads" for (q_heads), "rows" for
     (batch or 1, q_heads or 1, q_len). bias: for calls with one, its dtype, q's or float32; whichever of its dimensions
-    are 1.
+    are 1. align: bytes that rows of q, k, v and out begin on multiples of, 16, or 2 for calls with others. tma: False
+    for calls whose strides step backwards, or span 2^40 bytes or more.
     device: "auto" (the first GPU if there is one, else the host), "cuda", "cuda:N", "host" or "cpu".
     """
     _defaults.of(device).warm(
@@ -181,6 +184,8 @@ def warm(
         sink=sink,
         score_scale=score_scale,
         bias=bias,
+        align=align,
+        tma=tma,
     )
 
 

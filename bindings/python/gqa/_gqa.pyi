@@ -66,6 +66,8 @@ class Handle:
         sink: bool,
         score_scale: int,
         bias: int,
+        align: int,
+        tma: bool,
     ) -> None: ...
     def warm_serving(
         self,

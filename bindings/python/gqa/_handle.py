@@ -121,6 +121,8 @@ class Handle:
         sink: bool = False,
         score_scale: Optional[str] = None,
         bias: Any = None,
+        align: int = 16,
+        tma: bool = True,
     ) -> None:
         """Does what the first call of such a shape would do, and computes nothing; see gqa.warm."""
         given = _kinds.read(
@@ -141,6 +143,8 @@ class Handle:
             cu_seqlens_k=cu_seqlens_k,
             softcap=softcap,
             sink=sink,
+            align=align,
+            tma=tma,
         )
         self._core.warm(
             bfloat16=_is_bfloat16(dtype),

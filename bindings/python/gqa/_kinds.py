@@ -110,6 +110,12 @@ def cap(name: str, given: Any) -> float:
     return value and _float32(name, given, "0.0 or None for none")
 
 
+def alignment(name: str, given: Any) -> int:
+    if whole(MOST_INT32 * -1, MOST_INT32, Status.ERROR_OPTION)(name, given) in (2, 16):
+        return int(given)
+    raise refuse(name, given, "16 or 2 bytes", Status.ERROR_OPTION)
+
+
 def text(name: str, given: Any) -> str:
     if isinstance(given, str):
         return given
@@ -170,8 +176,9 @@ _LAYER: Dict[str, Kind] = {
 SHAPE: Dict[str, Kind] = {
     **_LAYER,
     **dict.fromkeys(("batch", "q_len", "kv_len"), size),
-    **dict.fromkeys(("causal", "return_lse", "cache_seqlens", "cu_seqlens_q", "cu_seqlens_k"), flag),
+    **dict.fromkeys(("causal", "return_lse", "cache_seqlens", "cu_seqlens_q", "cu_seqlens_k", "tma"), flag),
     "page": optional(size, 0),
+    "align": alignment,
 }
 SERVING: Dict[str, Kind] = {**_LAYER, "range": text, "plan_only": flag}
 HANDLE: Dict[str, Kind] = {

@@ -176,7 +176,7 @@ void Handle::define(py::module_& module) {
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
                        int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse,
                        int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q, bool cu_seqlens_k,
-                       bool softcap, bool sink, int score_scale, int bias) {
+                       bool softcap, bool sink, int score_scale, int bias, int align, bool tma) {
     gqa_shape shape = {};
     shape.size = sizeof(shape);
     shape.batch = batch;
@@ -198,6 +198,8 @@ void Handle::define(py::module_& module) {
     shape.sink = sink ? 1 : 0;
     shape.score_scale = static_cast<gqa_score_scale>(score_scale);
     shape.bias = static_cast<gqa_bias>(bias);
+    shape.align = align;
+    shape.notma = tma ? 0 : 1;
     self.warm(shape);
   };
   const auto warm_serving = [](const Handle& self, const std::string& range, int64_t q_heads, int64_t kv_heads,
@@ -226,7 +228,8 @@ void Handle::define(py::module_& module) {
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
            py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),
-           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"), py::arg("score_scale"), py::arg("bias"))
+           py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"), py::arg("score_scale"), py::arg("bias"),
+           py::arg("align"), py::arg("tma"))
       .def("warm_serving", warm_serving, py::kw_only(), py::arg("range"), py::arg("q_heads"), py::arg("kv_heads"),
            py::arg("head_dim"), py::arg("head_dim_v"), py::arg("window"), py::arg("softcap"), py::arg("sink"),
            py::arg("plan_only"), py::arg("progress"))

@@ -216,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads)
     softmax.add(checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
   softmax = block_reduce(softmax, states, [&](Softmax a, Softmax b) { return Softmax::combine(a, b, scale); });
-  const Total total = c.sink == nullptr ? softmax.total(scale) : softmax.total(scale, c.sink[row.head]);
+  const Total total = c.chain.sink == nullptr ? softmax.total(scale) : softmax.total(scale, c.chain.sink[row.head]);
   const float share = total.share();
   if (threadIdx.x == 0)
     c.reference_lse[blockIdx.x] = total.sum > 0 ? total.highest + logf(total.sum) : negative_infinity();

@@ -42,8 +42,9 @@ struct CheckChain {
   TensorStrides row_strides;
   const void* scores;
   TensorStrides score_strides;
+  const float* sink;  // a number of each query head, beside the scores; null: none
 };
 
-static_assert(sizeof(CheckChain) == 144, "host and device must agree on CheckChain");
+static_assert(sizeof(CheckChain) == 152, "host and device must agree on CheckChain");
 
 }  // namespace gqa

@@ -39,7 +39,6 @@ struct CheckParams {
   int page;                   // keys a page; 0: none
   CheckChain chain;           // on each score
   const int* q_starts;        // of packed queries, as CacheParams'
-  const float* sink;          // a number of each query head; null: none
 };
 
 // A slab of poison with a tensor inside, of which the first `rows` rows of each batch are in use: (batch, rows,

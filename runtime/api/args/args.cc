@@ -46,7 +46,7 @@ Status check_call(const gqa_call& call, const Operands& operands) {
                                ", expected 0 (as the handle's option), 1 (now), 2 (guess) or 3 (cached only)"};
   }
   if (Status status = check_scores(call, operands); !status.ok()) return status;
-  if (Status status = check_packing(call); !status.ok()) return status;
+  if (Status status = check_packing(call, operands); !status.ok()) return status;
   if (appends(operands))
     if (Status status = check_append_fields(call, operands); !status.ok()) return status;
   return check_window("gqa_call.window_size", call.window_size);
@@ -111,7 +111,7 @@ void fill_problem(const Operands& operands, const Sizes& sizes, const Views& vie
   DType dtype{};
   is_half(operands[Role::kQ].dtype, &dtype);
   problem->set_types(dtype);
-  problem->lse = operands.has(Role::kLse);
+  for (const Role role : kAskedRoles) problem->*row_of(role).asked.flag = operands.has(role);
   problem->q_heads = size(Dim::kQHeads);
   problem->kv_heads = size(Dim::kKvHeads);
   problem->head_dim = size(Dim::kHeadDim);

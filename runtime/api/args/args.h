@@ -42,7 +42,7 @@ std::optional<Tuning> tuning_of(const gqa_call* call);
 // gqa_warm's shape -> a problem with 16-byte aligned rows.
 Status make_problem(const gqa_shape* given, Problem* problem);
 
-// gqa_warm_serving's range, and the layer that makes its calls: heads, head dims, window, score chain, sink.
+// gqa_warm_serving's range, and the layer that makes its calls: all of them but for their lengths.
 Status read_serving(const gqa_serving* given, ServingRange* range, Problem* layer);
 
 // gqa_create's options, which may not be null -> the same as this library's struct, checked.

@@ -19,14 +19,15 @@ Status check_maximum(const char* name, std::int64_t most, const char* list, bool
 
 }  // namespace
 
-Status check_packing(const gqa_call& call) {
-  const bool q_packed = call.cu_seqlens_q != nullptr, k_packed = call.cu_seqlens_k != nullptr;
+Status check_packing(const gqa_call& call, const Operands& operands) {
+  const bool q_packed = operands.has(Role::kQStarts), k_packed = operands.has(Role::kKStarts);
   if (Status status = check_maximum("max_seqlen_q", call.max_seqlen_q, "cu_seqlens_q", q_packed); !status.ok())
     return status;
   if (Status status = check_maximum("max_seqlen_k", call.max_seqlen_k, "cu_seqlens_k", k_packed); !status.ok())
     return status;
-  if (call.seqused_q == nullptr || q_packed) return {};
-  return {Code::kOption, "seqused_q is given without cu_seqlens_q, expected both or neither"};
+  if (!operands.has(Role::kQLengths) || q_packed) return {};
+  return {Code::kOption, std::string(row_of(Role::kQLengths).name) + " is given without " +
+                             row_of(Role::kQStarts).name + ", expected both or neither"};
 }
 
 Status check_window(const char* name, const std::int32_t* window) {
@@ -46,7 +47,7 @@ void fill_sequences(const Operands& operands, const Sizes& sizes, const gqa_call
   p->kv_lengths = operands.has(Role::kKStarts)     ? Lengths::kPacked
                   : operands.has(Role::kKvLengths) ? Lengths::kEach
                                                    : Lengths::kOne;
-  p->q_lengths = operands.has(Role::kQStarts) ? Lengths::kPacked : Lengths::kOne;
+  p->set_q_packed(operands.has(Role::kQStarts));
   p->keys = operands.has(Role::kPageTable) ? KeyLayout::kPaged : KeyLayout::kDense;
   p->page = static_cast<std::int32_t>(sizes[Dim::kPage]);
   p->batch = most(sizes[Dim::kBatch]);

@@ -17,7 +17,7 @@
 namespace gqa {
 
 // That maxima are there for packed sequences, and only for those.
-Status check_packing(const gqa_call& call);
+Status check_packing(const gqa_call& call, const Operands& operands);
 
 // `window`: null, or the two numbers; `name`: "gqa_call.window_size".
 Status check_window(const char* name, const std::int32_t* window);

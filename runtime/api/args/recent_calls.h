@@ -1,9 +1,9 @@
 // recent_calls.h: calls that differ from one checked before in their addresses only.
 // Owns: for each thread, the last few calls that passed every check: how their tensors were described, the call that
-// came of it, and what a session found for it (prepared.h). A model's layers and a benchmark's tensor sets are such calls.
-// Never: accepts what args.cc would not: what depends on addresses (null, alignment, overlap, the end of the address
-// space) is checked anew, and anything unusual is left to args.cc and its messages.
-// Threads: each has its own; nothing is allocated.
+// came of it, and what a session found for it (prepared.h). A model's layers and a benchmark's tensor sets are such
+// calls. Never: accepts what args.cc would not: what depends on addresses (null, alignment, overlap, the end of the
+// address space) is checked anew, and anything unusual is left to args.cc and its messages. Threads: each has its own;
+// nothing is allocated.
 #pragma once
 
 #include "runtime/api/args/operands.h"

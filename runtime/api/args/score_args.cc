@@ -56,7 +56,6 @@ Status check_score_forms(const Operands& operands) {
 ScoreTraits score_traits_of(const gqa_call* options, const Operands& operands) {
   ScoreTraits traits;
   traits.softcap = options != nullptr && options->softcap != 0;
-  traits.sink = operands.has(Role::kSink);
   if (operands.has(Role::kScoreScale))
     traits.scale = operands.packed(Role::kScoreScale) ? ChainOperand::kHead : ChainOperand::kRow;
   if (operands.has(Role::kBias))
@@ -67,7 +66,7 @@ ScoreTraits score_traits_of(const gqa_call* options, const Operands& operands) {
 ScoreTraits score_traits_of(const gqa_shape& shape) {
   constexpr ChainOperand kScales[] = {ChainOperand::kNone, ChainOperand::kHead, ChainOperand::kRow};
   constexpr ChainOperand kBiases[] = {ChainOperand::kNone, ChainOperand::kTensor, ChainOperand::kTensor32};
-  return {shape.softcap == 1, shape.sink == 1, kScales[shape.score_scale], kBiases[shape.bias]};
+  return {shape.softcap == 1, kScales[shape.score_scale], kBiases[shape.bias]};
 }
 
 // The factor comes after the cap's division, which then joins the scale: the same, since both multiply.
@@ -79,7 +78,6 @@ void fill_scores(const ScoreTraits& traits, Problem* problem) {
   for (int at = 1; traits.softcap && at < cap.count; ++at) add(&chain, cap.steps[static_cast<std::size_t>(at)]);
   if (traits.bias != ChainOperand::kNone) add(&chain, {Op::kAdd, traits.bias});
   problem->chain = chain;
-  problem->sink = traits.sink;
 }
 
 }  // namespace gqa

@@ -1,4 +1,4 @@
-// score_args.h: what a call says of its scores beyond scale and mask: a soft cap, factors, a bias, a sink.
+// score_args.h: what a call says of its scores beyond scale and mask: a soft cap, factors, a bias.
 // Owns: the rules about gqa_call's softcap and what goes with it, and what scores' operands make of a Problem.
 // Never: knows how scores are computed; reads an array: its numbers lie on the device.
 // Threads: pure functions; nothing is allocated unless it is refused.
@@ -21,7 +21,7 @@ Status check_scores(const gqa_shape& shape);
 Status check_score_forms(const Operands& operands);
 
 struct ScoreTraits {
-  bool softcap = false, sink = false;
+  bool softcap = false;
   ChainOperand scale = ChainOperand::kNone, bias = ChainOperand::kNone;
 };
 ScoreTraits score_traits_of(const gqa_call* options, const Operands& operands);

@@ -11,6 +11,7 @@
 #include "runtime/api/args/score_args.h"
 #include "runtime/api/c_struct.h"
 #include "runtime/api/tensors/dtype.h"
+#include "runtime/call/roles.h"
 #include "runtime/thread_limits.h"
 #include "search/problem/mask.h"
 
@@ -21,11 +22,12 @@ namespace {
 // now.
 constexpr std::size_t ended_before(std::size_t field) { return (field + 7) / 8 * 8; }
 
-// Shapes of headers that had no `lse`, `page`, `cu_seqlens_q`, `softcap` or `score_scale` yet end before it: zero.
+// Shapes of headers that had no `lse`, `page`, `cu_seqlens_q`, `softcap`, `score_scale` or `align` yet end before it:
+// zero.
 Status read_shape(const gqa_shape& given, gqa_shape* shape) {
-  constexpr std::size_t kFirstMissing[] = {offsetof(gqa_shape, lse), offsetof(gqa_shape, page),
+  constexpr std::size_t kFirstMissing[] = {offsetof(gqa_shape, lse),          offsetof(gqa_shape, page),
                                            offsetof(gqa_shape, cu_seqlens_q), offsetof(gqa_shape, softcap),
-                                           offsetof(gqa_shape, score_scale)};
+                                           offsetof(gqa_shape, score_scale),  offsetof(gqa_shape, align)};
   std::size_t bytes = std::min(given.size, sizeof(gqa_shape));
   const auto* older = std::find_if(std::begin(kFirstMissing), std::end(kFirstMissing),
                                    [&](std::size_t field) { return given.size == ended_before(field); });
@@ -43,15 +45,38 @@ Status check_flag(const char* name, int value) {
   return {Code::kOption, std::string(name) + " is " + std::to_string(value) + ", expected 0 or 1"};
 }
 
+// Which tensors calls bring, where the table has a field for that (`where`).
+template <typename Given>
+Status read_asked(const Given& given, const char* of, std::size_t Asked::*where, Problem* problem) {
+  for (const Role role : kAskedRoles) {
+    const RoleRow& row = row_of(role);
+    if (row.asked.*where == 0) continue;
+    int value = 0;
+    std::memcpy(&value, reinterpret_cast<const char*>(&given) + row.asked.*where, sizeof value);
+    if (Status status = check_flag((std::string(of) + "." + row.name).c_str(), value); !status.ok()) return status;
+    problem->*row.asked.flag = value == 1;
+  }
+  return {};
+}
+
+// How rows of q, k, v and out lie.
+Status read_layout(const gqa_shape& shape, Problem* problem) {
+  if (shape.align != 0 && shape.align != 2 && shape.align != 16)
+    return {Code::kOption, "gqa_shape.align is " + std::to_string(shape.align) + ", expected 16, 2, or 0 for 16"};
+  problem->align = shape.align == 2 ? 2 : kVectorBytes;
+  problem->tma = shape.notma == 0 && shape.align != 2;
+  return check_flag("gqa_shape.notma", shape.notma);
+}
+
 // What is not a size or a dtype.
-Status check_choices(const gqa_shape& shape) {
+Status read_choices(const gqa_shape& shape, Problem* problem) {
   Status status = check_flag("gqa_shape.causal", shape.causal);
-  if (status.ok()) status = check_flag("gqa_shape.lse", shape.lse);
   if (status.ok()) status = check_flag("gqa_shape.cache_seqlens", shape.cache_seqlens);
   if (status.ok()) status = check_flag("gqa_shape.cu_seqlens_q", shape.cu_seqlens_q);
   if (status.ok()) status = check_flag("gqa_shape.cu_seqlens_k", shape.cu_seqlens_k);
   if (status.ok()) status = check_flag("gqa_shape.softcap", shape.softcap);
-  if (status.ok()) status = check_flag("gqa_shape.sink", shape.sink);
+  if (status.ok()) status = read_layout(shape, problem);
+  if (status.ok()) status = read_asked(shape, "gqa_shape", &Asked::shape, problem);
   if (status.ok()) status = check_window("gqa_shape.window_size", shape.window_size);
   if (status.ok()) status = check_scores(shape);
   if (!status.ok() || (shape.page >= 0 && shape.page <= std::numeric_limits<std::int32_t>::max())) return status;
@@ -112,16 +137,15 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
   if (!is_half(shape.dtype, &dtype)) {
     return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
   }
-  if (Status status = check_choices(shape); !status.ok()) return status;
   Problem made;
+  if (Status status = read_choices(shape, &made); !status.ok()) return status;
   made.set_types(dtype);
-  made.lse = shape.lse == 1;
   made.keys = shape.page != 0 ? KeyLayout::kPaged : KeyLayout::kDense;
   made.page = static_cast<std::int32_t>(shape.page);
   made.kv_lengths = shape.cu_seqlens_k == 1    ? Lengths::kPacked
                     : shape.cache_seqlens == 1 ? Lengths::kEach
                                                : Lengths::kOne;
-  made.q_lengths = shape.cu_seqlens_q == 1 ? Lengths::kPacked : Lengths::kOne;
+  made.set_q_packed(shape.cu_seqlens_q == 1);
   const std::int64_t head_dim_v = shape.head_dim_v != 0 ? shape.head_dim_v : shape.head_dim;
   const NamedSize sizes[] = {{"batch", shape.batch, &made.batch},          {"q_len", shape.q_len, &made.q_len},
                              {"kv_len", shape.kv_len, &made.kv_len},       {"q_heads", shape.q_heads, &made.q_heads},
@@ -151,12 +175,12 @@ Status read_serving(const gqa_serving* given, ServingRange* range, Problem* laye
                              {"head_dim_v", head_dim_v, &made.head_dim_v}};
   status = read_sizes("gqa_serving", sizes);
   if (status.ok()) status = check_flag("gqa_serving.softcap", given->softcap);
-  if (status.ok()) status = check_flag("gqa_serving.sink", given->sink);
+  if (status.ok()) status = read_asked(*given, "gqa_serving", &Asked::serving, &made);
   if (status.ok()) status = check_flag("gqa_serving.plan_only", given->plan_only);
   if (status.ok()) status = check_window("gqa_serving.window_size", given->window_size);
   if (!status.ok()) return status;
   set_window(given->window_size != nullptr ? given->window_size[0] : -1, 0, &made);
-  fill_scores({given->softcap == 1, given->sink == 1}, &made);
+  fill_scores({given->softcap == 1}, &made);
   *layer = made;
   return {};
 }

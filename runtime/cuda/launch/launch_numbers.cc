@@ -116,7 +116,6 @@ ScoreParams score_params_of(const Call& call) {
   ScoreParams params{};
   params.factor = call.scale * factor_of(folded(call.problem.chain).before, call.slots);
   std::copy(call.slots.begin(), call.slots.end(), params.slots);
-  params.sink = call.at<float>(Role::kSink);
   set_chain_arrays(call, &params);
   return params;
 }

@@ -203,7 +203,6 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.page = layout_.problem.page;
   const Call checked = call(layout_.problem, verified_lists_, q_, 0);
   c.q_starts = checked.list(Role::kQStarts);
-  c.sink = checked.at<float>(Role::kSink);
   c.chain = check_chain_of(checked);
   return c;
 }

@@ -22,17 +22,19 @@ struct Counts {
 Counts counts_of(const std::string& text) {
   const Problem p = problem_of(text);
   const TrialArrays arrays = trial_arrays(p, 4);
+  const auto biases =
+      std::find_if(arrays.begin(), arrays.end(), [](const TrialArray& a) { return a.role == Role::kBias; });
   const bool wide = p.chain.reads(ChainOperand::kTensor32);
   const auto number = [&](std::int64_t at) {
     float value = 0;
     std::uint16_t bits = 0;
-    if (wide) std::memcpy(&value, &arrays.scores[static_cast<std::size_t>(at) * 4], 4);
-    if (!wide) std::memcpy(&bits, &arrays.scores[static_cast<std::size_t>(at) * 2], 2);
+    if (wide) std::memcpy(&value, &biases->bytes[static_cast<std::size_t>(at) * 4], 4);
+    if (!wide) std::memcpy(&bits, &biases->bytes[static_cast<std::size_t>(at) * 2], 2);
     return wide ? value : load(p.q_type, bits);
   };
   const float least = wide ? std::numeric_limits<float>::lowest() : p.q_type == DType::kBF16 ? -0x1.fep127F : -65504.F;
   Counts counts;
-  const Strides& s = arrays.score_strides;
+  const Strides& s = biases->strides;
   for (int b = 0; b < p.batch; ++b)
     for (int h = 0; h < p.q_heads; ++h)
       for (int i = 0; i < p.q_len; ++i) {

@@ -56,7 +56,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   check.bf16 = p.q_type == DType::kBF16;
   check.vectors = 1;
   check.chain = check_chain_of(call);
-  check.sink = p.sink ? sink.as<float>() : nullptr;
+  check.chain.sink = p.sink ? sink.as<float>() : nullptr;
   void* arguments[] = {&params, &check, &cache};
   const Status status = kernel.launch({{static_cast<unsigned>(numbers.size()), 1, 1}, {128, 1, 1}, 0, arguments});
   EXPECT_TRUE(status.ok()) << status.message();

@@ -112,7 +112,7 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   check.bf16 = p.q_type == DType::kBF16;
   check.vectors = 1;
   const Buffer sink("sink", c.attention.sink);
-  check.sink = p.sink ? sink.as<float>() : nullptr;
+  check.chain.sink = p.sink ? sink.as<float>() : nullptr;
   const auto blocks = static_cast<unsigned>(rows);
   void* made_of[] = {&params, &check, &cache};
   Status status = make.launch({{blocks, 1, 1}, {128, 1, 1}, 0, made_of});

@@ -426,12 +426,37 @@ TEST(Shape, SaysWhetherCallsAskForLogSumExp) {
   EXPECT_EQ(to_text(problem), "b=2,hq=4,hk=2,sq=8,sk=16,d=192,dv=128,dtype=f16,causal");
 }
 
+// As gqa_call asks for it where tensors lie so.
+TEST(Shape, SaysHowRowsLie) {
+  const auto layout = [](int align, int notma) {
+    gqa_shape shape = good_shape();
+    shape.align = align;
+    shape.notma = notma;
+    Problem problem;
+    EXPECT_TRUE(make_problem(&shape, &problem).ok());
+    return std::pair(static_cast<int>(problem.align), problem.tma);
+  };
+  EXPECT_EQ(layout(0, 0), std::pair(16, true));
+  EXPECT_EQ(layout(16, 1), std::pair(16, false));
+  EXPECT_EQ(layout(2, 0), std::pair(2, false));
+  // As the header before it has it, which ends in whole words.
+  gqa_shape shape = good_shape();
+  shape.align = 7;
+  shape.size = (offsetof(gqa_shape, align) + 7) / 8 * 8;
+  Problem problem;
+  ASSERT_TRUE(make_problem(&shape, &problem).ok());
+  EXPECT_EQ(problem.align, 16);
+}
+
 TEST(Shape, BadOnesAreRefused) {
   const auto refused = [](void (*spoil)(gqa_shape&)) { return make_spoilt(good_shape(), spoil).code(); };
   EXPECT_EQ(refused([](gqa_shape& s) { s.size = 8; }), Code::kStructSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = kF32; }), Code::kDtype);
   EXPECT_EQ(refused([](gqa_shape& s) { s.causal = -1; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.lse = 2; }), Code::kOption);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.sink = 2; }), Code::kOption);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.align = 4; }), Code::kOption);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.notma = 2; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.batch = 0; }), Code::kSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.kv_len = kHuge; }), Code::kSize);
   EXPECT_EQ(refused([](gqa_shape& s) { s.head_dim_v = -1; }), Code::kSize);
