@@ -138,7 +138,10 @@ class CudaMemory final : public TrialMemory {
   // The next tensors go where the first went.
   void rewind() { next_ = 0; }
   Status put(const char*, const void* from, std::size_t bytes, void** at) override {
-    if (next_ == memory_.size()) EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemAlloc(&memory_.emplace_back(), bytes));
+    if (next_ == memory_.size()) {
+      const CUresult result = driver_.cuMemAlloc(&memory_.emplace_back(), bytes);
+      if (result != CUDA_SUCCESS) return driver_.error("cuMemAlloc", result);
+    }
     const CUdeviceptr address = memory_[next_++];
     *at = reinterpret_cast<void*>(address);
     return driver_.error("cuMemcpyHtoDAsync", driver_.cuMemcpyHtoDAsync(address, from, bytes, stream_));
