@@ -44,7 +44,9 @@ def test_the_extension_takes_each_field():
 def test_the_stub_names_the_arguments_in_the_extension_s_order():
     order = re.search(r"enum At : Py_ssize_t \{(.*?)\bkArguments", CALL, re.DOTALL)[1]
     assert [snake(name) for name in re.findall(r"\bk(\w+)", order)] == run_arguments()
-    assert set(FIELDS) == (set(run_arguments()) & set(FIELDS)) | set(_options.Append._fields) & set(FIELDS)
+    named = set(re.findall(r'Field\{kArrays, "(\w+)"', CALL))
+    assert named == {"score_scale", "bias"}
+    assert set(FIELDS) == (set(run_arguments()) & set(FIELDS)) | set(_options.Append._fields) & set(FIELDS) | named
     assert APPENDED == set(_options.Append._fields) & set(FIELDS)
 
 

@@ -14,7 +14,7 @@ COUNTED = {
     "A mask kind": r"These are (\w+) files",
     "A key source": r"These are (\w+) files",
     "A finish extra": r"These are (\w+) files",
-    "A tensor of a call": r"touched (\w+) files",
+    "A tensor of a call": r"touches (\w+) files",
 }
 FILES = [
     path.relative_to(ROOT).as_posix()

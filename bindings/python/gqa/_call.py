@@ -113,10 +113,8 @@ def compute(
         lengths, table, window, q_starts, k_starts, q_lengths, most_q, most_k, append = (
             NO_LISTS if cache is None else cache.exported(q, k.shape, kind, stream)
         )
-        score_scale = bias = None
         if arrays is not None:
-            given = {name: exported(x, kind, stream, name) for name, x in arrays.items()}
-            score_scale, bias = given.get("score_scale"), given.get("bias")
+            arrays = {name: exported(x, kind, stream, name) for name, x in arrays.items()}
         core = core_of(kind.device(q))
         seconds = core.run(
             q if type(q) in as_is else exported(q, kind, stream, "q"),
@@ -138,8 +136,7 @@ def compute(
             most_q,
             most_k,
             append,
-            score_scale,
-            bias,
+            arrays,
             0 if door is None else _doors.tuning(),  # 0: as the handle
         )
         if seconds and door is not None:

@@ -107,7 +107,7 @@ def _asked(
             softcap,
             given("sink", sink),
             *lists,
-            *(given(name, arrays.get(name)) for name in ("score_scale", "bias")),
+            {name: given(name, x) for name, x in arrays.items()},
         )
         return said
     except Exception as error:

@@ -37,8 +37,7 @@ class Handle:
         max_seqlen_q: int = 0,
         max_seqlen_k: int = 0,
         append: Optional[Tuple[Any, ...]] = None,
-        score_scale: Any = None,
-        bias: Any = None,
+        arrays: Optional[Dict[str, Any]] = None,
         tuning: int = 0,
         /,
     ) -> float: ...

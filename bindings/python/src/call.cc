@@ -35,8 +35,7 @@ enum At : Py_ssize_t {
   kMaxSeqlenQ,
   kMaxSeqlenK,
   kAppend,
-  kScoreScale,
-  kBias,
+  kArrays,
   kTuning,
   kArguments
 };
@@ -55,9 +54,10 @@ constexpr std::array kFields = {Field{kLse, "lse", &gqa_call::lse, true},
                                 Field{kPageTable, "page_table", &gqa_call::page_table},
                                 Field{kCuSeqlensQ, "cu_seqlens_q", &gqa_call::cu_seqlens_q},
                                 Field{kCuSeqlensK, "cu_seqlens_k", &gqa_call::cu_seqlens_k},
-                                Field{kSequsedQ, "seqused_q", &gqa_call::seqused_q},
-                                Field{kScoreScale, "score_scale", &gqa_call::score_scale},
-                                Field{kBias, "bias", &gqa_call::bias}};
+                                Field{kSequsedQ, "seqused_q", &gqa_call::seqused_q}};
+// By their names, in a dictionary.
+constexpr std::array kNamed = {Field{kArrays, "score_scale", &gqa_call::score_scale},
+                               Field{kArrays, "bias", &gqa_call::bias}};
 constexpr std::array kAppended = {Field{0, "k_new", &gqa_call::k_new},
                                   Field{1, "v_new", &gqa_call::v_new},
                                   Field{2, "cu_seqlens_k_new", &gqa_call::cu_seqlens_k_new},
@@ -112,6 +112,7 @@ class Arguments {
     for (std::size_t i = 0; i < kFields.size(); ++i) take(kFields[i], at(kFields[i].at), &tensors_[i]);
     read_numbers();
     if (append != Py_None) take_appended(append);
+    if (at(kArrays) != Py_None) take_named(at(kArrays));
   }
 
   gqa_call& call() { return call_; }
@@ -147,12 +148,25 @@ class Arguments {
     call_.rotary_interleaved = truth(PyTuple_GET_ITEM(append, kRotaryInterleaved)) ? 1 : 0;
   }
 
+  void take_named(PyObject* arrays) {
+    Py_ssize_t taken = 0;
+    for (std::size_t i = 0; i < kNamed.size(); ++i) {
+      PyObject* const given = PyDict_GetItemString(arrays, kNamed[i].name);
+      if (given == nullptr) continue;
+      take(kNamed[i], given, &tensors_[kFields.size() + kAppended.size() + i]);
+      ++taken;
+    }
+    if (taken == PyDict_Size(arrays)) return;
+    PyErr_Format(PyExc_TypeError, "run() takes arrays by the names of gqa_call's fields, found %R", arrays);
+    throw py::error_already_set();
+  }
+
   PyObject* const* given_;
   const Py_ssize_t count_;
   gqa_call call_ = {};
   std::array<std::int32_t, 2> window_;
   Borrowed q_, k_, v_, out_;
-  std::array<Borrowed, kFields.size() + kAppended.size()> tensors_;
+  std::array<Borrowed, kFields.size() + kAppended.size() + kNamed.size()> tensors_;
 };
 
 double run(const Handle& handle, PyObject* const* given, Py_ssize_t count) {
