@@ -11,7 +11,6 @@ set(thread_sources
   runtime/cuda/launch/tensor_map_test.cc
   runtime/cuda/trial/trial_stream_test.cc
   runtime/cuda/workspace/workspace_test.cc
-  runtime/host/host_appender_test.cc
   runtime/host/host_arrays_trial_test.cc
   runtime/host/host_cache_test.cc
   runtime/host/host_device_test.cc
@@ -23,12 +22,14 @@ set(thread_sources
   runtime/pages/page_pool_test.cc
   runtime/parallel_test.cc
   runtime/session/cancel_test.cc
-  runtime/session/operations_test.cc
   runtime/session/graph_session_test.cc
+  runtime/session/operations_test.cc
+  runtime/session/prepared_test.cc
   runtime/session/session_test.cc
   runtime/thread_limits_test.cc
   runtime/tuner/forecast_test.cc
   runtime/tuner/tuner_test.cc
+  runtime/verify/operation_case_test.cc
   runtime/verify/program_reference_test.cc
   runtime/workload/masked_program_test.cc)
 file(GLOB thread_c_sources CONFIGURE_DEPENDS runtime/api/*_c_test.cc)

@@ -3,6 +3,9 @@
 // its trial refuses it. And that nothing is appended for a call that does not attend.
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "runtime/session/session.h"
 #include "tests/runtime/fake_device.h"
 #include "tests/runtime/temporary_folder.h"
@@ -54,6 +57,17 @@ TEST_F(MergingTest, ADisturbedRaceOfOneIsKept) {
   ASSERT_TRUE(open()->ready(Operation::kMergeStates).ok());
   ASSERT_TRUE(open()->ready(Operation::kMergeStates).ok());
   EXPECT_EQ(world_.verifies, 1) << "there is no rival to race again";
+}
+
+TEST_F(MergingTest, OfManyFirstCallsOneMakesIt) {
+  world_.compile_seconds = 0.05;
+  const auto session = open();
+  std::vector<std::thread> threads;
+  for (int caller = 0; caller < 8; ++caller) threads.emplace_back([&] { EXPECT_TRUE(session->merge({}).ok()); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(world_.compiles, 1);
+  EXPECT_EQ(world_.verifies, 1);
+  EXPECT_EQ(world_.launches, 8);
 }
 
 TEST_F(MergingTest, TheNextSessionFindsIt) {
