@@ -50,9 +50,9 @@ class Session {
   // What is known of a problem's program, which is not made ready by it; none: nothing.
   std::optional<Misses::Known> known(const Problem& problem);
 
-  // Merges states. What does it is made ready at the first call, or by ready().
+  // What merges is made ready at the first call, as what appends is.
   Status merge(const MergeCall& call);
-  // The same for what appends to caches.
+  // Makes it ready without running it.
   Status ready(Operation operation, std::optional<Tuning> tuning = {}) {
     return ready_operation(operation, std::nullopt, tuning);
   }

@@ -72,6 +72,18 @@ class OneWinner(CacheTest):
         text = self.run_command("tune", winner["key"], "--budget", "0.5").stdout
         self.assertRegex(text, r"(?s)before .* [um]s\n.*now .* [um]s\n.*(is kept|stays: )")
 
+    def test_what_appends_comes_with_lengths_and_has_no_rival(self):
+        self.run_command("warm", "--device", "host", "--budget", "0.5", "--shape", SHAPES[0] + ",lens,lse")
+        found = {row["problem"]: row for row in self.winners().values()}
+        self.assertLess({"append", "merge"}, set(found))
+        self.assertLessEqual(found["append"]["error"], found["append"]["bound"])
+        self.assertFalse(found["append"]["provisional"])
+        key = found["append"]["key"][:12]
+        self.assertIn("one kernel appends to a cache for all shapes", self.run_command("tune", key, code=1).stderr)
+        self.assertIn("append", self.run_command("list").stdout)
+        self.run_command("forget", key)
+        self.assertNotIn("append", {row["problem"] for row in self.winners().values()})
+
     def test_tune_elsewhere_is_refused(self):
         winner = self.causal()
         done = self.run_command("tune", winner["key"], "--device", "abacus", code=2)
