@@ -10,7 +10,8 @@
 namespace gqa::python {
 
 // run(...): by position; from softcap on they may be left out. append: None, or the fields of _options.py's Append but
-// the last. arrays: None, or tensors by the names of gqa_call's fields. tuning: a gqa_call_tuning. Returns the seconds that making the kernel ready took; 0.0: it was.
+// the last. arrays: None, or tensors by the names of gqa_call's fields. tuning: a gqa_call_tuning. Returns the seconds
+// that making the kernel ready took; 0.0: it was.
 // explain(...), of the same arguments, out None or a tensor: (text, JSON), of gqa_explain.
 void define_calls(pybind11::handle type);
 
