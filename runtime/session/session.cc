@@ -63,7 +63,7 @@ Session::Ready Session::find(const Call& call, std::optional<Tuning> tuning) con
   const std::uint64_t version = version_.load(std::memory_order_acquire);
   const ProgramTable::Found found = table_.load(std::memory_order_acquire)->find(Signature(call.problem));
   if (found.program == nullptr || !serves(call, found.guessed, tuning)) return {};
-  const Ready ready = {found.program, call.appends() && !found.program->appends(call)};
+  const Ready ready = to_launch(*found.program, call);
   if (call.prepared != nullptr && call.prepared->call == call.prepared_of)
     *call.prepared = {call.prepared_of, id_, version, found.program, found.guessed, ready.two_steps};
   return ready;
@@ -116,8 +116,7 @@ Status Session::run_miss(const Call& call, std::optional<Tuning> tuning) {
   ReadyResult readied;
   if (Status status = ready_problem(Signature(call.problem), call.stream, tuning, &readied); !status.ok())
     return status;
-  const LoadedProgram& program = *readied.ready->loaded;
-  return launch(call, {&program, call.appends() && !program.appends(call)}, tuning);
+  return launch(call, to_launch(*readied.ready->loaded, call), tuning);
 }
 
 Status Session::ready(const Problem& problem, ReadyResult* readied, std::optional<Tuning> tuning) {

@@ -77,6 +77,9 @@ class Session {
     const LoadedProgram* program = nullptr;  // null: none
     bool two_steps = false;                  // the program does not append what the call brings
   };
+  static Ready to_launch(const LoadedProgram& program, const Call& call) {
+    return {&program, call.appends() && !program.appends(call)};
+  }
   Ready prepared(const Call& call, std::optional<Tuning> tuning) const;
   Ready find(const Call& call, std::optional<Tuning> tuning) const;
   bool serves(const Call& call, bool guessed, std::optional<Tuning> tuning) const;

@@ -111,7 +111,7 @@ def cap(name: str, given: Any) -> float:
 
 
 def alignment(name: str, given: Any) -> int:
-    if whole(MOST_INT32 * -1, MOST_INT32, Status.ERROR_OPTION)(name, given) in (2, 16):
+    if whole(-MOST_INT32, MOST_INT32, Status.ERROR_OPTION)(name, given) in (2, 16):
         return int(given)
     raise refuse(name, given, "16 or 2 bytes", Status.ERROR_OPTION)
 

@@ -19,7 +19,7 @@ class CudaOperationTrial final : public CudaTrialBase {
   ~CudaOperationTrial() override;
 
   Verdict verify(const LoadedProgram& program) override;
-  // Of the first case.
+  // The first case is timed.
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
 
  private:

@@ -19,7 +19,7 @@ class HostOperationTrial final : public Trial {
       : operation_(operation), threads_(threads), effort_(effort) {}
 
   Verdict verify(const LoadedProgram& program) override;
-  // Of the first case.
+  // The first case is timed.
   Status time(const LoadedProgram& program, int samples, std::vector<double>* microseconds) override;
   double taken_by_others() override { return run_delay_.share(threads_); }
 

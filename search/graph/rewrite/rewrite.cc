@@ -54,13 +54,15 @@ class Saturation {
     }
   }
 
-  // Opens names until none is left.
-  static Rewritten open(Rewritten from) {
+  // Applies the rules that are wanted, of those that always apply or of the others, until none of them does.
+  template <typename Wanted, typename Then>
+  static Rewritten exhaust(Rewritten from, bool always, Wanted wanted, Then then) {
     for (bool changed = true; changed;) {
       changed = false;
       Rewritten next;
-      for_each_rewriting(from.graph, true, [&](const Rule& rule, KernelGraph made) {
-        next = {std::move(made), from.rules};
+      for_each_rewriting(from.graph, always, [&](const Rule& rule, KernelGraph made) {
+        if (!wanted(rule)) return true;
+        next = then({std::move(made), from.rules});
         next.rules.push_back(rule.name);
         changed = true;
         return false;
@@ -70,21 +72,16 @@ class Saturation {
     return from;
   }
 
+  // Opens names until none is left.
+  static Rewritten open(Rewritten from) {
+    return exhaust(
+        std::move(from), true, [](const Rule&) { return true; }, [](Rewritten made) { return made; });
+  }
+
   // Takes each exponential's maximum off where that changes nothing, until none is left.
   static Rewritten with_maxima(Rewritten from) {
-    for (bool changed = true; changed;) {
-      changed = false;
-      Rewritten next;
-      for_each_rewriting(from.graph, false, [&](const Rule& rule, KernelGraph made) {
-        if (rule.name != kSubtractMaximum) return true;
-        next = open({std::move(made), from.rules});
-        next.rules.push_back(rule.name);
-        changed = true;
-        return false;
-      });
-      if (changed) from = std::move(next);
-    }
-    return from;
+    return exhaust(
+        std::move(from), false, [](const Rule& rule) { return rule.name == kSubtractMaximum; }, open);
   }
 
   void expand(std::size_t at) {
