@@ -1,6 +1,7 @@
 // codegen.cc: see codegen.h: the frame of every attention kernel; jit/families/ has what each puts into it.
 #include "jit/codegen.h"
 
+#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <variant>
@@ -20,13 +21,11 @@ std::string enumerator(std::string_view kind) {
   return text;
 }
 
-std::string element(DType type) { return type == DType::kF16 ? "gqa::F16" : "gqa::BF16"; }
-
 void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family, const LaunchPlan& launch) {
   out << "struct Config {\n"
-      << "  using Q = " << element(problem.q_type) << ";\n"
-      << "  using Kv = " << element(problem.kv_type) << ";\n"
-      << "  using Out = " << element(problem.out_type) << ";\n"
+      << "  using Q = " << device_name(problem.q_type) << ";\n"
+      << "  using Kv = " << device_name(problem.kv_type) << ";\n"
+      << "  using Out = " << device_name(problem.out_type) << ";\n"
       << "  static constexpr int kHeadDim = " << problem.head_dim << ";\n"
       << "  static constexpr int kHeadDimV = " << problem.head_dim_v << ";\n"
       << "  static constexpr auto kMask = gqa::Mask::" << enumerator(name(problem.mask)) << ";\n"
@@ -38,7 +37,8 @@ void write_config(std::ostream& out, const Problem& problem, const FamilyCode& f
   if (problem.lengths_differ()) out << "  static constexpr bool kLengthsDiffer = true;  // each sequence has its own\n";
   if (problem.q_packed()) out << "  static constexpr bool kQueriesPacked = true;  // sequences follow each other\n";
   if (problem.k_packed()) out << "  static constexpr bool kKeysPacked = true;\n";
-  if (launch.new_tokens) out << "  static constexpr bool kAppends = true;  // the tokens that a launch brings\n";
+  if (launch.brings(LaunchArgument::kTokens))
+    out << "  static constexpr bool kAppends = true;  // the tokens that a launch brings\n";
   out << family.features;
   if (problem.sink) out << "  static constexpr bool kSink = true;  // in the denominator\n";
   if (problem.chain.any()) out << "  using Chain = ::ScoreChain;\n";
@@ -51,21 +51,31 @@ std::string cluster_bounds(const LaunchPlan& launch) {
   return launch.cluster == 1 ? "" : "__cluster_dims__(" + std::to_string(launch.cluster) + ", 1, 1) ";
 }
 
-// After the first argument come, each where there is any: tensor maps, more of the keys, new tokens, numbers for
-// scores.
+// What a launch brings, by LaunchArgument: its type, its name, whether the family's run() takes it and not the family.
+struct ArgumentText {
+  const char *type, *name;
+  bool of_run;
+};
+constexpr ArgumentText kArgumentTexts[] = {{"gqa::TensorMaps", "maps", false},
+                                           {"gqa::CacheParams", "cache", false},
+                                           {"gqa::NewTokens", "tokens", false},
+                                           {"gqa::ScoreParams", "scores", true}};
+static_assert(std::size(kArgumentTexts) == std::size(kLaunchArguments));
+
 void write_entry_point(std::ostream& out, const FamilyCode& family, const LaunchPlan& launch) {
-  const bool maps = launch.maps.used(), cache = launch.cache_params, tokens = launch.new_tokens,
-             scores = launch.score_params;
+  std::string parameters, of_family, of_run;
+  for (const LaunchArgument argument : kLaunchArguments) {
+    if (!launch.brings(argument)) continue;
+    const ArgumentText& text = kArgumentTexts[static_cast<std::size_t>(argument)];
+    parameters += std::string(", const __grid_constant__ ") + text.type + " " + text.name;
+    (text.of_run ? of_run : of_family) += text.of_run ? std::string("&") + text.name : std::string(text.name) + ", ";
+  }
   out << "extern \"C\" __global__ void " << cluster_bounds(launch) << "__launch_bounds__(" << launch.threads << ", "
       << launch.resident << ")\n"
-      << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params"
-      << (maps ? ", const __grid_constant__ gqa::TensorMaps maps" : "")
-      << (cache ? ", const __grid_constant__ gqa::CacheParams cache" : "")
-      << (tokens ? ", const __grid_constant__ gqa::NewTokens tokens" : "")
-      << (scores ? ", const __grid_constant__ gqa::ScoreParams scores" : "") << ") {\n"
+      << kEntryPoint << "(const __grid_constant__ gqa::AttentionParams params" << parameters << ") {\n"
       << "  extern __shared__ __align__(1024) char memory[];\n"
-      << "  " << family.type << "<Config>{params, " << (maps ? "maps, " : "") << (cache ? "cache, " : "")
-      << (tokens ? "tokens, " : "") << "*reinterpret_cast<Smem*>(memory)}.run(" << (scores ? "&scores" : "") << ");\n"
+      << "  " << family.type << "<Config>{params, " << of_family << "*reinterpret_cast<Smem*>(memory)}.run(" << of_run
+      << ");\n"
       << "}\n";
 }
 
@@ -73,7 +83,7 @@ void write_entry_point(std::ostream& out, const FamilyCode& family, const Launch
 
 std::string feature_text(const KernelTraits& traits) {
   std::ostringstream out;
-  out << "d=" << traits.head_dim << ",dv=" << traits.head_dim_v << ",dtype=" << name(traits.q_type)
+  out << "d=" << traits.head_dim << ",dv=" << traits.head_dim_v << ",dtype=" << types_text(traits)
       << (traits.mask == Mask::kNone ? "" : "," + std::string(name(traits.mask))) << ",align=" << traits.align
       << keys_text(traits) << lengths_text(traits) << chain_text(traits.chain) << sink_text(traits);
   return out.str();
@@ -90,7 +100,7 @@ std::string attention_source(const Problem& problem, const Candidate& candidate)
   if (problem.chain.any()) out << "// scores:    " << steps_text(problem.chain) << "\n";
   for (const std::string& header : family.headers) out << "#include \"" << header << "\"\n";
   out << "\n" << family.products;
-  if (problem.chain.any()) out << score_chain("ScoreChain", problem.chain, element(problem.q_type)) << "\n";
+  if (problem.chain.any()) out << score_chain("ScoreChain", problem.chain, problem.q_type) << "\n";
   write_config(out, problem, family, launch);
   out << "\nusing Smem = " << family.smem << "<Config>;\n"
       << "static_assert(sizeof(Smem) == " << launch.shared_memory

@@ -8,30 +8,31 @@
 namespace gqa {
 namespace {
 
-// X(operator, expression of x; $s: its operand, $t: the slot after it)
-#define GQA_STEPS(X)                 \
-  X(kMul, "x * $s")                  \
-  X(kDiv, "x / $s")                  \
-  X(kAdd, "x + $s")                  \
-  X(kSub, "x - $s")                  \
-  X(kClamp, "gqa::clamp(x, $s, $t)") \
-  X(kTanh, "gqa::fast_tanh(x)")      \
-  X(kExp, "gqa::fast_exp(x)")        \
-  X(kExp2, "gqa::exp2_approx(x)")    \
-  X(kSquare, "gqa::square(x)")       \
-  X(kSqrt, "sqrtf(x)")               \
-  X(kRsqrt, "rsqrtf(x)")             \
-  X(kReciprocal, "1.0f / x")         \
-  X(kRelu, "gqa::relu(x)")           \
-  X(kSilu, "gqa::fast_silu(x)")      \
-  X(kGelu, "gqa::gelu(x)")
+// X(operator, expression of x, and where scores are as exact as float32 has them; $s: its operand, $t: the slot after
+// it)
+#define GQA_STEPS(X)                            \
+  X(kMul, "x * $s", "")                         \
+  X(kDiv, "x / $s", "")                         \
+  X(kAdd, "x + $s", "")                         \
+  X(kSub, "x - $s", "")                         \
+  X(kClamp, "gqa::clamp(x, $s, $t)", "")        \
+  X(kTanh, "gqa::fast_tanh(x)", "tanhf(x)")     \
+  X(kExp, "gqa::fast_exp(x)", "expf(x)")        \
+  X(kExp2, "gqa::exp2_approx(x)", "exp2f(x)")   \
+  X(kSquare, "gqa::square(x)", "")              \
+  X(kSqrt, "sqrtf(x)", "")                      \
+  X(kRsqrt, "rsqrtf(x)", "1.0f / sqrtf(x)")     \
+  X(kReciprocal, "1.0f / x", "")                \
+  X(kRelu, "gqa::relu(x)", "")                  \
+  X(kSilu, "gqa::fast_silu(x)", "gqa::silu(x)") \
+  X(kGelu, "gqa::gelu(x)", "")
 
 struct Row {
   Op op;
-  std::string_view expression;
+  std::string_view expression, exact;  // exact: "" where it is the same
 };
 constexpr Row kRows[] = {
-#define GQA_STEP(op, expression) {Op::op, expression},
+#define GQA_STEP(op, expression, exact) {Op::op, expression, exact},
     GQA_STEPS(GQA_STEP)
 #undef GQA_STEP
 };
@@ -79,16 +80,16 @@ std::string flag(const char* name, bool value) {
 }
 
 // Which arrays the chain reads, and the type of the scores'.
-std::string arrays(const ScoreChain& chain, const std::string& element) {
+std::string arrays(const ScoreChain& chain, ElementType type) {
   return flag("kOfHeads", chain.reads(ChainOperand::kHead)) + flag("kOfRows", chain.reads(ChainOperand::kRow)) +
          flag("kOfScores", chain.reads_tensor()) +
-         "  using Element = " + (chain.reads(ChainOperand::kTensor32) ? "gqa::F32" : element) + ";\n";
+         "  using Element = " + device_name(chain.reads(ChainOperand::kTensor32) ? ElementType::kF32 : type) + ";\n";
 }
 
-std::string expression(const ChainStep& step) {
+std::string expression(const ChainStep& step, bool exact) {
   for (const Row& row : kRows) {
     if (row.op != step.op) continue;
-    std::string text(row.expression);
+    std::string text(exact && !row.exact.empty() ? row.exact : row.expression);
     replace(&text, "$s", operand(step));
     replace(&text, "$t", slot_number(step.slot + 1));
     return text;
@@ -98,12 +99,25 @@ std::string expression(const ChainStep& step) {
 
 }  // namespace
 
-std::string score_chain(const std::string& name, const ScoreChain& chain, const std::string& element) {
+std::string device_name(ElementType type) {
+  switch (type) {
+    case ElementType::kF16:
+      return "gqa::F16";
+    case ElementType::kBF16:
+      return "gqa::BF16";
+    case ElementType::kF32:
+      return "gqa::F32";
+  }
+  return "";
+}
+
+std::string score_chain(const std::string& name, const ScoreChain& chain, ElementType type) {
   const bool of_arrays = chain.reads_arrays();
-  std::string text = "struct " + name + " {\n" + (of_arrays ? arrays(chain, element) : "") +
+  std::string text = "struct " + name + " {\n" + (of_arrays ? arrays(chain, type) : "") +
                      "  static __device__ float apply(float x, const gqa::ScoreParams* numbers" +
                      (of_arrays ? ", const gqa::OfScore& of" : "") + ") {\n    x = x * numbers->factor;\n";
-  for (const ChainStep& step : folded(chain).between) text += "    x = " + expression(step) + ";\n";
+  for (const ChainStep& step : folded(chain).between)
+    text += "    x = " + expression(step, type == ElementType::kF32) + ";\n";
   return text + "    return x;\n  }\n};\n";
 }
 

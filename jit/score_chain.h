@@ -13,8 +13,10 @@ namespace gqa {
 
 // struct `name` with static apply(float, const ScoreParams*): the launch's factor, then what of the chain joins no
 // factor, in order. Where it reads arrays, it says which, and apply has a third argument: what they have for the score.
-// `element`: the device's name of q's type.
-std::string score_chain(const std::string& name, const ScoreChain& chain, const std::string& element);
+// `type`: q's; steps on scores of float32 are exact functions.
+std::string score_chain(const std::string& name, const ScoreChain& chain, ElementType type);
+
+std::string device_name(ElementType type);  // "gqa::BF16"
 
 // "mul factor; tanh; add slot 1; add tensor"
 std::string steps_text(const ScoreChain& chain);

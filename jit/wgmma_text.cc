@@ -18,7 +18,7 @@ void write_registers(std::ostream& out, int first, int count) {
 }
 
 // `a`: PTX operand of a; `tail`: what follows scale-d; inputs: constraint list after the accumulators.
-void write_product(std::ostream& out, DType dtype, int columns, const std::string& a_type, const std::string& a,
+void write_product(std::ostream& out, ElementType dtype, int columns, const std::string& a_type, const std::string& a,
                    int next, const std::string& tail, const std::string& inputs) {
   const int accumulators = columns / 2;
   const std::string type(name(dtype));
@@ -36,13 +36,13 @@ void write_product(std::ostream& out, DType dtype, int columns, const std::strin
   out << "\n        : " << inputs << ", \"l\"(b), \"r\"(static_cast<int>(accumulate)));\n  }\n";
 }
 
-void write_shared(std::ostream& out, DType dtype, int columns, BLayout b) {
+void write_shared(std::ostream& out, ElementType dtype, int columns, BLayout b) {
   const int first = columns / 2;
   write_product(out, dtype, columns, "gqa::u64 a", "%" + std::to_string(first), first + 1,
                 b == BLayout::kRows ? "1, 1, 0, 1" : "1, 1, 0, 0", "\"l\"(a)");
 }
 
-void write_register(std::ostream& out, DType dtype, int columns, BLayout b) {
+void write_register(std::ostream& out, ElementType dtype, int columns, BLayout b) {
   const int first = columns / 2;
   std::ostringstream a;
   a << "{";
@@ -53,7 +53,7 @@ void write_register(std::ostream& out, DType dtype, int columns, BLayout b) {
 }
 
 template <typename... Writers>
-std::string product(const std::string& name, DType dtype, int columns, BLayout b, Writers... write) {
+std::string product(const std::string& name, ElementType dtype, int columns, BLayout b, Writers... write) {
   std::ostringstream out;
   out << "struct " << name << " {\n";
   (write(out, dtype, columns, b), ...);
@@ -63,15 +63,15 @@ std::string product(const std::string& name, DType dtype, int columns, BLayout b
 
 }  // namespace
 
-std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b) {
+std::string shared_product(const std::string& name, ElementType dtype, int columns, BLayout b) {
   return product(name, dtype, columns, b, write_shared);
 }
 
-std::string register_product(const std::string& name, DType dtype, int columns, BLayout b) {
+std::string register_product(const std::string& name, ElementType dtype, int columns, BLayout b) {
   return product(name, dtype, columns, b, write_register);
 }
 
-std::string either_product(const std::string& name, DType dtype, int columns, BLayout b) {
+std::string either_product(const std::string& name, ElementType dtype, int columns, BLayout b) {
   return product(name, dtype, columns, b, write_shared, write_register);
 }
 

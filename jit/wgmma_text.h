@@ -17,12 +17,12 @@ enum class BLayout : std::uint8_t { kColumns, kRows };
 
 // struct `name` with static multiply(float (&d)[columns / 8][4], u64 a, u64 b, bool accumulate): d (64 x columns) = or
 // += a (64 x 16, rows) * b, both in shared memory.
-std::string shared_product(const std::string& name, DType dtype, int columns, BLayout b);
+std::string shared_product(const std::string& name, ElementType dtype, int columns, BLayout b);
 
 // The same with a in registers, const u32 (&a)[4].
-std::string register_product(const std::string& name, DType dtype, int columns, BLayout b);
+std::string register_product(const std::string& name, ElementType dtype, int columns, BLayout b);
 
 // Both, as overloads.
-std::string either_product(const std::string& name, DType dtype, int columns, BLayout b);
+std::string either_product(const std::string& name, ElementType dtype, int columns, BLayout b);
 
 }  // namespace gqa

@@ -127,9 +127,9 @@ class Buffer {
 };
 
 // Numbers of either sign between 0.5 and 1, the same at every run.
-std::vector<std::uint16_t> numbers(DType dtype, std::size_t count, unsigned seed) {
-  const unsigned mantissa = dtype == DType::kBF16 ? 0x7f : 0x3ff;
-  const unsigned exponent = dtype == DType::kBF16 ? 0x3f00 : 0x3800;
+std::vector<std::uint16_t> numbers(ElementType dtype, std::size_t count, unsigned seed) {
+  const unsigned mantissa = dtype == ElementType::kBF16 ? 0x7f : 0x3ff;
+  const unsigned exponent = dtype == ElementType::kBF16 ? 0x3f00 : 0x3800;
   std::mt19937 random(seed);
   std::vector<std::uint16_t> values(count);
   for (std::uint16_t& value : values) {

@@ -5,6 +5,12 @@
 
 namespace gqa {
 
+std::string terms_config(int terms) {
+  if (terms == 0) return "";
+  return "  static constexpr int kTerms = " + std::to_string(terms) +
+         ";  // products of tf32 that make one of float32\n";
+}
+
 std::string tile_config(int tile_m, int tile_n, int warps, int stages, int pack) {
   std::ostringstream out;
   out << "  static constexpr int kTileM = " << tile_m << ";   // query rows a CTA owns\n"

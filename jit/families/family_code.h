@@ -28,6 +28,7 @@ FamilyCode code_of(const Problem& problem, const SplitKv& candidate);
 FamilyCode code_of(const Problem& problem, const WgmmaFlash& candidate);
 
 // The lines that every family begins with.
+std::string terms_config(int terms);  // of float32 elements
 std::string tile_config(int tile_m, int tile_n, int warps, int stages, int pack);
 
 }  // namespace gqa

@@ -8,7 +8,7 @@ FamilyCode code_of(const Problem&, const SplitKv& c) {
                      "gqa::Split",
                      "gqa::SplitSmem",
                      "CTAs share the keys of a row tile; the last merges"};
-  code.config = tile_config(c.tile_m, c.tile_n, c.warps, c.stages, c.pack);
+  code.config = tile_config(c.tile_m, c.tile_n, c.warps, c.stages, c.pack) + terms_config(c.terms);
   code.features = "  static constexpr bool kKeysReadOnce = true;  // by a tile or two\n";
   if (c.scheduler == SplitScheduler::kEven)
     code.features += "  static constexpr bool kEvenSplits = true;  // of one list of all tiles' blocks\n";

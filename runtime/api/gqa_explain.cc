@@ -109,8 +109,8 @@ class Changeable {
     follow();
   }
   std::string cast() {
-    gqa::DType dtype{};
-    const bool half = gqa::is_half(q_.dtype(), &dtype);
+    gqa::ElementType dtype{};
+    const bool half = gqa::is_element(q_.dtype(), &dtype);
     const DLDataType wanted = half ? q_.dtype() : DLDataType{kDLBfloat, 16, 1};
     if (half && gqa::same(k_.dtype(), wanted) && gqa::same(v_.dtype(), wanted)) return "";  // of another tensor
     for (Described* tensor : {&q_, &k_, &v_}) tensor->dtype() = wanted;

@@ -6,10 +6,10 @@
 namespace gqa {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 256;      // what pieces of the memory between are aligned to
-constexpr int kVectorBytes = 16, kVector = 8;  // elements
-constexpr int kManyRows = 4096;                // a warp each fills the largest GPUs
-constexpr int kLists = 3;                      // lengths, and where keys and values begin
+constexpr std::int64_t kPieceBytes = 256;  // what pieces of the memory between are aligned to
+constexpr int kVectorBytes = 16;
+constexpr int kManyRows = 4096;  // a warp each fills the largest GPUs
+constexpr int kLists = 3;        // lengths, and where keys and values begin
 
 std::int64_t padded(std::int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes * kPieceBytes; }
 
@@ -55,10 +55,11 @@ bool is_plain_append(const Call& call) {
   const Problem& problem = call.problem;
   if (call.begins_anywhere() || call.has(Role::kNewStarts) || problem.q_packed()) return false;
   if (call.append.count <= 0 || call.append.count > problem.q_len) return false;
+  const int vector = kVectorBytes / element_bytes(problem.q_type);  // elements
   const auto whole = [&](Role role) {
     const Strides& s = call.strides(role);
     return !call.has(role) || (reinterpret_cast<std::uintptr_t>(call.at(role)) % kVectorBytes == 0 &&
-                               (s.batch | s.row | s.head) % kVector == 0);
+                               (s.batch | s.row | s.head) % vector == 0);
   };
   return whole(Role::kNewK) && whole(Role::kNewV) && whole(Role::kCos) && whole(Role::kSin);
 }
@@ -126,7 +127,7 @@ AppendParams append_params(const Call& call, char* between) {
   p.cache_batch = a.cache_batch;
   p.cache_batch_rows = a.cache_batch_rows;
   p.cache_batch_values = a.cache_batch_values;
-  p.bf16 = problem.q_type == DType::kBF16;
+  p.type = static_cast<int>(problem.q_type);
   p.warp_heads = std::max(p.q_rows, p.new_rows) < kManyRows ? kFewHeads : kManyHeads;
   return p;
 }

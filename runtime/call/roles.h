@@ -82,8 +82,8 @@ inline std::string dims_text(const Form& form) {
   return text + ")";
 }
 
-enum class Elements : std::uint8_t { kHalf, kF32, kI32, kF32OrHalf };  // kHalf: 16 bits, q's type
-enum class Access : std::uint8_t { kRead, kWrite, kAppend };           // kAppend: written where k_new is
+enum class Elements : std::uint8_t { kOfQ, kF32, kI32, kF32OrOfQ };  // kOfQ: q's type
+enum class Access : std::uint8_t { kRead, kWrite, kAppend };         // kAppend: written where k_new is
 enum class Group : std::uint8_t { kTensors, kSequences, kScores, kAppended };
 
 // Where a problem says that there is such a tensor, and where callers say it of calls to come: fields of gqa_shape and
@@ -122,16 +122,16 @@ inline constexpr std::array<RoleRow, kRoleCount> kRoles = [] {
   using enum Elements;
   using enum Access;
   return std::array<RoleRow, kRoleCount>{{
-      {Role::kQ, 0, "q", Group::kTensors, kHalf, kRead,
+      {Role::kQ, 0, "q", Group::kTensors, kOfQ, kRead,
        form(kHead, kBatch, kQLen, kQHeads, kHeadDim), form(kHead, kTotalQ, kQHeads, kHeadDim), Role::kQStarts},
       {Role::kQStarts, offsetof(gqa_call, cu_seqlens_q), "cu_seqlens_q", Group::kSequences, kI32, kRead, kStarts},
-      {Role::kK, 0, "k", Group::kTensors, kHalf, kAppend,
+      {Role::kK, 0, "k", Group::kTensors, kOfQ, kAppend,
        form(kHead, kCacheBatch, kKvLen, kKvHeads, kHeadDim), form(kHead, kTotalK, kKvHeads, kHeadDim), Role::kKStarts,
        form(kHead, kPages, kPage, kKvHeads, kHeadDim)},
-      {Role::kV, 0, "v", Group::kTensors, kHalf, kAppend,
+      {Role::kV, 0, "v", Group::kTensors, kOfQ, kAppend,
        form(kHead, kCacheBatch, kKvLen, kKvHeads, kHeadDimV), form(kHead, kTotalK, kKvHeads, kHeadDimV), Role::kKStarts,
        form(kHead, kPages, kPage, kKvHeads, kHeadDimV)},
-      {Role::kOut, 0, "out", Group::kTensors, kHalf, kWrite,
+      {Role::kOut, 0, "out", Group::kTensors, kOfQ, kWrite,
        form(kHead, kBatch, kQLen, kQHeads, kHeadDimV), form(kHead, kTotalQ, kQHeads, kHeadDimV), Role::kQStarts},
       {Role::kLse, offsetof(gqa_call, lse), "lse", Group::kTensors, kF32, kWrite,
        form(kStepped, kBatch, kQHeads, kQLen), form(kStepped, kQHeads, kTotalQ), Role::kQStarts, {},
@@ -145,16 +145,16 @@ inline constexpr std::array<RoleRow, kRoleCount> kRoles = [] {
        {}, Role::kQ, {}, {&Problem::sink, offsetof(gqa_shape, sink), offsetof(gqa_serving, sink)}},
       {Role::kScoreScale, offsetof(gqa_call, score_scale), "score_scale", Group::kScores, kF32, kRead,
        form(kStepped, or_one(kBatch), or_one(kQHeads), kQLen), form(kIt, kQHeads), Role::kScoreScale},
-      {Role::kBias, offsetof(gqa_call, bias), "bias", Group::kScores, kF32OrHalf, kRead,
+      {Role::kBias, offsetof(gqa_call, bias), "bias", Group::kScores, kF32OrOfQ, kRead,
        form("its keys", or_one(kBatch), or_one(kQHeads), or_one(kQLen), kKvLen)},
-      {Role::kNewK, offsetof(gqa_call, k_new), "k_new", Group::kAppended, kHalf, kRead,
+      {Role::kNewK, offsetof(gqa_call, k_new), "k_new", Group::kAppended, kOfQ, kRead,
        form(kHead, kBatch, kNew, kKvHeads, kHeadDim), form(kHead, kTotalNew, kKvHeads, kHeadDim), Role::kNewStarts},
-      {Role::kNewV, offsetof(gqa_call, v_new), "v_new", Group::kAppended, kHalf, kRead,
+      {Role::kNewV, offsetof(gqa_call, v_new), "v_new", Group::kAppended, kOfQ, kRead,
        form(kHead, kBatch, kNew, kKvHeads, kHeadDimV), form(kHead, kTotalNew, kKvHeads, kHeadDimV), Role::kNewStarts},
       {Role::kNewStarts, offsetof(gqa_call, cu_seqlens_k_new), "cu_seqlens_k_new", Group::kAppended, kI32, kRead,
        kStarts},
-      {Role::kCos, offsetof(gqa_call, rotary_cos), "rotary_cos", Group::kAppended, kHalf, kRead, kRotary},
-      {Role::kSin, offsetof(gqa_call, rotary_sin), "rotary_sin", Group::kAppended, kHalf, kRead, kRotary},
+      {Role::kCos, offsetof(gqa_call, rotary_cos), "rotary_cos", Group::kAppended, kOfQ, kRead, kRotary},
+      {Role::kSin, offsetof(gqa_call, rotary_sin), "rotary_sin", Group::kAppended, kOfQ, kRead, kRotary},
       {Role::kRotaryStarts, offsetof(gqa_call, rotary_seqlens), "rotary_seqlens", Group::kAppended, kI32, kRead,
        kNumbers},
       {Role::kBatchIdx, offsetof(gqa_call, cache_batch_idx), "cache_batch_idx", Group::kAppended, kI32, kRead,

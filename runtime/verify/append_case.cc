@@ -6,16 +6,15 @@
 #include <limits>
 #include <numeric>
 
-#include "runtime/half.h"
+#include "runtime/verify/tensor_bytes.h"
 
 namespace gqa {
 namespace {
 
-constexpr DType kF16 = DType::kF16, kBF16 = DType::kBF16;
-constexpr int kMostPairs = 32;          // of a rotation
-constexpr int kManyQueries = 830;       // of each sequence: more than kManyRows of append_plan.cc in all
-constexpr double kFloatSlop = 0x1p-22;  // of what a float32 sum of two products adds up
-constexpr double kCopied = 0x1p-13;     // less than half a last place of either type: the bits are the same
+constexpr ElementType kF16 = ElementType::kF16, kBF16 = ElementType::kBF16, kF32 = ElementType::kF32;
+constexpr int kMostPairs = 32;     // of a rotation
+constexpr std::byte kNaN{0xff};    // of all types, all bytes of one
+constexpr int kManyQueries = 830;  // of each sequence: more than kManyRows of append_plan.cc in all
 
 // clang-format off
 const AppendKind kKinds[] = {
@@ -42,20 +41,12 @@ const AppendKind kKinds[] = {
     {.rotary_dim = 32, .packed = true, .batch_idx = true, .whole_rows = true},
     {.batch_idx = true, .leftpad = true, .values_apart = true},
     {.page = 16, .rotary_dim = 16, .advances = true, .many_rows = true},
+    {.type = kF32, .rotary_dim = 32, .advances = true},
+    {.type = kF32, .page = 16, .rotary_dim = 64, .interleaved = true, .advances = true, .batch_idx = true},
+    {.type = kF32, .rotary_dim = 24, .packed = true, .leftpad = true, .given = {1, 0}},
+    {.type = kF32, .page = 7, .many_rows = true},
 };
 // clang-format on
-
-std::size_t at(std::int64_t number) { return static_cast<std::size_t>(number); }
-
-double last_place(DType type) { return type == kBF16 ? 0x1p-8 : 0x1p-11; }  // half of one, of a number of its size
-double least(DType type) { return type == kBF16 ? 0 : 0x1p-25; }
-
-Measured wrong(const char* output, std::string what) {
-  Measured measured;
-  measured.output = output;
-  measured.other_kind = std::move(what);
-  return measured;
-}
 
 // What stands where attention does in a case that is only launched.
 class Nothing final : public LoadedProgram {
@@ -99,8 +90,8 @@ AppendCase::AppendCase(const AppendKind& kind) : kind_(kind), sizes_(kind) {
   // No room for the third, for one key of the fourth.
   lengths_ = {20, 0, sizes_.most, sizes_.most - 1, 13};
   rows_ = kind.batch_idx ? std::vector<std::int32_t>{6, 0, 3, 4, 1} : std::vector<std::int32_t>{0, 1, 2, 3, 4};
-  leftpad_ = kind.leftpad ? std::vector<std::int32_t>{4, 0, 0, 39, 10} : std::vector<std::int32_t>(at(sizes_.batch));
-  counts_ = std::vector<std::int32_t>(at(sizes_.batch), kind.adds ? sizes_.queries : 0);
+  leftpad_ = kind.leftpad ? std::vector<std::int32_t>{4, 0, 0, 39, 10} : std::vector<std::int32_t>(nth(sizes_.batch));
+  counts_ = std::vector<std::int32_t>(nth(sizes_.batch), kind.adds ? sizes_.queries : 0);
   if (kind.packed) counts_ = {3, 1, 2, 0, 2};
   rotary_starts_ = {2, 44, 0, 7, 47};
   starts_ = {0};
@@ -131,7 +122,7 @@ std::string AppendCase::inputs() const {
 // ---- what the call brings
 
 std::size_t AppendCase::row_size(const AppendGaps& gaps, int heads, int dim) const {
-  return at(heads * (dim + gaps.head) + gaps.row);
+  return nth(heads * (dim + gaps.head) + gaps.row);
 }
 
 Strides AppendCase::strides(const AppendGaps& gaps, std::int64_t rows, int heads, int dim) const {
@@ -144,15 +135,15 @@ int AppendCase::rows_between(int dim) const {
   return kind_.page > 0 ? kind_.page : sizes_.most + (kind_.values_apart && dim == sizes_.head_dim_v ? 3 : 0);
 }
 
-std::size_t AppendCase::tokens() const { return at(kind_.packed ? starts_.back() : sizes_.batch * sizes_.queries); }
+std::size_t AppendCase::tokens() const { return nth(kind_.packed ? starts_.back() : sizes_.batch * sizes_.queries); }
 int AppendCase::first_token(int sequence) const {
-  return kind_.packed ? starts_[at(sequence)] : sequence * sizes_.queries;
+  return kind_.packed ? starts_[nth(sequence)] : sequence * sizes_.queries;
 }
 
-AppendCase::Bits AppendCase::normal(std::size_t count) {
+AppendCase::Elements AppendCase::normal(std::size_t count) {
   std::normal_distribution<float> distribution;
-  Bits made(count);
-  for (std::uint16_t& each : made) each = store(kind_.type, distribution(random_));
+  Elements made(count * element());
+  for (std::size_t i = 0; i < count; ++i) store_element(kind_.type, distribution(random_), &made[i * element()]);
   return made;
 }
 
@@ -160,8 +151,8 @@ void AppendCase::make_tensors() {
   q_ = normal(tokens() * row_size(kind_.given, sizes_.q_heads, sizes_.head_dim));
   k_new_ = normal(tokens() * row_size(kind_.given, sizes_.kv_heads, sizes_.head_dim));
   v_new_ = normal(tokens() * row_size(kind_.given, sizes_.kv_heads, sizes_.head_dim_v));
-  cos_ = normal(at(sizes_.positions * (kMostPairs + kind_.cos_gap)));
-  sin_ = normal(at(sizes_.positions * (kMostPairs + kind_.sin_gap)));
+  cos_ = normal(nth(sizes_.positions * (kMostPairs + kind_.cos_gap)));
+  sin_ = normal(nth(sizes_.positions * (kMostPairs + kind_.sin_gap)));
   if (kind_.page > 0) {
     const int used = sizes_.cache_rows * table_width();
     pages_ = used + 1;
@@ -169,12 +160,11 @@ void AppendCase::make_tensors() {
     for (int i = 0; i < used; ++i) table_.push_back((i * 3 + 1) % pages_);
   }
   const int rows = kind_.page > 0 ? pages_ : sizes_.cache_rows;
-  const std::uint16_t nan = store(kind_.type, NAN);
   const auto slots = [&](int dim) {
-    return at(rows) * at(rows_between(dim)) * row_size(kind_.cache, sizes_.kv_heads, dim);
+    return nth(rows) * nth(rows_between(dim)) * row_size(kind_.cache, sizes_.kv_heads, dim) * element();
   };
-  k_.assign(slots(sizes_.head_dim), nan);
-  v_.assign(slots(sizes_.head_dim_v), nan);
+  k_.assign(slots(sizes_.head_dim), kNaN);
+  v_.assign(slots(sizes_.head_dim_v), kNaN);
 }
 
 void AppendCase::make_call() {
@@ -259,7 +249,7 @@ Status AppendCase::run(const LoadedProgram& program, TrialMemory* memory) {
 Status AppendCase::read(const Call& attended, TrialMemory* memory) {
   attended_ = {};
   attended_.call = attended;
-  const std::size_t batch = at(sizes_.batch);
+  const std::size_t batch = nth(sizes_.batch);
   Status status;
   const auto fetch = [&](const void* from, std::size_t count, auto* numbers) {
     if (from != nullptr && status.ok()) status = get(from, count, memory, numbers);
@@ -267,174 +257,13 @@ Status AppendCase::read(const Call& attended, TrialMemory* memory) {
   fetch(attended.at(Role::kKvLengths), batch, &attended_.lengths);
   fetch(attended.at(Role::kKStarts), batch, &attended_.starts);
   fetch(attended.v_starts, batch, &attended_.value_starts);
-  fetch(attended.at(Role::kPageTable), batch * at(attended.strides(Role::kPageTable).batch), &attended_.table);
+  fetch(attended.at(Role::kPageTable), batch * nth(attended.strides(Role::kPageTable).batch), &attended_.table);
   const bool copied = attended.at(Role::kQ) != call_.at(Role::kQ);
-  fetch(attended.at(Role::kQ), copied ? tokens() * at(sizes_.q_heads * sizes_.head_dim) : q_.size(), &attended_.q);
+  fetch(attended.at(Role::kQ), copied ? tokens() * nth(sizes_.q_heads * sizes_.head_dim) * element() : q_.size(),
+        &attended_.q);
   fetch(call_.at(Role::kK), k_.size(), &attended_.k);
   fetch(call_.at(Role::kV), v_.size(), &attended_.v);
   return status;
-}
-
-// ---- what it must leave
-
-int AppendCase::added_to(int sequence) const {
-  return std::min(counts_[at(sequence)], sizes_.most - lengths_[at(sequence)]);
-}
-int AppendCase::keys_of(int sequence) const {
-  return lengths_[at(sequence)] - leftpad_[at(sequence)] + added_to(sequence);
-}
-
-// Elements of k, or of v, before such a slot of a sequence.
-std::int64_t AppendCase::slot(int sequence, int slot, int dim) const {
-  std::int64_t row = rows_[at(sequence)], in_row = slot;
-  if (kind_.page > 0) {
-    row = table_[at(row * table_width() + slot / kind_.page)];
-    in_row = slot % kind_.page;
-  }
-  return (row * rows_between(dim) + in_row) * static_cast<std::int64_t>(row_size(kind_.cache, sizes_.kv_heads, dim));
-}
-
-// The same of a key, as attention finds it; -1: nowhere.
-std::int64_t AppendCase::attended_slot(int sequence, int key, bool values) const {
-  const Call& call = attended_.call;
-  const Strides& s = call.strides(values ? Role::kV : Role::kK);
-  if (call.problem.paged()) {
-    const std::int64_t column = key / call.problem.page;
-    if (column >= call.strides(Role::kPageTable).batch) return -1;
-    const std::int64_t entry = attended_.table[at(sequence * call.strides(Role::kPageTable).batch + column)];
-    return entry * s.batch + key % call.problem.page * s.row;
-  }
-  const std::vector<std::int32_t>& starts =
-      values && !attended_.value_starts.empty() ? attended_.value_starts : attended_.starts;
-  return starts.empty() ? sequence * s.batch + key * s.row : (starts[at(sequence)] + std::int64_t{key}) * s.row;
-}
-
-int AppendCase::position(int sequence, int token) const {
-  const std::vector<std::int32_t>& first = kind_.own_rotary ? rotary_starts_ : lengths_;
-  return first[at(sequence)] + token;
-}
-
-// In float64; the pair's partner is found from the element.
-AppendCase::Rotated AppendCase::rotated(const std::uint16_t* row, int element, int position) const {
-  const auto number = [&](std::uint16_t bits) { return double{load(kind_.type, bits)}; };
-  if (element >= kind_.rotary_dim) {
-    const double value = number(row[element]);
-    return {value, std::fabs(value) * kCopied + least(kind_.type) / 2};
-  }
-  const int half = kind_.rotary_dim / 2;
-  const bool second = kind_.interleaved ? element % 2 == 1 : element >= half;
-  const int pair = kind_.interleaved ? element / 2 : element % half;
-  const int other = kind_.interleaved ? element ^ 1 : (element + half) % kind_.rotary_dim;
-  const std::int64_t angle = std::min(position, sizes_.positions - 1);
-  const double own = number(row[element]) * number(cos_[at(angle * call_.strides(Role::kCos).row + pair)]);
-  const double others = number(row[other]) * number(sin_[at(angle * call_.strides(Role::kSin).row + pair)]);
-  const double value = second ? own + others : own - others;
-  return {value, 1.01 * std::fabs(value) * last_place(kind_.type) + kFloatSlop * (std::fabs(own) + std::fabs(others)) +
-                     least(kind_.type)};
-}
-
-void AppendCase::expect_rows(int sequence, Expected* k, Expected* v) const {
-  for (int token = 0; token < added_to(sequence); ++token) {
-    const int to = lengths_[at(sequence)] + token;
-    const std::size_t from = at(first_token(sequence) + token);
-    const auto give = [&](const Bits& fresh, int dim, bool is_key, Expected* expected) {
-      const Strides in_cache = strides(kind_.cache, 0, sizes_.kv_heads, dim);
-      for (int head = 0; head < sizes_.kv_heads; ++head) {
-        const std::uint16_t* row =
-            fresh.data() + from * row_size(kind_.given, sizes_.kv_heads, dim) + at(head * (dim + kind_.given.head));
-        for (int d = 0; d < dim; ++d) {
-          const std::size_t element = at(slot(sequence, to, dim) + head * in_cache.head + d);
-          const double value = double{load(kind_.type, row[d])};
-          const Rotated one = is_key ? rotated(row, d, position(sequence, token))
-                                     : Rotated{value, std::fabs(value) * kCopied + least(kind_.type) / 2};
-          expected->values[element] = one.value;
-          expected->bounds[element] = one.bound;
-        }
-      }
-    };
-    give(k_new_, sizes_.head_dim, true, k);
-    give(v_new_, sizes_.head_dim_v, false, v);
-  }
-}
-
-// ---- how the two compare
-
-Measured AppendCase::measured_lists() const {
-  for (int b = 0; b < sizes_.batch; ++b) {
-    const std::string of = " of sequence " + std::to_string(b);
-    if (attended_.lengths[at(b)] != keys_of(b))
-      return wrong("lengths", "keys" + of + " are " + std::to_string(attended_.lengths[at(b)]) + ", expected " +
-                                  std::to_string(keys_of(b)));
-    for (int key = 0; key < keys_of(b); ++key)
-      for (const bool values : {false, true}) {
-        const std::int64_t found = attended_slot(b, key, values);
-        const std::int64_t expected = slot(b, leftpad_[at(b)] + key, values ? sizes_.head_dim_v : sizes_.head_dim);
-        if (found == expected) continue;
-        return wrong(values ? "v" : "k", "attention finds key " + std::to_string(key) + of + " at element " +
-                                             std::to_string(found) + ", expected " + std::to_string(expected));
-      }
-  }
-  Measured right;
-  right.output = "lengths";
-  return right;
-}
-
-Measured AppendCase::measured_tensor(const char* name, const Bits& before, const Bits& after,
-                                     const Expected& expected) const {
-  Measured measured;
-  measured.output = name;
-  Share worst = {ErrorKind::kElement, "element 0", 0, 1};
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    const std::string element = "element ";
-    if (std::isnan(expected.values[i])) {
-      if (after[i] == before[i] || !measured.stray.empty()) continue;
-      measured.stray = element + std::to_string(i) + " was written, where no new key goes";
-      continue;
-    }
-    const double found = double{load(kind_.type, after[i])};
-    if (!std::isfinite(found)) {
-      if (measured.other_kind.empty())
-        measured.other_kind = element + std::to_string(i) + " is " + std::to_string(found) + ", expected " +
-                              std::to_string(expected.values[i]);
-      continue;
-    }
-    const double error = std::fabs(found - expected.values[i]);
-    if (error == 0 || error / expected.bounds[i] <= worst.error) continue;
-    worst.error = error / expected.bounds[i];
-    worst.where = element + std::to_string(i);
-  }
-  measured.errors = {std::move(worst)};
-  return measured;
-}
-
-Measured AppendCase::measured_queries() const {
-  if (attended_.call.appends()) return wrong("q", "attention is handed new keys, expected none");
-  const bool copied = attended_.call.at(Role::kQ) != call_.at(Role::kQ);
-  if (copied != (kind_.rotary_dim > 0))
-    return wrong("q", copied ? "queries are copied, expected them as they were given" : "queries are not rotated");
-  const Bits& before = copied ? attended_.q : q_;  // what a copy holds elsewhere is nobody's
-  Expected expected(before.size());
-  const Strides& s = attended_.call.strides(Role::kQ);
-  for (int b = 0; copied && b < sizes_.batch; ++b)
-    for (int i = 0; i < (kind_.packed ? counts_[at(b)] : sizes_.queries); ++i)
-      for (int head = 0; head < sizes_.q_heads; ++head)
-        for (int d = 0; d < sizes_.head_dim; ++d) {
-          const std::uint16_t* from = q_.data() +
-                                      at(first_token(b) + i) * row_size(kind_.given, sizes_.q_heads, sizes_.head_dim) +
-                                      at(head * (sizes_.head_dim + kind_.given.head));
-          const std::int64_t row = kind_.packed ? (first_token(b) + i) * s.row : b * s.batch + i * s.row;
-          const Rotated one = rotated(from, d, position(b, kind_.advances ? i : 0));
-          expected.values[at(row + head * s.head + d)] = one.value;
-          expected.bounds[at(row + head * s.head + d)] = one.bound;
-        }
-  return measured_tensor("q", before, attended_.q, expected);
-}
-
-std::vector<Measured> AppendCase::measured() const {
-  Expected k(k_.size()), v(v_.size());
-  for (int b = 0; b < sizes_.batch; ++b) expect_rows(b, &k, &v);
-  return {measured_lists(), measured_tensor("k", k_, attended_.k, k), measured_tensor("v", v_, attended_.v, v),
-          measured_queries()};
 }
 
 }  // namespace gqa

@@ -1,11 +1,10 @@
 // append_case.h: calls that append, made on the host: caches with NaN wherever no key is, and what each slot, each
 // rotated query and each list must hold once attention may read them.
-// Owns: the kinds of calls; a case's tensors and lists; its reference, in float64, which shares no rule with
-// append_params.h.
-// Never: attends.
-// Threads: a case belongs to one thread.
+// Owns: the kinds of calls; a case's tensors and lists; its reference (append_reference.cc), in float64, which shares
+// no rule with append_params.h. Never: attends. Threads: a case belongs to one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -23,7 +22,7 @@ struct AppendGaps {
 };
 
 struct AppendKind {
-  DType type = DType::kF16;
+  ElementType type = ElementType::kF16;
   int page = 0;
   int rotary_dim = 0;
   bool interleaved = false, advances = false;
@@ -64,7 +63,7 @@ class AppendCase final : public OperationCase {
 
  private:
   class Attending;
-  using Bits = std::vector<std::uint16_t>;
+  using Elements = std::vector<std::byte>;  // of kind_.type
   // Of each element: NaN where it must stay as it was, else how far it may be off.
   struct Expected {
     std::vector<double> values, bounds;
@@ -77,12 +76,15 @@ class AppendCase final : public OperationCase {
   struct Attended {
     Call call;
     std::vector<std::int32_t> lengths, starts, value_starts, table;
-    Bits q, k, v;
+    Elements q, k, v;
   };
 
   void make_tensors();
   void make_call();
-  Bits normal(std::size_t count);
+  Elements normal(std::size_t count);
+  std::size_t element() const { return static_cast<std::size_t>(element_bytes(kind_.type)); }
+  double number(const Elements& elements, std::size_t index) const;
+  bool same_bits(const Elements& before, const Elements& after, std::size_t index) const;
   std::size_t row_size(const AppendGaps& gaps, int heads, int dim) const;
   Strides strides(const AppendGaps& gaps, std::int64_t rows, int heads, int dim) const;
   int rows_between(int dim) const;
@@ -95,17 +97,19 @@ class AppendCase final : public OperationCase {
   std::int64_t attended_slot(int sequence, int key, bool values) const;
 
   Status read(const Call& attended, TrialMemory* memory);
-  Rotated rotated(const std::uint16_t* row, int element, int position) const;
+  Rotated copied(double value) const;
+  Rotated rotated(const Elements& rows, std::size_t row, int element, int position) const;
   int position(int sequence, int at) const;
   void expect_rows(int sequence, Expected* k, Expected* v) const;
   Measured measured_lists() const;
-  Measured measured_tensor(const char* name, const Bits& before, const Bits& after, const Expected& expected) const;
+  Measured measured_tensor(const char* name, const Elements& before, const Elements& after,
+                           const Expected& expected) const;
   Measured measured_queries() const;
 
   const AppendKind kind_;
   const AppendSizes sizes_;
   std::mt19937 random_{3};
-  Bits q_, k_, v_, k_new_, v_new_, cos_, sin_;
+  Elements q_, k_, v_, k_new_, v_new_, cos_, sin_;
   std::vector<std::int32_t> lengths_, rows_, leftpad_, counts_, starts_, rotary_starts_, table_;
   std::int32_t pages_ = 0;
   Call call_;

@@ -50,9 +50,25 @@ inline constexpr Roundings kBF16Rounding = {0.2123 * 0x1p-7, 0x1p-126};
 // Thirty-two times its own: the operators' own approximations show, an exp of 10 loses three bits.
 inline constexpr Roundings kF32Rounding = {32 * 0.2123 * 0x1p-23, 0x1p-126};
 
-inline const Roundings& rounding_of(DType type) { return type == DType::kBF16 ? kBF16Rounding : kF16Rounding; }
 inline const Roundings& rounding_of(ElementType type) {
   return type == ElementType::kF32 ? kF32Rounding : type == ElementType::kBF16 ? kBF16Rounding : kF16Rounding;
+}
+
+// Of attention's rows. A score of float32 is rounded by its size, and the weights are off by as much: what the naive
+// computation is off by in one row is chance, where few keys carry it. Scores farther from zero are exact in trials.
+struct AttentionRoundings {
+  Roundings of_element;
+  double of_score = 0;  // times the row's largest score, in natural units, at most kMostScore
+};
+inline constexpr double kMostScore = 64;
+inline constexpr AttentionRoundings kF32AttentionRoundings = {{4 * 0.2123 * 0x1p-23, 0x1p-126}, 0.2123 * 0x1p-23};
+inline AttentionRoundings attention_roundings(ElementType type) {
+  return type == ElementType::kF32 ? kF32AttentionRoundings : AttentionRoundings{rounding_of(type)};
+}
+// score: the row's largest.
+inline Roundings at_score(const AttentionRoundings& roundings, double score) {
+  const double size = std::min(std::fabs(score), kMostScore);
+  return {roundings.of_element.relative + roundings.of_score * size, roundings.of_element.least};
 }
 
 // Whether one is finite and the other is not, once that is rounded to its type, or they are not the same infinity. NaN

@@ -13,18 +13,14 @@ constexpr float kEmpty = -std::numeric_limits<float>::infinity();
 constexpr double kSumSlop = 2e-6;           // of what float32 sums add up
 constexpr int kOfFirst = 32, kOfNext = 31;  // parts that a GPU's launches take, the others beside what is merged
 
-std::size_t nth(std::int64_t number) { return static_cast<std::size_t>(number); }
 std::int64_t offset(const Strides& s, int batch, int position, int head) {
   return batch * s.batch + position * s.row + head * s.head;
 }
 
 float taken(float lse) { return lse == -kEmpty ? kEmpty : lse; }  // of an empty part, which +inf marks, too
 
-// Half a last place of a number of its size; out is rounded once a launch.
-double last_place(ElementType type) {
-  return type == ElementType::kF32 ? 0 : type == ElementType::kBF16 ? 0x1p-8 : 0x1p-11;
-}
-double least(ElementType type) { return type == ElementType::kF16 ? 0x1p-25 : 0; }
+// Out is rounded once a launch; float32 is what sums are made in.
+double rounding_of_one(ElementType type) { return type == ElementType::kF32 ? 0 : last_place(type); }
 int roundings(int parts) { return parts <= kOfFirst ? 1 : 1 + (parts - kOfFirst + kOfNext - 1) / kOfNext; }
 
 std::vector<MergeSizes> all_sizes() {
@@ -185,7 +181,7 @@ MergeCase::Element MergeCase::expected(const Row& row, const std::vector<double>
   }
   const int times = roundings(sizes_.count);
   const double rounded = std::max(std::fabs(value), times > 1 ? size : 0);
-  return {value, 1.01 * times * last_place(sizes_.type) * rounded + kSumSlop * size + least(sizes_.type)};
+  return {value, 1.01 * times * rounding_of_one(sizes_.type) * rounded + kSumSlop * size + least(sizes_.type)};
 }
 
 // The first element after a row that is no longer poison, where the gaps are nobody's.

@@ -16,6 +16,8 @@
 
 namespace gqa {
 
+inline std::size_t nth(std::int64_t number) { return static_cast<std::size_t>(number); }
+
 // Where a case lies on a device.
 class TrialMemory {
  public:

@@ -1,8 +1,7 @@
 // reference.h: what attention must give at some of its rows, and what errors there are measured in; on the CPU.
-// Owns: reference_rows(), as the formula has it: scores, their chain, softmax, weighted sum; in float32, long
-// sums in float64.
-// Never: shares code with what it judges; chooses rows (attention_check.h does).
-// Threads: pure functions of host memory; they compute on the workers' threads.
+// Owns: reference_rows(), as the formula has it: scores, their chain, softmax, weighted sum; of 16 bits in float32,
+// long sums in float64, of float32 all in float64. Never: shares code with what it judges; chooses rows
+// (attention_check.h does). Threads: pure functions of host memory; they compute on the workers' threads.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +18,11 @@ struct RowPlace {
 };
 
 struct ReferenceRows {
-  std::vector<float> out;  // head_dim_v a row
-  std::vector<float> lse;  // natural log of the sum of exp(scaled scores)
-  // What each row's error is measured in (judgement.h), beside FlashAttention-2's stand-in: weights under the exact
-  // maximum rounded to the call's dtype for the second product, the sum of unrounded ones, the output rounded.
+  std::vector<double> out;  // head_dim_v a row
+  std::vector<float> lse;   // natural log of the sum of exp(scaled scores)
+  // What each row's error is measured in (judgement.h), beside the naive computation. Of 16 bits that is
+  // FlashAttention-2's stand-in: weights under the exact maximum rounded to the call's dtype for the second product,
+  // the sum of unrounded ones, the output rounded. Of float32 it is the formula in float32.
   std::vector<RowUnit> units;
 };
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/graph/ir/tensor.h"
 #include "search/graph/prove/dense.h"
 
@@ -57,25 +57,11 @@ inline std::int64_t tensor_bytes(const TensorSpec& spec) {
   return (last + 1) * element_bytes(spec.type);
 }
 
-inline float load_element(ElementType type, const std::byte* from) {
-  if (type == ElementType::kF32) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, from, sizeof bits);
-  return type == ElementType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
+// Half a last place of a number of size 1, and of the smallest that there are.
+inline double last_place(ElementType type) {
+  return type == ElementType::kF32 ? 0x1p-24 : type == ElementType::kBF16 ? 0x1p-8 : 0x1p-11;
 }
-
-inline void store_element(ElementType type, float value, std::byte* to) {
-  if (type == ElementType::kF32) {
-    std::memcpy(to, &value, sizeof value);
-    return;
-  }
-  const std::uint16_t bits = type == ElementType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
-  std::memcpy(to, &bits, sizeof bits);
-}
+inline double least(ElementType type) { return type == ElementType::kF16 ? 0x1p-25 : 0; }
 
 // Calls visit(row-major index, byte offset) for each element, in order.
 template <typename Visit>

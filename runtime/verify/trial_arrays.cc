@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "jit/device/check/trial_inputs.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/graph/ir/op.h"
 
 namespace gqa {
@@ -59,8 +59,9 @@ struct LeastRuns {
 };
 
 float least(const Problem& p) {
-  if (p.chain.reads(ChainOperand::kTensor32)) return std::numeric_limits<float>::lowest();
-  return p.q_type == DType::kBF16 ? -0x1.fep127F : -65504.F;
+  if (p.chain.reads(ChainOperand::kTensor32) || p.q_type == ElementType::kF32)
+    return std::numeric_limits<float>::lowest();
+  return p.q_type == ElementType::kBF16 ? -0x1.fep127F : -65504.F;
 }
 
 template <typename Element, typename Store>
@@ -81,6 +82,7 @@ std::vector<std::uint8_t> biases(const Problem& p, std::uint64_t seed) {
   const Strides s = strides_of_scores(p);
   const std::int64_t count = s.batch * (p.batch - 1) + s.head * (p.q_heads - 1) + s.row * (p.q_len - 1) + p.kv_len;
   if (p.chain.reads(ChainOperand::kTensor32)) return scores<float>(p, count, seed, [](float value) { return value; });
+  if (p.q_type == ElementType::kF32) return scores<float>(p, count, seed, [](float value) { return value; });
   return scores<std::uint16_t>(p, count, seed, [&](float value) { return store(p.q_type, value); });
 }
 

@@ -58,13 +58,13 @@ TrialRows TrialLayout::trial_rows(TrialTensor tensor) const {
           heads,
           problem.kv_len,
           std::sqrt(static_cast<float>(problem.head_dim)),
-          problem.q_type == DType::kBF16};
+          static_cast<int>(problem.q_type)};
 }
 
 Call TrialLayout::call(const Call& slabs, const Problem& lengths, int set) const {
   Call c = slabs;
   const auto place = [&](Role role, std::int64_t first, const Strides& strides) {
-    c.set(role, slabs.at<std::uint16_t>(role) + first, strides);
+    c.set(role, slabs.at<std::byte>(role) + first * element_bytes(), strides);
   };
   place(Role::kQ, q * set + shift, q_strides);
   place(Role::kK, k * set + shift, k_strides);

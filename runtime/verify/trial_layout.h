@@ -24,7 +24,8 @@ struct TrialLayout {
   // What the trial's queries or keys are made by. Rows begin `shift` past the slab's first element.
   TrialRows trial_rows(TrialTensor tensor) const;
 
-  std::int64_t input_bytes() const { return 2 * (q + k + v); }  // of a set
+  std::int64_t element_bytes() const { return gqa::element_bytes(problem.q_type); }
+  std::int64_t input_bytes() const { return element_bytes() * (q + k + v); }  // of a set
   std::int64_t input_slab(std::int64_t count, int sets) const { return count * sets + 8; }
   std::int64_t out_slab() const { return out + 2 * kGuard; }
   std::int64_t lse_slab() const { return problem.lse ? lse + 2 * kGuard : 0; }

@@ -26,8 +26,10 @@ std::string launch_text(const Problem& problem, const Candidate& candidate) {
          " persistent=" + std::to_string(launch.persistent) + " resident=" + std::to_string(launch.resident) +
          " cluster=" + std::to_string(launch.cluster) + " m=" + std::to_string(shape.rows) +
          " n=" + std::to_string(shape.keys) + " pack=" + std::to_string(shape.pack) +
-         " maps=" + std::to_string(launch.maps.used()) + (launch.cache_params ? " cache=1" : "") +
-         (launch.new_tokens ? " tokens=1" : "") + (launch.score_params ? " scores=1" : "");
+         " maps=" + std::to_string(launch.brings(LaunchArgument::kMaps)) +
+         (launch.brings(LaunchArgument::kCache) ? " cache=1" : "") +
+         (launch.brings(LaunchArgument::kTokens) ? " tokens=1" : "") +
+         (launch.brings(LaunchArgument::kScores) ? " scores=1" : "");
 }
 
 std::string launch_text(const TileLaunch& launch) {

@@ -21,9 +21,10 @@ constexpr Served served_by_host() {
 
 }  // namespace
 
-std::string wrong_for_host(const Problem& p, int warps, int stages) {
+std::string wrong_for_host(const Problem& p, int warps, int stages, int terms) {
   if (warps != 1) return grouped(warps) + " warps: the host has 1";
   if (stages != 1) return grouped(stages) + " stages: the host has 1";
+  if (terms != 0) return "terms=" + grouped(terms) + ": the host multiplies elements as they are";
   return not_served(p, served_by_host(), "the host");
 }
 

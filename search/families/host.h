@@ -16,7 +16,7 @@ namespace gqa {
 inline constexpr int kHostKeys[] = {64, 128, 256, 512};  // a step
 inline constexpr int kFewestHostKeys = 64;
 
-std::string wrong_for_host(const Problem& problem, int warps, int stages);
+std::string wrong_for_host(const Problem& problem, int warps, int stages, int terms);
 
 // A thread's tile: queries, one step of keys and values, scores and accumulators as float32.
 std::string over_host_cache(const Problem& problem, const CandidateShape& shape, const DeviceSpec& device);

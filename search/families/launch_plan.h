@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "search/problem/kind_set.h"
 #include "search/problem/problem.h"
 
 namespace gqa {
@@ -30,15 +31,24 @@ std::int64_t head_groups(const Problem& problem, const CandidateShape& shape);
 // them.
 std::int64_t head_swizzle(const Problem& problem, const CandidateShape& shape);
 
-// Boxes of the tensor maps that a kernel with TMA takes as its second argument.
+// Boxes of the tensor maps that a kernel with TMA takes.
 struct TensorBoxes {
-  std::int32_t query_rows = 0;  // 0: there are no maps
-  std::int32_t keys = 0;        // 0: k and v have no maps
+  std::int32_t query_rows = 0;
+  std::int32_t keys = 0;  // 0: k and v have no maps
   std::int32_t out_rows = 0;
   std::int32_t pack = 1;  // heads in a box of query rows or of out
-
-  bool used() const { return query_rows > 0; }
 };
+
+// What a launch brings beside jit/device/attention/common/params.h, in the order in which a kernel takes it; each only
+// where the plan has it. jit/codegen.cc writes them so, runtime/cuda/launch/launch_arguments.h hands them over so.
+enum class LaunchArgument : std::uint8_t {
+  kMaps,    // tensor maps, in TensorBoxes
+  kCache,   // more of the keys: cache_params.h
+  kTokens,  // new tokens for the cache: jit/device/append/new_tokens.h
+  kScores,  // numbers for the scores: score_params.h
+};
+inline constexpr LaunchArgument kLaunchArguments[] = {LaunchArgument::kMaps, LaunchArgument::kCache,
+                                                      LaunchArgument::kTokens, LaunchArgument::kScores};
 
 struct LaunchPlan {
   std::int64_t blocks = 0;          // CTAs, a 1-D grid; persistent: tiles, a cluster's as one
@@ -53,10 +63,12 @@ struct LaunchPlan {
   std::int64_t counters = 0;        // workspace counters, uint32; zero before the first launch and left zero
   std::int32_t rows_before = 0;     // of the first tile that do not exist, where it is that one that is not full
   TensorBoxes maps;
-  bool cache_params = false;  // the kernel's second argument says more of the keys: cache_params.h
-  bool new_tokens = false;    // the next one brings tokens for the cache: jit/device/append/new_tokens.h
-  bool score_params = false;  // the last one brings numbers for the scores: score_params.h
+  KindSet<LaunchArgument> arguments = {};
 
+  bool brings(LaunchArgument argument) const { return arguments.has(argument); }
+  void bring(LaunchArgument argument, bool needed) {
+    if (needed) arguments = arguments.with(argument);
+  }
   bool needs_workspace() const { return partial_floats > 0 || counters > 0; }
 };
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kClocksAScore = 0.10;      // exp, scale, maximum and sum, over an SM's lanes
 constexpr double kClocksAnOutput = 0.018;   // rescaling, a row and dimension
+constexpr double kSplitProducts = 6;        // of float32: three of tf32, each at half the rate of 16 bits
 constexpr double kMemoryLatency = 0.46e-6;  // s
 constexpr int kSchedulers = 4;
 
@@ -23,9 +24,11 @@ int resident_blocks(const MmaModel& m) {
 // One step of one block on each of the SM's units.
 void fill_step_clocks(MmaModel* m) {
   const double rows = double{1} * m->shape.rows * m->kernel.walks, keys = m->shape.keys;
-  const double kv_tile = 2 * keys * m->width() * m->kernel.walks;
-  const double matrix = 2 * rows * keys * m->width() / (m->device.tensor_flops / m->sms() / kMmaClock);
-  const double shared = (kv_tile * m->kernel.shared_reads + 2 * rows * m->problem.head_dim) / kSharedBytesAClock;
+  const int bytes = element_bytes(m->problem.kv_type);
+  const double kv_tile = bytes * keys * m->width() * m->kernel.walks;
+  const double products = m->problem.kv_type == ElementType::kF32 ? kSplitProducts : 1;
+  const double matrix = products * 2 * rows * keys * m->width() / (m->device.tensor_flops / m->sms() / kMmaClock);
+  const double shared = (kv_tile * m->kernel.shared_reads + bytes * rows * m->problem.head_dim) / kSharedBytesAClock;
   const double softmax = rows * (keys * kClocksAScore + m->problem.head_dim_v * kClocksAnOutput);
   m->busy_clocks = std::max({matrix, shared, softmax});
   m->other_clocks = matrix + shared + softmax - m->busy_clocks;
@@ -34,7 +37,7 @@ void fill_step_clocks(MmaModel* m) {
 // Bytes/s that `blocks` running blocks read from memory, each with its buffers in flight.
 double memory_rate(const MmaModel& m, double blocks) {
   const double buffers = m.kernel.stages == 1 ? 0.5 : m.kernel.stages - 1;
-  const double in_flight = buffers * 2 * m.shape.keys * m.width() * m.kernel.walks;
+  const double in_flight = buffers * m.step_bytes() * m.kernel.walks;
   const double busy = std::min(blocks, m.sms());
   const double one = std::min(kMostBytesAnSm, blocks / busy * in_flight / kMemoryLatency);
   return std::min(m.device.memory_bandwidth, busy * one);

@@ -40,6 +40,7 @@ struct MmaModel {
   double other_clocks = 0;  // what the other units need, hidden if there are warps to hide it
 
   double width() const { return key_value_width(problem); }
+  double step_bytes() const { return gqa::step_bytes(problem, shape.keys); }
   double blocks() const { return static_cast<double>(launch.blocks); }
   double sms() const { return device.sms; }
   // How often a full SM's worth of blocks begins.

@@ -15,6 +15,7 @@ bool can_append(const KernelTraits& t) {
 
 std::string not_served(const Problem& p, const Served& served, std::string_view family) {
   const std::string by = std::string(family) + " serves no ";
+  if (!served.types.has(p.q_type)) return by + std::string(name(p.q_type));
   if (!served.keys.has(p.keys)) return by + std::string(name(p.keys)) + " keys";
   if (!served.kv_lengths.has(p.kv_lengths)) return by + std::string(name(p.kv_lengths)) + " of keys";
   if (!served.q_lengths.has(p.q_lengths)) return by + std::string(name(p.q_lengths)) + " of queries";

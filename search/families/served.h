@@ -1,4 +1,4 @@
-// served.h: which masks, key layouts, lengths and score chains a family's kernels serve.
+// served.h: which element types, masks, key layouts, lengths and score chains a family's kernels serve.
 // Owns: Served, the sets that a family names, and the words of what refuses all else. What a family does not name it
 // refuses: a new kind reaches no kernel that was not written for it.
 // Never: knows a family. Threads: pure functions.
@@ -12,6 +12,7 @@
 namespace gqa {
 
 struct Served {
+  KindSet<ElementType> types;
   KindSet<Mask> masks;
   KindSet<KeyLayout> keys;
   KindSet<Lengths> q_lengths, kv_lengths;
@@ -21,7 +22,8 @@ struct Served {
 };
 
 // What a kernel serves whose loops ask a walk for keys, a key source for their addresses, and the chain for scores.
-inline constexpr Served kServedByParts = {kIntervalMasks,
+inline constexpr Served kServedByParts = {{ElementType::kF16, ElementType::kBF16, ElementType::kF32},
+                                          kIntervalMasks,
                                           kCopiedKeys,
                                           {Lengths::kOne, Lengths::kPacked},
                                           {Lengths::kOne, Lengths::kEach, Lengths::kPacked},

@@ -21,7 +21,12 @@ struct KeySteps {
 inline double key_value_width(const Problem& p) { return double{1} * p.head_dim + p.head_dim_v; }
 // Bytes of the keys that some query sees, and of their values.
 inline double key_value_bytes(const Problem& p) {
-  return 2.0 * p.batch * most_keys_of_all_queries(p) * p.kv_heads * key_value_width(p);
+  return double{1} * element_bytes(p.kv_type) * p.batch * most_keys_of_all_queries(p) * p.kv_heads * key_value_width(p);
+}
+
+// Bytes of a step of so many keys, and of their values.
+inline double step_bytes(const Problem& p, int keys) {
+  return element_bytes(p.kv_type) * double{1} * keys * key_value_width(p);
 }
 
 // Keys that packed rows before `end` see: the last that exists sees most.

@@ -1,5 +1,5 @@
 // kernel_traits.h: what of a problem shapes machine code.
-// Owns: KernelTraits and the kinds that it names: element types, masks, where keys lie, whose lengths differ; what
+// Owns: KernelTraits and the kinds that it names: masks, where keys lie, whose lengths differ; what
 // becomes of scores is score_chain.h's.
 // Never: holds a size, a length or a number that a launch can bring: those are Problem's.
 // Threads: values.
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "search/element_type.h"
 #include "search/problem/kind_set.h"
 #include "search/problem/score_chain.h"
 #include "search/status.h"
@@ -15,8 +16,6 @@
 namespace gqa {
 
 class TextItems;
-
-enum class DType : std::uint8_t { kF16, kBF16 };
 
 // Which keys a query sees; mask.h has the rules. All masks are aligned bottom-right.
 enum class Mask : std::uint8_t { kNone, kCausal, kWindow };
@@ -35,7 +34,7 @@ inline constexpr KindSet<KeyLayout> kCopiedKeys{KeyLayout::kDense, KeyLayout::kT
 enum class Lengths : std::uint8_t { kOne, kEach, kPacked };
 
 struct KernelTraits {
-  DType q_type = DType::kBF16, kv_type = DType::kBF16, out_type = DType::kBF16;
+  ElementType q_type = ElementType::kBF16, kv_type = ElementType::kBF16, out_type = ElementType::kBF16;
   Mask mask = Mask::kNone;
   KeyLayout keys = KeyLayout::kDense;
   Lengths q_lengths = Lengths::kOne, kv_lengths = Lengths::kOne;
@@ -58,20 +57,18 @@ struct KernelTraits {
   bool lengths_listed() const { return lengths_differ() || q_lengths != Lengths::kOne; }
   // Whether a list says anything of a sequence: that, or where its pages lie.
   bool has_lists() const { return lengths_listed() || paged(); }
-  void set_types(DType all) { q_type = kv_type = out_type = all; }
+  void set_types(ElementType all) { q_type = kv_type = out_type = all; }
   void set_q_packed(bool packed) { q_lengths = packed ? Lengths::kPacked : Lengths::kOne; }
   friend bool operator==(const KernelTraits&, const KernelTraits&) = default;
 };
 
-constexpr int element_bytes(DType) { return 2; }
-
-std::string_view name(DType dtype);       // "f16", "bf16"
 std::string_view name(Mask mask);         // "none", "causal", "window"
 std::string_view name(KeyLayout layout);  // "dense", "transposed", "paged"
 std::string_view name(Lengths lengths);   // "one length", "lengths of their own", "packed sequences"
 
 // Reads "dtype=f16" of a text; leaves what is given as it was where there is none.
-Status read_dtype(TextItems* items, DType* dtype);
+Status read_dtype(TextItems* items, ElementType* dtype);
+Status read_dtype(std::string_view key, TextItems* items, ElementType* dtype);
 
 // Whether a launch says more than lengths and strides: jit/device/attention/common/cache_params.h.
 inline bool needs_cache_params(const KernelTraits& traits) { return traits.has_lists() || traits.windowed(); }

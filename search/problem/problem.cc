@@ -15,7 +15,7 @@
 namespace gqa {
 namespace {
 
-constexpr std::array<std::int32_t, 8> kHeadDims = {32, 64, 80, 96, 112, 128, 192, 256};
+constexpr std::array<std::int32_t, 9> kHeadDims = {16, 32, 64, 80, 96, 112, 128, 192, 256};
 constexpr std::int32_t kMax32 = std::numeric_limits<std::int32_t>::max();
 // No tensor of a bucketed problem is larger: past any memory there is, and far enough from 2^63 that no later product
 // of sizes (workspace of splits, strides) can overflow.
@@ -43,7 +43,7 @@ Status check_positive(const Problem& p) {
 Status check_head_dim(const char* what, std::int32_t dim) {
   if (supported_head_dim(dim)) return {};
   return Status(Code::kHeadDim, std::string(what) + " is " + std::to_string(dim) +
-                                    ", expected one of 32, 64, 80, 96, 112, 128, 192, 256");
+                                    ", expected one of 16, 32, 64, 80, 96, 112, 128, 192, 256");
 }
 
 Status check_types(const Problem& p) {
@@ -59,8 +59,8 @@ struct Tensor {
 };
 
 // True if the tensor's bytes pass kMostBytes.
-bool too_large(const Tensor& t) {
-  std::int64_t bytes = 2;
+bool too_large(const Tensor& t, ElementType type) {
+  std::int64_t bytes = element_bytes(type);
   for (const std::int64_t size : {t.batch, t.length, t.heads, t.dim}) {
     if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMostBytes) return true;
   }
@@ -82,7 +82,7 @@ Status check_counts(const Problem& p) {
        {Tensor{"q", s.batch, s.q_len, s.q_heads, s.head_dim}, Tensor{"k", s.batch, s.kv_len, s.kv_heads, s.head_dim},
         Tensor{"v", s.batch, s.kv_len, s.kv_heads, s.head_dim_v},
         Tensor{"out", s.batch, s.q_len, s.q_heads, s.head_dim_v}}) {
-    if (!too_large(t)) continue;
+    if (!too_large(t, s.q_type)) continue;
     return Status(Code::kSize, std::string(t.name) + " of batch " + std::to_string(p.batch) + ", length " +
                                    std::to_string(t.length == s.q_len ? p.q_len : p.kv_len) + ", heads " +
                                    std::to_string(t.heads) + ", head_dim " + std::to_string(t.dim) +
@@ -158,8 +158,6 @@ Status check(const Problem& p) {
   return check_counts(p);
 }
 
-std::string_view name(DType dtype) { return dtype == DType::kF16 ? "f16" : "bf16"; }
-
 std::string_view name(Lengths lengths) {
   switch (lengths) {
     case Lengths::kOne:
@@ -179,7 +177,7 @@ double flops(const Problem& p) {
 double bytes(const Problem& p) {
   const double rows = static_cast<double>(p.batch) * p.q_len * p.q_heads;
   const double keys = static_cast<double>(p.batch) * most_keys_of_all_queries(p) * p.kv_heads;
-  return 2.0 * (rows + keys) * (static_cast<double>(p.head_dim) + p.head_dim_v);
+  return element_bytes(p.q_type) * (rows + keys) * (static_cast<double>(p.head_dim) + p.head_dim_v);
 }
 
 }  // namespace gqa

@@ -36,9 +36,11 @@ struct Problem : KernelTraits {
 std::uint64_t hash(const Problem& problem);
 
 // "b=1,hq=32,hk=8,sq=4096,sk=4096,d=128,dv=128,dtype=bf16,causal,align=16,notma,ktrans,lse". What is at its default is
-// left out: dv (d), causal, left, right, align (16), notma (and where align=2 says it already), ktrans, page, lens,
-// packk, packq, softcap or scores, sink, lse.
+// left out: dv (d), kvdtype and outdtype (dtype), causal, left, right, align (16), notma (and where align=2 says it
+// already), ktrans, page, lens, packk, packq, softcap or scores, sink, lse.
 std::string to_text(const Problem& problem);
+// The part of it that says the types of elements: "bf16", ",kvdtype=f16" and ",outdtype=f32" where they are not q's.
+std::string types_text(const KernelTraits& traits);
 // The part of it that says whose lengths differ: ",lens".
 std::string lengths_text(const KernelTraits& traits);
 // The part of it that says that there is a sink: ",sink".

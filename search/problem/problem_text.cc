@@ -23,10 +23,11 @@ Status read_sizes(TextItems* items, Problem* p) {
 }
 
 Status read_types(TextItems* items, Problem* p) {
-  DType dtype = DType::kBF16;
+  ElementType dtype = ElementType::kBF16;
   Status status = read_dtype(items, &dtype);
   p->set_types(dtype);
-  return status;
+  if (status.ok()) status = read_dtype("kvdtype", items, &p->kv_type);
+  return status.ok() ? read_dtype("outdtype", items, &p->out_type) : status;
 }
 
 Status read_lengths(TextItems* items, Problem* p) {
@@ -75,16 +76,27 @@ void fill_in(Problem* p) {
 
 }  // namespace
 
-Status read_dtype(TextItems* items, DType* dtype) {
-  const std::string_view* text = items->value("dtype");
+Status read_dtype(TextItems* items, ElementType* dtype) { return read_dtype("dtype", items, dtype); }
+
+Status read_dtype(std::string_view key, TextItems* items, ElementType* dtype) {
+  const std::string_view* text = items->value(key);
   if (text == nullptr) return {};
   if (*text == "f16" || *text == "fp16" || *text == "float16")
-    *dtype = DType::kF16;
+    *dtype = ElementType::kF16;
   else if (*text == "bf16" || *text == "bfloat16")
-    *dtype = DType::kBF16;
+    *dtype = ElementType::kBF16;
+  else if (*text == "f32" || *text == "fp32" || *text == "float32")
+    *dtype = ElementType::kF32;
   else
-    return text_error("dtype=" + quote(*text) + ": expected bf16 or f16");
+    return text_error(std::string(key) + "=" + quote(*text) + ": expected bf16, f16 or f32");
   return {};
+}
+
+std::string types_text(const KernelTraits& t) {
+  std::string text(name(t.q_type));
+  if (t.kv_type != t.q_type) text += ",kvdtype=" + std::string(name(t.kv_type));
+  if (t.out_type != t.q_type) text += ",outdtype=" + std::string(name(t.out_type));
+  return text;
 }
 
 std::string sink_text(const KernelTraits& t) { return t.sink ? ",sink" : ""; }
@@ -99,7 +111,7 @@ std::string to_text(const Problem& p) {
   std::string text = item("b=", p.batch) + item(",hq=", p.q_heads) + item(",hk=", p.kv_heads) + item(",sq=", p.q_len) +
                      item(",sk=", p.kv_len) + item(",d=", p.head_dim);
   if (p.head_dim_v != p.head_dim) text += item(",dv=", p.head_dim_v);
-  text += ",dtype=" + std::string(name(p.q_type)) + mask_text(p);
+  text += ",dtype=" + types_text(p) + mask_text(p);
   if (p.align != 16) text += item(",align=", p.align);
   if (p.align == 16 && !p.tma) text += ",notma";
   text += keys_text(p) + lengths_text(p) + chain_text(p.chain) + sink_text(p);

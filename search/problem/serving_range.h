@@ -30,7 +30,7 @@ struct ServingRange {
   SizeRange chunk;    // on a cache, packed queries (cu_seqlens_q), `chunk` of a sequence at most
   SizeRange prefill;  // no cache: queries and keys packed (cu_seqlens_q, cu_seqlens_k), `prefill` of a sequence at most
   std::int32_t page = 0;  // keys a page; 0: the cache is dense
-  DType dtype = DType::kBF16;
+  ElementType dtype = ElementType::kBF16;
   bool lse = false;
 
   friend bool operator==(const ServingRange&, const ServingRange&) = default;

@@ -83,7 +83,7 @@ TEST(Codegen, GraphsThatDifferInConstantsShareAKernel) {
 
 TEST(Codegen, AClampReadsTwoNumbers) {
   const ScoreChain chain = problem_of("hq=8,sq=100,d=64,scores=mul0+clamp2+tanh").chain;
-  EXPECT_EQ(score_chain("C", chain, "gqa::BF16"), R"(struct C {
+  EXPECT_EQ(score_chain("C", chain, ElementType::kBF16), R"(struct C {
   static __device__ float apply(float x, const gqa::ScoreParams* numbers) {
     x = x * numbers->factor;
     x = gqa::clamp(x, numbers->slots[2], numbers->slots[3]);
@@ -106,7 +106,7 @@ TEST(Codegen, EveryOperatorOfAChainReadsItsNumberFromTheLaunch) {
     const ChainStep step = reads ? ChainStep{row.op, ChainOperand::kSlot, 2} : ChainStep{row.op};
     ScoreChain chain;  // between others, so that no factor is folded
     for (const ChainStep& each : {ChainStep{Op::kRelu}, step, ChainStep{Op::kTanh}}) chain.steps[chain.count++] = each;
-    const std::string text = score_chain("C", chain, "gqa::F16");
+    const std::string text = score_chain("C", chain, ElementType::kF16);
     EXPECT_EQ(text.find("x = x;"), std::string::npos) << row.name;
     EXPECT_EQ(text.find("numbers->slots[2]") != std::string::npos, reads) << text;
   }

@@ -48,7 +48,7 @@ std::vector<Piece> pieces(int head_dim) {
     EXPECT_TRUE(parse("d=" + std::to_string(head_dim) + rest, &problem).ok());
     for (const Ranked& ranked : enumerate(problem, *DeviceSpec::for_arch("sm_90a")).ranked) {
       const auto* candidate = std::get_if<WgmmaFlash>(&ranked.candidate.of);
-      if (candidate == nullptr || (problem.q_type == DType::kF16 && !candidate->has_ones())) continue;
+      if (candidate == nullptr || (problem.q_type == ElementType::kF16 && !candidate->has_ones())) continue;
       found.insert({attention_source(problem, ranked.candidate), {problem, ranked.candidate}});
     }
   }

@@ -28,7 +28,7 @@ std::set<int> operands(const std::string& text) {
 }
 
 TEST(WgmmaText, SmallestSharedProduct) {
-  EXPECT_EQ(shared_product("P", DType::kBF16, 16, BLayout::kColumns), R"(struct P {
+  EXPECT_EQ(shared_product("P", ElementType::kBF16, 16, BLayout::kColumns), R"(struct P {
   static __device__ void multiply(float (&d)[2][4], gqa::u64 a, gqa::u64 b, bool accumulate) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\n"
@@ -43,14 +43,14 @@ TEST(WgmmaText, SmallestSharedProduct) {
 }
 
 TEST(WgmmaText, RowsOfBAreTransposedByTheProduct) {
-  std::string columns = shared_product("P", DType::kF16, 128, BLayout::kColumns);
+  std::string columns = shared_product("P", ElementType::kF16, 128, BLayout::kColumns);
   const auto at = columns.find("p, 1, 1, 0, 0;");
   ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(columns.replace(at, 14, "p, 1, 1, 0, 1;"), shared_product("P", DType::kF16, 128, BLayout::kRows));
+  EXPECT_EQ(columns.replace(at, 14, "p, 1, 1, 0, 1;"), shared_product("P", ElementType::kF16, 128, BLayout::kRows));
 }
 
 TEST(WgmmaText, SharedProductsOfEverySize) {
-  for (const DType dtype : {DType::kF16, DType::kBF16})
+  for (const ElementType dtype : {ElementType::kF16, ElementType::kBF16})
     for (int columns = 16; columns <= 256; columns += 16) {
       const std::string text = shared_product("Scores", dtype, columns, BLayout::kColumns);
       const std::string type(name(dtype));
@@ -65,7 +65,7 @@ TEST(WgmmaText, SharedProductsOfEverySize) {
 }
 
 TEST(WgmmaText, RegisterProductsOfEverySize) {
-  for (const DType dtype : {DType::kF16, DType::kBF16})
+  for (const ElementType dtype : {ElementType::kF16, ElementType::kBF16})
     for (int columns = 32; columns <= 256; columns += 16) {
       const std::string text = register_product("Values", dtype, columns, BLayout::kRows);
       EXPECT_NE(text.find("p, 1, 1, 1;"), std::string::npos);
@@ -84,18 +84,18 @@ TEST(WgmmaText, EitherProductIsBothOfThem) {
   const auto inside = [](const std::string& text) {
     return text.substr(text.find('{') + 2, text.rfind('}') - 2 - text.find('{'));
   };
-  const std::string both = either_product("P", DType::kF16, 64, BLayout::kRows);
-  EXPECT_NE(both.find(inside(shared_product("P", DType::kF16, 64, BLayout::kRows))), std::string::npos);
-  EXPECT_NE(both.find(inside(register_product("P", DType::kF16, 64, BLayout::kRows))), std::string::npos);
+  const std::string both = either_product("P", ElementType::kF16, 64, BLayout::kRows);
+  EXPECT_NE(both.find(inside(shared_product("P", ElementType::kF16, 64, BLayout::kRows))), std::string::npos);
+  EXPECT_NE(both.find(inside(register_product("P", ElementType::kF16, 64, BLayout::kRows))), std::string::npos);
 }
 
 TEST(WgmmaText, NameAndDtypeShapeTheText) {
-  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
-            shared_product("B", DType::kF16, 64, BLayout::kColumns));
-  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
-            shared_product("A", DType::kBF16, 64, BLayout::kColumns));
-  EXPECT_NE(shared_product("A", DType::kF16, 64, BLayout::kColumns),
-            register_product("A", DType::kF16, 64, BLayout::kColumns));
+  EXPECT_NE(shared_product("A", ElementType::kF16, 64, BLayout::kColumns),
+            shared_product("B", ElementType::kF16, 64, BLayout::kColumns));
+  EXPECT_NE(shared_product("A", ElementType::kF16, 64, BLayout::kColumns),
+            shared_product("A", ElementType::kBF16, 64, BLayout::kColumns));
+  EXPECT_NE(shared_product("A", ElementType::kF16, 64, BLayout::kColumns),
+            register_product("A", ElementType::kF16, 64, BLayout::kColumns));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/verify/trial_lists.h"
 #include "search/families/candidate.h"
 #include "tests/runtime/chain_arrays_case.h"
@@ -39,7 +39,8 @@ inline std::vector<float> sinks_near(int keys, int heads) {
 // A call on memory of its own: random inputs, out and lse poisoned, in one of two layouts. lse is given to the call
 // where the problem asks for it.
 struct AttentionCase {
-  std::vector<std::uint16_t> q, k, v, out;
+  using Words = std::vector<std::uint16_t>;  // an element's bits: one, or of float32 two
+  Words q, k, v, out;
   std::vector<float> lse;
   std::vector<float> sink;                        // of each query head; empty where the problem has none
   std::vector<std::int32_t> lengths, page_table;  // of a KV cache; empty where it has none
@@ -49,17 +50,18 @@ struct AttentionCase {
                  // probabilities are rounded to the dtype, that rounding of values of this magnitude
 
   explicit AttentionCase(const Problem& p, bool heads_first = false, float magnitude = 1)
-      : slack(2e-5 * magnitude * magnitude + magnitude / (p.q_type == DType::kBF16 ? 256 : 2048)) {
+      : slack(2e-5 * magnitude * magnitude + magnitude * rounding_of_weights(p.q_type)) {
+    const int words = element_bytes(p.q_type) / 2;
     std::mt19937 random(7);
     std::normal_distribution<float> normal(0, magnitude);
-    const auto make = [&](std::vector<std::uint16_t>* data, std::int64_t length, std::int64_t heads, std::int64_t dim,
-                          std::int64_t blocks) {
-      data->resize(static_cast<std::size_t>(blocks * length * heads * dim) + 1);
-      for (std::uint16_t& bits : *data) bits = store(p.q_type, normal(random));
+    const auto make = [&](Words* data, std::int64_t length, std::int64_t heads, std::int64_t dim, std::int64_t blocks) {
+      data->resize(static_cast<std::size_t>((blocks * length * heads * dim + 1) * words));
+      for (std::size_t at = 0; at < data->size(); at += static_cast<std::size_t>(words))
+        store_element(p.q_type, normal(random), reinterpret_cast<std::byte*>(&(*data)[at]));
       return heads_first ? Strides{length * heads * dim, dim, length * dim}
                          : Strides{length * heads * dim, heads * dim, dim};
     };
-    const int shift = p.align >= 16 ? 0 : 1;
+    const int shift = p.align >= 16 ? 0 : words;
     const std::int64_t key_blocks = p.paged() ? trial_pages(p) : p.batch;
     const std::int64_t keys = p.paged() ? p.page : p.kv_len;
     call.strides(Role::kQ) = make(&q, p.q_len, p.q_heads, p.head_dim, p.batch);
@@ -109,18 +111,22 @@ struct AttentionCase {
     for (const KeyRun& run : unused_keys(p, lists))
       for (std::int64_t key = run.first; key < run.first + run.count; ++key)
         for (int head = 0; head < p.kv_heads; ++head) {
-          const auto poison = [&](std::vector<std::uint16_t>* data, const Strides& s, int dim) {
-            const std::int64_t at = shift + key / keys * s.batch + key % keys * s.row + head * s.head;
-            std::fill_n(data->begin() + at, dim, std::uint16_t{0x7fff});  // a NaN in both types
+          const auto poison = [&](Words* data, const Strides& s, int dim) {
+            const int words = element_bytes(p.q_type) / 2;
+            const std::int64_t at = shift + (key / keys * s.batch + key % keys * s.row + head * s.head) * words;
+            std::fill_n(data->begin() + at, dim * words, std::uint16_t{0x7fff});  // a NaN in all types
           };
           poison(&k, call.strides(Role::kK), p.head_dim);
           poison(&v, call.strides(Role::kV), p.head_dim_v);
         }
   }
 
-  std::uint16_t out_at(int b, int h, int i, int d) const {
-    const Strides& s = call.strides(Role::kOut);
-    return static_cast<const std::uint16_t*>(call.to(Role::kOut))[b * s.batch + i * s.row + h * s.head + d];
+  float out_at(int b, int h, int i, int d) const { return plain::row_of(call, Role::kOut, b, i, h)[d]; }
+
+ private:
+  // float32 weights are not rounded to anything.
+  static double rounding_of_weights(ElementType type) {
+    return type == ElementType::kF32 ? 0 : type == ElementType::kBF16 ? 1.0 / 256 : 1.0 / 2048;
   }
 };
 
@@ -171,7 +177,9 @@ inline const Float64& float64_of(const AttentionCase& t) {
 inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
   const Problem& p = t.call.problem;
   // One unit in the last place, and for bfloat16 as much again for probabilities that were rounded to it.
-  const double relative = p.q_type == DType::kBF16 ? 1.0 / 128 : 1.0 / 2048;
+  const double relative = p.q_type == ElementType::kF32    ? 1e-6
+                          : p.q_type == ElementType::kBF16 ? 1.0 / 128
+                                                           : 1.0 / 2048;
   const Float64& float64 = float64_of(t);
   std::size_t row = 0;
   for (int b = 0; b < p.batch; ++b)
@@ -183,7 +191,7 @@ inline ::testing::AssertionResult matches_float64(const AttentionCase& t) {
           return ::testing::AssertionFailure() << to_text(p) << ": lse at " << b << "," << h << "," << i << " is "
                                                << given_lse << ", expected " << lse;
         for (int d = 0; d < p.head_dim_v; ++d) {
-          const double given = load(p.q_type, t.out_at(b, h, i, d)), right = expected[d];
+          const double given = t.out_at(b, h, i, d), right = expected[d];
           if (!(std::fabs(given - right) <= relative * std::fabs(right) + t.slack))
             return ::testing::AssertionFailure() << to_text(p) << ": out at " << b << "," << h << "," << i << "," << d
                                                  << " is " << given << ", expected " << right;

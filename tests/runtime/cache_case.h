@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/runtime/chain_arrays_case.h"
 #include "tests/runtime/plain_attention.h"
 
@@ -94,7 +94,7 @@ class CacheCase {
             return wrong(b, h, i) << "lse is " << given_sum << ", expected " << sum;
           for (int d = 0; d < p.head_dim_v; ++d) {
             const double given = load(p.q_type, out_at(b, i, h, d)), wanted = expected[static_cast<std::size_t>(d)];
-            const double relative = p.q_type == DType::kBF16 ? 1.0 / 128 : 1.0 / 1024;
+            const double relative = p.q_type == ElementType::kBF16 ? 1.0 / 128 : 1.0 / 1024;
             if (!(std::fabs(given - wanted) <= relative * (1 + std::fabs(wanted)) / 2))
               return wrong(b, h, i) << "out[" << d << "] is " << given << ", expected " << wanted;
           }

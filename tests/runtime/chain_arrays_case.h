@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/graph/ir/op.h"
 
 namespace gqa::test {
@@ -43,7 +43,7 @@ struct ChainArraysCase {
             float& score = scores[static_cast<std::size_t>(b * score_strides.batch + h * head + i * row + j)];
             if (sees(b, i, j)) score = hidden ? -INFINITY : normal(random);
           }
-    if (p.chain.reads(ChainOperand::kTensor32)) {
+    if (p.chain.reads(ChainOperand::kTensor32) || p.q_type == ElementType::kF32) {
       scores32 = scores;
     } else {
       for (const float score : scores) scores16.push_back(store(p.q_type, score));

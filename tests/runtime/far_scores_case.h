@@ -34,7 +34,7 @@ inline constexpr FiniteMask kFiniteMasks[] = {
 
 inline float least_bias(const Problem& p) {
   if (p.chain.reads(ChainOperand::kTensor32)) return std::numeric_limits<float>::lowest();
-  return p.q_type == DType::kBF16 ? -0x1.fep127F : -65504.F;
+  return p.q_type == ElementType::kBF16 ? -0x1.fep127F : -65504.F;
 }
 
 // bias(head, row, key) takes the place of the case's.
@@ -81,7 +81,7 @@ inline void set_far_biases(AttentionCase* t) {
 constexpr int kEveryKind = -1;
 inline void set_far_products(float size, bool near_keys, AttentionCase* t, int only = kEveryKind) {
   const Problem& p = t->call.problem;
-  const float level = 20992 * size, step = (p.q_type == DType::kBF16 ? 128.F : 16.F) * size;
+  const float level = 20992 * size, step = (p.q_type == ElementType::kBF16 ? 128.F : 16.F) * size;
   for (int b = 0; b < p.batch; ++b) {
     for (int h = 0; h < p.q_heads; ++h)
       for (int i = 0; i < p.q_len; ++i)

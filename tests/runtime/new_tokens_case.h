@@ -117,7 +117,7 @@ class NewTokensCase {
 
   // Makes the row what rotation by the position's angles turns into it.
   void turn_back(std::uint16_t* row, int position) const {
-    const DType type = attended.call.problem.q_type;
+    const ElementType type = attended.call.problem.q_type;
     const int pairs = kind.rotary_dim / 2;
     for (int i = 0; i < pairs; ++i) {
       std::uint16_t &one = row[kind.interleaved ? 2 * i : i], &other = row[kind.interleaved ? 2 * i + 1 : i + pairs];

@@ -6,27 +6,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/graph/ir/op.h"
 
 namespace gqa {
 namespace plain {
 
-inline const std::uint16_t* row_of(const void* base, const Strides& s, int batch, int row, int head) {
-  return static_cast<const std::uint16_t*>(base) + batch * s.batch + row * s.row + head * s.head;
+// Some elements of a tensor, a step apart.
+struct Row {
+  ElementType type;
+  const std::byte* first;
+  std::int64_t step = 1;
+  float operator[](std::int64_t d) const { return load_element(type, first + d * step * element_bytes(type)); }
+};
+
+inline Row row_of(const Call& call, Role role, int batch, int row, int head) {
+  const Strides& s = call.strides(role);
+  const ElementType type = call.problem.q_type;
+  return {type, call.at<std::byte>(role) + (batch * s.batch + row * s.row + head * s.head) * element_bytes(type)};
 }
 
 // Of k or v, which may lie in pages.
-inline const std::uint16_t* cached_row(const Call& call, const void* base, const Strides& s, int batch, int key,
-                                       int head) {
-  if (!call.problem.paged()) return row_of(base, s, batch, key, head);
+inline Row cached_row(const Call& call, Role role, int batch, int key, int head) {
+  if (!call.problem.paged()) return row_of(call, role, batch, key, head);
   const int page = call.list(Role::kPageTable)[batch * call.strides(Role::kPageTable).batch + key / call.problem.page];
-  return row_of(base, s, page, key % call.problem.page, head);
+  return row_of(call, role, page, key % call.problem.page, head);
 }
 
 // The rule of masks, key by key: the last query stands at the last key.
@@ -37,21 +47,21 @@ inline bool sees(const Problem& p, int position, int keys, int key) {
 }
 
 // A key's elements, side by side or, where keys lie transposed, a row apart.
-struct Key {
-  const std::uint16_t* first;
-  std::int64_t step;
-  std::uint16_t operator[](int d) const { return first[d * step]; }
-};
-
-inline Key key_of(const Call& call, int batch, int key, int head) {
-  const Strides& s = call.strides(Role::kK);
-  if (!call.problem.keys_transposed()) return {cached_row(call, call.at(Role::kK), s, batch, key, head), 1};
-  return {row_of(call.at(Role::kK), s, batch, 0, head) + key, s.row};
+inline Row key_of(const Call& call, int batch, int key, int head) {
+  if (!call.problem.keys_transposed()) return cached_row(call, Role::kK, batch, key, head);
+  Row row = row_of(call, Role::kK, batch, 0, head);
+  row.first += std::int64_t{key} * element_bytes(row.type);
+  row.step = call.strides(Role::kK).row;
+  return row;
 }
 
 struct Rounded {
-  DType dtype;
-  float operator()(float value) const { return load(dtype, store(dtype, value)); }
+  ElementType type;
+  float operator()(float value) const {
+    std::byte bits[sizeof value];
+    store_element(type, value, bits);
+    return load_element(type, bits);
+  }
 };
 
 // Of a score, as a chain's arrays have it.
@@ -66,7 +76,8 @@ inline float array_operand(const Call& call, ChainOperand operand, const ScorePl
   if (operand == ChainOperand::kHead) return factors[of.head];
   if (operand == ChainOperand::kRow) return factors[row(call.strides(Role::kScoreScale))];
   if (operand == ChainOperand::kTensor32) return call.at<float>(Role::kBias)[score];
-  return load(call.problem.q_type, call.at<std::uint16_t>(Role::kBias)[score]);
+  return load_element(call.problem.q_type,
+                      call.at<std::byte>(Role::kBias) + score * element_bytes(call.problem.q_type));
 }
 
 // A score through the problem's chain, step by step as written.
@@ -136,16 +147,16 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
   const Problem& p = call.problem;
   const int kv_head = head / p.group();
   const int keys = p.lengths_differ() ? call.list(Role::kKvLengths)[batch] : p.kv_len;
-  const std::uint16_t* q = row_of(call.at(Role::kQ), call.strides(Role::kQ), batch, position, head);
+  const Row q = row_of(call, Role::kQ, batch, position, head);
   std::vector<Real> weights(static_cast<std::size_t>(keys));
   Real maximum = -std::numeric_limits<Real>::infinity();
   for (int j = 0; j < keys; ++j) {
     Real& weight = weights[static_cast<std::size_t>(j)];
     weight = -std::numeric_limits<Real>::infinity();
     if (!sees(p, position, keys, j)) continue;
-    const Key k = key_of(call, batch, j, kv_head);
+    const Row k = key_of(call, batch, j, kv_head);
     Real dot = 0;
-    for (int d = 0; d < p.head_dim; ++d) dot += Real{load(p.q_type, q[d])} * Real{load(p.q_type, k[d])};
+    for (int d = 0; d < p.head_dim; ++d) dot += Real{q[d]} * Real{k[d]};
     weight = chained(call, {batch, head, position, j}, dot * Real{call.scale});
     // A score is a float32: far from zero, scores that differ by less are equal, and a 16-bit output shows it.
     if (std::fabs(weight) >= Real{0x1p12F}) weight = Real{static_cast<float>(weight)};
@@ -161,9 +172,9 @@ inline void attention_row(const Call& call, int batch, int head, int position, R
   std::fill(out, out + p.head_dim_v, Real{0});
   for (int j = 0; j < keys && !sees_none; ++j) {
     if (!sees(p, position, keys, j)) continue;
-    const std::uint16_t* v = cached_row(call, call.at(Role::kV), call.strides(Role::kV), batch, j, kv_head);
+    const Row v = cached_row(call, Role::kV, batch, j, kv_head);
     const Real weight = weights[static_cast<std::size_t>(j)] / sum;
-    for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{load(p.q_type, v[d])};
+    for (int d = 0; d < p.head_dim_v; ++d) out[d] += weight * Real{v[d]};
   }
   *lse = none ? maximum : maximum + std::log(sum);
 }

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/verify/attention_check.h"
 #include "runtime/verify/reference.h"
 #include "runtime/verify/trial_layout.h"

@@ -12,12 +12,12 @@ inline std::vector<double> stand_in_row(const Call& call, int batch, int head, i
   const Problem& p = call.problem;
   const int keys = !call.has(Role::kKvLengths) ? p.kv_len : call.list(Role::kKvLengths)[batch];
   std::vector<double> scores(static_cast<std::size_t>(keys)), out(static_cast<std::size_t>(p.head_dim_v));
-  const std::uint16_t* q = plain::row_of(call.at(Role::kQ), call.strides(Role::kQ), batch, position, head);
+  const plain::Row q = plain::row_of(call, Role::kQ, batch, position, head);
   double highest = -INFINITY, sum = 0;
   for (int j = 0; j < keys; ++j) {
     double& score = scores[static_cast<std::size_t>(j)];
-    const plain::Key k = plain::key_of(call, batch, j, head / p.group());
-    for (int d = 0; d < p.head_dim; ++d) score += double{load(p.q_type, q[d])} * double{load(p.q_type, k[d])};
+    const plain::Row k = plain::key_of(call, batch, j, head / p.group());
+    for (int d = 0; d < p.head_dim; ++d) score += double{q[d]} * double{k[d]};
     score = plain::sees(p, position, keys, j)
                 ? plain::chained(call, {batch, head, position, j}, score * double{call.scale})
                 : -INFINITY;
@@ -31,10 +31,9 @@ inline std::vector<double> stand_in_row(const Call& call, int batch, int head, i
   for (int j = 0; j < keys && highest > -INFINITY; ++j) {
     const double weight = std::exp(scores[static_cast<std::size_t>(j)] - highest);
     sum += weight;
-    const std::uint16_t* v =
-        plain::cached_row(call, call.at(Role::kV), call.strides(Role::kV), batch, j, head / p.group());
+    const plain::Row v = plain::cached_row(call, Role::kV, batch, j, head / p.group());
     for (int d = 0; d < p.head_dim_v; ++d)
-      out[static_cast<std::size_t>(d)] += double{rounded(static_cast<float>(weight))} * double{load(p.q_type, v[d])};
+      out[static_cast<std::size_t>(d)] += double{rounded(static_cast<float>(weight))} * double{v[d]};
   }
   for (double& one : out) one = sum > 0 ? rounded(static_cast<float>(one / sum)) : 0;
   return out;

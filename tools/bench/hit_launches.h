@@ -196,7 +196,7 @@ class FamilyLaunches {
     if (Status s = open(compiler, candidate, std::move(binary)); !s.ok()) return s;
     if (Status s = session_->ready(problem); !s.ok()) return s;
     if (Status s = place(problem); !s.ok()) return s;
-    return plan(problem, candidate).maps.used() ? write_down<true>() : write_down<false>();
+    return plan(problem, candidate).brings(LaunchArgument::kMaps) ? write_down<true>() : write_down<false>();
   }
   ~FamilyLaunches() {
     session_.reset();

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/session/session.h"
 
 namespace gqa {

@@ -32,8 +32,8 @@ struct AppendParams {
   int cache_batch, cache_batch_rows;  // rows of the cache, or of the table; of a dense one, from a row's first slot to
                                       // the next's
   int out_page, out_columns;          // of out_table: `page`, or 1 where sequences are padded
-  int bf16;
-  int warp_heads;  // kFewHeads or kManyHeads
+  int type;                           // an ElementType
+  int warp_heads;                     // kFewHeads or kManyHeads
   // Last: elsewhere they cost the assembler registers for sm_80, and rows of the heads are spilt.
   int cache_batch_values;  // as cache_batch_rows, of values
   int* out_value_starts;   // as out_starts, of values, where they are not as many rows apart; or null

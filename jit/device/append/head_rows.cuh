@@ -11,44 +11,60 @@
 
 namespace gqa {
 
-constexpr int kVector = 8;  // elements in 16 bytes
+constexpr int kVectorBytes = 16;
+template <typename Bits>
+constexpr int kVector = kVectorBytes / static_cast<int>(sizeof(Bits));  // elements
 
-__device__ inline bool is_aligned(u64 bytes) { return bytes % (2 * kVector) == 0; }
+__device__ inline bool is_aligned(u64 bytes) { return bytes % kVectorBytes == 0; }
 
 // A row of some heads, where they are and where they go.
+template <typename Bits>
 struct HeadRows {
-  const u16* from;
-  u16* to;
+  const Bits* from;
+  Bits* to;
   long long from_stride, to_stride;  // from head to head
   int heads;
 
   __device__ bool aligned() const {
-    return is_aligned(reinterpret_cast<u64>(from) | reinterpret_cast<u64>(to) | static_cast<u64>(2 * from_stride) |
-                      static_cast<u64>(2 * to_stride));
+    return is_aligned(reinterpret_cast<u64>(from) | reinterpret_cast<u64>(to) |
+                      static_cast<u64>(from_stride * sizeof(Bits)) | static_cast<u64>(to_stride * sizeof(Bits)));
   }
 };
 
+// The i-th of some elements in words, and the i-th word of some elements.
+template <typename Bits>
+__device__ inline Bits element_in_words(const u32* words, int i) {
+  if constexpr (sizeof(Bits) == 4)
+    return words[i];
+  else
+    return static_cast<Bits>(words[i / 2] >> (i % 2 * 16));
+}
+__device__ inline u32 word_of_elements(const u16* elements, int i) {
+  return elements[2 * i] | static_cast<u32>(elements[2 * i + 1]) << 16;
+}
+__device__ inline u32 word_of_elements(const u32* elements, int i) { return elements[i]; }
+
 // kWidth elements: 1 or a piece.
-template <int kWidth>
-__device__ inline void load_elements(const u16* from, u16* elements) {
+template <int kWidth, typename Bits>
+__device__ inline void load_elements(const Bits* from, Bits* elements) {
   if constexpr (kWidth == 1) {
     elements[0] = *from;
   } else {
     const uint4 piece = *reinterpret_cast<const uint4*>(from);
     const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) elements[i] = static_cast<u16>(words[i / 2] >> (i % 2 * 16));
+    for (int i = 0; i < kVector<Bits>; ++i) elements[i] = element_in_words<Bits>(words, i);
   }
 }
 
-template <int kWidth>
-__device__ inline void store_elements(const u16* elements, u16* to) {
+template <int kWidth, typename Bits>
+__device__ inline void store_elements(const Bits* elements, Bits* to) {
   if constexpr (kWidth == 1) {
     *to = elements[0];
   } else {
     u32 words[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) words[i] = elements[2 * i] | static_cast<u32>(elements[2 * i + 1]) << 16;
+    for (int i = 0; i < 4; ++i) words[i] = word_of_elements(elements, i);
     *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
   }
 }
@@ -66,8 +82,8 @@ struct LaneShare {
   }
 };
 
-template <int kWidth>
-__device__ void copy_heads(const HeadRows& rows, int first, int columns, int lane) {
+template <int kWidth, typename Bits>
+__device__ void copy_heads(const HeadRows<Bits>& rows, int first, int columns, int lane) {
   const int pieces = (columns - first) / kWidth;
   if (pieces <= 0) return;
   const LaneShare share(pieces, lane);
@@ -76,7 +92,7 @@ __device__ void copy_heads(const HeadRows& rows, int first, int columns, int lan
     const int column = first + piece * kWidth;
 #pragma unroll 1
     for (int head = share.head; head < rows.heads; head += share.heads_apart) {
-      u16 elements[kWidth];
+      Bits elements[kWidth];
       load_elements<kWidth>(rows.from + head * rows.from_stride + column, elements);
       store_elements<kWidth>(elements, rows.to + head * rows.to_stride + column);
     }
@@ -84,33 +100,35 @@ __device__ void copy_heads(const HeadRows& rows, int first, int columns, int lan
 }
 
 // Columns [first, columns) of each head; head dims are whole pieces.
-__device__ inline void copy_columns(const HeadRows& rows, int first, int columns, int lane) {
-  if (rows.aligned() && first % kVector == 0)
-    copy_heads<kVector>(rows, first, columns, lane);
+template <typename Bits>
+__device__ inline void copy_columns(const HeadRows<Bits>& rows, int first, int columns, int lane) {
+  if (rows.aligned() && first % kVector<Bits> == 0)
+    copy_heads<kVector<Bits>>(rows, first, columns, lane);
   else
     copy_heads<1>(rows, first, columns, lane);
 }
 
 // By which angles a row's first 2 * pairs elements are rotated.
+template <typename Bits>
 struct Rotation {
-  const u16 *cos, *sin;
+  const Bits *cos, *sin;
   int pairs;
 
   __device__ Rotation(const NewTokens& t, int position) : pairs(t.rotary_dim / 2) {
     const int row = rotary_row(t, position);
-    cos = static_cast<const u16*>(t.cos) + row * t.cos_stride;
-    sin = static_cast<const u16*>(t.sin) + row * t.sin_stride;
+    cos = static_cast<const Bits*>(t.cos) + row * t.cos_stride;
+    sin = static_cast<const Bits*>(t.sin) + row * t.sin_stride;
   }
   __device__ bool aligned() const {
-    return pairs % kVector == 0 && is_aligned(reinterpret_cast<u64>(cos) | reinterpret_cast<u64>(sin));
+    return pairs % kVector<Bits> == 0 && is_aligned(reinterpret_cast<u64>(cos) | reinterpret_cast<u64>(sin));
   }
 };
 
 // The angles of kWidth pairs, from pair `first` on.
-template <int kWidth>
+template <int kWidth, typename Bits>
 struct Angles {
-  u16 cos[kWidth], sin[kWidth];
-  __device__ Angles(const Rotation& r, int first) {
+  Bits cos[kWidth], sin[kWidth];
+  __device__ Angles(const Rotation<Bits>& r, int first) {
     load_elements<kWidth>(r.cos + first, cos);
     load_elements<kWidth>(r.sin + first, sin);
   }
@@ -119,32 +137,34 @@ struct Angles {
 // kWidth pairs of a head, of elements from `one` and from `other` on. Pair i is (2 i, 2 i + 1) where interleaved, else
 // (i, i + pairs). Rounded as written, so that all widths give the same bits.
 template <typename Element, bool kInterleaved, int kWidth>
-__device__ inline void rotate_pairs(const Angles<kWidth>& angles, const u16* from, u16* to, int one, int other) {
-  u16 row[2 * kWidth];
+__device__ inline void rotate_pairs(const Angles<kWidth, typename Element::Bits>& angles,
+                                    const typename Element::Bits* from, typename Element::Bits* to, int one,
+                                    int other) {
+  using Bits = typename Element::Bits;
+  Bits row[2 * kWidth];
   load_elements<kWidth>(from + one, row);
   load_elements<kWidth>(from + other, row + kWidth);
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    u16 &a = row[kInterleaved ? 2 * i : i], &b = row[kInterleaved ? 2 * i + 1 : i + kWidth];
+    Bits &a = row[kInterleaved ? 2 * i : i], &b = row[kInterleaved ? 2 * i + 1 : i + kWidth];
     const float x = Element::to_float(a), y = Element::to_float(b);
     const float cosine = Element::to_float(angles.cos[i]), sine = Element::to_float(angles.sin[i]);
-    const u32 packed = Element::pack(fmaf(x, cosine, -(y * sine)), fmaf(y, cosine, x * sine));
-    a = static_cast<u16>(packed);
-    b = static_cast<u16>(packed >> 16);
+    unpack(Element::pack(fmaf(x, cosine, -(y * sine)), fmaf(y, cosine, x * sine)), a, b);
   }
   store_elements<kWidth>(row, to + one);
   store_elements<kWidth>(row + kWidth, to + other);
 }
 
 template <typename Element, bool kInterleaved, int kWidth>
-__device__ void rotate_heads(const Rotation& r, const HeadRows& rows, int lane) {
+__device__ void rotate_heads(const Rotation<typename Element::Bits>& r, const HeadRows<typename Element::Bits>& rows,
+                             int lane) {
   const int pieces = r.pairs / kWidth;
   const LaneShare share(pieces, lane);
 #pragma unroll 1
   for (int piece = share.piece; piece < pieces; piece += share.pieces_apart) {
     const int first = piece * kWidth;
     const int one = kInterleaved ? 2 * first : first, other = kInterleaved ? one + kWidth : first + r.pairs;
-    const Angles<kWidth> angles(r, first);
+    const Angles<kWidth, typename Element::Bits> angles(r, first);
 #pragma unroll 1
     for (int head = share.head; head < rows.heads; head += share.heads_apart)
       rotate_pairs<Element, kInterleaved, kWidth>(angles, rows.from + head * rows.from_stride,
@@ -153,9 +173,10 @@ __device__ void rotate_heads(const Rotation& r, const HeadRows& rows, int lane) 
 }
 
 template <typename Element, bool kInterleaved>
-__device__ void rotate(const Rotation& r, const HeadRows& rows, int lane) {
+__device__ void rotate(const Rotation<typename Element::Bits>& r, const HeadRows<typename Element::Bits>& rows,
+                       int lane) {
   if (r.aligned() && rows.aligned())
-    rotate_heads<Element, kInterleaved, kVector>(r, rows, lane);
+    rotate_heads<Element, kInterleaved, kVector<typename Element::Bits>>(r, rows, lane);
   else
     rotate_heads<Element, kInterleaved, 1>(r, rows, lane);
 }

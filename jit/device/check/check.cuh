@@ -1,6 +1,8 @@
 // check.cuh: the kernels that verify and time: random inputs, the naive reference, comparison, clock.
-// Owns: a plain float32 attention, two passes over the keys, one CTA a row, and beside it FlashAttention-2's stand-in:
-// the same, with weights rounded to 16 bits for the second product and the output rounded. Its error is the yardstick.
+// Owns: a plain attention, two passes over the keys, one CTA a row, more exact than the type that it judges: float32
+// for 16 bits, float64 for float32. Beside it the naive computation, whose error is the yardstick: of 16 bits
+// FlashAttention-2's stand-in, weights rounded for the second product and the output rounded; of float32 the formula as
+// it stands, one operator after the other in float32.
 // Never: shares code with the kernels it judges, except element conversions.
 // Threads: 128 a CTA; results are combined by atomics on a CheckResult.
 #pragma once
@@ -8,22 +10,10 @@
 #include "check/check_chain.cuh"
 #include "check/check_params.h"
 #include "check/trial_inputs.h"
-#include "ptx/element.cuh"
 
 namespace gqa {
 
 constexpr int kCheckThreads = 128;
-
-__device__ inline float load_element(const u16* at, bool bf16) {
-  return bf16 ? BF16::to_float(*at) : F16::to_float(*at);
-}
-
-__device__ inline float rounded(float x, bool bf16) {
-  const u16 bits = static_cast<u16>(bf16 ? BF16::pack(x, 0.f) : F16::pack(x, 0.f));
-  return load_element(&bits, bf16);
-}
-
-__device__ inline float natural_exp(float x) { return exp2f(x * 1.4426950408889634f); }
 
 template <typename T, typename Combine>
 __device__ T block_reduce(T value, T* scratch, Combine combine) {
@@ -39,32 +29,43 @@ __device__ T block_reduce(T value, T* scratch, Combine combine) {
 
 // The total of a row with all of its keys, and its sink: the largest scaled score, or the sink, the sum of exponentials
 // relative to it, and what weights relative to the keys' maximum are multiplied by.
+template <typename Real>
 struct Total {
-  float highest, sum, of_keys;
-  __device__ float share() const { return sum > 0 ? of_keys / sum : 0.f; }
+  Real highest, sum, of_keys;
+  __device__ Real share() const { return sum > 0 ? of_keys / sum : Real{0}; }
 };
 
+template <typename Real>
+__device__ inline Real higher_of(Real a, Real b) {
+  return a > b ? a : b;
+}
+
 // A running maximum of products and the sum of exponentials under it.
+template <typename Real>
 struct Softmax {
-  float maximum, sum;
-  __device__ static Softmax empty() { return {__int_as_float(0xff800000), 0.f}; }
-  __device__ static Softmax combine(Softmax a, Softmax b, float scale) {
+  Real maximum, sum;
+  // What a chain has made of it is hidden.
+  __device__ static Real hidden() { return negative_infinity(); }
+  __device__ static Softmax empty() { return {hidden(), 0}; }
+  __device__ static Softmax combine(Softmax a, Softmax b, Real scale) {
     if (a.sum == 0) return b;
     if (b.sum == 0) return a;
-    const float m = fmaxf(a.maximum, b.maximum);
-    return {m, a.sum * natural_exp((a.maximum - m) * scale) + b.sum * natural_exp((b.maximum - m) * scale)};
+    const Real m = higher_of(a.maximum, b.maximum);
+    return {m, a.sum * exp((a.maximum - m) * scale) + b.sum * exp((b.maximum - m) * scale)};
   }
-  // What a chain has made -inf is hidden.
-  __device__ void add(float product, float scale) {
-    if (product != __int_as_float(0xff800000)) *this = combine(*this, {product, 1.f}, scale);
+  __device__ void add(Real product, Real scale) {
+    if (product != hidden()) *this = combine(*this, {product, 1}, scale);
   }
-  __device__ Total total(float scale) const { return {maximum * scale, sum, 1.f}; }
+  __device__ Real weight(Real product, Real scale) const {
+    return sum == 0 ? Real{0} : exp((product - maximum) * scale);
+  }
+  __device__ Total<Real> total(Real scale) const { return {maximum * scale, sum, 1}; }
   // A sink is scaled already, and may be infinite.
-  __device__ Total total(float scale, float sink) const {
-    const float of_keys = maximum * scale, highest = fmaxf(of_keys, sink);
-    if (highest == __int_as_float(0xff800000)) return {highest, 0.f, 0.f};
-    const float weight = sum == 0 ? 0.f : natural_exp(of_keys - highest);
-    return {highest, sum * weight + (sink == highest ? 1.f : natural_exp(sink - highest)), weight};
+  __device__ Total<Real> total(Real scale, Real sink) const {
+    const Real of_keys = maximum * scale, highest = higher_of(of_keys, sink);
+    if (highest == hidden()) return {highest, 0, 0};
+    const Real weight = sum == 0 ? Real{0} : exp(of_keys - highest);
+    return {highest, sum * weight + (sink == highest ? Real{1} : exp(sink - highest)), weight};
   }
 };
 
@@ -141,30 +142,37 @@ struct CheckedKeys {
     end = right < 0 ? keys : max(0, min(own + right + 1, keys));
   }
 
-  __device__ const u16* at(const void* tensor, const TensorStrides& s, int key) const {
+  // Elements from the tensor's first to the key's.
+  __device__ long long at(const TensorStrides& s, int key) const {
     const int page = c.page == 0 ? row.batch : cache.pages[row.batch * cache.table_stride + key / c.page];
     const long long slot =
         (c.page == 0 ? key : key % c.page) + (cache.k_starts == nullptr ? 0 : cache.k_starts[row.batch]);
-    return static_cast<const u16*>(tensor) + page * s.batch + slot * s.row + kv_head * s.head;
+    return page * s.batch + slot * s.row + kv_head * s.head;
   }
-  __device__ const u16* k(int key) const { return at(p.k, p.k_strides, key); }
-  __device__ const u16* v(int key) const { return at(p.v, p.v_strides, key); }
+  __device__ long long k(int key) const { return at(p.k_strides, key); }
+  __device__ long long v(int key) const { return at(p.v_strides, key); }
 };
 
-__device__ inline float dot(const float* query, const u16* key, int head_dim, bool bf16, bool vectors) {
-  float sum = 0;
+// A piece of 16 bytes, and an element of it.
+__device__ inline float element_of_piece(const uint4& piece, int i, ElementType type) {
+  const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
+  return load_element(words, i, type);
+}
+
+// q k. vectors: the key begins at a multiple of 16 bytes.
+template <typename Real>
+__device__ inline Real dot(const float* query, const void* keys, long long key, int head_dim, ElementType type,
+                           bool vectors) {
+  Real sum = 0;
   if (vectors) {
-    for (int d = 0; d < head_dim; d += 8) {
-      const uint4 piece = *reinterpret_cast<const uint4*>(key + d);
-      const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const u16 bits = static_cast<u16>(words[i / 2] >> (i % 2 * 16));
-        sum = fmaf(query[d + i], load_element(&bits, bf16), sum);
-      }
+    const int of_piece = type == ElementType::kF32 ? 4 : 8;
+    const auto* pieces = static_cast<const uint4*>(keys) + key / of_piece;
+    for (int d = 0; d < head_dim; d += of_piece) {
+      const uint4 piece = pieces[d / of_piece];
+      for (int i = 0; i < of_piece; ++i) sum = fma(Real{query[d + i]}, Real{element_of_piece(piece, i, type)}, sum);
     }
   } else {
-    for (int d = 0; d < head_dim; ++d) sum = fmaf(query[d], load_element(key + d, bf16), sum);
+    for (int d = 0; d < head_dim; ++d) sum = fma(Real{query[d]}, Real{load_element(keys, key + d, type)}, sum);
   }
   return sum;
 }
@@ -172,13 +180,13 @@ __device__ inline float dot(const float* query, const u16* key, int head_dim, bo
 }  // namespace gqa
 
 // first: the tensor's first element, where rows begin.
-extern "C" __global__ void gqa_fill(unsigned short* data, long long count, unsigned long long seed, long long first,
+extern "C" __global__ void gqa_fill(void* data, long long count, unsigned long long seed, long long first,
                                     const __grid_constant__ gqa::TrialRows rows) {
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
     float x = gqa::near_normal(seed * 0x100000001ull + i);
     if (i >= first) x = gqa::trial_element(rows, x, i - first);
-    data[i] = static_cast<unsigned short>(rows.bf16 ? gqa::BF16::pack(x, 0.f) : gqa::F16::pack(x, 0.f));
+    gqa::store_element(data, i, static_cast<gqa::ElementType>(rows.type), x);
   }
 }
 
@@ -186,60 +194,98 @@ namespace gqa {
 
 // What softmax is of: products, so that they are scaled after the maximum is subtracted, or what a chain makes of
 // scores.
-__device__ inline float checked_value(const CheckParams& c, const CheckedRow& row, int key, float product) {
+template <typename Real>
+__device__ inline Real checked_value(const CheckParams& c, const CheckedRow& row, int key, Real product) {
   if (c.chain.count == 0) return product;
-  return checked_chain(c.chain, {row.batch, row.head, row.position, key}, c.bf16, product * c.scale);
+  return checked_chain<Real>(c.chain, {row.batch, row.head, row.position, key}, static_cast<ElementType>(c.type),
+                             product * c.scale);
 }
 __device__ inline float checked_scale(const CheckParams& c) { return c.chain.count == 0 ? c.scale : 1.f; }
 
-}  // namespace gqa
+// One row by one arithmetic: its softmax, the weight of a key, and the total. kScaled: of scores that are scaled first,
+// and rounded then.
+template <typename Real, bool kScaled = false>
+struct CheckedSoftmax {
+  const AttentionParams& p;
+  const CheckParams& c;
+  const CheckedRow& row;
+  const CheckedKeys& keys;
+  const float* query;
+  Softmax<Real> softmax;
 
-// One CTA a checked row: its float32 output and log-sum-exp, and the unit of its error. Exponents are of differences
-// of products before scaling, so that they are exact however far the products are from zero.
-extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
-    gqa_reference(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
-                  const __grid_constant__ gqa::CacheParams cache) {
-  using namespace gqa;
-  __shared__ float query[256];
-  __shared__ Softmax states[kCheckThreads];
-  __shared__ float weights[2][kCheckThreads];  // float32, and rounded
-  __shared__ RowError errors[kCheckThreads];
-  const bool bf16 = c.bf16, vectors = c.vectors;
+  __device__ Real value(int key) const {
+    const auto type = static_cast<ElementType>(c.type);
+    const Real product = dot<Real>(query, p.k, keys.k(key), c.head_dim, type, c.vectors);
+    if (kScaled && c.chain.count == 0) return product * c.scale;
+    return checked_value<Real>(c, row, key, product);
+  }
+  __device__ Real scale() const { return kScaled ? 1.f : checked_scale(c); }
+  __device__ void run(Softmax<Real>* scratch) {
+    const Real by = scale();
+    softmax = Softmax<Real>::empty();
+    for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads) softmax.add(value(key), by);
+    softmax = block_reduce(softmax, scratch,
+                           [&](Softmax<Real> a, Softmax<Real> b) { return Softmax<Real>::combine(a, b, by); });
+  }
+  __device__ Real weight(int key) const { return softmax.weight(value(key), scale()); }
+  __device__ Total<Real> total() const {
+    return c.chain.sink == nullptr ? softmax.total(scale()) : softmax.total(scale(), Real{c.chain.sink[row.head]});
+  }
+};
+
+// What a row's CTA shares.
+template <typename Real>
+struct CheckMemory {
+  float query[256];
+  Softmax<Real> states[kCheckThreads];
+  Softmax<float> naive_states[kCheckThreads];
+  Real weights[kCheckThreads];
+  float naive[kCheckThreads];
+  RowError errors[kCheckThreads];
+};
+
+// Real: of the reference. The naive weights of 16 bits are its own, rounded.
+template <typename Real>
+__device__ inline void check_row(const AttentionParams& p, const CheckParams& c, const CacheParams& cache,
+                                 CheckMemory<Real>& memory) {
+  constexpr bool kOwnNaive = sizeof(Real) > sizeof(float);
+  const auto type = static_cast<ElementType>(c.type);
   const CheckedRow row(p, c, c.rows[blockIdx.x]);
   const CheckedKeys keys(p, c, cache, row);
-  const u16* q = static_cast<const u16*>(p.q) + row.offset(p.q_strides);
-  for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads) query[d] = load_element(q + d, bf16);
+  for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads)
+    memory.query[d] = load_element(p.q, row.offset(p.q_strides) + d, type);
   __syncthreads();
 
-  const float scale = checked_scale(c);
-  Softmax softmax = Softmax::empty();
-  for (int key = keys.first + threadIdx.x; key < keys.end; key += kCheckThreads)
-    softmax.add(checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors)), scale);
-  softmax = block_reduce(softmax, states, [&](Softmax a, Softmax b) { return Softmax::combine(a, b, scale); });
-  const Total total = c.chain.sink == nullptr ? softmax.total(scale) : softmax.total(scale, c.chain.sink[row.head]);
-  const float share = total.share();
+  CheckedSoftmax<Real> exact = {p, c, row, keys, memory.query, {}};
+  exact.run(memory.states);
+  CheckedSoftmax<float, true> naive = {p, c, row, keys, memory.query, {}};
+  if constexpr (kOwnNaive) naive.run(memory.naive_states);
+  const Total<Real> total = exact.total();
+  const Real share = total.share();
+  const float naive_share = kOwnNaive ? naive.total().share() : 1.f;
   if (threadIdx.x == 0)
-    c.reference_lse[blockIdx.x] = total.sum > 0 ? total.highest + logf(total.sum) : negative_infinity();
+    c.reference_lse[blockIdx.x] =
+        total.sum > 0 ? static_cast<float>(total.highest + log(total.sum)) : negative_infinity();
 
-  float out[2] = {0, 0}, stand_in[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
+  Real out[2] = {0, 0};  // dimensions threadIdx.x and threadIdx.x + 128
+  float stand_in[2] = {0, 0};
   for (int first = keys.first; first < keys.end; first += kCheckThreads) {
     const int key = first + threadIdx.x;
     __syncthreads();
-    weights[0][threadIdx.x] = weights[1][threadIdx.x] = 0;
-    if (key < keys.end && softmax.sum != 0) {
-      const float value = checked_value(c, row, key, dot(query, keys.k(key), c.head_dim, bf16, vectors));
-      weights[0][threadIdx.x] = natural_exp((value - softmax.maximum) * scale);
-      weights[1][threadIdx.x] = rounded(weights[0][threadIdx.x], bf16);
-    }
+    memory.weights[threadIdx.x] = key < keys.end ? exact.weight(key) : Real{0};
+    if constexpr (kOwnNaive)
+      memory.naive[threadIdx.x] = key < keys.end ? naive.weight(key) * naive_share : 0.f;
+    else
+      memory.naive[threadIdx.x] = rounded(memory.weights[threadIdx.x], type);
     __syncthreads();
     const int count = min(kCheckThreads, keys.end - first);
     for (int half = 0; half < 2; ++half) {
       const int d = threadIdx.x + half * kCheckThreads;
       if (d >= c.head_dim_v) break;
       for (int i = 0; i < count; ++i) {
-        const float value = load_element(keys.v(first + i) + d, bf16);
-        out[half] = fmaf(weights[0][i], value, out[half]);
-        stand_in[half] = fmaf(weights[1][i], value, stand_in[half]);
+        const float value = load_element(p.v, keys.v(first + i) + d, type);
+        out[half] = fma(memory.weights[i], Real{value}, out[half]);
+        stand_in[half] = fmaf(memory.naive[i], value, stand_in[half]);
       }
     }
   }
@@ -247,21 +293,43 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   for (int half = 0; half < 2; ++half) {
     const int d = threadIdx.x + half * kCheckThreads;
     if (d >= c.head_dim_v) break;
-    const float exact = share * out[half];
-    c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = exact;
-    error.add(rounded(share * stand_in[half], bf16) - exact, 0);
-    size.add(exact, 0);
+    const Real value = share * out[half];
+    c.reference[static_cast<long long>(blockIdx.x) * c.head_dim_v + d] = value;
+    const float given = kOwnNaive ? stand_in[half] : rounded(static_cast<float>(share) * stand_in[half], type);
+    error.add(static_cast<float>(Real{given} - value), 0);
+    size.add(static_cast<float>(value), 0);
   }
-  error = block_reduce(error, errors, RowError::combine);
-  size = block_reduce(size, errors, RowError::combine);
+  error = block_reduce(error, memory.errors, RowError::combine);
+  size = block_reduce(size, memory.errors, RowError::combine);
   if (threadIdx.x != 0) return;
   const float root = sqrtf(static_cast<float>(c.head_dim_v));
-  const float norm = fmaxf(error.norm(), fmaxf(c.rounding * size.norm(), c.least * root));
-  const float element = fmaxf(norm / root, fmaxf(c.of_largest * error.largest(), c.rounding * size.largest()));
+  const float score = total.sum > 0 ? fminf(fabsf(static_cast<float>(total.highest)), c.most_score) : 0.f;
+  const float rounding = c.rounding + c.rounding_of_score * score;
+  const float norm = fmaxf(error.norm(), fmaxf(rounding * size.norm(), c.least * root));
+  const float element = fmaxf(norm / root, fmaxf(c.of_largest * error.largest(), rounding * size.largest()));
   const bool is_zero = size.largest() == 0;
   c.units[2 * blockIdx.x] = is_zero ? 0.f : norm;
   c.units[2 * blockIdx.x + 1] = is_zero ? 0.f : element;
   if (!is_zero) atomicAdd(&c.result->rows, 1u);
+}
+
+}  // namespace gqa
+
+// One CTA a checked row: its output and log-sum-exp, and the unit of its error. Exponents are of differences of
+// products before scaling, so that they are exact however far the products are from zero.
+extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
+    gqa_reference(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
+                  const __grid_constant__ gqa::CacheParams cache) {
+  __shared__ gqa::CheckMemory<float> memory;
+  gqa::check_row<float>(p, c, cache, memory);
+}
+
+// The same for float32.
+extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
+    gqa_reference_wide(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
+                       const __grid_constant__ gqa::CacheParams cache) {
+  __shared__ gqa::CheckMemory<double> memory;
+  gqa::check_row<double>(p, c, cache, memory);
 }
 
 // One CTA a checked row: what its error is in the row's unit, and, where there is one, its log-sum-exp's as a share of
@@ -271,11 +339,12 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   using namespace gqa;
   __shared__ RowError errors[kCheckThreads];
   const CheckedRow row(p, c, c.rows[blockIdx.x]);
-  const u16* out = static_cast<const u16*>(p.out) + row.offset(p.out_strides);
+  const long long out = row.offset(p.out_strides);
   const long long first = static_cast<long long>(blockIdx.x) * c.head_dim_v;
   RowError error = {0, 0};
   for (int d = threadIdx.x; d < c.head_dim_v; d += kCheckThreads)
-    error.add(load_element(out + d, c.bf16) - c.reference[first + d], d);
+    error.add(
+        static_cast<float>(load_element(p.out, out + d, static_cast<ElementType>(c.type)) - c.reference[first + d]), d);
   error = block_reduce(error, errors, RowError::combine);
   if (threadIdx.x != 0) return;
   const float norm = share_of(error.norm(), c.units[2 * blockIdx.x]);
@@ -295,6 +364,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
 // still be poison.
 extern "C" __global__ void gqa_scan(const __grid_constant__ gqa::ScanParams s) {
   using namespace gqa;
+  const auto type = static_cast<ElementType>(s.type);
   u32 unwritten = 0, nonfinite = 0, stray = 0;
   const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < s.count; i += stride) {
@@ -305,12 +375,13 @@ extern "C" __global__ void gqa_scan(const __grid_constant__ gqa::ScanParams s) {
       const long long row = s.rows_inner ? in_batch % s.row_extent : in_batch / s.row_extent;
       inside = row < s.rows;
     }
-    const u32 bits = s.wide ? static_cast<const u32*>(s.slab)[i] : static_cast<const u16*>(s.slab)[i];
-    const bool poison = bits == (s.wide ? 0xffffffffu : 0xffffu);
-    const u32 exponent = s.wide || s.bf16 ? (s.wide ? 0x7f800000u : 0x7f80u) : 0x7c00u;
+    const bool wide = type == ElementType::kF32;
+    const u32 bits = wide ? static_cast<const u32*>(s.slab)[i] : static_cast<const u16*>(s.slab)[i];
+    const bool poison = bits == (wide ? 0xffffffffu : 0xffffu);
+    const u32 exponent = wide ? 0x7f800000u : type == ElementType::kBF16 ? 0x7f80u : 0x7c00u;
     unwritten += inside && poison;
     // A log-sum-exp may be -inf (a row that sees no key); compare judges its value.
-    nonfinite += inside && !poison && !s.wide && (bits & exponent) == exponent;
+    nonfinite += inside && !poison && !s.rows_inner && (bits & exponent) == exponent;
     stray += !inside && !poison;
   }
   if (unwritten) atomicAdd(&s.result->unwritten, unwritten);

@@ -5,11 +5,12 @@
 #pragma once
 
 #include "check/check_chain.h"
-#include "ptx/element.cuh"
+#include "check/checked_element.cuh"
 
 namespace gqa {
 
-__device__ inline float checked_step(CheckStep step, float x, float number, float high) {
+template <typename Real>
+__device__ inline Real checked_step(CheckStep step, Real x, Real number, Real high) {
   switch (step) {
     case CheckStep::kAdd:
       return x + number;
@@ -20,25 +21,25 @@ __device__ inline float checked_step(CheckStep step, float x, float number, floa
     case CheckStep::kDiv:
       return x / number;
     case CheckStep::kExp:
-      return expf(x);
+      return exp(x);
     case CheckStep::kExp2:
-      return exp2f(x);
+      return exp2(x);
     case CheckStep::kSqrt:
-      return sqrtf(x);
+      return sqrt(x);
     case CheckStep::kRsqrt:
-      return 1.f / sqrtf(x);
+      return 1 / sqrt(x);
     case CheckStep::kSquare:
       return x * x;
     case CheckStep::kReciprocal:
-      return 1.f / x;
+      return 1 / x;
     case CheckStep::kRelu:
-      return x > 0.f ? x : 0.f;
+      return x > 0 ? x : Real{0};
     case CheckStep::kSilu:
-      return x / (1.f + expf(-x));
+      return x / (1 + exp(-x));
     case CheckStep::kGelu:
-      return 0.5f * x * erfcf(x * -0.70710678f);
+      return x / 2 * erfc(x * static_cast<Real>(-0.70710678118654752));
     case CheckStep::kTanh:
-      return tanhf(x);
+      return tanh(x);
     case CheckStep::kClamp:
       return x < number ? number : x > high ? high : x;
   }
@@ -51,26 +52,25 @@ struct CheckedScore {
   __device__ long long row(const TensorStrides& s) const { return batch * s.batch + position * s.row + head * s.head; }
 };
 
-__device__ inline float checked_operand(const CheckChain& chain, int i, const CheckedScore& at, bool bf16) {
+__device__ inline float checked_operand(const CheckChain& chain, int i, const CheckedScore& at, ElementType type) {
   switch (chain.operands[i]) {
     case CheckOperand::kHead:
       return chain.heads[at.head];
     case CheckOperand::kRow:
       return chain.rows[at.row(chain.row_strides)];
-    case CheckOperand::kScore: {
-      const u16 bits = static_cast<const u16*>(chain.scores)[at.row(chain.score_strides) + at.key];
-      return bf16 ? BF16::to_float(bits) : F16::to_float(bits);
-    }
+    case CheckOperand::kScore:
+      return load_element(chain.scores, at.row(chain.score_strides) + at.key, type);
     case CheckOperand::kScore32:
-      return static_cast<const float*>(chain.scores)[at.row(chain.score_strides) + at.key];
+      return load_element(chain.scores, at.row(chain.score_strides) + at.key, ElementType::kF32);
     default:
       return chain.numbers[i];
   }
 }
 
-__device__ inline float checked_chain(const CheckChain& chain, const CheckedScore& at, bool bf16, float score) {
+template <typename Real>
+__device__ inline Real checked_chain(const CheckChain& chain, const CheckedScore& at, ElementType type, Real score) {
   for (int i = 0; i < chain.count; ++i)
-    score = checked_step(chain.steps[i], score, checked_operand(chain, i, at, bf16), chain.highs[i]);
+    score = checked_step<Real>(chain.steps[i], score, checked_operand(chain, i, at, type), chain.highs[i]);
   return score;
 }
 

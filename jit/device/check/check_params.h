@@ -26,19 +26,21 @@ struct CheckResult {
 
 struct CheckParams {
   const long long* rows;  // numbers of the checked rows, (batch, head, position) order
-  float* reference;       // checked rows x head_dim_v
+  double* reference;      // checked rows x head_dim_v
   float* reference_lse;   // checked rows
   float* units;           // checked rows x 2: what a row's norm and its elements are measured in; 0: it must be zero
   CheckResult* result;
   float scale;
-  float rounding, least;  // of an element's unit: relative, and absolute
-  float of_largest;       // of the stand-in's largest error
+  float rounding, least;                // of an element's unit: relative, and absolute
+  float rounding_of_score, most_score;  // relative, more for the row's largest score up to that one
+  float of_largest;                     // of the stand-in's largest error
   float lse_relative, lse_absolute;
   int head_dim, head_dim_v;
-  int causal, bf16, vectors;  // vectors: rows are 16-byte aligned
-  int page;                   // keys a page; 0: none
-  CheckChain chain;           // on each score
-  const int* q_starts;        // of packed queries, as CacheParams'
+  int causal, vectors;  // vectors: rows are 16-byte aligned
+  int type;             // an ElementType
+  int page;             // keys a page; 0: none
+  CheckChain chain;     // on each score
+  const int* q_starts;  // of packed queries, as CacheParams'
 };
 
 // A slab of poison with a tensor inside, of which the first `rows` rows of each batch are in use: (batch, rows,
@@ -49,12 +51,11 @@ struct ScanParams {
   long long count;  // elements in the slab
   long long first;  // the tensor's first element
   long long batch, batch_stride, rows, row_extent;
-  int wide;  // 0: 16-bit elements, 1: float32
+  int type;  // an ElementType
   int rows_inner;
-  int bf16;
 };
 
-static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 248 && sizeof(ScanParams) == 80,
+static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 256 && sizeof(ScanParams) == 72,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

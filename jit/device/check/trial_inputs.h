@@ -31,13 +31,15 @@ GQA_EVERYWHERE float near_normal(unsigned long long index) {
 
 enum class TrialTensor { kPlain, kKeys, kHardQueries };
 
+constexpr int kNarrowType = 0;  // float16, the one whose exponents end early
+
 // A tensor of rows of head_dim elements, `heads` rows a position.
 struct TrialRows {
   TrialTensor tensor;
   int head_dim, heads;
   int length;  // of keys: positions after which the slope begins anew
   float root;  // sqrt(head_dim): a score is a product over it
-  int bf16;
+  int type;    // an ElementType
 };
 
 // The columns of keys, from the last. Plain queries see in them what is no harder than the rest. All are exact in both
@@ -72,7 +74,7 @@ struct QueryKind {
   float far;        // the level as an element of the query, exactly
 };
 
-// Products with a level of keys are about 2^20, which float16 has; in bfloat16 the far positive ones are 2.8e38. No
+// Products with a level of keys are about 2^20, which float16 has; in wider types the far positive ones are 2.8e38. No
 // powers of two: those times the softmax's factor are not rounded.
 constexpr float kFar = 0x1.d4p14f, kFarthest = 0x1.aap122f;
 
@@ -119,7 +121,7 @@ GQA_EVERYWHERE float query_element(const TrialRows& t, float normal, long long r
   const QueryKind kind = query_kind(kind_of_row(t, row));
   if (from_last >= kColumns) return normal * kind.deviation;
   const float own = kind.deviation == 0 ? 0.f : normal;
-  if (from_last == kLevel && kind.far > 0 && t.bf16 != 0) return kFarthest;
+  if (from_last == kLevel && kind.far > 0 && t.type != kNarrowType) return kFarthest;
   if (from_last == kLevel) return kind.far != 0 ? kind.far : own + kind.level * t.root / kLevelOfKeys;
   if (from_last == kHeavy) return own + kind.heavy * 0.6931472f * t.root;
   return own + kind.slope * t.root;

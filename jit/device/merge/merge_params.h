@@ -24,12 +24,12 @@ struct MergeParams {
   MergePart merged;   // may be one of the parts
   unsigned int rows;  // batch * q_len * heads, heads innermost
   int count, q_len, heads, head_dim;
-  int lanes;        // of a warp, a row: a power of two
-  int bytes, bf16;  // of an element: 2 or 4 bytes
-  int vectors;      // rows are 16-byte aligned and a whole number of chunks
+  int lanes;    // of a warp, a row: a power of two
+  int type;     // an ElementType
+  int vectors;  // rows are 16-byte aligned and a whole number of chunks
 };
 
-static_assert(sizeof(MergePart) == 64 && sizeof(MergeParams) == 33 * 64 + 40,
+static_assert(sizeof(MergePart) == 64 && sizeof(MergeParams) == 33 * 64 + 32,
               "host and device must agree on MergeParams");
 
 }  // namespace gqa

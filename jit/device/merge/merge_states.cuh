@@ -122,9 +122,10 @@ extern "C" __global__ void __launch_bounds__(gqa::kMergeThreads)
   const bool exists = number < p.rows;
   const MergeRow row(p, exists ? number : 0);
   const MergeWeights weights(p, row);
-  if (exists && p.bytes == 4) merge_row<F32>(p, row, weights, lane);
-  if (exists && p.bytes == 2 && p.bf16) merge_row<BF16>(p, row, weights, lane);
-  if (exists && p.bytes == 2 && !p.bf16) merge_row<F16>(p, row, weights, lane);
+  const auto type = static_cast<ElementType>(p.type);
+  if (exists && type == ElementType::kF32) merge_row<F32>(p, row, weights, lane);
+  if (exists && type == ElementType::kBF16) merge_row<BF16>(p, row, weights, lane);
+  if (exists && type == ElementType::kF16) merge_row<F16>(p, row, weights, lane);
   __syncwarp();
   if (exists && lane == 0) *row.lse_at(p.merged) = weights.lse();
 }

@@ -1,7 +1,7 @@
 // cp_async.cuh: copies from global to shared memory that run behind the thread.
-// Owns: one wrapper for each cp.async instruction (PTX ISA 9.7.9.25.3), and the cache policy that one takes.
-// Never: decides what is copied; tile.cuh does.
-// Threads: each thread waits for its own groups; a barrier publishes them to others.
+// Owns: one wrapper for each cp.async instruction (PTX ISA 9.7.9.25.3), and the cache policy that one takes; addresses
+// in shared memory, and the load of a word from one. Never: decides what is copied; tile.cuh does. Threads: each thread
+// waits for its own groups; a barrier publishes them to others.
 #pragma once
 
 #include "ptx/element.cuh"
@@ -10,6 +10,13 @@ namespace gqa {
 
 __device__ inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+// PTX ISA 9.7.9.8, ld.
+__device__ inline float load_shared(u32 address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
 }
 
 // 16 bytes, past L1; zero-filled where `valid` is false (source size 0).

@@ -13,7 +13,7 @@ struct Fragment {
 };
 
 // PTX ISA 9.7.14.5.15, ldmatrix: four 8x8 tiles of 16-bit elements; lane i gives the row address of row i % 8 of tile i
-// / 8.
+// / 8. A tile's row is 16 bytes: of 32-bit elements a tile is 8x4, and a lane has one where it has two of 16 bits.
 __device__ inline Fragment ldmatrix(u32 address) {
   Fragment f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -50,6 +50,15 @@ __device__ inline void mma<BF16>(float (&d)[4], const Fragment& a, u32 b0, u32 b
       "{%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
+}
+
+// PTX ISA 9.7.14.5.14, mma.m16n8k8 of tf32: d = a (16x8, rows) * b (8x8, columns) + c. Of each register the unit takes
+// the sign, the exponent and ten bits of the mantissa, and cuts what it adds up off behind float32's last bit.
+__device__ inline void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
 // Byte offset of this lane's ldmatrix row in a 16x16 block of a tile with the given row pitch.

@@ -82,8 +82,8 @@ Status check_q_and_out(const Device& device, const Operands& operands) {
   const DLTensor &q = operands[Role::kQ], &out = operands[Role::kOut];
   Status status = check_rank(operands.expected(Role::kQ), q);
   if (status.ok()) status = check_rank(operands.expected(Role::kOut), out);
-  DType dtype{};
-  if (status.ok()) status = check_half(q, &dtype);
+  ElementType dtype{};
+  if (status.ok()) status = check_type(q, &dtype);
   const Form& form = operands.form(Role::kQ);
   for (int at = 0; at + 1 < q.ndim && status.ok(); ++at)
     status = check_equal("out", out.shape[at], name_of(form.sizes[static_cast<std::size_t>(at)].dim), "q", q.shape[at]);
@@ -108,8 +108,8 @@ void fill_layout(const Views& views, Problem* problem) {
 void fill_problem(const Operands& operands, const Sizes& sizes, const Views& views, const gqa_call* options,
                   Problem* problem) {
   const auto size = [&](Dim dim) { return static_cast<std::int32_t>(sizes[dim]); };
-  DType dtype{};
-  is_half(operands[Role::kQ].dtype, &dtype);
+  ElementType dtype{};
+  is_element(operands[Role::kQ].dtype, &dtype);
   problem->set_types(dtype);
   for (const Role role : kAskedRoles) problem->*row_of(role).asked.flag = operands.has(role);
   problem->q_heads = size(Dim::kQHeads);

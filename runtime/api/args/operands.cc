@@ -19,9 +19,9 @@ ExpectedType expected_type(Elements elements, const DLTensor& tensor, const DLTe
       return {kFloat32, ", expected "};
     case Elements::kI32:
       return {kInt32, ", expected "};
-    case Elements::kF32OrHalf:
+    case Elements::kF32OrOfQ:
       return {same(tensor.dtype, kFloat32) ? kFloat32 : q.dtype, ", expected float32 or, as q, "};
-    case Elements::kHalf:
+    case Elements::kOfQ:
       break;
   }
   return {q.dtype, ", but q is "};
@@ -47,16 +47,16 @@ bool has_no_sequence(const DLTensor* starts) {
 bool appends(const Operands& operands) { return !(operands.present() & kAppendedRoles).empty(); }
 bool adds_keys(const Operands& operands) { return operands.has(Role::kNewK) && !has_no_row(operands[Role::kNewK]); }
 
-Status check_half(const DLTensor& q, DType* dtype) {
-  if (is_half(q.dtype, dtype)) return {};
-  return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float16 or bfloat16: cast it"};
+Status check_type(const DLTensor& q, ElementType* dtype) {
+  if (is_element(q.dtype, dtype)) return {};
+  return {Code::kDtype, "q is " + dtype_text(q.dtype) + ", expected float32, float16 or bfloat16: cast it"};
 }
 
 Status check_elements(const Device& device, const Operands& operands, Roles rowless) {
   const DLTensor& q = operands[Role::kQ];
-  DType dtype{};
+  ElementType dtype{};
   if (Status status = check_rank(operands.expected(Role::kQ), q); !status.ok()) return status;
-  if (Status status = check_half(q, &dtype); !status.ok()) return status;
+  if (Status status = check_type(q, &dtype); !status.ok()) return status;
   for (const Role role : operands.present()) {
     const DLTensor& tensor = operands[role];
     const auto [type, why] = expected_type(row_of(role).elements, tensor, q);

@@ -89,6 +89,6 @@ bool adds_keys(const Operands& operands);
 Status check_elements(const Device& device, const Operands& operands, Roles rowless);
 
 // kDtype: q is of no type that attention has.
-Status check_half(const DLTensor& q, DType* dtype);
+Status check_type(const DLTensor& q, ElementType* dtype);
 
 }  // namespace gqa

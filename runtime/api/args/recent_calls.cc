@@ -72,7 +72,7 @@ RecentCalls& recent_calls() {
 
 // How rows of q, k, v and out lie decides which kernels serve, and of what is appended whether attention's own kernel
 // can; of the others an element's alignment is enough.
-std::uintptr_t alignment_of(Role role) { return row_of(role).elements == Elements::kHalf ? kVectorBytes : 4; }
+std::uintptr_t alignment_of(Role role) { return row_of(role).elements == Elements::kOfQ ? kVectorBytes : 4; }
 
 // False for what only args.cc can judge: no more sizes are read of a tensor than its form has.
 bool describe(const DLTensor& tensor, int rank, Description* described) {

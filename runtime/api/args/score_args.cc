@@ -76,7 +76,9 @@ void fill_scores(const ScoreTraits& traits, Problem* problem) {
   if (traits.softcap) add(&chain, cap.steps[0]);
   if (traits.scale != ChainOperand::kNone) add(&chain, {Op::kMul, traits.scale});
   for (int at = 1; traits.softcap && at < cap.count; ++at) add(&chain, cap.steps[static_cast<std::size_t>(at)]);
-  if (traits.bias != ChainOperand::kNone) add(&chain, {Op::kAdd, traits.bias});
+  // Scores of float32 have one name whichever way a caller says it.
+  const bool wide = problem->q_type == ElementType::kF32 && traits.bias == ChainOperand::kTensor;
+  if (traits.bias != ChainOperand::kNone) add(&chain, {Op::kAdd, wide ? ChainOperand::kTensor32 : traits.bias});
   problem->chain = chain;
 }
 

@@ -133,9 +133,9 @@ Status make_problem(const gqa_shape* given, Problem* problem) {
   if (given == nullptr) return {Code::kNullArgument, "shape is NULL, expected a gqa_shape"};
   gqa_shape shape{};
   if (Status status = read_shape(*given, &shape); !status.ok()) return status;
-  DType dtype{};
-  if (!is_half(shape.dtype, &dtype)) {
-    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float16 or bfloat16"};
+  ElementType dtype{};
+  if (!is_element(shape.dtype, &dtype)) {
+    return {Code::kDtype, "gqa_shape.dtype is " + dtype_text(shape.dtype) + ", expected float32, float16 or bfloat16"};
   }
   Problem made;
   if (Status status = read_choices(shape, &made); !status.ok()) return status;

@@ -28,22 +28,22 @@ std::string dtype_text(DLDataType type) {
 
 bool same(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
 
-bool is_half(DLDataType type, DType* dtype) {
-  *dtype = type.code == kDLBfloat ? DType::kBF16 : DType::kF16;
-  return (type.code == kDLFloat || type.code == kDLBfloat) && type.bits == 16 && type.lanes == 1;
-}
-
 DLDataType dl_type(ElementType type) {
   constexpr DLDataType kTypes[] = {{kDLFloat, 16, 1}, {kDLBfloat, 16, 1}, {kDLFloat, 32, 1}};
   return kTypes[static_cast<int>(type)];
 }
 
-Status element_type(const std::string& what, DLDataType given, ElementType* type) {
+bool is_element(DLDataType given, ElementType* type) {
   for (const ElementType known : kElementTypes) {
     if (!same(given, dl_type(known))) continue;
     *type = known;
-    return {};
+    return true;
   }
+  return false;
+}
+
+Status element_type(const std::string& what, DLDataType given, ElementType* type) {
+  if (is_element(given, type)) return {};
   return {Code::kDtype, what + " of dtype " + dtype_text(given) + ", expected float16, bfloat16 or float32"};
 }
 

@@ -19,7 +19,7 @@ inline constexpr DLDataType kFloat32 = {kDLFloat, 32, 1};
 std::string dtype_text(DLDataType type);  // "float16", "bfloat16", "int8x4", ...
 bool same(DLDataType a, DLDataType b);
 
-bool is_half(DLDataType type, DType* dtype);  // float16 or bfloat16, the types of an attention
+bool is_element(DLDataType given, ElementType* type);  // float16, bfloat16 or float32
 
 // kDtype for anything but float16, bfloat16 and float32; `what` begins the message: "an input".
 Status element_type(const std::string& what, DLDataType given, ElementType* type);

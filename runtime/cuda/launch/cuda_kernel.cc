@@ -5,10 +5,9 @@
 #include <atomic>
 
 #include "jit/codegen.h"
-#include "runtime/call/append_plan.h"
 #include "runtime/cuda/driver/capture.h"
+#include "runtime/cuda/launch/launch_arguments.h"
 #include "runtime/cuda/launch/launch_numbers.h"
-#include "runtime/cuda/launch/tensor_map.h"
 
 namespace gqa {
 namespace {
@@ -40,7 +39,7 @@ Status CudaKernel::load(const std::shared_ptr<CudaShared>& shared, const Problem
                         const Binary& binary, std::unique_ptr<CudaKernel>* kernel) {
   const BesideCaptures here(shared->context);
   const LaunchPlan launch = plan(problem, candidate);
-  if (launch.maps.used())
+  if (launch.brings(LaunchArgument::kMaps))
     if (Status s = can_map_tensors(shared->context.driver()); !s.ok()) return s;
   auto fresh = std::unique_ptr<CudaKernel>(new CudaKernel(shared, candidate));
   if (Status s = Module::load(shared->context.driver(), binary.cubin, binary.ptx, &fresh->module_); !s.ok()) return s;
@@ -82,33 +81,13 @@ Status CudaKernel::launch(const Call& call, const LaunchNumbers& numbers, const 
                              std::to_string(kMaxGrid) + " can be launched; split the batch"};
   if (call.problem.q_packed() && call.q_rows == 0) return {};  // nobody has a query
   const Driver& driver = shared_->context.driver();
-  AttentionParams params = numbers.params;
-  set_tensors(call, &params);
-  params.partials = workspace.partials;
-  params.counters = workspace.counters;
-  TensorMaps maps;
-  CacheParams cache;
-  NewTokens tokens;
-  ScoreParams scores;
-  void* arguments[5] = {&params};
-  int count = 1;
-  if (numbers.plan.maps.used()) {
-    if (Status s = tensor_maps(driver, call, numbers.plan.maps, &maps); !s.ok()) return s;
-    arguments[count++] = &maps;
-  }
-  if (numbers.plan.cache_params) {
-    cache = cache_params_of(call);
-    arguments[count++] = &cache;
-  }
-  if (numbers.plan.new_tokens) {
-    tokens = new_tokens(call);
-    arguments[count++] = &tokens;
-  }
-  if (numbers.plan.score_params) {
-    scores = score_params_of(call);
-    arguments[count++] = &scores;
-  }
-  const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments);
+  LaunchArguments arguments;
+  arguments.params = numbers.params;
+  set_tensors(call, &arguments.params);
+  arguments.params.partials = workspace.partials;
+  arguments.params.counters = workspace.counters;
+  if (Status s = arguments.add(driver, call, numbers.plan); !s.ok()) return s;
+  const CUresult result = launch(numbers.plan, static_cast<CUstream>(call.stream), arguments.data());
   return result == CUDA_SUCCESS ? Status() : driver.error("cuLaunchKernel", result);
 }
 

@@ -29,8 +29,7 @@ MergeParams next_merge(const MergeCall& call, int* next) {
   p.head_dim = call.head_dim;
   const auto chunks = static_cast<unsigned>((call.head_dim + kMergeChunk - 1) / kMergeChunk);
   p.lanes = static_cast<int>(std::min<unsigned>(kWarp, std::bit_ceil(chunks)));
-  p.bytes = element_bytes(call.type);
-  p.bf16 = call.type == ElementType::kBF16;
+  p.type = static_cast<int>(call.type);
   p.vectors = call.vectors && call.head_dim % kMergeChunk == 0;
   return p;
 }

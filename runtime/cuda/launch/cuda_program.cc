@@ -95,7 +95,7 @@ Status CudaProgram::run(const ProgramCall& call) const {
 
 bool CudaProgram::appends(const Call& call) const {
   const CudaKernel* kernel = attention();
-  return kernel != nullptr && kernel->plan_of(call.problem).new_tokens && is_plain_append(call);
+  return kernel != nullptr && kernel->plan_of(call.problem).brings(LaunchArgument::kTokens) && is_plain_append(call);
 }
 
 std::int64_t CudaProgram::workspace_bytes(const Call& call) const {

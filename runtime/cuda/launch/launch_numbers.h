@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "jit/device/append/new_tokens.h"
 #include "jit/device/attention/common/cache_params.h"
 #include "jit/device/attention/common/params.h"
 #include "jit/device/attention/common/score_params.h"
@@ -28,11 +27,8 @@ const LaunchNumbers& cached_numbers(std::uint64_t kernel, const Problem& problem
 // The rest of the parameters, without workspace.
 void set_tensors(const Call& call, AttentionParams* params);
 
-// The argument after them, where the plan has cache_params; the next, where it has new_tokens, is new_tokens() of
-// append_plan.h.
+// What launch_arguments.h hands over beside them.
 CacheParams cache_params_of(const Call& call);
-
-// The last argument, where it has score_params.
 ScoreParams score_params_of(const Call& call);
 
 }  // namespace gqa

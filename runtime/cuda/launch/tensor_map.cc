@@ -27,7 +27,7 @@ enum class MapKind : std::uint8_t { kRows, kKeys, kTransposedKeys };  // which d
 struct MapShape {
   int batch, length, heads, columns, box, pack;
   MapKind kind;
-  DType dtype;
+  ElementType dtype;
 };
 
 std::uint64_t pair(int high, int low) { return static_cast<std::uint64_t>(high) << 32 | static_cast<unsigned>(low); }
@@ -45,7 +45,7 @@ MapKey key_of(const Call& call, Role role, const MapShape& given) {
     s.heads = s.pack;
     data = call.at(s.kind == MapKind::kRows ? Role::kK : Role::kQ);
   }
-  const int type = static_cast<int>(s.kind) << 1 | static_cast<int>(s.dtype == DType::kBF16);
+  const int type = static_cast<int>(s.kind) << 1 | static_cast<int>(s.dtype == ElementType::kBF16);
   return {data,
           strides.batch,
           strides.row,
@@ -60,12 +60,12 @@ MapShape shape_of(const MapKey& key) {
   return {high(key.batch_length),          low(key.batch_length),
           high(key.heads_columns),         low(key.heads_columns),
           high(key.box_pack_type),         low(key.box_pack_type) >> 8,
-          static_cast<MapKind>(type >> 1), (type & 1) != 0 ? DType::kBF16 : DType::kF16};
+          static_cast<MapKind>(type >> 1), (type & 1) != 0 ? ElementType::kBF16 : ElementType::kF16};
 }
 
 // dimensions[0] is the columns. A dimension of size 1 is never stepped along: it gets the smallest legal stride.
 template <std::size_t kRank>
-CUresult encode(const Driver& driver, DType dtype, const void* data, const MapDimension (&dimensions)[kRank],
+CUresult encode(const Driver& driver, ElementType dtype, const void* data, const MapDimension (&dimensions)[kRank],
                 TensorMap* map) {
   constexpr std::int64_t kElement = 2, kSmallestStride = 16;  // bytes
   cuuint64_t sizes[kRank], strides[kRank - 1];
@@ -79,7 +79,7 @@ CUresult encode(const Driver& driver, DType dtype, const void* data, const MapDi
   }
   return driver.cuTensorMapEncodeTiled(
       reinterpret_cast<CUtensorMap*>(map),
-      dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, kRank,
+      dtype == ElementType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, kRank,
       const_cast<void*>(data), sizes, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }

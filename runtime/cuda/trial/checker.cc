@@ -35,9 +35,13 @@ Status Checker::load(const Context& context, const Binary& binary, const DeviceS
     const char* name;
     CUfunction* function;
     int dynamic_smem = 0;
-  } functions[] = {{"gqa_fill", &fresh->fill_},       {"gqa_reference", &fresh->reference_},
-                   {"gqa_compare", &fresh->compare_}, {"gqa_scan", &fresh->scan_},
-                   {"gqa_clock", &fresh->clock_},     {"gqa_probe", &fresh->probe_, spec.smem_per_block}};
+  } functions[] = {{"gqa_fill", &fresh->fill_},
+                   {"gqa_reference", &fresh->reference_},
+                   {"gqa_reference_wide", &fresh->reference_wide_},
+                   {"gqa_compare", &fresh->compare_},
+                   {"gqa_scan", &fresh->scan_},
+                   {"gqa_clock", &fresh->clock_},
+                   {"gqa_probe", &fresh->probe_, spec.smem_per_block}};
   for (const auto& f : functions)
     if (Status s = fresh->module_.function(f.name, f.dynamic_smem, f.function); !s.ok()) return s;
   *checker = std::move(fresh);
@@ -62,7 +66,8 @@ Status Checker::reference(CUstream stream, const AttentionParams& params, const 
                           const CacheParams& cache, int rows) const {
   void* arguments[] = {const_cast<AttentionParams*>(&params), const_cast<CheckParams*>(&check),
                        const_cast<CacheParams*>(&cache)};
-  return launch("gqa_reference", reference_, rows, kThreads, stream, arguments);
+  const bool wide = static_cast<ElementType>(check.type) == ElementType::kF32;
+  return launch("gqa_reference", wide ? reference_wide_ : reference_, rows, kThreads, stream, arguments);
 }
 
 Status Checker::compare(CUstream stream, const AttentionParams& params, const CheckParams& check, int rows) const {

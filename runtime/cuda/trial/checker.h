@@ -47,8 +47,8 @@ class Checker {
   const Driver& driver_;
   const int sms_, smem_per_block_;
   Module module_;
-  CUfunction fill_ = nullptr, reference_ = nullptr, compare_ = nullptr, scan_ = nullptr, clock_ = nullptr,
-             probe_ = nullptr;
+  CUfunction fill_ = nullptr, reference_ = nullptr, reference_wide_ = nullptr, compare_ = nullptr, scan_ = nullptr,
+             clock_ = nullptr, probe_ = nullptr;
 };
 
 }  // namespace gqa

@@ -120,7 +120,9 @@ Status CudaTrial::fill_inputs() {
                 {&hard_q_, layout_.q, 1, 1, TrialTensor::kHardQueries}};
   for (const auto& input : inputs) {
     const std::int64_t count = layout_.input_slab(input.count, input.sets);
-    if (Status s = DeviceMemory::allocate(driver(), static_cast<std::size_t>(count) * 2, input.memory); !s.ok())
+    if (Status s =
+            DeviceMemory::allocate(driver(), static_cast<std::size_t>(count * layout_.element_bytes()), input.memory);
+        !s.ok())
       return s;
     if (Status s = checker_->fill(stream_.get(), input.memory->address(), count, input.seed, layout_.shift,
                                   layout_.trial_rows(input.tensor));
@@ -135,8 +137,8 @@ Status CudaTrial::poison_unused() {
   CUresult result = CUDA_SUCCESS;
   for (const KeyRun& run : unused_keys(layout_.problem, verified_)) {
     const auto poison = [&](const DeviceMemory& memory, std::int64_t row) {
-      const auto first = static_cast<CUdeviceptr>(2 * (layout_.shift + run.first * row));
-      const auto bytes = static_cast<std::size_t>(2 * run.count * row);
+      const auto first = static_cast<CUdeviceptr>(layout_.element_bytes() * (layout_.shift + run.first * row));
+      const auto bytes = static_cast<std::size_t>(layout_.element_bytes() * run.count * row);
       if (result == CUDA_SUCCESS)
         result = driver().cuMemsetD8Async(memory.address() + first, 0xff, bytes, stream_.get());
     };
@@ -159,7 +161,7 @@ Status CudaTrial::copy(const TrialOperands& operands, DeviceOperands* copied) {
 }
 
 Status CudaTrial::allocate_outputs() {
-  const std::size_t out_bytes = static_cast<std::size_t>(layout_.out_slab()) * 2;
+  const std::size_t out_bytes = static_cast<std::size_t>(layout_.out_slab() * layout_.element_bytes());
   const std::size_t lse_bytes = static_cast<std::size_t>(layout_.lse_slab()) * 4;
   if (Status s = DeviceMemory::allocate(driver(), out_bytes, &out_); !s.ok()) return s;
   if (lse_bytes > 0)
@@ -184,13 +186,15 @@ Call CudaTrial::call(const Problem& problem, const DeviceOperands& lists, const 
 CheckParams CudaTrial::check_params(const Variant& variant) const {
   CheckParams c{};
   c.rows = variant.device_rows.as<long long>();
-  c.reference = variant.reference.as<float>();
+  c.reference = variant.reference.as<double>();
   c.reference_lse = variant.reference_lse.as<float>();
   c.units = variant.units.as<float>();
   c.result = result_.as<CheckResult>();
-  const Roundings& rounding = rounding_of(layout_.problem.out_type);
-  c.rounding = static_cast<float>(rounding.relative);
-  c.least = static_cast<float>(rounding.least);
+  const AttentionRoundings roundings = attention_roundings(layout_.problem.out_type);
+  c.rounding = static_cast<float>(roundings.of_element.relative);
+  c.least = static_cast<float>(roundings.of_element.least);
+  c.rounding_of_score = static_cast<float>(roundings.of_score);
+  c.most_score = static_cast<float>(kMostScore);
   c.of_largest = static_cast<float>(kOfLargest);
   c.lse_relative = static_cast<float>(kLseRelative);
   c.lse_absolute = static_cast<float>(kLseAbsolute);
@@ -198,7 +202,7 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.head_dim = layout_.problem.head_dim;
   c.head_dim_v = layout_.problem.head_dim_v;
   c.causal = layout_.problem.causal();
-  c.bf16 = layout_.problem.q_type == DType::kBF16;
+  c.type = static_cast<int>(layout_.problem.q_type);
   c.vectors = layout_.problem.align >= 16;
   c.page = layout_.problem.page;
   const Call checked = call(layout_.problem, verified_lists_, q_, 0);
@@ -225,7 +229,7 @@ Status CudaTrial::prepare(const Problem& problem, Variant* variant) {
   variant->rows = static_cast<int>(variant->row_numbers.size());
   const std::size_t rows = variant->row_numbers.size();
   if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->device_rows); !s.ok()) return s;
-  if (Status s = DeviceMemory::allocate(driver(), rows * 4 * problem.head_dim_v, &variant->reference); !s.ok())
+  if (Status s = DeviceMemory::allocate(driver(), rows * 8 * problem.head_dim_v, &variant->reference); !s.ok())
     return s;
   if (Status s = DeviceMemory::allocate(driver(), rows * 4, &variant->reference_lse); !s.ok()) return s;
   if (Status s = DeviceMemory::allocate(driver(), rows * 8, &variant->units); !s.ok()) return s;
@@ -255,22 +259,22 @@ Status CudaTrial::scan_outputs(const Problem& problem) const {
   ScanParams scan{};
   scan.slab = out_.as<void>();
   scan.result = result_.as<CheckResult>();
-  scan.count = static_cast<long long>(out_.bytes() / 2);
+  scan.count = layout_.out_slab();
   scan.first = layout_.first_out();
   const bool packed = problem.q_packed();  // then all sequences' rows are one's
   scan.batch = packed ? 1 : problem.batch;
   scan.batch_stride = packed ? layout_.out : full.strides(Role::kOut).batch;
   scan.rows = packed ? query_rows(problem, verified_) : problem.q_len;
   scan.row_extent = full.strides(Role::kOut).row;
-  scan.bf16 = problem.q_type == DType::kBF16;
+  scan.type = static_cast<int>(problem.out_type);
   if (Status s = checker_->scan(stream_.get(), scan); !s.ok() || !problem.lse) return s;
   scan.slab = lse_.as<void>();
-  scan.count = static_cast<long long>(lse_.bytes() / 4);
+  scan.count = layout_.lse_slab();
   scan.first = TrialLayout::kGuard;
   scan.batch_stride = packed ? layout_.lse : full.strides(Role::kLse).batch;
   scan.row_extent = full.strides(Role::kLse).head;
   scan.rows_inner = 1;
-  scan.wide = 1;
+  scan.type = static_cast<int>(ElementType::kF32);
   return checker_->scan(stream_.get(), scan);
 }
 
@@ -320,7 +324,7 @@ Comparison CudaTrial::comparison(const Variant& variant, const CheckResult& resu
 Verdict CudaTrial::verify(const LoadedProgram& program) {
   const BesideCaptures here(shared_->context);
   const CudaKernel& kernel = *static_cast<const CudaProgram&>(program).attention();
-  const std::size_t runs = kernel.plan_of(layout_.problem).new_tokens ? 3 : 2;
+  const std::size_t runs = kernel.plan_of(layout_.problem).brings(LaunchArgument::kTokens) ? 3 : 2;
   return gqa::verify(runs, [&](std::size_t run, std::vector<Measured>* outputs) -> Status {
     const Variant& variant = variants_[run];
     CheckResult result{};

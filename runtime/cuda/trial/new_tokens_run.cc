@@ -1,11 +1,19 @@
 // new_tokens_run.cc: see new_tokens_run.h.
 #include "runtime/cuda/trial/new_tokens_run.h"
 
+#include "runtime/element.h"
+
 namespace gqa {
 namespace {
 
 constexpr int kRotaryStep = 16;  // rotary_dim is a multiple of it
-constexpr unsigned short kOneBF16 = 0x3f80, kOneF16 = 0x3c00;
+
+std::vector<std::byte> numbers(ElementType type, int count, float value) {
+  const int bytes = element_bytes(type);
+  std::vector<std::byte> made(static_cast<std::size_t>(count * bytes));
+  for (int i = 0; i < count; ++i) store_element(type, value, &made[static_cast<std::size_t>(i * bytes)]);
+  return made;
+}
 
 }  // namespace
 
@@ -15,12 +23,11 @@ Status NewTokensRun::make(const Driver& driver, CUstream stream, const TrialLayo
   driver_ = &driver;
   stream_ = stream;
   lists_ = append_lists(p, lists);
-  k_bytes_ = static_cast<std::size_t>(2 * layout.k_strides.row);
-  v_bytes_ = static_cast<std::size_t>(2 * layout.v_strides.row);
+  k_bytes_ = static_cast<std::size_t>(layout.element_bytes() * layout.k_strides.row);
+  v_bytes_ = static_cast<std::size_t>(layout.element_bytes() * layout.v_strides.row);
   const auto batch = static_cast<std::size_t>(p.batch);
   const int pairs = p.head_dim / kRotaryStep * kRotaryStep / 2;
-  const std::vector<std::uint16_t> ones(static_cast<std::size_t>(pairs), p.q_type == DType::kBF16 ? kOneBF16 : kOneF16),
-      zeros(static_cast<std::size_t>(pairs));
+  const std::vector<std::byte> ones = numbers(p.q_type, pairs, 1), zeros = numbers(p.q_type, pairs, 0);
   Status status = DeviceMemory::copy_of(driver, stream, lists_.cached, &cached_);
   if (status.ok()) status = DeviceMemory::copy_of(driver, stream, lists_.table, &table_);
   if (status.ok()) status = DeviceMemory::copy_of(driver, stream, ones, &cos_);

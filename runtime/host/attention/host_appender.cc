@@ -2,11 +2,12 @@
 #include "runtime/host/attention/host_appender.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "runtime/call/append_plan.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/parallel.h"
 
 namespace gqa {
@@ -14,32 +15,43 @@ namespace {
 
 constexpr std::int64_t kTaskItems = 16;  // enough to be worth a thread's while
 
+std::int64_t bytes_of(const AppendParams& p, std::int64_t elements) {
+  return elements * element_bytes(static_cast<ElementType>(p.type));
+}
+
+// An element of a tensor, counted from its first, as an address.
+const std::byte* element(const AppendParams& p, const void* tensor, std::int64_t at) {
+  return static_cast<const std::byte*>(tensor) + bytes_of(p, at);
+}
+std::byte* element(const AppendParams& p, void* tensor, std::int64_t at) {
+  return static_cast<std::byte*>(tensor) + bytes_of(p, at);
+}
+
 // Pair i of a row's first rotary_dim elements is (2 i, 2 i + 1), or (i, i + rotary_dim / 2).
-void write_rotated(const AppendParams& p, const std::uint16_t* from, std::uint16_t* to, int position) {
-  const DType type = p.bf16 != 0 ? DType::kBF16 : DType::kF16;
+void write_rotated(const AppendParams& p, const std::byte* from, std::byte* to, int position) {
+  const auto type = static_cast<ElementType>(p.type);
   const NewTokens& t = p.tokens;
   const int pairs = t.rotary_dim / 2;
   const std::int64_t row = rotary_row(t, position);
-  const std::uint16_t* cos = static_cast<const std::uint16_t*>(t.cos) + row * t.cos_stride;
-  const std::uint16_t* sin = static_cast<const std::uint16_t*>(t.sin) + row * t.sin_stride;
+  const auto number = [&](const void* tensor, std::int64_t at) { return load_element(type, element(p, tensor, at)); };
   for (int i = 0; i < pairs; ++i) {
     const int first = t.interleaved != 0 ? 2 * i : i, second = t.interleaved != 0 ? 2 * i + 1 : i + pairs;
-    const float x = load(type, from[first]), y = load(type, from[second]);
-    const float c = load(type, cos[i]), s = load(type, sin[i]);
-    to[first] = store(type, x * c - y * s);
-    to[second] = store(type, x * s + y * c);
+    const float x = number(from, first), y = number(from, second);
+    const float c = number(t.cos, row * t.cos_stride + i), s = number(t.sin, row * t.sin_stride + i);
+    store_element(type, x * c - y * s, element(p, static_cast<void*>(to), first));
+    store_element(type, x * s + y * c, element(p, static_cast<void*>(to), second));
   }
-  std::copy(from + t.rotary_dim, from + p.head_dim, to + t.rotary_dim);
+  const std::int64_t rotated = bytes_of(p, t.rotary_dim);
+  std::copy(from + rotated, from + bytes_of(p, p.head_dim), to + rotated);
 }
 
 void append_query(const AppendParams& p, int row, int head) {
   const AppendPlace place = place_of_row(p.q_starts, p.batch, row, p.q_len);
   if (place.sequence < 0 || (p.q_lengths != nullptr && place.at >= p.q_lengths[place.sequence])) return;
-  const std::uint16_t* from =
-      static_cast<const std::uint16_t*>(p.q) + row_offset(p.q_strides, p.q_starts, place, row, head);
-  std::uint16_t* to = static_cast<std::uint16_t*>(p.q_out) + row_offset(p.q_out_strides, p.q_starts, place, row, head);
   const int start = rotary_start(p.tokens, place.sequence, append_sequence(p, place.sequence).cached);
-  write_rotated(p, from, to, start + (p.tokens.advances != 0 ? place.at : 0));
+  write_rotated(p, element(p, p.q, row_offset(p.q_strides, p.q_starts, place, row, head)),
+                element(p, p.q_out, row_offset(p.q_out_strides, p.q_starts, place, row, head)),
+                start + (p.tokens.advances != 0 ? place.at : 0));
 }
 
 void append_key(const AppendParams& p, int row, int head) {
@@ -48,16 +60,15 @@ void append_key(const AppendParams& p, int row, int head) {
   const AppendSequence s = append_sequence(p, place.sequence);
   if (place.at >= s.added) return;
   const auto source = [&](const void* tensor, const TensorStrides& strides) {
-    return static_cast<const std::uint16_t*>(tensor) + row_offset(strides, p.new_starts, place, row, head);
+    return element(p, tensor, row_offset(strides, p.new_starts, place, row, head));
   };
   const auto slot = [&](void* tensor, const TensorStrides& strides) {
-    return static_cast<std::uint16_t*>(tensor) + slot_offset(p, strides, s.row, s.cached + place.at) +
-           head * strides.head;
+    return element(p, tensor, slot_offset(p, strides, s.row, s.cached + place.at) + head * strides.head);
   };
   write_rotated(p, source(p.tokens.k, p.tokens.k_strides), slot(p.k, p.k_strides),
                 rotary_start(p.tokens, place.sequence, s.cached) + place.at);
-  const std::uint16_t* values = source(p.tokens.v, p.tokens.v_strides);
-  std::copy(values, values + p.head_dim_v, slot(p.v, p.v_strides));
+  const std::byte* values = source(p.tokens.v, p.tokens.v_strides);
+  std::copy(values, values + bytes_of(p, p.head_dim_v), slot(p.v, p.v_strides));
 }
 
 void write_table(const AppendParams& p, int sequence) {

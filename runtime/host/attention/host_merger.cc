@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "runtime/call/merge_states.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/parallel.h"
 
 namespace gqa {

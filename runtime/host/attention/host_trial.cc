@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "jit/device/check/trial_inputs.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/host/rotation.h"
 #include "runtime/parallel.h"
 #include "runtime/verify/reference.h"
@@ -26,7 +26,9 @@ constexpr double kRowsBudgetShare = 0.1, kRowWorkASecond = 1e9, kMostRowWork = 2
 constexpr std::int64_t kFewestRows = 4;
 constexpr int kMaxSets = 16;
 constexpr std::uint64_t kListSeed = 4;
-constexpr std::uint16_t kPoisonElement = 0xffff;  // NaN in both dtypes
+constexpr std::byte kPoison{0xff};  // NaN in all types
+
+std::size_t size_of(std::int64_t number) { return static_cast<std::size_t>(number); }
 
 bool is_poison(float value) {
   std::uint32_t bits = 0;
@@ -34,16 +36,27 @@ bool is_poison(float value) {
   return bits == 0xffffffffU;
 }
 
-// Elements that are no longer poison.
-std::int64_t strays(const std::uint16_t* elements, std::int64_t count) {
-  return count - std::count(elements, elements + count, kPoisonElement);
+// Of some elements, those that are poison, and those that are NaN or infinite otherwise.
+struct Found {
+  std::int64_t poison = 0, nonfinite = 0;
+};
+
+template <typename Bits>
+Found look(const std::byte* elements, std::int64_t count, Bits exponent) {
+  Found found;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Bits bits = 0;
+    std::memcpy(&bits, elements + i * static_cast<std::int64_t>(sizeof bits), sizeof bits);
+    found.poison += bits == static_cast<Bits>(-1);
+    found.nonfinite += (bits & exponent) == exponent;
+  }
+  found.nonfinite -= found.poison;
+  return found;
 }
 
-// NaNs and infinities other than the poison.
-std::int64_t nonfinites(const std::uint16_t* elements, std::int64_t count, DType dtype) {
-  const std::uint16_t exponent = dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
-  return std::count_if(elements, elements + count,
-                       [=](std::uint16_t bits) { return bits != kPoisonElement && (bits & exponent) == exponent; });
+Found look(ElementType type, const std::byte* elements, std::int64_t count) {
+  if (type == ElementType::kF32) return look<std::uint32_t>(elements, count, 0x7f800000);
+  return look<std::uint16_t>(elements, count, type == ElementType::kBF16 ? 0x7f80 : 0x7c00);
 }
 
 RowPlace place_of(const Problem& p, std::int64_t row) {
@@ -70,8 +83,8 @@ HostTrial::HostTrial(const Problem& problem, const DeviceSpec& spec, const Effor
   set_elements(layout_.trial_rows(TrialTensor::kHardQueries), layout_.q, problem.head_dim, hard_q_.get());
   poison_unused(k_.get(), layout_.k_strides);
   poison_unused(v_.get(), layout_.v_strides);
-  out_.resize(static_cast<std::size_t>(layout_.out_slab()));
-  lse_.resize(static_cast<std::size_t>(layout_.lse_slab()));
+  out_.resize(size_of(layout_.out_slab() * layout_.element_bytes()));
+  lse_.resize(size_of(layout_.lse_slab()));
 }
 
 Status HostTrial::make(const Problem& problem, const DeviceSpec& spec, const Effort& effort,
@@ -86,19 +99,21 @@ Status HostTrial::make(const Problem& problem, const DeviceSpec& spec, const Eff
 
 // A period of random numbers again and again: it is odd, so that no two rows of one tensor and no two tiles are alike.
 HostTrial::Elements HostTrial::fill(std::int64_t count, int sets, std::uint64_t seed) const {
-  std::vector<std::uint16_t> period(kPeriod);
+  const ElementType type = layout_.problem.q_type;
+  const std::int64_t bytes = layout_.element_bytes();
+  std::vector<std::byte> period(static_cast<std::size_t>(kPeriod * bytes));
   parallel_for((kPeriod + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
     for (std::int64_t i = piece * kFillPiece; i < std::min(kPeriod, (piece + 1) * kFillPiece); ++i)
-      period[static_cast<std::size_t>(i)] =
-          store(layout_.problem.q_type, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)));
+      store_element(type, near_normal(seed * 0x100000001ULL + static_cast<std::uint64_t>(i)),
+                    &period[size_of(i * bytes)]);
   });
   const std::int64_t total = layout_.input_slab(count, sets);
-  Elements data(new std::uint16_t[static_cast<std::size_t>(total)]);
+  Elements data(new std::byte[size_of(total * bytes)]);
   parallel_for((total + kFillPiece - 1) / kFillPiece, threads_, [&](std::int64_t piece) {
     if (effort_.cancelled()) return;
     for (std::int64_t i = piece * kFillPiece, end = std::min(total, i + kFillPiece); i < end;) {
       const std::int64_t run = std::min(end - i, kPeriod - i % kPeriod);
-      std::copy_n(period.data() + i % kPeriod, run, data.get() + i);
+      std::copy_n(&period[size_of(i % kPeriod * bytes)], run * bytes, data.get() + i * bytes);
       i += run;
     }
   });
@@ -106,26 +121,27 @@ HostTrial::Elements HostTrial::fill(std::int64_t count, int sets, std::uint64_t 
 }
 
 // The last so many elements of each row of the tensor, by what stands there.
-void HostTrial::set_elements(const TrialRows& rows, std::int64_t count, int last, std::uint16_t* slab) const {
-  const DType type = layout_.problem.q_type;
+void HostTrial::set_elements(const TrialRows& rows, std::int64_t count, int last, std::byte* slab) const {
+  const ElementType type = layout_.problem.q_type;
   const std::int64_t piece = std::max<std::int64_t>(1, kFillPiece / rows.head_dim), all = count / rows.head_dim;
   parallel_for((all + piece - 1) / piece, threads_, [&](std::int64_t at) {
     for (std::int64_t row = at * piece; row < std::min(all, (at + 1) * piece) && !effort_.cancelled(); ++row)
       for (int d = rows.head_dim - last; d < rows.head_dim; ++d) {
         const std::int64_t index = row * rows.head_dim + d;
-        std::uint16_t& element = slab[layout_.shift + index];
-        element = store(type, trial_element(rows, load(type, element), index));
+        std::byte* element = slab + (layout_.shift + index) * layout_.element_bytes();
+        store_element(type, trial_element(rows, load_element(type, element), index), element);
       }
   });
 }
 
 // In the first set, which verification reads.
-void HostTrial::poison_unused(std::uint16_t* elements, const Strides& strides) const {
+void HostTrial::poison_unused(std::byte* elements, const Strides& strides) const {
   for (const KeyRun& run : unused_keys(layout_.problem, verified_))
-    std::fill_n(elements + layout_.shift + run.first * strides.row, run.count * strides.row, kPoisonElement);
+    std::fill_n(elements + (layout_.shift + run.first * strides.row) * layout_.element_bytes(),
+                run.count * strides.row * layout_.element_bytes(), kPoison);
 }
 
-Call HostTrial::call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set) {
+Call HostTrial::call(const Problem& problem, const TrialLists& lists, std::byte* q, int set) {
   Call slabs;
   slabs.place(Role::kQ, q);
   slabs.place(Role::kK, k_.get());
@@ -138,7 +154,7 @@ Call HostTrial::call(const Problem& problem, const TrialLists& lists, std::uint1
   return layout_.call(slabs, problem, set);
 }
 
-void HostTrial::prepare(const Problem& problem, std::uint16_t* q, Variant* variant) {
+void HostTrial::prepare(const Problem& problem, std::byte* q, Variant* variant) {
   variant->problem = problem;
   variant->q = q;
   const double work = std::min(kMostRowWork, kRowsBudgetShare * effort_.budget() * kRowWorkASecond) * threads_;
@@ -150,7 +166,7 @@ void HostTrial::prepare(const Problem& problem, std::uint16_t* q, Variant* varia
 }
 
 void HostTrial::poison() {
-  std::fill(out_.begin(), out_.end(), kPoisonElement);
+  std::fill(out_.begin(), out_.end(), kPoison);
   if (!lse_.empty()) std::memset(lse_.data(), 0xff, lse_.size() * sizeof(float));
 }
 
@@ -162,19 +178,21 @@ bool HostTrial::row_exists(const Problem& problem, std::int64_t row) const {
 
 // Inside the problem every element must be written and finite, outside it must still be poison.
 void HostTrial::scan(const Problem& problem, Comparison* comparison) const {
-  const std::uint16_t* begin = out_.data();
-  const std::uint16_t* first = begin + layout_.first_out();
-  const std::uint16_t* last = first + layout_.out;
+  const ElementType type = layout_.problem.out_type;
+  const std::int64_t bytes = layout_.element_bytes(), all = layout_.out_slab();
   const std::int64_t extent = std::int64_t{layout_.problem.q_heads} * layout_.problem.head_dim_v;
-  std::atomic<std::int64_t> unwritten = 0, nonfinite = 0;
-  std::atomic<std::int64_t> stray = strays(begin, first - begin) + strays(last, begin + out_.size() - last);
+  const auto strays = [&](std::int64_t first, std::int64_t count) {
+    return count - look(type, out_.data() + first * bytes, count).poison;
+  };
+  const std::int64_t first = layout_.first_out(), last = first + layout_.out;
+  std::atomic<std::int64_t> unwritten = 0, nonfinite = 0, stray = strays(0, first) + strays(last, all - last);
   parallel_for(layout_.out / extent, threads_, [&](std::int64_t i) {  // all heads of a position
-    const std::uint16_t* row = first + i * extent;
+    const Found found = look(type, out_.data() + (first + i * extent) * bytes, extent);
     if (!row_exists(problem, i)) {
-      stray += strays(row, extent);
+      stray += extent - found.poison;
     } else {
-      unwritten += extent - strays(row, extent);
-      nonfinite += nonfinites(row, extent, layout_.problem.q_type);
+      unwritten += found.poison;
+      nonfinite += found.nonfinite;
     }
   });
   comparison->unwritten += unwritten;
@@ -187,7 +205,7 @@ void HostTrial::scan_lse(const Problem& problem, Comparison* comparison) const {
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(lse_.size()); ++i) {
     const std::int64_t at = i - kGuard;
     const bool inside = at >= 0 && at < layout_.lse && row_exists(problem, at % layout_.lse_head_stride());
-    const bool poisoned = is_poison(lse_[static_cast<std::size_t>(i)]);
+    const bool poisoned = is_poison(lse_[size_of(i)]);
     comparison->unwritten += inside && poisoned;
     comparison->stray += !inside && !poisoned;
   }
@@ -201,8 +219,8 @@ void HostTrial::compare(const Variant& variant, Comparison* comparison) const {
     const std::int64_t out = layout_.out_at(verified_, place.batch, place.position, place.head);
     RowError row;
     for (std::int64_t d = 0; d < dim; ++d)
-      row.add(double{load(p.out_type, out_[static_cast<std::size_t>(out + d)])} -
-                  double{variant.reference.out[static_cast<std::size_t>(i * dim + d)]},
+      row.add(double{load_element(p.out_type, out_.data() + (out + d) * layout_.element_bytes())} -
+                  variant.reference.out[size_of(i * dim + d)],
               i * dim + d);
     comparison->rows.add(i, variant.reference.units[static_cast<std::size_t>(i)], row);
   }
@@ -213,7 +231,7 @@ void HostTrial::compare_lse(const Variant& variant, Comparison* comparison) cons
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(variant.rows.size()); ++i) {
     const RowPlace place = place_of(variant.problem, variant.rows[static_cast<std::size_t>(i)]);
     const std::int64_t at = layout_.lse_at(verified_, place.batch, place.position, place.head);
-    const double given = lse_[static_cast<std::size_t>(at)];
+    const double given = double{lse_[size_of(at)]};
     const double expected = variant.reference.lse[static_cast<std::size_t>(i)];
     const double share = given == expected ? 0 : in_unit(std::fabs(given - expected), lse_allowed(expected));
     if (share <= comparison->lse_share) continue;

@@ -30,20 +30,20 @@ class HostTrial final : public Trial {
   // are exercised: same keys and strides.
   struct Variant {
     Problem problem;
-    std::uint16_t* q = nullptr;
+    std::byte* q = nullptr;
     std::vector<std::int64_t> rows;
     ReferenceRows reference;
   };
 
   // Memory that nobody has written yet: whoever writes it first does so on several threads.
-  using Elements = std::unique_ptr<std::uint16_t[]>;
+  using Elements = std::unique_ptr<std::byte[]>;
 
   HostTrial(const Problem& problem, const DeviceSpec& spec, const Effort& effort);
   Elements fill(std::int64_t count, int sets, std::uint64_t seed) const;
-  void set_elements(const TrialRows& rows, std::int64_t count, int last, std::uint16_t* slab) const;
-  void poison_unused(std::uint16_t* elements, const Strides& strides) const;
-  Call call(const Problem& problem, const TrialLists& lists, std::uint16_t* q, int set);
-  void prepare(const Problem& problem, std::uint16_t* q, Variant* variant);
+  void set_elements(const TrialRows& rows, std::int64_t count, int last, std::byte* slab) const;
+  void poison_unused(std::byte* elements, const Strides& strides) const;
+  Call call(const Problem& problem, const TrialLists& lists, std::byte* q, int set);
+  void prepare(const Problem& problem, std::byte* q, Variant* variant);
   Status launch(const LoadedProgram& program, const Call& with, double* microseconds) const;
   void poison();
   bool row_exists(const Problem& problem, std::int64_t row) const;
@@ -59,7 +59,7 @@ class HostTrial final : public Trial {
   const Effort effort_;
   int sets_ = 1, next_set_ = 0;
   Elements q_, hard_q_, k_, v_;
-  std::vector<std::uint16_t> out_;
+  std::vector<std::byte> out_;
   std::vector<float> lse_;
   Variant variants_[2];
   RunDelay run_delay_;

@@ -18,11 +18,11 @@ std::int64_t row_at(const Strides& s, const ScoresPlace& place) {
 void take_tensor(const Call& call, const ChainStep& step, const ScoresPlace& place, float* scores, int count) {
   const HostOps& ops = host_ops();
   const std::int64_t first = row_at(call.strides(Role::kBias), place) + place.first_key;
-  if (step.operand == ChainOperand::kTensor32) {
+  const ElementType type = step.operand == ChainOperand::kTensor32 ? ElementType::kF32 : call.problem.q_type;
+  if (type == ElementType::kF32) {
     ops.binary(step.op, scores, 1, call.at<float>(Role::kBias) + first, 1, scores, count);
     return;
   }
-  const ElementType type = call.problem.q_type == DType::kF16 ? ElementType::kF16 : ElementType::kBF16;
   const auto* elements = call.at<std::uint16_t>(Role::kBias) + first;
   float widened[kWidened];
   for (int at = 0; at < count; at += kWidened) {

@@ -30,8 +30,7 @@ double compute_seconds(const MmaModel& m) {
 
 double predict_us(const Problem& problem, const MmaFlash& c, const DeviceSpec& device) {
   const MmaModel m = model_of(problem, c, device);
-  const double step_bytes = 2 * c.tile_n * m.width();
-  const double l2 = m.blocks() * m.steps.average * step_bytes / (std::min(m.blocks(), m.sms()) * kL2BytesAnSm);
+  const double l2 = m.blocks() * m.steps.average * m.step_bytes() / (std::min(m.blocks(), m.sms()) * kL2BytesAnSm);
   const double reads = key_reads(problem, m.shape, m.steps, device);
   const double memory = memory_seconds(m, bytes(problem) + (reads - 1) * key_value_bytes(problem));
   const double longest = std::max({compute_seconds(m), l2, memory});
@@ -42,7 +41,7 @@ double moved_bytes(const Problem& problem, const MmaFlash& c, const DeviceSpec& 
   const CandidateShape shape = shape_of(c);
   const KeySteps steps = steps_of(problem, shape, shape.keys);
   const double all = static_cast<double>(plan(problem, c).blocks) * steps.average;
-  return moved_bytes(problem, all, 2 * c.tile_n * key_value_width(problem), key_reads(problem, shape, steps, device));
+  return moved_bytes(problem, all, step_bytes(problem, c.tile_n), key_reads(problem, shape, steps, device));
 }
 
 }  // namespace gqa

@@ -27,6 +27,7 @@ std::string wrong_for_gpu(const Problem& p, const MmaFlash& c) {
   if (c.tile_m % c.warps != 0 || (warp_rows != 16 && warp_rows != 32))
     return grouped(c.tile_m) + " rows over " + grouped(c.warps) + " warps: flash gives a warp 16 or 32";
   if (c.stages < 1 || c.stages > 3) return grouped(c.stages) + " stages: flash has 1 to 3";
+  if (std::string reason = wrong_terms(p, c.terms); !reason.empty()) return reason;
   return not_served(p, kServedByParts, MmaFlash::kText.name);
 }
 
@@ -39,12 +40,12 @@ std::string unfit(const Problem& p, const CandidateShape& shape, bool host) {
 }  // namespace
 
 MmaFlash::Numbers numbers_of(const MmaFlash& c) {
-  return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, 1, c.head_swizzle};
+  return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, c.terms, 1, c.head_swizzle};
 }
 
 std::string read(const MmaFlash::Numbers& numbers, MmaFlash* c) {
-  const auto [m, n, warps, stages, pack, splits, head_swizzle] = numbers;
-  *c = {m, n, warps, stages, pack, head_swizzle};
+  const auto [m, n, warps, stages, pack, terms, splits, head_swizzle] = numbers;
+  *c = {m, n, warps, stages, pack, terms, head_swizzle};
   if (std::string reason = wrong_tile(shape_of(*c), warps); !reason.empty()) return reason;
   return more_than_one_split(splits, MmaFlash::kText.name);
 }
@@ -64,9 +65,9 @@ LaunchPlan plan(const Problem& problem, const MmaFlash& c) {
   launch.blocks = row_tiles(problem, shape) * head_groups(problem, shape);
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
-  launch.cache_params = needs_cache_params(problem);
-  launch.new_tokens = c.tile_m <= kMostAppendRows && can_append(problem);
-  launch.score_params = needs_score_params(problem);
+  launch.bring(LaunchArgument::kCache, needs_cache_params(problem));
+  launch.bring(LaunchArgument::kTokens, c.tile_m <= kMostAppendRows && can_append(problem));
+  launch.bring(LaunchArgument::kScores, needs_score_params(problem));
   return launch;
 }
 
@@ -78,7 +79,7 @@ std::string reject_reason(const Problem& problem, const MmaFlash& c, const Devic
   const bool host = device.kind == DeviceKind::kHost;
   const CandidateShape shape = shape_of(c);
   if (std::string reason = wrong_tile(shape, c.warps); !reason.empty()) return reason;
-  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages) : wrong_for_gpu(problem, c);
+  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages, c.terms) : wrong_for_gpu(problem, c);
   if (!wrong.empty()) return wrong;
   if (std::string reason = unfit(problem, shape, host); !reason.empty()) return reason;
   const LaunchPlan launch = plan(problem, c);

@@ -73,7 +73,7 @@ void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, s
   for (const int pack : divisors(p.group())) {
     // Where one head fills a tile, packing all of a group's heads or none says it all.
     if (pack != 1 && pack != p.group() && p.q_len >= tile.m) continue;
-    MmaFlash c = {tile.m, tile.n, tile.warps, tile.stages, pack, 0};
+    MmaFlash c = {tile.m, tile.n, tile.warps, tile.stages, pack, terms_of(p, device), 0};
     found->push_back(c);
     if (device.kind == DeviceKind::kHost || !order_matters(p, shape_of(c), device)) continue;
     c.head_swizzle = 1;

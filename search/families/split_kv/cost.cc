@@ -52,7 +52,7 @@ double moved_bytes(const Problem& problem, const SplitKv& c, const DeviceSpec& d
   const CandidateShape shape = shape_of(c);
   const KeySteps steps = steps_of(problem, shape, shape.keys);
   const double all = static_cast<double>(row_tiles(problem, shape) * head_groups(problem, shape)) * steps.average;
-  return moved_bytes(problem, all, 2 * c.tile_n * key_value_width(problem), key_reads(problem, shape, steps, device));
+  return moved_bytes(problem, all, step_bytes(problem, c.tile_n), key_reads(problem, shape, steps, device));
 }
 
 }  // namespace gqa

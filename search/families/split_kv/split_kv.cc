@@ -30,6 +30,7 @@ std::string wrong_for_gpu(const Problem& p, const SplitKv& c) {
   if (c.tile_m > kFewRows) return "tile of " + grouped(c.tile_m) + " rows: split has at most " + grouped(kFewRows);
   if (c.stages < 2 || c.stages > 6) return grouped(c.stages) + " stages: split has 2 to 6";
   if (c.warps > 8) return grouped(c.warps) + " warps: split has at most 8";
+  if (std::string reason = wrong_terms(p, c.terms); !reason.empty()) return reason;
   return not_served(p, kServedByParts, SplitKv::kText.name);
 }
 
@@ -76,12 +77,12 @@ std::string unfit(const Problem& p, const SplitKv& c, const DeviceSpec& device) 
 }  // namespace
 
 SplitKv::Numbers numbers_of(const SplitKv& c) {
-  return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, static_cast<std::int32_t>(c.scheduler), c.splits, 0};
+  return {c.tile_m, c.tile_n, c.warps, c.stages, c.pack, c.terms, static_cast<std::int32_t>(c.scheduler), c.splits, 0};
 }
 
 std::string read(const SplitKv::Numbers& numbers, SplitKv* c) {
-  const auto [m, n, warps, stages, pack, even, splits, head_swizzle] = numbers;
-  *c = {m, n, warps, stages, pack, even == 0 ? SplitScheduler::kShares : SplitScheduler::kEven, splits};
+  const auto [m, n, warps, stages, pack, terms, even, splits, head_swizzle] = numbers;
+  *c = {m, n, warps, stages, pack, terms, even == 0 ? SplitScheduler::kShares : SplitScheduler::kEven, splits};
   if (even > 1) return "even=" + grouped(even) + ": expected 0 or 1";
   if (std::string reason = wrong_tile(shape_of(*c), warps); !reason.empty()) return reason;
   return head_swizzle == 0 ? "" : "head_swizzle=" + grouped(head_swizzle) + ": split has none";
@@ -104,9 +105,9 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
   launch.blocks = tiles * c.splits;
   launch.threads = c.warps * 32;
   launch.shared_memory = shared_memory(problem, c);
-  launch.cache_params = needs_cache_params(problem);
-  launch.new_tokens = can_append(problem);
-  launch.score_params = needs_score_params(problem);
+  launch.bring(LaunchArgument::kCache, needs_cache_params(problem));
+  launch.bring(LaunchArgument::kTokens, can_append(problem));
+  launch.bring(LaunchArgument::kScores, needs_score_params(problem));
   if (c.scheduler == SplitScheduler::kEven) {
     // A CTA leaves parts of two tiles at most, and counts for the one that it begins.
     launch.blocks = std::int64_t{c.splits} * (problem.q_heads / c.pack);
@@ -120,7 +121,7 @@ LaunchPlan plan(const Problem& problem, const SplitKv& c) {
 }
 
 std::string arithmetic_words(const SplitKv& c) {
-  return c.scheduler == SplitScheduler::kEven ? " even" : c.splits > 1 ? " joined" : "";
+  return terms_words(c.terms) + (c.scheduler == SplitScheduler::kEven ? " even" : c.splits > 1 ? " joined" : "");
 }
 
 int registers(const Problem& problem, const SplitKv& c) { return mma_registers(problem, c.tile_m, c.tile_n); }
@@ -133,7 +134,7 @@ std::int64_t most_split_rows(const Problem& p, const DeviceSpec& device) {
 std::string reject_reason(const Problem& problem, const SplitKv& c, const DeviceSpec& device) {
   const bool host = device.kind == DeviceKind::kHost;
   if (std::string reason = wrong_tile(shape_of(c), c.warps); !reason.empty()) return reason;
-  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages) : wrong_for_gpu(problem, c);
+  std::string wrong = host ? wrong_for_host(problem, c.warps, c.stages, c.terms) : wrong_for_gpu(problem, c);
   if (!wrong.empty()) return wrong;
   if (std::string reason = unfit(problem, c, device); !reason.empty()) return reason;
   const LaunchPlan launch = plan(problem, c);

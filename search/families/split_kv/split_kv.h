@@ -32,6 +32,7 @@ struct SplitKv {
   std::int32_t warps = 4;    // a CTA
   std::int32_t stages = 2;   // KV buffers in flight, a warp's
   std::int32_t pack = 1;     // query heads of a group in a tile's rows
+  std::int32_t terms = 0;    // of tf32 products that make one of float32 (mma_tile.h)
   SplitScheduler scheduler = SplitScheduler::kShares;
   std::int32_t splits = 1;  // CTAs that share the keys of a row tile, or of all of a head group's
 
@@ -39,10 +40,10 @@ struct SplitKv {
   friend auto operator<=>(const SplitKv&, const SplitKv&) = default;
 
   // "head_swizzle" is in the text of every family, and 0 here.
-  static constexpr TextField kFields[] = {{"m", 64, FieldUse::kCode},       {"n", 64, FieldUse::kCode},
-                                          {"warps", 4, FieldUse::kCode},    {"stages", 2, FieldUse::kCode},
-                                          {"pack", 1, FieldUse::kCode},     {"even", 0, FieldUse::kMechanism},
-                                          {"splits", 1, FieldUse::kLaunch}, {"head_swizzle", 0, FieldUse::kLaunch}};
+  static constexpr TextField kFields[] = {
+      {"m", 64, FieldUse::kCode},        {"n", 64, FieldUse::kCode},       {"warps", 4, FieldUse::kCode},
+      {"stages", 2, FieldUse::kCode},    {"pack", 1, FieldUse::kCode},     {"terms", 0, FieldUse::kMechanism},
+      {"even", 0, FieldUse::kMechanism}, {"splits", 1, FieldUse::kLaunch}, {"head_swizzle", 0, FieldUse::kLaunch}};
   static constexpr FamilyText kText = {"split", kFields};
   using Numbers = std::array<std::int32_t, std::size(kFields)>;
 };

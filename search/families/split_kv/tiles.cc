@@ -84,7 +84,7 @@ void add_shares(const Problem& p, const DeviceSpec& device, SplitKv c, std::vect
 void add_tile(const Problem& p, const MmaTile& tile, const DeviceSpec& device, std::vector<SplitKv>* found) {
   const int fits_tile = largest_pack(p, tile.m), most = largest_pack(p, kPackedRows);
   for (const int pack : {fits_tile, most}) {
-    const SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, SplitScheduler::kShares, 1};
+    const SplitKv c = {tile.m, tile.n, tile.warps, tile.stages, pack, terms_of(p, device), SplitScheduler::kShares, 1};
     if (p.lengths_listed() && device.kind == DeviceKind::kCuda)
       add_even(p, device, c, found);
     else

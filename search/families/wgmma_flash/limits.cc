@@ -15,7 +15,8 @@ constexpr int kLeastRows = 16, kLeastKeys = 32;  // of tiles worth listing
 constexpr int kWgmmaOperands = 30;               // registers beside a wgmma's accumulators
 constexpr std::string_view kWgmmaArch = "sm_90a";
 
-constexpr Served kServed = {{Mask::kNone, Mask::kCausal},
+constexpr Served kServed = {{ElementType::kF16, ElementType::kBF16},
+                            {Mask::kNone, Mask::kCausal},
                             {KeyLayout::kDense, KeyLayout::kTransposed, KeyLayout::kPaged},
                             {Lengths::kOne, Lengths::kPacked},
                             {Lengths::kOne, Lengths::kEach, Lengths::kPacked},

@@ -66,8 +66,9 @@ LaunchPlan plan(const Problem& problem, const WgmmaFlash& c) {
   launch.shared_memory = shared_memory(problem, c);
   launch.rows_before = rows_before(problem, c);
   launch.maps = boxes_of(problem, c);
-  launch.cache_params = needs_cache_params(problem);
-  launch.score_params = needs_score_params(problem);
+  launch.bring(LaunchArgument::kMaps, true);
+  launch.bring(LaunchArgument::kCache, needs_cache_params(problem));
+  launch.bring(LaunchArgument::kScores, needs_score_params(problem));
   c.scheduler.plan(problem, c.warpgroups(), 512 * (c.has_ones() ? 2 : 1), &launch);
   return launch;
 }

@@ -189,9 +189,10 @@ bool place_rows(const Views& views, AttentionForm* form) {
 
 // What a call of these strides is to kernels that copy 16 bytes at a time or through tensor maps.
 void fill_alignment(AttentionForm* form) {
-  constexpr std::int64_t kVector = 16, kElement = 2, kReach = std::int64_t{1} << 40;  // bytes
+  constexpr std::int64_t kVector = 16, kReach = std::int64_t{1} << 40;  // bytes
   Problem& p = form->problem;
   const bool trans = p.keys_transposed();
+  const std::int64_t bytes = element_bytes(p.q_type);
   struct Step {
     std::int64_t stride;
     std::int64_t size;
@@ -199,8 +200,8 @@ void fill_alignment(AttentionForm* form) {
   bool aligned = true, mappable = true;
   const auto look = [&](const AttentionView& view, std::int64_t heads, Step rows) {
     for (const Step& step : {Step{view.batch, p.batch}, Step{view.head, heads}, rows}) {
-      aligned = aligned && step.stride * kElement % kVector == 0;
-      mappable = mappable && (step.size - 1) * step.stride < kReach / kElement;
+      aligned = aligned && step.stride * bytes % kVector == 0;
+      mappable = mappable && (step.size - 1) * step.stride < kReach / bytes;
     }
   };
   look(form->q, p.q_heads, {form->q.row, p.q_len});
@@ -216,7 +217,7 @@ bool fill_dtype(const KernelGraph& graph, AttentionForm* form) {
   for (const AttentionView* view : {&form->k, &form->v, &form->out}) {
     if (graph.spec(view->tensor).type != type) return false;
   }
-  form->problem.set_types(type == ElementType::kF16 ? DType::kF16 : DType::kBF16);
+  form->problem.set_types(type);
   return type != ElementType::kF32;
 }
 

@@ -13,19 +13,17 @@ namespace {
 enum Dim : std::int64_t { kBatch, kKvHead, kGroup, kRow, kColumn };         // of q, k, v and out
 enum GridDim : std::size_t { kTiles, kGroups, kHeads, kBatches, kSplits };  // of the blocks
 
-ElementType element_type(DType type) { return type == DType::kF16 ? ElementType::kF16 : ElementType::kBF16; }
-
 // A (batch, length, heads, size) tensor seen as (batch, kv_heads, group, length, size).
 TensorSpec view(const Problem& p, std::int64_t group, std::int64_t length, std::int64_t size) {
   const std::int64_t heads = p.kv_heads * group;
   return {{p.batch, p.kv_heads, group, length, size},
-          element_type(p.q_type),
+          p.q_type,
           {length * heads * size, group * size, size, heads * size, 1}};
 }
 
 TensorSpec key_view(const Problem& p) {
   if (!p.keys_transposed()) return view(p, 1, p.kv_len, p.head_dim);
-  return {{p.batch, p.kv_heads, 1, p.head_dim, p.kv_len}, element_type(p.q_type)};
+  return {{p.batch, p.kv_heads, 1, p.head_dim, p.kv_len}, p.q_type};
 }
 
 struct Inputs {

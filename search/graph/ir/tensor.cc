@@ -5,22 +5,6 @@
 
 namespace gqa {
 
-std::string_view name(ElementType type) {
-  constexpr std::string_view kNames[] = {"f16", "bf16", "f32"};
-  return kNames[static_cast<int>(type)];
-}
-
-Status parse(std::string_view text, ElementType* type) {
-  for (const ElementType known : kElementTypes) {
-    if (text != name(known)) continue;
-    *type = known;
-    return {};
-  }
-  return Status(Code::kDtype, "unknown element type " + quote(text) + ": expected f16, bf16 or f32");
-}
-
-int element_bytes(ElementType type) { return type == ElementType::kF32 ? 4 : 2; }
-
 std::int64_t elements(const Dims& dims) {
   std::int64_t product = 1;
   for (const std::int64_t size : dims) product *= size;

@@ -1,5 +1,5 @@
 // tensor.h: what a graph knows of a tensor: its dimensions, element type and strides.
-// Owns: Dims, ElementType, TensorSpec and the arithmetic on them.
+// Owns: Dims, TensorSpec and the arithmetic on them.
 // Never: holds data.
 // Threads: values and pure functions.
 #pragma once
@@ -9,18 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "search/element_type.h"
 #include "search/status.h"
 
 namespace gqa {
 
 using Dims = std::vector<std::int64_t>;
-
-enum class ElementType : std::uint8_t { kF16, kBF16, kF32 };
-inline constexpr ElementType kElementTypes[] = {ElementType::kF16, ElementType::kBF16, ElementType::kF32};
-
-std::string_view name(ElementType type);  // "f16", "bf16", "f32"
-Status parse(std::string_view text, ElementType* type);
-int element_bytes(ElementType type);
 
 struct TensorSpec {
   Dims dims;

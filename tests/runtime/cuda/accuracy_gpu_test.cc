@@ -121,7 +121,7 @@ struct DeviceCase {
     check.head_dim = p.head_dim;
     check.head_dim_v = p.head_dim_v;
     check.causal = p.causal();
-    check.bf16 = p.q_type == DType::kBF16;
+    check.type = static_cast<int>(p.q_type);
   }
 
   std::int64_t count() const { return static_cast<std::int64_t>(numbers.size()); }

@@ -109,7 +109,7 @@ TEST_F(AppendGpu, VerificationCatchesWhatIsNotAppended) {
   for (const char* keys : {"", ",page=16"}) {
     const Problem problem = test::problem_of("b=6,hq=8,hk=2,sq=1,sk=300,d=64,causal,lens" + std::string(keys));
     for (const Candidate& candidate : best(problem, 1)) {
-      if (!plan(problem, candidate).new_tokens) continue;
+      if (!plan(problem, candidate).brings(LaunchArgument::kTokens)) continue;
       std::unique_ptr<Trial> trial;
       ASSERT_TRUE(compile_and_try(*device_, {problem}, Effort(60), &trial).ok());
       for (const bool appends : {true, false, true}) {

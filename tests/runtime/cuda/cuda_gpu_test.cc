@@ -209,7 +209,7 @@ class CudaSession : public CudaGpu {
   Call call_for(const Problem& p, CUstream stream) {
     EXPECT_FALSE(p.lse);
     Call c;
-    const unsigned short one = p.q_type == DType::kBF16 ? 0x3f80 : 0x3c00;
+    const unsigned short one = p.q_type == ElementType::kBF16 ? 0x3f80 : 0x3c00;
     const auto tensor = [&](std::int64_t count) {
       CUdeviceptr address = 0;
       EXPECT_EQ(CUDA_SUCCESS, driver_->cuMemAlloc(&address, static_cast<std::size_t>(count) * 2));
@@ -245,7 +245,7 @@ class CudaSession : public CudaGpu {
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuMemcpyDtoHAsync(out.data(), reinterpret_cast<CUdeviceptr>(c.at(Role::kOut)),
                                                        out.size() * 2, nullptr));
     ASSERT_EQ(CUDA_SUCCESS, driver_->cuStreamSynchronize(nullptr));
-    const unsigned short one = c.problem.q_type == DType::kBF16 ? 0x3f80 : 0x3c00;
+    const unsigned short one = c.problem.q_type == ElementType::kBF16 ? 0x3f80 : 0x3c00;
     EXPECT_EQ(static_cast<std::ptrdiff_t>(out.size()), std::count(out.begin(), out.end(), one));
   }
 

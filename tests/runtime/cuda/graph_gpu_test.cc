@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/session/graph_answer.h"
 #include "runtime/verify/program_reference.h"
 #include "search/graph/enumerate/superoptimize.h"
@@ -213,7 +213,7 @@ class Bench {
       for (double& x : inputs[i]) {
         x = std::min(65504.0, std::abs(x) * deviations.at(graph_.tensor(graph_.inputs()[i]).name));
         x = round_to(x, ElementType::kF16);
-        bits.push_back(store(DType::kF16, static_cast<float>(x)));
+        bits.push_back(store(ElementType::kF16, static_cast<float>(x)));
       }
       EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemcpyHtoDAsync(memory_[i], bits.data(), 2 * bits.size(), nullptr));
       EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
@@ -229,7 +229,7 @@ class Bench {
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuMemcpyDtoHAsync(bits.data(), start(0) + kGuardBytes, 2 * bits.size(), nullptr));
     EXPECT_EQ(CUDA_SUCCESS, driver_.cuStreamSynchronize(nullptr));
     std::vector<double> values;
-    for (const std::uint16_t one : bits) values.push_back(load(DType::kF16, one));
+    for (const std::uint16_t one : bits) values.push_back(load(ElementType::kF16, one));
     return values;
   }
   ProgramCall call(CUstream stream) const { return {inputs_.data(), outputs_.data(), stream, nullptr}; }

@@ -448,7 +448,7 @@ class WarpgroupLoad : public WarpgroupGpu {
     WarpgroupGpu::TearDown();
   }
 
-  Call random_call(std::mt19937* random, int head_dim, bool causal, DType dtype) {
+  Call random_call(std::mt19937* random, int head_dim, bool causal, ElementType dtype) {
     const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(*random); };
     Call c;
     Problem& p = c.problem;
@@ -506,14 +506,14 @@ TEST_F(WarpgroupLoad, AThousandLaunchesOfRandomShapes) {
   const struct {
     int head_dim;
     bool causal;
-    DType dtype;
+    ElementType dtype;
     std::vector<Loaded> kernels;
-  } families[] = {{128, false, DType::kBF16, kernels_for("d=128")},
-                  {128, true, DType::kBF16, kernels_for("d=128,causal")},
-                  {64, false, DType::kBF16, kernels_for("d=64,lse=0")},
-                  {64, true, DType::kBF16, kernels_for("d=64,causal,lse=0")},
-                  {64, false, DType::kF16, kernels_for("d=64,lse=0,dtype=f16")},
-                  {64, true, DType::kF16, kernels_for("d=64,causal,lse=0,dtype=f16")}};
+  } families[] = {{128, false, ElementType::kBF16, kernels_for("d=128")},
+                  {128, true, ElementType::kBF16, kernels_for("d=128,causal")},
+                  {64, false, ElementType::kBF16, kernels_for("d=64,lse=0")},
+                  {64, true, ElementType::kBF16, kernels_for("d=64,causal,lse=0")},
+                  {64, false, ElementType::kF16, kernels_for("d=64,lse=0,dtype=f16")},
+                  {64, true, ElementType::kF16, kernels_for("d=64,causal,lse=0,dtype=f16")}};
   std::mt19937 random(11);
   for (int i = 0; i < kLaunches; i += kTogether) {
     std::string what;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/device.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/host/attention/tile.h"
 #include "runtime/session/session.h"
 #include "runtime/verify/reference.h"
@@ -124,7 +124,8 @@ TEST(HostDevice, OneDominantKey) {
     std::fill(t.k.begin() + 333 * 64, t.k.begin() + 334 * 64, store(p.q_type, 8));
     ASSERT_TRUE(kernel_of(*device, p, enumerate(p, device->spec()).ranked.front().candidate)->run(t.call).ok());
     EXPECT_TRUE(matches_float64(t));
-    for (int d = 0; d < 64; ++d) EXPECT_EQ(t.v[static_cast<std::size_t>(333 * 64 + d)], t.out_at(0, 1, 0, d));
+    for (int d = 0; d < 64; ++d)
+      EXPECT_EQ(load(t.call.problem.q_type, t.v[static_cast<std::size_t>(333 * 64 + d)]), t.out_at(0, 1, 0, d));
   }
 }
 
@@ -137,7 +138,7 @@ TEST(HostDevice, ANaNReachesItsRowOnly) {
   for (int h = 0; h < 2; ++h)
     for (int i = 0; i < 40; ++i) {
       const bool poisoned = h == 0 && i == 3;
-      EXPECT_EQ(poisoned, std::isnan(load(p.q_type, t.out_at(0, h, i, 63)))) << h << "," << i;
+      EXPECT_EQ(poisoned, std::isnan(t.out_at(0, h, i, 63))) << h << "," << i;
       EXPECT_EQ(poisoned, std::isnan(t.lse[static_cast<std::size_t>(h * 40 + i)])) << h << "," << i;
     }
 }

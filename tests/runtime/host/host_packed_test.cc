@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/host/attention/host_kernel.h"
 #include "runtime/workload/workload.h"
 #include "tests/search/from_text.h"

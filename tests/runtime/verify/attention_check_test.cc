@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/search/from_text.h"
 
 namespace gqa {
@@ -201,7 +201,7 @@ TEST(RowUnit, IsTheLargerOfTheNaiveErrorAndWhatRoundingMakesOfTheRow) {
 
 // The root mean square of rounding, measured.
 TEST(RowUnit, RoundsAsTheTypesDo) {
-  for (const DType type : {DType::kBF16, DType::kF16}) {
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF16}) {
     double squares = 0;
     for (int i = 0; i < 10000; ++i) {
       const double x = std::exp2(i * 3e-4);

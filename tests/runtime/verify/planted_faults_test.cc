@@ -73,9 +73,9 @@ TEST(PlantedFaults, ABlockOfLightKeysIsLost) { expect_judged(with(&Planted::lost
 
 // What the far levels are for: exact in float32, in whatever order sums are made.
 TEST(TrialInputs, FarScoresAreExactInBothTypes) {
-  for (const DType type : {DType::kBF16, DType::kF16}) {
+  for (const ElementType type : {ElementType::kBF16, ElementType::kF16}) {
     EXPECT_EQ(kFar, load(type, store(type, kFar)));
-    EXPECT_EQ(type == DType::kBF16, kFarthest == load(type, store(type, kFarthest)));
+    EXPECT_EQ(type == ElementType::kBF16, kFarthest == load(type, store(type, kFarthest)));
     for (int row = 0; row < 1000; ++row) EXPECT_EQ(heaviness(row), load(type, store(type, heaviness(row))));
   }
   for (const int head_dim : {16, 64, 128, 256}) EXPECT_LT(-kFar * kLevelOfKeys / std::sqrt(head_dim), -5e4);

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "runtime/verify/judgement.h"
 #include "tests/runtime/cache_case.h"
 #include "tests/runtime/plain_attention.h"
@@ -50,11 +50,11 @@ TEST(PlainAttention, TwoKeysByHand) {
   Tensors t("b=1,hq=1,hk=1,sq=1,sk=2,d=32,dtype=f16");
   std::fill(t.q.begin(), t.q.end(), std::uint16_t{0});
   std::fill(t.k.begin(), t.k.end(), std::uint16_t{0});
-  t.q[5] = store(DType::kF16, 2);
-  t.k[5] = store(DType::kF16, 3);
-  t.k[32 + 5] = store(DType::kF16, 1);
-  t.v[7] = store(DType::kF16, 10);
-  t.v[32 + 7] = store(DType::kF16, -20);
+  t.q[5] = store(ElementType::kF16, 2);
+  t.k[5] = store(ElementType::kF16, 3);
+  t.k[32 + 5] = store(ElementType::kF16, 1);
+  t.v[7] = store(ElementType::kF16, 10);
+  t.v[32 + 7] = store(ElementType::kF16, -20);
   t.call.scale = 0.5F;  // scores 3 and 1
   std::vector<double> out(32);
   double lse = 0;
@@ -67,8 +67,8 @@ TEST(PlainAttention, TwoKeysByHand) {
 TEST(PlainAttention, TwoKeysAndASinkByHand) {
   Tensors t("b=1,hq=1,hk=1,sq=1,sk=2,d=32,dtype=f16,sink");
   std::fill(t.q.begin(), t.q.end(), std::uint16_t{0});  // scores 0 and 0
-  t.v[7] = store(DType::kF16, 10);
-  t.v[32 + 7] = store(DType::kF16, -20);
+  t.v[7] = store(ElementType::kF16, 10);
+  t.v[32 + 7] = store(ElementType::kF16, -20);
   const float sink = 1;
   t.call.place(Role::kSink, &sink);
   std::vector<double> out(32);
@@ -88,7 +88,7 @@ TEST(PlainAttention, CausalIsAlignedBottomRight) {
     EXPECT_EQ(-INFINITY, lse);
   }
   reference_row(t.call, 0, 0, 2, out.data(), &lse);  // sees the first key: its value is the output
-  for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(DType::kBF16, t.v[d])}, out[d]);
+  for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(ElementType::kBF16, t.v[d])}, out[d]);
 }
 
 TEST(PlainAttention, HeadsOfAGroupShareKeys) {
@@ -99,7 +99,7 @@ TEST(PlainAttention, HeadsOfAGroupShareKeys) {
     for (int head = 0; head < 6; ++head) {
       reference_row(t.call, batch, head, 0, out.data(), &lse);
       const auto value = static_cast<std::size_t>((batch * 2 + head / 3) * 32);
-      for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(DType::kBF16, t.v[value + d])}, out[d]);
+      for (std::size_t d = 0; d < 32; ++d) EXPECT_EQ(double{load(ElementType::kBF16, t.v[value + d])}, out[d]);
     }
 }
 
@@ -167,7 +167,7 @@ double unit_of_row(const Call& call, const RowPlace& at, const std::vector<doubl
     error += (stand_in[d] - exact[d]) * (stand_in[d] - exact[d]);
     size += exact[d] * exact[d];
   }
-  const Roundings& rounding = call.problem.out_type == DType::kBF16 ? kBF16Rounding : kF16Rounding;
+  const Roundings& rounding = call.problem.out_type == ElementType::kBF16 ? kBF16Rounding : kF16Rounding;
   return size > 0 ? std::max(std::sqrt(error), rounding.relative * std::sqrt(size)) : 0;
 }
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/search/from_text.h"
 
 namespace gqa {
@@ -32,7 +32,9 @@ Counts counts_of(const std::string& text) {
     if (!wide) std::memcpy(&bits, &biases->bytes[static_cast<std::size_t>(at) * 2], 2);
     return wide ? value : load(p.q_type, bits);
   };
-  const float least = wide ? std::numeric_limits<float>::lowest() : p.q_type == DType::kBF16 ? -0x1.fep127F : -65504.F;
+  const float least = wide                             ? std::numeric_limits<float>::lowest()
+                      : p.q_type == ElementType::kBF16 ? -0x1.fep127F
+                                                       : -65504.F;
   Counts counts;
   const Strides& s = biases->strides;
   for (int b = 0; b < p.batch; ++b)

@@ -9,7 +9,11 @@
 namespace gqa {
 namespace {
 
-constexpr Served kDenseOnly = {{Mask::kNone, Mask::kCausal}, {KeyLayout::kDense}, {Lengths::kOne}, {Lengths::kEach}};
+constexpr Served kDenseOnly = {{ElementType::kF16, ElementType::kBF16},
+                               {Mask::kNone, Mask::kCausal},
+                               {KeyLayout::kDense},
+                               {Lengths::kOne},
+                               {Lengths::kEach}};
 
 TEST(Served, WhatIsNotNamedIsRefused) {
   const auto reason = [](const char* more) {
@@ -17,6 +21,7 @@ TEST(Served, WhatIsNotNamedIsRefused) {
   };
   EXPECT_EQ(reason(""), "");
   EXPECT_EQ(reason(",causal"), "");
+  EXPECT_EQ(reason(",dtype=f32"), "it serves no f32");
   EXPECT_EQ(reason(",left=3"), "it serves no window mask");
   EXPECT_EQ(reason(",page=16"), "it serves no paged keys");
   EXPECT_EQ(reason(",sink"), "it serves no sink");

@@ -43,7 +43,7 @@ Problem random_problem(std::mt19937& random) {
   constexpr int kDims[] = {32, 64, 80, 96, 112, 128, 192, 256};
   const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
   Problem p;
-  p.set_types(any(0, 1) ? DType::kF16 : DType::kBF16);
+  p.set_types(any(0, 1) ? ElementType::kF16 : ElementType::kBF16);
   p.align = any(0, 1) ? 16 : 2;
   p.tma = p.align == 16 && any(0, 1);
   p.head_dim = kDims[any(0, 7)];
@@ -81,7 +81,7 @@ TEST(Problem, DefaultsAndSynonyms) {
   EXPECT_EQ(p.kv_heads, 4);
   EXPECT_EQ(p.kv_len, 7);
   EXPECT_EQ(p.head_dim_v, 64);
-  EXPECT_EQ(p.q_type, DType::kBF16);
+  EXPECT_EQ(p.q_type, ElementType::kBF16);
   EXPECT_FALSE(p.causal());
   EXPECT_EQ(p.align, 16);
   EXPECT_EQ(read("hq=4,sq=7,d=64,causal=0,dtype=bfloat16"), p);
@@ -141,7 +141,7 @@ TEST(Problem, TransposedKeysHaveNoWindowAndNoLengths) {
 
 TEST(Problem, OneTypeForAllTensors) {
   Problem p = read("hq=4,sq=7,d=64");
-  p.kv_type = DType::kF16;
+  p.kv_type = ElementType::kF16;
   EXPECT_EQ(check(p).code(), Code::kDtype);
   EXPECT_EQ(check(p).message(), "q is bf16, keys and values are f16 and out is bf16, expected one type for all");
 }
@@ -343,9 +343,9 @@ TEST(Problem, HashSeesEveryField) {
     EXPECT_NE(other, p);
     return hashes.insert(hash(other)).second;
   };
-  EXPECT_TRUE(changed([](Problem& o) { o.set_types(DType::kF16); }));
-  EXPECT_TRUE(changed([](Problem& o) { o.kv_type = DType::kF16; }));
-  EXPECT_TRUE(changed([](Problem& o) { o.out_type = DType::kF16; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.set_types(ElementType::kF16); }));
+  EXPECT_TRUE(changed([](Problem& o) { o.kv_type = ElementType::kF16; }));
+  EXPECT_TRUE(changed([](Problem& o) { o.out_type = ElementType::kF16; }));
   EXPECT_TRUE(changed([](Problem& o) { o.keys = KeyLayout::kPaged; }));
   EXPECT_TRUE(changed([](Problem& o) { o.q_lengths = Lengths::kPacked; }));
   EXPECT_TRUE(changed([](Problem& o) { o.kv_lengths = Lengths::kPacked; }));

@@ -39,7 +39,7 @@ TEST(ServingRange, IsReadInAnyOrder) {
   expected.q = {};
   expected.chunk = {1, 512};
   expected.prefill = {2048, 2048};
-  expected.dtype = DType::kF16;
+  expected.dtype = ElementType::kF16;
   expected.lse = true;
   EXPECT_EQ(range_of("batch=1..256,kv=1..32k,page=16,chunk=1..512,prefill=2k,dtype=f16,lse"), expected);
 }

@@ -83,8 +83,19 @@ GQA_SIMT_UNARY(expm1f, __builtin_expm1f)
 GQA_SIMT_UNARY(log1pf, __builtin_log1pf)
 GQA_SIMT_UNARY(cosf, __builtin_cosf)
 #undef GQA_SIMT_UNARY
-inline double exp(double x) { return __builtin_exp(x); }
-inline double log(double x) { return __builtin_log(x); }
+// Of float and of double, as CUDA has them.
+#define GQA_SIMT_BOTH(name)                                     \
+  inline float name(float x) { return __builtin_##name##f(x); } \
+  inline double name(double x) { return __builtin_##name(x); }
+GQA_SIMT_BOTH(exp)
+GQA_SIMT_BOTH(exp2)
+GQA_SIMT_BOTH(log)
+GQA_SIMT_BOTH(sqrt)
+GQA_SIMT_BOTH(tanh)
+GQA_SIMT_BOTH(erfc)
+#undef GQA_SIMT_BOTH
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline double fabs(double x) { return __builtin_fabs(x); }
 inline float rsqrtf(float x) { return static_cast<float>(1 / __builtin_sqrt(x)); }
 inline float __frsqrt_rn(float x) { return rsqrtf(x); }

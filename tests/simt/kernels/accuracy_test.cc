@@ -30,13 +30,13 @@ std::vector<double> flash_attention_2(const Call& call, int batch, int head, int
   const Problem& p = call.problem;
   const int keys = !call.has(Role::kKvLengths) ? p.kv_len : call.list(Role::kKvLengths)[batch];
   std::vector<double> scores(static_cast<std::size_t>(keys)), out(static_cast<std::size_t>(p.head_dim_v));
-  const std::uint16_t* q = plain::row_of(call.at(Role::kQ), call.strides(Role::kQ), batch, position, head);
+  const plain::Row q = plain::row_of(call, Role::kQ, batch, position, head);
   double highest = -INFINITY, sum = 0;
   const int block = p.head_dim <= 64 ? 128 : 64;
   for (int j = 0; j < keys; ++j) {
     double& score = scores[static_cast<std::size_t>(j)];
-    const plain::Key k = plain::key_of(call, batch, j, head / p.group());
-    for (int d = 0; d < p.head_dim; ++d) score += double{load(p.q_type, q[d])} * double{load(p.q_type, k[d])};
+    const plain::Row k = plain::key_of(call, batch, j, head / p.group());
+    for (int d = 0; d < p.head_dim; ++d) score += double{q[d]} * double{k[d]};
     score = p.causal() && j > position + keys - p.q_len ? -INFINITY : score * double{call.scale};
   }
   for (int j = keys - 1, end = keys; j >= 0; --j) {
@@ -52,10 +52,10 @@ std::vector<double> flash_attention_2(const Call& call, int batch, int head, int
     if (highest == -INFINITY) continue;
     const double weight = std::exp(scores[static_cast<std::size_t>(j)] - highest);
     sum += weight;
-    const std::uint16_t* v = plain::row_of(call.at(Role::kV), call.strides(Role::kV), batch, j, head / p.group());
+    const plain::Row v = plain::row_of(call, Role::kV, batch, j, head / p.group());
     for (int d = 0; d < p.head_dim_v; ++d)
       out[static_cast<std::size_t>(d)] +=
-          double{load(p.q_type, store(p.q_type, static_cast<float>(weight)))} * double{load(p.q_type, v[d])};
+          double{load(p.q_type, store(p.q_type, static_cast<float>(weight)))} * double{v[d]};
   }
   for (double& one : out) one = sum > 0 ? load(p.q_type, store(p.q_type, static_cast<float>(one / sum))) : 0;
   return out;
@@ -86,7 +86,7 @@ TEST_P(Accuracy, IsFloat64sAndFlashAttention2s) {
   check.head_dim = p.head_dim;
   check.head_dim_v = p.head_dim_v;
   check.causal = p.causal();
-  check.bf16 = p.q_type == DType::kBF16;
+  check.type = static_cast<int>(p.q_type);
   void *out_at = out.data(), *lse_at = lse.data(), *stand_in_at = stand_in.data(), *errors_at = errors.data();
   void* exact_arguments[] = {&params, &check, &cache, &out_at, &lse_at, &stand_in_at};
   const Launch launch = {{static_cast<unsigned>(rows), 1, 1}, {128, 1, 1}, 0, exact_arguments};

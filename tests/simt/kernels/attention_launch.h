@@ -8,10 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/call/append_plan.h"
 #include "runtime/cuda/launch/cuda_kernel.h"
-#include "runtime/cuda/launch/launch_numbers.h"
-#include "runtime/cuda/launch/tensor_map.h"
+#include "runtime/cuda/launch/launch_arguments.h"
 #include "search/families/resources.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/simt/emulator/kernel.h"
@@ -22,9 +20,10 @@ namespace gqa::simt {
 // One tensor of a case, moved into a Buffer that ends where the tensor ends, give or take its alignment.
 class CaseTensor {
  public:
-  CaseTensor(const char* name, const std::vector<std::uint16_t>& data, const void* first)
+  // words: of an element, of which there is one more than the tensor has.
+  CaseTensor(const char* name, const std::vector<std::uint16_t>& data, const void* first, int words = 1)
       : shift_(static_cast<const std::uint16_t*>(first) - data.data()),
-        buffer_(name, std::vector<std::uint16_t>(data.begin(), data.end() - (shift_ == 0 ? 1 : 0))) {}
+        buffer_(name, std::vector<std::uint16_t>(data.begin(), data.end() - (shift_ == 0 ? words : 0))) {}
 
   std::uint16_t* first() const { return buffer_.as<std::uint16_t>() + shift_; }
   void poison() { buffer_.poison(); }
@@ -67,25 +66,14 @@ inline Status launch_call(const Kernel& kernel, const Candidate& candidate, cons
   const LaunchPlan needed = plan(call.problem, candidate);
   const Buffer partials("partials", static_cast<std::size_t>(needed.partial_floats) * sizeof(float));
   const Buffer counters("counters", std::vector<unsigned>(static_cast<std::size_t>(needed.counters)));
-  AttentionParams params = params_of(call, candidate);
-  params.partials = partials.as<float>();
-  params.counters = counters.as<unsigned>();
-  TensorMaps maps;
-  CacheParams cache = cache_params_of(call);
-  NewTokens tokens = new_tokens(call);
-  ScoreParams scores = score_params_of(call);
-  void* arguments[5] = {&params};
-  int count = 1;
-  if (needed.maps.used()) {
-    if (Status s = tensor_maps(emulated_driver(), call, needed.maps, &maps); !s.ok()) return s;
-    arguments[count++] = &maps;
-  }
-  if (needed.cache_params) arguments[count++] = &cache;
-  if (needed.new_tokens) arguments[count++] = &tokens;
-  arguments[count] = &scores;
+  LaunchArguments arguments;
+  arguments.params = params_of(call, candidate);
+  arguments.params.partials = partials.as<float>();
+  arguments.params.counters = counters.as<unsigned>();
+  if (Status s = arguments.add(emulated_driver(), call, needed); !s.ok()) return s;
   const unsigned blocks = grid_of(needed, sms);
   const auto threads = static_cast<unsigned>(needed.threads);
-  Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments};
+  Launch launch = {{blocks, 1, 1}, {threads, 1, 1}, static_cast<std::size_t>(needed.shared_memory), arguments.data()};
   launch.cluster = static_cast<unsigned>(needed.cluster);
   launch.workspace = &partials;
   if (Status s = kernel.launch(launch, schedule); !s.ok()) return s;
@@ -97,8 +85,9 @@ inline Status launch_call(const Kernel& kernel, const Candidate& candidate, cons
 inline Status launch_attention(const Kernel& kernel, const Candidate& candidate, const test::AttentionCase& attention,
                                const Schedule& schedule, Outputs* outputs) {
   Call call = attention.call;
-  const CaseTensor q("q", attention.q, call.at(Role::kQ)), k("k", attention.k, call.at(Role::kK)),
-      v("v", attention.v, call.at(Role::kV)), out("out", attention.out, call.to(Role::kOut));
+  const int words = element_bytes(call.problem.q_type) / 2;
+  const CaseTensor q("q", attention.q, call.at(Role::kQ), words), k("k", attention.k, call.at(Role::kK), words),
+      v("v", attention.v, call.at(Role::kV), words), out("out", attention.out, call.to(Role::kOut), words);
   const Buffer lse("lse", attention.lse.size() * sizeof(float));
   const Buffer lengths("lengths", attention.lengths), pages("page_table", attention.page_table),
       sink("sink", attention.sink);

@@ -74,5 +74,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"b=37,hq=1,hk=1,sq=1,sk=40,d=64,page=16,lens", "split m=16 n=16 warps=1 stages=4 pack=1 even=1 splits=9"},
         Case{"b=2,hq=1,hk=1,sq=1,sk=20,d=64,lens", "split m=16 n=16 warps=2 stages=3 pack=1 even=1 splits=40"}));
 
+// float32 by products of its terms, and head dim 16 in every type.
+INSTANTIATE_TEST_SUITE_P(
+    Float32, Attention,
+    ::testing::Values(
+        Case{"b=1,hq=4,hk=2,sq=70,sk=70,d=64,dtype=f32,causal", "flash m=64 n=32 warps=4 stages=2 pack=1 terms=3"},
+        Case{"b=1,hq=2,hk=1,sq=33,sk=90,d=16,dtype=f32", "flash m=64 n=32 warps=2 stages=1 pack=1 terms=3", true},
+        Case{"b=1,hq=4,hk=1,sq=19,sk=61,d=80,align=2,dtype=f32", "flash m=32 n=16 warps=2 stages=2 pack=4 terms=3"},
+        Case{"b=2,hq=8,hk=2,sq=1,sk=300,d=128,dtype=f32", "split m=16 n=16 warps=2 stages=2 pack=4 terms=3 splits=3"},
+        Case{"b=3,hq=4,hk=2,sq=2,sk=90,d=64,dv=32,dtype=f32,causal,page=16,lens",
+             "split m=16 n=16 warps=2 stages=3 pack=2 terms=3 even=1 splits=4"},
+        Case{"b=1,hq=2,hk=1,sq=5,sk=100,d=64,dtype=f32,left=7,right=2,softcap,sink",
+             "split m=16 n=32 warps=2 stages=2 pack=2 terms=3 splits=2"},
+        Case{"b=1,hq=2,hk=1,sq=20,sk=50,d=32,dtype=f32,ktrans", "flash m=32 n=32 warps=2 stages=2 pack=1 terms=3"},
+        Case{"b=1,hq=2,hk=1,sq=20,sk=50,d=32,dtype=f32,scores=addtensor32",
+             "flash m=32 n=32 warps=2 stages=2 pack=1 terms=3"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    HeadDim16, Attention,
+    ::testing::Values(Case{"b=1,hq=4,hk=2,sq=70,sk=70,d=16,causal", "flash m=64 n=32 warps=4 stages=2 pack=1"},
+                      Case{"b=1,hq=4,hk=2,sq=20,sk=70,d=16,dv=64", "flash m=32 n=32 warps=2 stages=2 pack=1"},
+                      Case{"b=1,hq=4,hk=2,sq=2,sk=170,d=16,dtype=f16,page=16,lens",
+                           "split m=16 n=32 warps=2 stages=2 pack=2 even=1 splits=3"}));
+
 }  // namespace
 }  // namespace gqa::simt

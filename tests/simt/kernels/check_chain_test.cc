@@ -45,7 +45,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   CacheParams cache = cache_params_of(call);
   CheckParams check{};
   check.rows = rows.as<long long>();
-  check.reference = out.as<float>();
+  check.reference = out.as<double>();
   check.reference_lse = lse.as<float>();
   check.units = units.as<float>();
   check.result = result.as<CheckResult>();
@@ -53,7 +53,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   check.head_dim = p.head_dim;
   check.head_dim_v = p.head_dim_v;
   check.causal = p.causal();
-  check.bf16 = p.q_type == DType::kBF16;
+  check.type = static_cast<int>(p.q_type);
   check.vectors = 1;
   check.chain = check_chain_of(call);
   check.chain.sink = p.sink ? sink.as<float>() : nullptr;

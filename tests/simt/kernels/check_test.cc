@@ -42,7 +42,7 @@ struct CheckedCase {
   }
 
   void make(const TrialRows& rows, std::vector<std::uint16_t>* data) const {
-    const DType type = attention.call.problem.q_type;
+    const ElementType type = attention.call.problem.q_type;
     for (std::size_t i = 0; i + 1 < data->size(); ++i)
       (*data)[i] = store(type, trial_element(rows, load(type, (*data)[i]), static_cast<long long>(i)));
   }
@@ -70,7 +70,8 @@ struct CheckedCase {
 
 // What the kernels make of a case.
 struct Checked {
-  std::vector<float> out, lse, units;
+  std::vector<double> out;
+  std::vector<float> lse, units;
   CheckResult made{}, compared{};
 };
 
@@ -83,7 +84,7 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   const std::size_t rows = c.places.size(), dim = static_cast<std::size_t>(p.head_dim_v);
   std::vector<long long> numbers(rows);
   for (std::size_t i = 0; i < rows; ++i) numbers[i] = static_cast<long long>(i);
-  const Buffer row_numbers("rows", numbers), reference("reference", rows * dim * 4), exact_lse("lse", rows * 4),
+  const Buffer row_numbers("rows", numbers), reference("reference", rows * dim * 8), exact_lse("lse", rows * 4),
       units("units", rows * 8), result("result", std::vector<CheckResult>(1)),
       compared("compared", std::vector<CheckResult>(1));
   Call call = c.attention.call;
@@ -96,7 +97,7 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   CacheParams cache = cache_params_of(call);
   CheckParams check{};
   check.rows = row_numbers.as<long long>();
-  check.reference = reference.as<float>();
+  check.reference = reference.as<double>();
   check.reference_lse = exact_lse.as<float>();
   check.units = units.as<float>();
   check.result = result.as<CheckResult>();
@@ -109,7 +110,7 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   check.head_dim = p.head_dim;
   check.head_dim_v = p.head_dim_v;
   check.causal = p.causal();
-  check.bf16 = p.q_type == DType::kBF16;
+  check.type = static_cast<int>(p.q_type);
   check.vectors = 1;
   const Buffer sink("sink", c.attention.sink);
   check.chain.sink = p.sink ? sink.as<float>() : nullptr;
@@ -121,7 +122,7 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
   void* compared_of[] = {&params, &check};
   status = compare.launch({{blocks, 1, 1}, {128, 1, 1}, 0, compared_of});
   EXPECT_TRUE(status.ok()) << status.message();
-  return {reference.values<float>(), exact_lse.values<float>(), units.values<float>(),
+  return {reference.values<double>(), exact_lse.values<float>(), units.values<float>(),
           result.values<CheckResult>().front(), compared.values<CheckResult>().front()};
 }
 
@@ -162,7 +163,7 @@ TEST_F(Check, FindsWhatIsOffInItsRowsUnit) {
   const std::size_t row = 4;
   const float unit = before.units[2 * row], element_unit = before.units[2 * row + 1];
   std::uint16_t& element = c.attention.out[c.first_of(c.places[row]) + 5];
-  element = store(DType::kBF16, load(DType::kBF16, element) + 100 * unit);
+  element = store(ElementType::kBF16, load(ElementType::kBF16, element) + 100 * unit);
   c.attention.lse[2] += static_cast<float>(3 * lse_allowed(c.attention.lse[2]));
   const Checked after = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
   EXPECT_NEAR(100, share_of(after.compared.worst_row), 2);
@@ -173,7 +174,7 @@ TEST_F(Check, FindsWhatIsOffInItsRowsUnit) {
   EXPECT_NEAR(3, share_of(after.compared.worst_lse), 0.2);
   EXPECT_EQ(2U, after.compared.worst_lse & 0xffffffffU);
 
-  element = store(DType::kBF16, NAN);
+  element = store(ElementType::kBF16, NAN);
   const Checked none = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
   EXPECT_GT(share_of(none.compared.worst_row), 1e6);
   EXPECT_GT(static_cast<double>(none.compared.squares), 1e6 * static_cast<double>(kSquaresUnit));
@@ -193,7 +194,8 @@ TEST_F(Check, RowsThatASinkMakesTinyHaveAUnit) {
   ASSERT_LT(some, c.places.size());
   EXPECT_LT(share_of(found.compared.worst_row), 3);
   std::uint16_t& element = c.attention.out[c.first_of(c.places[some]) + 5];
-  element = store(DType::kBF16, load(DType::kBF16, element) + 100 * static_cast<float>(c.reference.units[some].norm));
+  element = store(ElementType::kBF16,
+                  load(ElementType::kBF16, element) + 100 * static_cast<float>(c.reference.units[some].norm));
   EXPECT_GT(share_of(check(*kernel("gqa_reference"), *kernel("gqa_compare"), c).compared.worst_row), 10);
 }
 
@@ -201,7 +203,7 @@ TEST_F(Check, ARowThatSeesNoKeyMustBeZero) {
   CheckedCase c("hq=1,hk=1,sq=5,sk=3,d=32,causal");
   c.answer_rightly();
   EXPECT_LT(share_of(check(*kernel("gqa_reference"), *kernel("gqa_compare"), c).compared.worst_row), 2);
-  c.attention.out[3] = store(DType::kBF16, 1e-30F);
+  c.attention.out[3] = store(ElementType::kBF16, 1e-30F);
   const Checked found = check(*kernel("gqa_reference"), *kernel("gqa_compare"), c);
   EXPECT_EQ(3U, found.made.rows);
   EXPECT_GT(share_of(found.compared.worst_row), 1e6);
@@ -264,7 +266,7 @@ TEST_F(Check, InputsAreTheHosts) {
       for (long long i = 0; i < count; ++i) {
         const float normal = near_normal(seed * 0x100000001ULL + static_cast<unsigned long long>(i));
         const float expected = i < first ? normal : trial_element(rows, normal, i - first);
-        ASSERT_EQ(store(DType::kBF16, expected), found[static_cast<std::size_t>(i)]) << i;
+        ASSERT_EQ(store(ElementType::kBF16, expected), found[static_cast<std::size_t>(i)]) << i;
       }
     }
 }

@@ -2,7 +2,7 @@
 // transposed, from the user's graph through retiling to the kernel, against the graph's own evaluation.
 
 #include "runtime/cuda/launch/cuda_kernel.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/families/resources.h"
 #include "search/graph/attention/retile.h"
 #include "search/graph/tile/kernel_plan.h"
@@ -169,7 +169,7 @@ class FamilyRun {
   }
 
  private:
-  DType dtype() const { return kernel_.form.problem.q_type; }
+  ElementType dtype() const { return kernel_.form.problem.q_type; }
   const TensorSpec& out_spec() const { return user_.spec(user_.outputs()[0]); }
 
   const void* data(const AttentionView& view) const { return buffers_[static_cast<std::size_t>(view.tensor)]->data(); }

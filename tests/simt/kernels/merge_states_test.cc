@@ -119,9 +119,9 @@ TEST_F(MergeStates, ARowThatDoesNotExistIsSeen) {
 
 // Where the merged state is a part: its lse is read by all lanes before one writes it.
 TEST_F(MergeStates, ALseWrittenTooEarlyIsSeen) {
-  EXPECT_TRUE(seen("  if (exists && p.bytes == 4) merge",
+  EXPECT_TRUE(seen("  if (exists && type == ElementType::kF32) merge",
                    "  if (exists && lane == 0) *row.lse_at(p.merged) = weights.lse();\n  __syncwarp();\n"
-                   "  if (exists && p.bytes == 4) merge"));
+                   "  if (exists && type == ElementType::kF32) merge"));
 }
 
 }  // namespace

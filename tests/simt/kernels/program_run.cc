@@ -7,7 +7,7 @@
 #include "jit/block/tile_codegen.h"
 #include "jit/codegen.h"
 #include "runtime/cuda/launch/cuda_kernel.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/families/resources.h"
 #include "search/graph/ir/graph_text.h"
 #include "tests/simt/emulator/kernel_store.h"
@@ -29,7 +29,7 @@ std::vector<std::size_t> places_of(const TensorSpec& spec) {
 }
 
 std::size_t bytes_of(ElementType type) { return static_cast<std::size_t>(element_bytes(type)); }
-DType half_type(ElementType type) { return type == ElementType::kBF16 ? DType::kBF16 : DType::kF16; }
+ElementType half_type(ElementType type) { return type == ElementType::kBF16 ? ElementType::kBF16 : ElementType::kF16; }
 
 std::string source_of(const PlannedKernel& planned) {
   return planned.family ? attention_source(planned.family->form.problem, planned.family->candidate)

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "jit/block/tile_codegen.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "search/graph/prove/dense.h"
 #include "tests/search/graph/tile/tile_graphs.h"
 #include "tests/simt/kernels/judged.h"
@@ -16,7 +16,9 @@
 
 namespace gqa::simt {
 
-inline DType dtype_of(ElementType type) { return type == ElementType::kF16 ? DType::kF16 : DType::kBF16; }
+inline ElementType dtype_of(ElementType type) {
+  return type == ElementType::kF16 ? ElementType::kF16 : ElementType::kBF16;
+}
 
 // The span of a tensor in memory, in elements.
 inline std::size_t span_of(const TensorSpec& spec) {

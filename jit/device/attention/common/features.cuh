@@ -2,9 +2,9 @@
 // Owns: the bits of q's, k's and v's, and out's elements (Config::Q, Kv, Out: element.cuh); how keys lie
 // (Config::kKeys); what a Config may leave out: cluster_size() (CTAs that share keys: cluster.cuh), lengths_differ(),
 // queries_packed() and keys_packed() (sequence.cuh), even_splits() (even_splits.cuh), appends() (new_keys.cuh),
-// has_sink() (sink.cuh), keys_read_once() (by few row tiles: keys.cuh), apply_chain() (Chain: what becomes of each
-// score before the mask and the softmax) and chain_arrays() (chain_arrays.cuh). Never: costs a kernel anything that
-// does not ask for it. Threads: values.
+// has_sink() (sink.cuh), keys_read_once() (by few row tiles: keys.cuh), terms() (split_products.cuh), apply_chain()
+// (Chain: what becomes of each score before the mask and the softmax) and chain_arrays() (chain_arrays.cuh). Never:
+// costs a kernel anything that does not ask for it. Threads: values.
 #pragma once
 
 #include "attention/common/config_feature.cuh"
@@ -36,6 +36,7 @@ GQA_FEATURE(bool, even_splits, kEvenSplits, false)
 GQA_FEATURE(bool, appends, kAppends, false)
 GQA_FEATURE(bool, has_sink, kSink, false)
 GQA_FEATURE(bool, keys_read_once, kKeysReadOnce, false)
+GQA_FEATURE(int, terms, kTerms, 0)
 GQA_FEATURE(bool, chain_arrays, kChainArrays, false)
 
 template <typename Config, typename = void>

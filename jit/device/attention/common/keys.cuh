@@ -33,17 +33,30 @@ struct KeyTile {
                                                                                                   stride, first, valid);
   }
 
+  // Elements 8 d .. 8 d + 8 of those keys, of 32 bits: ldmatrix transposes 16.
+  static __device__ Fragment transposed_words(u32 lane, int n, int d) {
+    Fragment f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      f.r[i] = __float_as_uint(load_shared(lane + (d * 8 + i % 2 * 4) * kPitch + (n * 16 + i / 2 * 8) * 4));
+    return f;
+  }
+
   // This lane's part of the tile's first fragment.
   static __device__ u32 lane(u32 tile) {
-    if constexpr (kTransposed)
+    if constexpr (kTransposed && sizeof(KvBits<Config>) == 4)
+      return tile + lane_index() % 4 * kPitch + lane_index() / 4 * 4;
+    else if constexpr (kTransposed)
       return tile + lane_offset_rows_first(kPitch);
     else
       return tile + lane_offset_columns_first(kPitch);
   }
 
-  // Keys 16 n .. 16 n + 16, elements 16 d .. 16 d + 16 of each.
+  // Keys 16 n .. 16 n + 16, and of each the d-th 32 bytes.
   static __device__ Fragment fragment(u32 lane, int n, int d) {
-    if constexpr (kTransposed)
+    if constexpr (kTransposed && sizeof(KvBits<Config>) == 4)
+      return transposed_words(lane, n, d);
+    else if constexpr (kTransposed)
       return ldmatrix_transposed(lane + d * 16 * kPitch + n * 32);
     else
       return ldmatrix(lane + n * 16 * kPitch + d * 32);

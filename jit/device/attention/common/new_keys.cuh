@@ -11,24 +11,27 @@
 
 namespace gqa {
 
-// A row of q or of new keys on its way, a vector of 16 bytes a step; where it is rotated, two that hold kVector pairs.
+// A row of q or of new keys on its way, a vector of 16 bytes a step; where it is rotated, two that hold kWidth pairs.
 template <typename Config>
 struct RotatedRow {
+  using Bits = QBits<Config>;
+  static constexpr int kWidth = kVector<Bits>;
+
   const NewTokens& tokens;
 
   // Steps of pairs come first, then those of the columns after them.
-  __device__ int pair_steps() const { return tokens.rotary_dim / (2 * kVector); }
-  __device__ int steps() const { return Config::kHeadDim / kVector - pair_steps(); }
+  __device__ int pair_steps() const { return tokens.rotary_dim / (2 * kWidth); }
+  __device__ int steps() const { return Config::kHeadDim / kWidth - pair_steps(); }
 
   template <bool kInterleaved>
-  __device__ void rotate(const u16* from, u16* to, int position, int step) const {
-    const Rotation rotation(tokens, position);
-    const int first = step * kVector, one = kInterleaved ? 2 * first : first;
-    rotate_pairs<typename Config::Q, kInterleaved, kVector>(Angles<kVector>(rotation, first), from, to, one,
-                                                            kInterleaved ? one + kVector : first + rotation.pairs);
+  __device__ void rotate(const Bits* from, Bits* to, int position, int step) const {
+    const Rotation<Bits> rotation(tokens, position);
+    const int first = step * kWidth, one = kInterleaved ? 2 * first : first;
+    rotate_pairs<typename Config::Q, kInterleaved, kWidth>(Angles<kWidth, Bits>(rotation, first), from, to, one,
+                                                           kInterleaved ? one + kWidth : first + rotation.pairs);
   }
 
-  __device__ void move(const u16* from, u16* to, int position, int step) const {
+  __device__ void move(const Bits* from, Bits* to, int position, int step) const {
     if (step >= pair_steps())
       copy_vector(from, to, step + pair_steps());
     else if (tokens.interleaved)
@@ -37,15 +40,16 @@ struct RotatedRow {
       rotate<false>(from, to, position, step);
   }
 
-  static __device__ void copy_vector(const u16* from, u16* to, int vector) {
-    u16 elements[kVector];
-    load_elements<kVector>(from + vector * kVector, elements);
-    store_elements<kVector>(elements, to + vector * kVector);
+  static __device__ void copy_vector(const Bits* from, Bits* to, int vector) {
+    Bits elements[kWidth];
+    load_elements<kWidth>(from + vector * kWidth, elements);
+    store_elements<kWidth>(elements, to + vector * kWidth);
   }
 };
 
 template <typename Config>
 struct NewKeys {
+  using Bits = KvBits<Config>;
   static constexpr int kThreads = Config::kWarps * 32;
 
   const AttentionParams& p;
@@ -66,14 +70,14 @@ struct NewKeys {
   // Whether a block of the part that begins there holds a new key.
   __device__ bool in_block(int first_key) const { return any() && first_key + Config::kTileN > cached; }
 
-  __device__ const u16* given(const void* tensor, const TensorStrides& s, int key) const {
-    return static_cast<const u16*>(tensor) + place.batch * s.batch + (key - cached) * s.row + place.kv_head * s.head;
+  __device__ const Bits* given(const void* tensor, const TensorStrides& s, int key) const {
+    return static_cast<const Bits*>(tensor) + place.batch * s.batch + (key - cached) * s.row + place.kv_head * s.head;
   }
 
   // Keys and values are other warps', so that neither waits for the other.
   template <typename Keys>
   __device__ void write(const Keys& keys) const {
-    constexpr int kValueSteps = Config::kHeadDimV / kVector;
+    constexpr int kValueSteps = Config::kHeadDimV / kVector<Bits>;
     const RotatedRow<Config> row = {tokens};
     const int start = rotary_start(tokens, place.batch, cached), steps = row.steps();
     const int key_items = (end - begin) * steps, first_value = (key_items + 31) / 32 * 32;
@@ -81,10 +85,11 @@ struct NewKeys {
     for (int i = threadIdx.x; i < first_value + (end - begin) * kValueSteps; i += kThreads) {
       if (i >= first_value) {
         const int value = i - first_value, key = begin + value / kValueSteps;
-        row.copy_vector(given(tokens.v, tokens.v_strides, key), const_cast<u16*>(keys.v_row(key)), value % kValueSteps);
+        row.copy_vector(given(tokens.v, tokens.v_strides, key), const_cast<Bits*>(keys.v_row(key)),
+                        value % kValueSteps);
       } else if (i < key_items) {
         const int key = begin + i / steps;
-        row.move(given(tokens.k, tokens.k_strides, key), const_cast<u16*>(keys.k_row(key)), start + key - cached,
+        row.move(given(tokens.k, tokens.k_strides, key), const_cast<Bits*>(keys.k_row(key)), start + key - cached,
                  i % steps);
       }
     }
@@ -94,8 +99,8 @@ struct NewKeys {
 // All queries of a tile, rotated; q: the place's first. A row that does not exist gets what the tile's first has.
 template <typename Config, int kThreads>
 __device__ inline void rotate_queries(const AttentionParams& p, const CacheParams* cache, const NewTokens& tokens,
-                                      const Place& place, const u16* q, u16* tile) {
-  constexpr int kPitch = row_pitch<u16>(Config::kHeadDim) / 2;
+                                      const Place& place, const QBits<Config>* q, QBits<Config>* tile) {
+  constexpr int kPitch = row_pitch<QBits<Config>>(Config::kHeadDim) / static_cast<int>(sizeof(QBits<Config>));
   const RotatedRow<Config> query = {tokens};
   const int start = rotary_start(tokens, place.batch, cached_keys<Config>(p, cache, place.batch));
   const int steps = query.steps();

@@ -76,7 +76,7 @@ struct Flash {
     const int count = queries();
     if constexpr (appends<Config>())
       if (cache->rotates)
-        return rotate_queries<Config, kThreads>(p, cache, *tokens, place, q, reinterpret_cast<u16*>(smem.q));
+        return rotate_queries<Config, kThreads>(p, cache, *tokens, place, q, reinterpret_cast<QBits<Config>*>(smem.q));
     copy_tile<QBits<Config>, Config::kTileM, Config::kHeadDim, kThreads, Config::kAlign>(
         smem.q, threadIdx.x, [&](int r, auto piece) {
           const int row = place.first_row + r;
@@ -177,7 +177,8 @@ struct Flash {
         const float inverse = inverse_of(place, core.state[m], h, warp_row() + r);
 #pragma unroll
         for (int n = 0; n < Core::kOuts; ++n)
-          *reinterpret_cast<u32*>(rows + r * kOutPitch + n * 16 + lane % 4 * 4) =
+          *reinterpret_cast<typename Config::Out::Pair*>(
+              rows + r * kOutPitch + (n * 8 + lane % 4 * 2) * static_cast<int>(sizeof(OutBits<Config>))) =
               Config::Out::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
         store_lse(place, core.state[m], h, warp_row() + r, count);
       }

@@ -109,7 +109,7 @@ struct Split {
     const QBits<Config>* q = static_cast<const QBits<Config>*>(p.q) + head_offset(p.q_strides);
     if constexpr (appends<Config>())
       if (cache->rotates)
-        return rotate_queries<Config, kThreads>(p, cache, *tokens, place, q, reinterpret_cast<u16*>(smem.q));
+        return rotate_queries<Config, kThreads>(p, cache, *tokens, place, q, reinterpret_cast<QBits<Config>*>(smem.q));
     copy_tile<QBits<Config>, kRows, Config::kHeadDim, kThreads, Config::kAlign>(
         smem.q, threadIdx.x, [&](int r, auto piece) {
           const int row = place.first_row + r;
@@ -281,14 +281,13 @@ struct Split {
     if (!row_exists<Config>(p, own_queries, row)) return;
     OutBits<Config>* out =
         static_cast<OutBits<Config>*>(p.out) + head_offset(p.out_strides) + row_offset<Config>(p.out_strides, row) + d;
-    const uint2 packed = make_uint2(Config::Out::pack(value.x * weight, value.y * weight),
-                                    Config::Out::pack(value.z * weight, value.w * weight));
+    const typename Config::Out::Pair pairs[2] = {Config::Out::pack(value.x * weight, value.y * weight),
+                                                 Config::Out::pack(value.z * weight, value.w * weight)};
     if constexpr (Config::kAlign >= 16) {
-      *reinterpret_cast<uint2*>(out) = packed;
+      *reinterpret_cast<typename Config::Out::Quad*>(out) = quad_of(pairs[0], pairs[1]);
     } else {
-      const u32 words[2] = {packed.x, packed.y};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) out[i] = element_of<OutBits<Config>>(words, i);
+      for (int i = 0; i < 2; ++i) unpack(pairs[i], out[2 * i], out[2 * i + 1]);
     }
   }
 

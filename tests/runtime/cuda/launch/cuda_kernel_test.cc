@@ -79,7 +79,7 @@ class CudaKernelTest : public ::testing::Test {
   Status load(const char* problem, const char* candidate) {
     EXPECT_TRUE(parse(problem, &call_.problem).ok());
     EXPECT_TRUE(parse(candidate, &candidate_).ok());
-    with_maps = plan(call_.problem, candidate_).maps.used();
+    with_maps = plan(call_.problem, candidate_).brings(LaunchArgument::kMaps);
     Binary binary;
     binary.cubin = "not looked at";
     return CudaKernel::load(shared_, call_.problem, candidate_, binary, &kernel_);

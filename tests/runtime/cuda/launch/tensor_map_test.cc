@@ -247,7 +247,7 @@ TEST_F(TensorMapTest, EverythingThatShapesAMapMakesANewOne) {
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.kv_heads = 1; }), "kv");
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.head_dim = 32; }), "qk");
   EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.head_dim_v = 32; }), "vo");
-  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.set_types(DType::kF16); }), "qkvo");
+  EXPECT_EQ(encodes([](Call* c, TensorBoxes*) { c->problem.set_types(ElementType::kF16); }), "qkvo");
   EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->query_rows = 64; }), "q");
   EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->out_rows = 128; }), "o");
   EXPECT_EQ(encodes([](Call*, TensorBoxes* t) { t->keys = 64; }), "kv");

@@ -109,7 +109,7 @@ TEST(Resources, CopiedPagesHaveNoBoxes) {
   const LaunchPlan boxes = plan(p, of(tile)), copies = plan(p, copying);
   EXPECT_EQ(boxes.maps.keys, 16);
   EXPECT_EQ(copies.maps.keys, 0);
-  EXPECT_TRUE(copies.maps.used());
+  EXPECT_TRUE(copies.brings(LaunchArgument::kMaps));
   EXPECT_EQ(boxes.maps.query_rows, copies.maps.query_rows);
   EXPECT_LE(copies.shared_memory, boxes.shared_memory);
   EXPECT_EQ(role_registers(p, copying).producer, 40);  // as many as keep its loop from spilling

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/simt/emulator/ptx/ptx.h"
 
 namespace gqa::simt {
@@ -12,18 +12,18 @@ namespace {
 void nothing(Emulator&, const Call&) {}
 
 // cvt.rn.f16x2.f32 d, a, b: a lands in the upper half.
-template <DType kType>
+template <ElementType kType>
 void pack(Emulator&, const Call& call) {
   const std::uint32_t upper = store(kType, call.read_float(1)), lower = store(kType, call.read_float(2));
   call.write(0, upper << 16 | lower);
 }
 
-template <DType kType>
+template <ElementType kType>
 void round(Emulator&, const Call& call) {
   call.write(0, store(kType, call.read_float(1)));
 }
 
-template <DType kType>
+template <ElementType kType>
 void widen(Emulator&, const Call& call) {
   call.write_float(0, load(kType, static_cast<std::uint16_t>(call.read(1))));
 }
@@ -106,12 +106,12 @@ const std::vector<Known>& thread_instructions() {
       {"ld.global.L1::no_allocate.L2::128B.v2.u32", load_words<2>},
       {"ld.global.L1::no_allocate.L2::128B.v4.u32", load_words<4>},
       {"mov.b32", move},
-      {"cvt.rn.f16x2.f32", pack<DType::kF16>},
-      {"cvt.rn.bf16x2.f32", pack<DType::kBF16>},
-      {"cvt.rn.f16.f32", round<DType::kF16>},
-      {"cvt.rn.bf16.f32", round<DType::kBF16>},
-      {"cvt.f32.f16", widen<DType::kF16>},
-      {"cvt.f32.bf16", widen<DType::kBF16>},
+      {"cvt.rn.f16x2.f32", pack<ElementType::kF16>},
+      {"cvt.rn.bf16x2.f32", pack<ElementType::kBF16>},
+      {"cvt.rn.f16.f32", round<ElementType::kF16>},
+      {"cvt.rn.bf16.f32", round<ElementType::kBF16>},
+      {"cvt.f32.f16", widen<ElementType::kF16>},
+      {"cvt.f32.bf16", widen<ElementType::kBF16>},
       {"ex2.approx.ftz.f32", function_ftz<std::exp2>},
       {"ex2.approx.f32", function<std::exp2>},
       {"lg2.approx.ftz.f32", function_ftz<std::log2>},

@@ -1,7 +1,10 @@
-// ptx_warp.cc: instructions of a whole warp: 8x8 tiles between shared memory and registers, products on tensor cores.
+// ptx_warp.cc: instructions of a whole warp: 8x8 tiles between shared memory and registers, products on tensor cores,
+// words of shared memory.
+#include <bit>
+#include <cmath>
 #include <cstring>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/simt/emulator/ptx/ptx.h"
 
 namespace gqa::simt {
@@ -99,14 +102,14 @@ struct Product {
   float a[16][16], b[8][16], c[16][8];  // b by columns
 };
 
-template <DType kType>
+template <ElementType kType>
 void take_pair(float* to, std::uint64_t bits) {
   to[0] = load(kType, static_cast<std::uint16_t>(bits));
   to[1] = load(kType, static_cast<std::uint16_t>(bits >> 16));
 }
 
 // Arguments: d 0-3, a 4-7, b 8-9, c 10-13.
-template <DType kType>
+template <ElementType kType>
 void multiply(const Meeting& meeting) {
   Product p;
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -127,9 +130,53 @@ void multiply(const Meeting& meeting) {
       call_of(meeting, lane).write_float(i, p.c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
 }
 
-template <DType kType>
+template <ElementType kType>
 void product(Emulator& emulator, const Call& call) {
   together(emulator, call, multiply<kType>);
+}
+
+// ---- mma.m16n8k8 of tf32: the same with t = i % 4, an element where there is a pair, and t + 4 where there is t + 8;
+// c and d as above. What is added up is cut off behind float32's last bit.
+
+constexpr std::uint32_t kTf32Bits = 0xffffe000U;
+
+float tf32(std::uint64_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) & kTf32Bits); }
+
+// Towards zero.
+float cut_off(double exact) {
+  const auto nearest = static_cast<float>(exact);
+  return std::fabs(static_cast<double>(nearest)) > std::fabs(exact) ? std::nextafter(nearest, 0.F) : nearest;
+}
+
+void multiply_tf32(const Meeting& meeting) {
+  float a[16][8], b[8][8], d[16][8];  // b by columns
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const Call& call = call_of(meeting, lane);
+    const unsigned g = lane / 4, t = lane % 4;
+    for (unsigned i = 0; i < 4; ++i) a[g + i % 2 * 8][t + i / 2 * 4] = tf32(call.read(4 + i));
+    for (unsigned i = 0; i < 2; ++i) b[g][t + i * 4] = tf32(call.read(8 + i));
+    for (unsigned i = 0; i < 4; ++i) d[g + i / 2 * 8][2 * t + i % 2] = call.read_float(10 + i);
+  }
+  for (unsigned m = 0; m < 16; ++m)
+    for (unsigned n = 0; n < 8; ++n) {
+      double sum = static_cast<double>(d[m][n]);
+      for (unsigned k = 0; k < 8; ++k) sum += static_cast<double>(a[m][k]) * static_cast<double>(b[n][k]);
+      d[m][n] = cut_off(sum);
+    }
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned i = 0; i < 4; ++i)
+      call_of(meeting, lane).write_float(i, d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+}
+
+void product_tf32(Emulator& emulator, const Call& call) { together(emulator, call, multiply_tf32); }
+
+// ld.shared of a word.
+void load_shared(Emulator& emulator, const Call& call) {
+  char* const from = emulator.shared(call.read(1), 4, "ld.shared");
+  emulator.check_race(Emulator::Access::kRead, from, 4);
+  std::uint32_t word = 0;
+  std::memcpy(&word, from, 4);
+  call.write(0, word);
 }
 
 }  // namespace
@@ -145,8 +192,10 @@ const std::vector<Known>& warp_instructions() {
       {"stmatrix.sync.aligned.m8n8.x2.shared.b16", matrices<2, false, true>},
       {"stmatrix.sync.aligned.m8n8.x4.shared.b16", matrices<4, false, true>},
       {"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16", matrices<4, true, true>},
-      {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", product<DType::kF16>},
-      {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", product<DType::kBF16>},
+      {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", product<ElementType::kF16>},
+      {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", product<ElementType::kBF16>},
+      {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", product_tf32},
+      {"ld.shared.f32", load_shared},
   };
   return known;
 }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/simt/emulator/ptx/ptx.h"
 
 namespace gqa::simt {
@@ -74,8 +74,8 @@ const float* widened(bool bf16) {
   static const auto tables = [] {
     std::array<std::vector<float>, 2> made;
     for (unsigned bits = 0; bits < 65536; ++bits) {
-      made[0].push_back(load(DType::kF16, static_cast<std::uint16_t>(bits)));
-      made[1].push_back(load(DType::kBF16, static_cast<std::uint16_t>(bits)));
+      made[0].push_back(load(ElementType::kF16, static_cast<std::uint16_t>(bits)));
+      made[1].push_back(load(ElementType::kBF16, static_cast<std::uint16_t>(bits)));
     }
     return made;
   }();

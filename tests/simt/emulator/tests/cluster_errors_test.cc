@@ -181,7 +181,7 @@ TEST_F(ClusterErrors, RacesAndBarriersAreEachCtas) {
 }
 
 TEST_F(ClusterErrors, LoadsOverWhatAnotherCtaStillUses) {
-  const std::string text = shared_product("P", DType::kF16, 8, BLayout::kColumns);
+  const std::string text = shared_product("P", ElementType::kF16, 8, BLayout::kColumns);
   const std::string product = kBegin + std::string(R"(
     float d[1][4] = {};
     wgmma_fence();

@@ -290,7 +290,7 @@ TEST_F(Clusters, ProductsReadTheSharedMemoryOfTheirOwnCta) {
     wgmma_commit();
     wgmma_wait<0>();
     for (int i = 0; i < 4; ++i) out[rank * 512 + t * 4 + i] = static_cast<u16>(d[0][i]);)",
-                                shared_product("P", DType::kF16, 8, BLayout::kColumns));
+                                shared_product("P", ElementType::kF16, 8, BLayout::kColumns));
   for (const Schedule& schedule : cluster_schedules()) {
     const Buffer out("out", kOut);
     const Status status = launch(*kernel, out, schedule);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "jit/wgmma_text.h"
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/simt/emulator/kernel.h"
 #include "tests/simt/emulator/tensor_map.h"
 
@@ -281,7 +281,7 @@ TEST_F(HopperInstructions, TheDriverRefusesWhatTheRealOneDoes) {
 // ---- products
 
 struct ProductCase {
-  DType dtype;
+  ElementType dtype;
   int columns;
   bool a_registers, b_rows;  // b_rows: B lies with rows of the inner dimension
 };
@@ -358,13 +358,13 @@ TEST_P(HopperProducts, MultiplyAsTheirDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, HopperProducts,
-                         ::testing::Values(ProductCase{DType::kF16, 64, false, false},
-                                           ProductCase{DType::kBF16, 80, false, false},
-                                           ProductCase{DType::kF16, 128, false, true},
-                                           ProductCase{DType::kBF16, 192, true, true}));
+                         ::testing::Values(ProductCase{ElementType::kF16, 64, false, false},
+                                           ProductCase{ElementType::kBF16, 80, false, false},
+                                           ProductCase{ElementType::kF16, 128, false, true},
+                                           ProductCase{ElementType::kBF16, 192, true, true}));
 
 TEST_F(HopperInstructions, MisusedProductsAreSeen) {
-  const std::string text = shared_product("P", DType::kF16, 8, BLayout::kColumns);
+  const std::string text = shared_product("P", ElementType::kF16, 8, BLayout::kColumns);
   const std::string operands =
       "float d[1][4] = {};\nconst u64 a = operand(shared, 0), b = operand(shared + 8192, 0);\n";
   const std::string all = "wgmma_fence(); P::multiply(d, a, b, false); wgmma_commit(); wgmma_wait<0>();";

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 #include "tests/simt/emulator/kernel.h"
 
 namespace gqa::simt {
@@ -74,16 +74,16 @@ TEST_F(Instructions, LdmatrixGivesRowsAndTransposedColumns) {
 }
 
 // Through the lane offsets of mma.cuh: a 16x16 product of matrices in shared memory.
-class Products : public Instructions, public ::testing::WithParamInterface<DType> {};
+class Products : public Instructions, public ::testing::WithParamInterface<ElementType> {};
 
 TEST_P(Products, AreSumsOfProductsPlusWhatWasThere) {
-  const DType type = GetParam();
+  const ElementType type = GetParam();
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   std::vector<std::uint16_t> given(512);  // a: 16 rows of 16, b: 16 columns of 16, each along k
   for (std::uint16_t& bits : given) bits = store(type, normal(random));
   const Buffer in("in", given), out("out", 256 * sizeof(float));
-  const std::string element = type == DType::kF16 ? "F16" : "BF16";
+  const std::string element = type == ElementType::kF16 ? "F16" : "BF16";
   const Status status =
       run("const u16* in, float* out",
           "for (int i = t; i < 512; i += 32) reinterpret_cast<u16*>(memory)[i] = in[i];\n__syncthreads();\n"
@@ -107,7 +107,7 @@ TEST_P(Products, AreSumsOfProductsPlusWhatWasThere) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Products, ::testing::Values(DType::kF16, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, Products, ::testing::Values(ElementType::kF16, ElementType::kBF16),
                          [](const auto& parameter) { return std::string(name(parameter.param)); });
 
 TEST_F(Instructions, ConversionsRoundToNearestEvenAndPackLowFirst) {

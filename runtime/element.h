@@ -1,13 +1,16 @@
-// half.h: float16 and bfloat16 as bits, on the CPU.
-// Owns: conversions to and from float32: round to nearest even, overflow to infinity, NaN kept.
+// element.h: elements of tensors as bits, on the CPU.
+// Owns: float16 and bfloat16 to and from float32: round to nearest even, overflow to infinity, NaN kept; an
+// element of any type, where it lies.
 // Never: used by the host's tile kernels, which widen whole rows with the processor's own instructions.
 // Threads: pure functions.
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
-#include "search/problem/problem.h"
+#include "search/element_type.h"
 
 namespace gqa {
 
@@ -45,12 +48,33 @@ inline std::uint16_t float_to_half(float value) {
   return static_cast<std::uint16_t>(sign | (rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);
 }
 
-inline float load(DType dtype, std::uint16_t bits) {
-  return dtype == DType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
+// Of the two types of 16 bits.
+inline float load(ElementType type, std::uint16_t bits) {
+  return type == ElementType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
+}
+inline std::uint16_t store(ElementType type, float value) {
+  return type == ElementType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
 }
 
-inline std::uint16_t store(DType dtype, float value) {
-  return dtype == DType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
+// Of all types.
+inline float load_element(ElementType type, const std::byte* from) {
+  if (type == ElementType::kF32) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof bits);
+  return load(type, bits);
+}
+
+inline void store_element(ElementType type, float value, std::byte* to) {
+  if (type == ElementType::kF32) {
+    std::memcpy(to, &value, sizeof value);
+    return;
+  }
+  const std::uint16_t bits = store(type, value);
+  std::memcpy(to, &bits, sizeof bits);
 }
 
 }  // namespace gqa

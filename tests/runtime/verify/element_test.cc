@@ -1,6 +1,6 @@
 // float16 and bfloat16 conversions: all 65,536 patterns, and every midpoint between two neighbours.
 
-#include "runtime/half.h"
+#include "runtime/element.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace gqa {
 namespace {
 
 struct Format {
-  DType dtype;
+  ElementType dtype;
   int mantissa_bits, exponent_bits;
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
@@ -91,7 +91,8 @@ TEST_P(Half, KeepsNaNsWhoseHighBitsAreClear) {
     EXPECT_TRUE(std::isnan(load(format.dtype, store(format.dtype, std::bit_cast<float>(bits))))) << std::hex << bits;
 }
 
-INSTANTIATE_TEST_SUITE_P(BothTypes, Half, ::testing::Values(Format{DType::kF16, 10, 5}, Format{DType::kBF16, 7, 8}),
+INSTANTIATE_TEST_SUITE_P(BothTypes, Half,
+                         ::testing::Values(Format{ElementType::kF16, 10, 5}, Format{ElementType::kBF16, 7, 8}),
                          [](const auto& test) { return std::string(name(test.param.dtype)); });
 
 }  // namespace
