@@ -1,5 +1,5 @@
-"""What tests of layers share: how far a layer's numbers may be from those of float64, and a layer's projections, norms and
-rotation written out in float64. Imported once PyTorch is known to be there."""
+"""What tests of layers share: how far a layer's numbers may be from those of float64, and a layer's projections, norms
+and rotation written out in float64. Imported once PyTorch is known to be there."""
 
 import gqa
 import pytest
@@ -16,7 +16,11 @@ def guessed():
     gqa.configure(tuning=None)
 
 
-UNITS = {torch.float32: 32, torch.float16: 6, torch.bfloat16: 4}  # a sum of float32's has more roundings than a 16-bit one
+UNITS = {
+    torch.float32: 32,
+    torch.float16: 6,
+    torch.bfloat16: 4,
+}  # a sum of float32's has more roundings than a 16-bit one
 
 
 def close(found, expected, times=1):
@@ -44,8 +48,8 @@ def randomised(module, seed=0):
 
 
 def attention64(q, k, v, *, causal=True, window=(-1, -1), scale=None, softcap=0.0, sinks=None, key_of=None):
-    """q (batch, heads, n, d), k and v (batch, kv_heads, m, ...), float64, one head after another. key_of: the key head of a
-    query head; by default neighbours share one."""
+    """q (batch, heads, n, d), k and v (batch, kv_heads, m, ...), float64, one head after another. key_of: the key head
+    of a query head; by default neighbours share one."""
     heads, kv_heads, n, m = q.shape[1], k.shape[1], q.shape[2], k.shape[2]
     key_of = key_of or (lambda head: head // (heads // kv_heads))
     past = torch.arange(m)[None, :] - (torch.arange(n) + m - n)[:, None]

@@ -77,8 +77,8 @@ def install_as(name: str, metadata: bool = False, *, replace: bool = False) -> N
 
     name: "flash_attn" (FlashAttention-2's functions, with .flash_attn_interface, .bert_padding and .cute,
     FlashAttention-4's), "flash_attn_interface" (FlashAttention-3's), "aiter" (gqa.aiter, AITER's), "mgqa" (gqa.mgqa,
-    MGQA's, with .transformer, .attention and .mgqa_triton), or "mirage" and "yirage" (gqa.mirage, Mirage's). Other modules of these packages raise ModuleNotFoundError, so that a program that
-    tries them falls back.
+    MGQA's, with .transformer, .attention and .mgqa_triton), or "mirage" and "yirage" (gqa.mirage, Mirage's). Other
+    modules of these packages raise ModuleNotFoundError, so that a program that tries them falls back.
     metadata: importlib.metadata answers too, as flash-attn 2.8.3+gqa (flash-attn-3 3.0.0+gqa, amd-aiter 0.1.20+gqa,
     mgqa 0.0.5+gqa, mirage-project and yirage 0.2.4+gqa): libraries that ask it take the package for installed. They
     ask as they are imported: refused once transformers or diffusers is.

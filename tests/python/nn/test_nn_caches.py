@@ -1,5 +1,5 @@
-"""gqa.nn.GroupedQueryAttention on caches: a prefill and then tokens one at a time, dense and in pages, give what one pass over
-all gives in float64; lengths, room, and pages of gqa.PagePool."""
+"""gqa.nn.GroupedQueryAttention on caches: a prefill and then tokens one at a time, dense and in pages, give what one
+pass over all gives in float64; lengths, room, and pages of gqa.PagePool."""
 
 import gqa
 import pytest
@@ -14,7 +14,11 @@ DIM, HEADS, KV_HEADS, WIDTH = 128, 6, 2, 32
 TOKENS, PREFILL, ROOM, PAGE = 21, 12, 32, 8
 TABLE = [[9, 2, 5, 0], [1, 7, 4, 3]]  # pages of two sequences, in no order
 
-SCORES = {"llama": ({}, {}), "mistral": ({"window": 7}, {"window": (6, 0)}), "gpt-oss": ({"sinks": True, "bias": True}, {})}
+SCORES = {
+    "llama": ({}, {}),
+    "mistral": ({"window": 7}, {"window": (6, 0)}),
+    "gpt-oss": ({"sinks": True, "bias": True}, {}),
+}
 
 
 def layer_of(rope=gqa.nn.Rope(64), dtype=torch.bfloat16, device="cpu", **options):

@@ -1,5 +1,5 @@
-"""gqa.nn.GroupedQueryAttention without a cache: each option against the layer written out in float64, gradients, compilers,
-and what is refused."""
+"""gqa.nn.GroupedQueryAttention without a cache: each option against the layer written out in float64, gradients,
+compilers, and what is refused."""
 
 import gqa
 import pytest

@@ -1,5 +1,5 @@
-"""gqa.nn.GroupedQueryAttention's state dict: the names of Llama's and Mistral's layers in Transformers, whose weights give their
-outputs, from a layer's state dict or a whole model's."""
+"""gqa.nn.GroupedQueryAttention's state dict: the names of Llama's and Mistral's layers in Transformers, whose weights
+give their outputs, from a layer's state dict or a whole model's."""
 
 import gqa
 import pytest
@@ -33,7 +33,12 @@ def test_names():
     full = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(64), qk_norm=True, sinks=True, bias=True)
     biases = [name.replace("weight", "bias") for name in names]
     assert set(full.state_dict()) == {*names, *biases, "q_norm.weight", "k_norm.weight", "sinks"}
-    assert [full.state_dict()[f"{n}_proj.weight"].shape for n in "qkvo"] == [(128, 128), (64, 128), (64, 128), (128, 128)]
+    assert [full.state_dict()[f"{n}_proj.weight"].shape for n in "qkvo"] == [
+        (128, 128),
+        (64, 128),
+        (64, 128),
+        (128, 128),
+    ]
 
 
 def test_under_a_prefix():

@@ -15,8 +15,8 @@ import torch
 
 
 class RegroupedLinear(torch.nn.Linear):
-    """torch.nn.Linear without bias. Along `axis` (0: outputs, 1: inputs) of its weight stand `heads` heads, in groups of
-    heads / kv_heads side by side, in its state dict kv_heads apart. state_dict() then has copies of the weight, not
+    """torch.nn.Linear without bias. Along `axis` (0: outputs, 1: inputs) of its weight stand `heads` heads, in groups
+    of heads / kv_heads side by side, in its state dict kv_heads apart. state_dict() then has copies of the weight, not
     itself; parameters() has the weight as it lies."""
 
     def __init__(self, inputs: int, outputs: int, axis: int, heads: int, kv_heads: int, **made: Any) -> None:
@@ -38,6 +38,8 @@ class RegroupedLinear(torch.nn.Linear):
         """Heads that are `outer` times `inner`, as `inner` times `outer`."""
         if outer == 1 or inner == 1:
             return weight
-        return weight.unflatten(self.axis, (outer, inner, -1)).transpose(self.axis, self.axis + 1).flatten(
-            self.axis, self.axis + 2
+        return (
+            weight.unflatten(self.axis, (outer, inner, -1))
+            .transpose(self.axis, self.axis + 1)
+            .flatten(self.axis, self.axis + 2)
         )

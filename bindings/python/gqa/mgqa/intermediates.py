@@ -1,7 +1,7 @@
 """What a decoder keeps between calls: keys and values of each attention layer.
 
-Owns: their memory, which grows, and how many tokens are in it. Never: copies keys but to grow. Threads: one, one call at a
-time.
+Owns: their memory, which grows, and how many tokens are in it. Never: copies keys but to grow. Threads: one, one call
+at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class LayerIntermediates:
         """Each layer's cache, for a call of so many new tokens of so many sequences."""
         if batch != self.batch:
             raise error_for(
-                Status.ERROR_SHAPE, f"x has batch {batch}, but the cache {self.batch}; expected the sequences it was made of"
+                Status.ERROR_SHAPE,
+                f"x has batch {batch}, but the cache {self.batch}; expected the sequences it was made of",
             )
         room, needed = self._caches[0].room, self.length + tokens
         if needed > room:
@@ -57,4 +58,6 @@ class LayerIntermediates:
         return wider
 
     def __repr__(self) -> str:
-        return f"gqa.mgqa LayerIntermediates({len(self._caches)} layers, {self.length} tokens of {self.batch} sequences)"
+        return (
+            f"gqa.mgqa LayerIntermediates({len(self._caches)} layers, {self.length} tokens of {self.batch} sequences)"
+        )

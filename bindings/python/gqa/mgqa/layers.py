@@ -1,6 +1,7 @@
 """MGQA and MGQALayers: the package's attention layer and its stack of layers (mgqa.attention there).
 
-Owns: what a layer is made of, the names in its state dict, and how a stack is run on a cache. Never: computes attention.
+Owns: what a layer is made of, the names in its state dict, and how a stack is run on a cache. Never: computes
+attention.
 Threads: any number may call one stack, each on a cache of its own.
 """
 
@@ -27,8 +28,8 @@ class MGQA(GroupedQueryAttention):
     The state dict has to_q, to_k, to_v and to_out, as the package has them.
 
     dim_head is 64 whatever dim / heads. kv_heads: None for heads; one_kv_head: 1. value_dim_head: None for dim_head.
-    max_attend_past: tokens before its own that a query sees; None for all. flash changes nothing. All else is refused but
-    at its default."""
+    max_attend_past: tokens before its own that a query sees; None for all. flash changes nothing. All else is refused
+    but at its default."""
 
     PROJECTIONS = ("to_q", "to_k", "to_v", "to_out")
 
@@ -51,13 +52,12 @@ class MGQA(GroupedQueryAttention):
         if flag("one_kv_head", one_kv_head):
             if kv_heads is not None:
                 raise error_for(
-                    Status.ERROR_OPTION, f"kv_heads is {shown(kv_heads)} beside one_kv_head=True; expected one of the two"
+                    Status.ERROR_OPTION,
+                    f"kv_heads is {shown(kv_heads)} beside one_kv_head=True; expected one of the two",
                 )
             kv_heads = 1
         window = None if max_attend_past is None else (max_attend_past, -1)
-        super().__init__(
-            dim, heads, kv_heads, dim_head, head_dim_v=value_dim_head, causal=causal, window=window
-        )
+        super().__init__(dim, heads, kv_heads, dim_head, head_dim_v=value_dim_head, causal=causal, window=window)
 
     def _projection(self, name: str, inputs: int, outputs: int, **more: Any) -> torch.nn.Linear:
         if name in ("to_q", "to_out"):
@@ -66,7 +66,9 @@ class MGQA(GroupedQueryAttention):
             return RegroupedLinear(inputs, outputs, axis, self.heads, self.kv_heads, **more)
         return super()._projection(name, inputs, outputs, **more)
 
-    def forward(self, x: torch.Tensor, context: Any = None, *, cache: Optional[KVCache] = None, **others: Any) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, context: Any = None, *, cache: Optional[KVCache] = None, **others: Any
+    ) -> torch.Tensor:
         """As gqa.nn.GroupedQueryAttention's; what else the package takes is refused but at its default."""
         _taken.only("MGQA.forward", _taken.ATTENTION_CALL, {"context": context, **others})
         return super().forward(x, cache=cache)
@@ -88,7 +90,8 @@ class FeedForward(torch.nn.Module):
 
 
 class MGQALayers(torch.nn.Module):
-    """depth times attention and feed-forward, each on a LayerNorm of what comes in and added to it, and a last LayerNorm.
+    """depth times attention and feed-forward, each on a LayerNorm of what comes in and added to it, and a last
+    LayerNorm.
 
     attn_...: arguments of MGQA, as attn_kv_heads=2 or attn_dim_head=32; ff_...: of the feed-forward, ff_mult and
     ff_no_bias. All else that the package takes is refused but at its default, by name (NotImplementedError)."""
@@ -117,9 +120,11 @@ class MGQALayers(torch.nn.Module):
         return_hiddens: bool = False,
         **others: Any,
     ) -> Union[torch.Tensor, Tuple[torch.Tensor, LayerIntermediates]]:
-        """x (batch, tokens, dim) -> as x, on its device and stream. return_hiddens: (out, intermediates), which the next
-        call takes as cache: x then has all tokens so far, out the new ones', which are more than the cache's. cache_age:
-        1, or the number of new ones. What else the package takes is refused but at its default."""
+        """x (batch, tokens, dim) -> as x, on its device and stream.
+
+        return_hiddens: (out, intermediates), which the next call takes as cache: x then has all tokens so far, out the
+        new ones', which are those past the cache's. cache_age: 1, or the number of new ones. What else the package
+        takes is refused but at its default."""
         self.refuse_others({"context": context, **others})
         if cache is None and not return_hiddens:
             return self.run(x, None)
@@ -152,7 +157,8 @@ class MGQALayers(torch.nn.Module):
             )
         if size("cache_age", cache_age) not in (1, new):
             raise error_for(
-                Status.ERROR_OPTION, f"cache_age is {cache_age}; expected 1, or {new}: x has so many tokens more than the cache"
+                Status.ERROR_OPTION,
+                f"cache_age is {cache_age}; expected 1, or {new}: x has so many tokens more than the cache",
             )
         return cache.length
 

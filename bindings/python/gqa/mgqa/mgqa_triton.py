@@ -24,20 +24,20 @@ def attention(
 ) -> torch.Tensor:
     """softmax(q k^T * sm_scale + mask) v of each head.
 
-    q, k, v: (batch, heads, tokens, head_dim), of one shape, dtype and device; any strides. head_dim: what gqa attends in,
-        up to 256; others at the cost of a copy.
+    q, k, v: (batch, heads, tokens, head_dim), of one shape, dtype and device; any strides. head_dim: what gqa attends
+        in, up to 256; others at the cost of a copy.
     causal: a query sees the keys up to its own. sm_scale: above 0; None for 1/sqrt(head_dim).
     num_groups: into how many parts of neighbouring heads the package divides its work. It changes no number, and has to
         divide the heads.
 
-    Returns as q: (batch, heads, tokens, head_dim), turned round in memory, not copied. Where an input wants a gradient, the
-    backward pass raises NotImplementedError. Raises GqaValueError, GqaTypeError or GqaError.
+    Returns as q: (batch, heads, tokens, head_dim), turned round in memory, not copied. Where an input wants a gradient,
+    the backward pass raises NotImplementedError. Raises GqaValueError, GqaTypeError or GqaError.
 
-    This is what the package's page means. Its code does otherwise: for each group it launches the work of all heads, counted
-    from the group's first head on, and writes it at the same places of the output. What stands there in the end is the last
-    group's: of heads from where that group begins, and of memory past the tensors' ends. It finds a batch by the stride of
-    heads, multiplies in float16 whatever it is given, and its backward pass takes and returns another number of things than
-    autograd asks for. Importing it runs an example on a GPU."""
+    This is what the package's page means. Its code does otherwise: for each group it launches the work of all heads,
+    counted from the group's first head on, and writes it at the same places of the output. What stands there in the end
+    is the last group's: of heads from where that group begins, and of memory past the tensors' ends. It finds a batch
+    by the stride of heads, multiplies in float16 whatever it is given, and its backward pass takes and returns another
+    number of things than autograd asks for. Importing it runs an example on a GPU."""
     _judge(q, k, v)
     heads, groups = q.shape[1], size("num_groups", num_groups)
     if heads % groups:
@@ -49,7 +49,8 @@ def attention(
     if not _modes.active(q):
         _warnings.warn_of_layout("q", _LAYOUT, heads=heads, tokens=q.shape[2])
     scores = _calls.Scores(causal, (-1, -1), sm_scale, 0.0, None)
-    return _calls.dense(*(x.transpose(1, 2) for x in (q, k, v)), scores, _NAMES).transpose(1, 2)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return _calls.dense(q, k, v, scores, _NAMES).transpose(1, 2)
 
 
 _NAMES: Dict[str, str] = {"q": "q", "scale": "sm_scale"}  # by the library's; q: its layout is judged here

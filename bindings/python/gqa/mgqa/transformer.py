@@ -4,8 +4,8 @@
                                                                                     attn_kv_heads=2))
     logits = model(tokens)                                     # (1, 1024) -> (1, 1024, 20000)
 
-Owns: the model's parts, their names, and what ids and lengths are refused. Never: computes attention; generates. Threads: any
-number may call one model, each on a cache of its own.
+Owns: the model's parts, their names, and what ids and lengths are refused. Never: computes attention; generates.
+Threads: any number may call one model, each on a cache of its own.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class Decoder(MGQALayers):
 class MGQATransformer(torch.nn.Module):
     """Token and place embeddings, attn_layers, and a projection to logits.
 
-    num_tokens: ids are 0 to num_tokens - 1. max_seq_len: tokens a sequence at most. attn_layers: a Decoder or MGQALayers.
+    num_tokens: ids are 0 to num_tokens - 1. max_seq_len: tokens a sequence at most. attn_layers: a Decoder or
+        MGQALayers.
     emb_dim: None, or attn_layers' dim. logits_dim: None for num_tokens. All else is refused but at its default, by name
     (NotImplementedError).
 
-    The state dict has the package's names, shapes and orders. The model attends in its parameters' dtype: float32, or after
-    model.bfloat16() or model.half() that. There is no backward pass: gradients raise NotImplementedError as they are asked
-    for."""
+    The state dict has the package's names, shapes and orders. The model attends in its parameters' dtype: float32, or
+    after model.bfloat16() or model.half() that. There is no backward pass: gradients raise NotImplementedError as they
+    are asked for."""
 
     def __init__(
         self,
@@ -122,12 +123,12 @@ class MGQATransformer(torch.nn.Module):
         """x (batch, tokens) int64 or int32 -> logits (batch, tokens, logits_dim), of the parameters' dtype and device.
 
         return_embeddings: what logits are made of, (batch, tokens, dim), instead; return_logits_and_embeddings: both.
-        return_intermediates: (that, intermediates), which the next call takes as cache: x then has all tokens so far, the
-        result the new ones', any number of them. cache_age: 1, or that number. A cache is written on
+        return_intermediates: (that, intermediates), which the next call takes as cache: x then has all tokens so far,
+        the result the new ones', any number of them. cache_age: 1, or that number. A cache is written on
         (LayerIntermediates).
 
-        An id that is not below num_tokens is refused, for which the host waits for x; under a compiler or tracer, and while a
-        stream is captured, it is not looked for."""
+        An id that is not below num_tokens is refused, for which the host waits for x; under a compiler or tracer, and
+        while a stream is captured, it is not looked for."""
         others = {
             "mask": mask,
             "return_mems": return_mems,

@@ -1,7 +1,7 @@
 """A layer's call of attention: on the keys of the same call, or on a cache that they are appended to.
 
-Owns: what a layer's options are to gqa's functions, and that a gradient is refused when it is asked for, whichever input
-wants one. Never: computes. Threads: any; torch.compile traces through here.
+Owns: what a layer's options are to gqa's functions, and that a gradient is refused when it is asked for, whichever
+input wants one. Never: computes. Threads: any; torch.compile traces through here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Scores(NamedTuple):
     softcap: float
     sinks: Optional[torch.Tensor]  # (heads,)
 
-    def numbers(self) -> Tuple[Any, ...]:
+    def numbers(self) -> Tuple[Optional[float], bool, Tuple[int, int], float, bool]:
+        """In _flash_forms' order; the last is that no log-sum-exp is asked for."""
         return self.scale, self.causal, self.window, self.softcap, False
 
     def sink(self) -> Optional[torch.Tensor]:
@@ -58,8 +59,8 @@ class Turned(NamedTuple):
 def dense(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scores: Scores, names: Dict[str, str] = _NAMES
 ) -> torch.Tensor:
-    """(batch, tokens, heads, head_dim) each; returns (batch, tokens, heads, head_dim_v). names: what the caller's caller
-    calls the library's arguments."""
+    """(batch, tokens, heads, head_dim) each; returns (batch, tokens, heads, head_dim_v). names: what the caller's
+    caller calls the library's arguments."""
     _judge(q, k, v, scores.sinks)
     lists: Dict[str, Any] = dict.fromkeys(("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"))
     out, _ = _flash_forms.packed(q, k, v, *scores.numbers(), names, scores.sink(), **lists)

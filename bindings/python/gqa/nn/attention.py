@@ -1,4 +1,5 @@
-"""GroupedQueryAttention: the attention layer of Llama, Mistral, Qwen and their like, from hidden states to hidden states.
+"""GroupedQueryAttention: the attention layer of Llama, Mistral, Qwen and their like, from hidden states to hidden
+states.
 
 Owns: projections, their names, norms, rotary tables and sinks, and which state dicts load. Never: computes attention;
 keeps keys between calls. Threads: any number may call one layer; loading is one thread's.
@@ -6,12 +7,12 @@ keeps keys between calls. Threads: any number may call one layer; loading is one
 
 from __future__ import annotations
 
-from typing import Any, Callable, ClassVar, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple, Union
 
 import torch
 
 from .._errors import Status, error_for
-from .._kinds import CALL, shown, size
+from .._kinds import CALL, flag, shown, size
 from . import _calls
 from .cache import KVCache
 from .rope import Rope
@@ -38,8 +39,8 @@ class GroupedQueryAttention(torch.nn.Module):
     The state dict has q_proj, k_proj, v_proj and o_proj, with qk_norm q_norm and k_norm, with sinks sinks: the names of
     Llama, Mistral, Qwen and GPT-OSS in Transformers. load_state_dict takes those under a prefix, too.
 
-    Parameters are of any dtype that gqa attends in, and x of theirs. Where an input wants a gradient the forward pass runs,
-    and out's backward raises NotImplementedError; under torch.compile the call is refused. Raises GqaValueError,
+    Parameters are of any dtype that gqa attends in, and x of theirs. Where an input wants a gradient the forward pass
+    runs, and out's backward raises NotImplementedError; under torch.compile the call is refused. Raises GqaValueError,
     GqaTypeError or GqaError."""
 
     PROJECTIONS: ClassVar[Tuple[str, str, str, str]] = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -81,15 +82,21 @@ class GroupedQueryAttention(torch.nn.Module):
             setattr(self, name, self._projection(name, self.dim, width, bias=bias, **made))
         out_bias = bias if out_bias is None else out_bias
         setattr(self, o, self._projection(o, self.heads * self.head_dim_v, self.dim, bias=out_bias, **made))
-        norm: Callable[[], Any] = lambda: torch.nn.RMSNorm(self.head_dim, eps=norm_eps, **made)  # noqa: E731
-        self.q_norm, self.k_norm = (norm(), norm()) if qk_norm else (None, None)
-        self.sinks = torch.nn.Parameter(torch.zeros(self.heads, **made)) if sinks else None
+        self.q_norm: Any = None
+        self.k_norm: Any = None
+        if flag("qk_norm", qk_norm):
+            self.q_norm, self.k_norm = self._norms(norm_eps, made)
+        self.sinks = torch.nn.Parameter(torch.zeros(self.heads, **made)) if flag("sinks", sinks) else None
         self.rope = _rope(rope)
         self._register_tables(made)
 
     def _projection(self, name: str, inputs: int, outputs: int, **more: Any) -> torch.nn.Linear:
         """The projection of that name: what a layer with an order of heads of its own replaces."""
         return torch.nn.Linear(inputs, outputs, **more)
+
+    def _norms(self, eps: float, made: Dict[str, Any]) -> Tuple[Any, Any]:
+        """Of queries and of keys."""
+        return torch.nn.RMSNorm(self.head_dim, eps=eps, **made), torch.nn.RMSNorm(self.head_dim, eps=eps, **made)
 
     def _register_tables(self, made: Dict[str, Any]) -> None:
         """Of rope, which move and are cast with the layer, and are in no state dict."""
@@ -100,7 +107,8 @@ class GroupedQueryAttention(torch.nn.Module):
             self.register_buffer(name, table.to(like), persistent=False)
 
     def reset_parameters(self) -> None:
-        """Fills what the layer itself has, once to_empty() has given it memory; projections and norms have their own."""
+        """Fills what the layer itself has, once to_empty() has given it memory; projections and norms have their
+        own."""
         if self.sinks is not None:
             torch.nn.init.zeros_(self.sinks)
         if self.rope is not None:
@@ -123,7 +131,8 @@ class GroupedQueryAttention(torch.nn.Module):
             cache.advance(tokens). Tokens whose number the host knows and that have no room are refused."""
         if x.dim() != 3 or x.shape[2] != self.dim:
             raise error_for(
-                Status.ERROR_SHAPE, f"x is {shown(tuple(x.shape))}; expected (batch, tokens, {self.dim}), dim being {self.dim}"
+                Status.ERROR_SHAPE,
+                f"x is {shown(tuple(x.shape))}; expected (batch, tokens, {self.dim}), dim being {self.dim}",
             )
         q, k, v = self._projected(x)
         if cache is None and self.rope is None:
@@ -138,7 +147,7 @@ class GroupedQueryAttention(torch.nn.Module):
         """q, k and v, each (batch, tokens, heads, head_dim)."""
         parts = zip(self.PROJECTIONS, (self.heads, self.kv_heads, self.kv_heads))
         q, k, v = (getattr(self, name)(x).unflatten(2, (heads, -1)) for name, heads in parts)
-        if self.q_norm is not None and self.k_norm is not None:
+        if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         return q, k, v
 
@@ -179,7 +188,8 @@ class GroupedQueryAttention(torch.nn.Module):
 def _divisor(heads: int, kv_heads: int) -> int:
     if heads % kv_heads:
         raise error_for(
-            Status.ERROR_HEADS, f"kv_heads is {kv_heads} and heads {heads}; expected a divisor of heads, or None for as many"
+            Status.ERROR_HEADS,
+            f"kv_heads is {kv_heads} and heads {heads}; expected a divisor of heads, or None for as many",
         )
     return kv_heads
 
@@ -206,4 +216,6 @@ def _sides(window: Window, causal: bool) -> Tuple[int, int]:
 def _rope(rope: Any) -> Optional[Rope]:
     if rope is None or isinstance(rope, Rope):
         return rope
-    raise error_for(Status.ERROR_DTYPE, f"rope is {shown(rope)}; expected a gqa.nn.Rope, as Rope(8192, base=10000.0), or None")
+    raise error_for(
+        Status.ERROR_DTYPE, f"rope is {shown(rope)}; expected a gqa.nn.Rope, as Rope(8192, base=10000.0), or None"
+    )

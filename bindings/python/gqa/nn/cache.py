@@ -17,12 +17,12 @@ class KVCache:
     """One layer's cache. A layer writes the keys and values of its tokens behind those that are there, and leaves
     `lengths` as it is, so that layers may share it: advance() says that the tokens are in, once after the last layer.
 
-    k, v: (batch, room, kv_heads, head_dim or head_dim_v), of the layer's dtype and device; or with page_table (pages, page,
-        kv_heads, ...), for any page size from 1.
+    k, v: (batch, room, kv_heads, head_dim or head_dim_v), of the layer's dtype and device; or with page_table (pages,
+        page, kv_heads, ...), for any page size from 1.
     lengths: tokens that each sequence has, before the call: one number for all, or (batch,) int32 beside k. A tensor is
         not read by the host: what has no room then is not written.
-    page_table: (batch, columns) int32 beside k, or None: token j of sequence b is k[page_table[b, j // page], j % page].
-        Columns beyond a sequence's tokens may hold anything. gqa.PagePool makes tables.
+    page_table: (batch, columns) int32 beside k, or None: token j of sequence b is k[page_table[b, j // page], j %
+        page]. Columns beyond a sequence's tokens may hold anything. gqa.PagePool makes tables.
 
     Raises GqaValueError where a page_table has not two dimensions."""
 

@@ -17,8 +17,8 @@ from .._kinds import shown, size
 class Rope(NamedTuple):
     """positions: rows of the tables: no token stands further on. base: 10000.0, of Llama-3 500000.0. dims: how many
     dimensions of each head turn, the first ones; None for all. interleaved: pairs are neighbours; False, as Llama and
-    Mistral have it: element i and i + dims / 2. frequencies: (dims / 2) radians a token, as lengthened contexts have their
-    own; None for base ** (-2 i / dims)."""
+    Mistral have it: element i and i + dims / 2. frequencies: (dims / 2) radians a token, as lengthened contexts have
+    their own; None for base ** (-2 i / dims)."""
 
     positions: int
     base: float = 10000.0

@@ -1,5 +1,5 @@
-"""A small MGQATransformer for tests, and the package's forward pass written out in float64 from its state dict. Imported once
-PyTorch is known to be there."""
+"""A small MGQATransformer for tests, and the package's forward pass written out in float64 from its state dict.
+Imported once PyTorch is known to be there."""
 
 import torch
 from gqa.mgqa.transformer import Decoder, MGQATransformer

@@ -1,5 +1,5 @@
-"""gqa.mgqa's cache: a model that gets its tokens one by one, or several at a time, gives the logits of one pass; and what does
-not fit a cache is refused."""
+"""gqa.mgqa's cache: a model that gets its tokens one by one, or several at a time, gives the logits of one pass; and
+what does not fit a cache is refused."""
 
 import gqa
 import pytest
@@ -94,7 +94,9 @@ def test_what_does_not_fit():
     model, x = model_of(), ids(2, 20)
     _, cache = model(x[:, :8], return_intermediates=True)
     for tokens in (8, 1):
-        with pytest.raises(gqa.GqaValueError, match=f"x has {tokens} tokens, but the cache 8; expected all tokens so far"):
+        with pytest.raises(
+            gqa.GqaValueError, match=f"x has {tokens} tokens, but the cache 8; expected all tokens so far"
+        ):
             model(x[:, :tokens], cache=cache)
     with pytest.raises(gqa.GqaValueError, match="x has batch 1, but the cache 2"):
         model(x[:1, :9], cache=cache)

@@ -1,5 +1,5 @@
-"""gqa.mgqa.transformer: the page's program as printed, the package's state dict and its grouping of heads, logits against
-float64, and what is refused."""
+"""gqa.mgqa.transformer: the page's program as printed, the package's state dict and its grouping of heads, logits
+against float64, and what is refused."""
 
 import inspect
 import os
@@ -197,7 +197,9 @@ def test_names_and_shapes():
         part = f"attn_layers.layers.{at}"
         shapes.update({f"{part}.0.0.weight": (512,), f"{part}.0.0.bias": (512,)})
         if at % 2 == 0:
-            shapes.update({f"{part}.1.to_{n}.weight": (512 if n in ("q", "out") else 128, 512) for n in ("q", "k", "v", "out")})
+            shapes.update(
+                {f"{part}.1.to_{n}.weight": (512 if n in ("q", "out") else 128, 512) for n in ("q", "k", "v", "out")}
+            )
         else:
             shapes.update({f"{part}.1.ff.0.0.weight": (2048, 512), f"{part}.1.ff.0.0.bias": (2048,)})
             shapes.update({f"{part}.1.ff.2.weight": (512, 2048), f"{part}.1.ff.2.bias": (512,)})
@@ -297,11 +299,15 @@ NOT_SERVED = [
 @pytest.mark.parametrize("name,value,possible", NOT_SERVED)
 def test_a_model_that_is_not_served(name, value, possible):
     layers = Decoder(**SMALL)
-    with pytest.raises(NotImplementedError, match=f"MGQATransformer was given {name}={value}; gqa computes {name}={possible}"):
+    with pytest.raises(
+        NotImplementedError, match=f"MGQATransformer was given {name}={value}; gqa computes {name}={possible}"
+    ):
         MGQATransformer(num_tokens=TOKENS, max_seq_len=LENGTH, attn_layers=layers, **{name: value})
 
 
-@pytest.mark.parametrize("name", ["attn_talking_heads", "attn_qk_norm", "ff_glu", "rotary_pos_emb", "use_rmsnorm", "macaron"])
+@pytest.mark.parametrize(
+    "name", ["attn_talking_heads", "attn_qk_norm", "ff_glu", "rotary_pos_emb", "use_rmsnorm", "macaron"]
+)
 def test_layers_that_are_not_served(name):
     with pytest.raises(NotImplementedError, match=f"Decoder was given {name}=True; gqa computes {name}=False only"):
         Decoder(**SMALL, **{name: True})
@@ -314,7 +320,11 @@ def test_layers_that_are_not_served(name):
         ({"attn_sparse_topk": 8}, NotImplementedError, "attn_sparse_topk=8; gqa computes attn_sparse_topk=None only"),
         ({"ff_dropout": 0.1}, NotImplementedError, "ff_dropout=0.1; gqa computes ff_dropout=0.0 only: leave it out"),
         ({"attn_dropout": False}, NotImplementedError, "attn_dropout=False; gqa computes attn_dropout=0.0 only"),
-        ({"attn_one_kv_head": True}, gqa.GqaValueError, "kv_heads is 2 beside one_kv_head=True; expected one of the two"),
+        (
+            {"attn_one_kv_head": True},
+            gqa.GqaValueError,
+            "kv_heads is 2 beside one_kv_head=True; expected one of the two",
+        ),
         ({"attn_kv_heads": 3}, gqa.GqaValueError, "kv_heads is 3 and heads 8; expected a divisor"),
         ({"causal": False}, gqa.GqaValueError, "causal is False; expected none: a Decoder is causal"),
         ({"attn_heads": 4}, TypeError, "Decoder has no argument attn_heads"),
