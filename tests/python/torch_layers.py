@@ -73,9 +73,9 @@ def attention64(q, k, v, *, causal=True, window=(-1, -1), scale=None, softcap=0.
 
 def turned64(x, rope):
     """x (batch, heads, n, d), from place 0 on."""
-    dims = rope.dims or x.shape[-1]
+    dims = rope.dims
     pairs = torch.arange(dims // 2, dtype=torch.float64)
-    speeds = rope.base ** (-2 * pairs / dims) if rope.frequencies is None else torch.tensor(rope.frequencies).double()
+    speeds = rope.base ** (-2 * pairs / dims) if rope.frequencies is None else rope.frequencies
     angles = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * speeds
     a, b = (x[..., 0:dims:2], x[..., 1:dims:2]) if rope.interleaved else (x[..., : dims // 2], x[..., dims // 2 : dims])
     first, second = a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()

@@ -21,7 +21,8 @@ SCORES = {
 }
 
 
-def layer_of(rope=gqa.nn.Rope(64), dtype=torch.bfloat16, device="cpu", **options):
+def layer_of(turns=True, dtype=torch.bfloat16, device="cpu", **options):
+    rope = gqa.nn.Rope(WIDTH, 64) if turns else None
     layer = gqa.nn.GroupedQueryAttention(DIM, HEADS, KV_HEADS, WIDTH, rope=rope, **options)
     return randomised(layer).to(device, dtype)
 
@@ -68,7 +69,7 @@ def test_prefill_then_decode(name, kind, dtype, device):
 
 @pytest.mark.parametrize("kind", ["dense", "paged"])
 def test_without_a_rope(kind):
-    layer = layer_of(rope=None)
+    layer = layer_of(turns=False)
     x = made(2, TOKENS, DIM, dtype=torch.bfloat16)
     with torch.no_grad():
         close(in_steps(layer, x, cache_of(layer, kind), [PREFILL, 1, 8]), layer64(layer, x))
@@ -154,7 +155,7 @@ def test_a_step_is_captured():
 
 
 def test_the_keys_are_in_the_cache_and_lengths_stay():
-    layer, x = layer_of(rope=None), made(2, 5, DIM, dtype=torch.bfloat16)
+    layer, x = layer_of(turns=False), made(2, 5, DIM, dtype=torch.bfloat16)
     cache = cache_of(layer, "dense", 3, fill=7.0)
     with torch.no_grad():
         layer(x, cache=cache)

@@ -28,11 +28,14 @@ WINDOW = 6
 
 def test_names():
     names = ["q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"]
-    layer = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(64))
+    layer = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(32, 64))
     assert list(layer.state_dict()) == names
-    full = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(64), qk_norm=True, sinks=True, bias=True)
+    full = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(32, 64), qk_norm=True, sinks=True, bias=True)
     biases = [name.replace("weight", "bias") for name in names]
     assert set(full.state_dict()) == {*names, *biases, "q_norm.weight", "k_norm.weight", "sinks"}
+    for options, last in (({"bias": True, "out_bias": False}, 0), ({"out_bias": True}, 1)):
+        has = list(gqa.nn.GroupedQueryAttention(**LAYER, **options).state_dict())
+        assert ("o_proj.bias" in has, "q_proj.bias" in has) == (last == 1, last == 0)
     assert [full.state_dict()[f"{n}_proj.weight"].shape for n in "qkvo"] == [
         (128, 128),
         (64, 128),
@@ -87,7 +90,7 @@ def theirs(kind):
 def test_their_weights_give_their_outputs(kind, options, dtype):
     model = theirs(kind)
     base = model.config.rope_parameters["rope_theta"]
-    layer = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(64, base=base), **options).to(dtype)
+    layer = gqa.nn.GroupedQueryAttention(**LAYER, rope=gqa.nn.Rope(32, 64, base=base), **options).to(dtype)
     layer.load_state_dict(model.state_dict(), prefix=PREFIX)
     attention = model.model.layers[0].self_attn
     attention.load_state_dict(layer.state_dict())  # rounded as ours are

@@ -15,7 +15,8 @@ import gqa.nn  # noqa: E402
 
 PAGE = (Path(__file__).parents[3] / "docs" / "integrations.md").read_text()
 SECTIONS = {
-    name: re.search(rf"^## {name}\n(.*?)(?=^## )", PAGE, re.DOTALL | re.MULTILINE)[1] for name in ("MGQA's names", "Layers")
+    name: re.search(rf"^## {name}\n(.*?)(?=^## )", PAGE, re.DOTALL | re.MULTILINE)[1]
+    for name in ("MGQA's names", "Layers")
 }
 
 

@@ -1,6 +1,6 @@
 """Layers of PyTorch's that attend by gqa, as models have them.
 
-    layer = gqa.nn.GroupedQueryAttention(4096, heads=32, kv_heads=8, rope=gqa.nn.Rope(8192, base=500000.0))
+    layer = gqa.nn.GroupedQueryAttention(4096, heads=32, kv_heads=8, rope=gqa.nn.Rope(128, 8192, base=500000.0))
     layer.load_state_dict(checkpoint, prefix="model.layers.0.self_attn.")
     out = layer(x)                                   # (batch, tokens, 4096)
     cache = layer.new_cache(batch=1, tokens=2048)

@@ -1,7 +1,7 @@
 """GroupedQueryAttention: the attention layer of Llama, Mistral, Qwen and their like, from hidden states to hidden
 states.
 
-Owns: projections, their names, norms, rotary tables and sinks, and which state dicts load. Never: computes attention;
+Owns: projections, their names, norms and sinks, and which state dicts load. Never: computes attention;
 keeps keys between calls. Threads: any number may call one layer; loading is one thread's.
 """
 
@@ -26,7 +26,7 @@ class GroupedQueryAttention(torch.nn.Module):
     dim: the width of x. heads: query heads. kv_heads: key/value heads, which divide heads; None: as many. Query head h
         attends to key head h // (heads / kv_heads). head_dim: None for dim / heads; head_dim_v: None for head_dim.
     causal: a token sees those up to its own; of a cache, too.
-    rope: a gqa.nn.Rope, or None for no rotation.
+    rope: a gqa.nn.Rope, which layers may share, or None for no rotation. It moves and is cast with the layer.
     qk_norm: queries and keys are RMS-normalised by head, with weights (head_dim,), before they turn. norm_eps: added to
         the mean of squares.
     window: tokens that a query sees, its own among them, as Mistral's sliding_window counts; or (left, right), tokens
@@ -76,19 +76,22 @@ class GroupedQueryAttention(torch.nn.Module):
         self.window = _sides(window, self.causal)
         self.softcap = float(CALL["softcap"]("softcap", softcap))
         self.scale = None if scale is None else CALL["scale"]("scale", scale)
-        widths = (self.heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.head_dim_v)
-        q, k, v, o = self.PROJECTIONS
-        for name, width in zip((q, k, v), widths):
-            setattr(self, name, self._projection(name, self.dim, width, bias=bias, **made))
-        out_bias = bias if out_bias is None else out_bias
-        setattr(self, o, self._projection(o, self.heads * self.head_dim_v, self.dim, bias=out_bias, **made))
+        self._make_projections(bias, bias if out_bias is None else out_bias, made)
         self.q_norm: Any = None
         self.k_norm: Any = None
         if flag("qk_norm", qk_norm):
             self.q_norm, self.k_norm = self._norms(norm_eps, made)
         self.sinks = torch.nn.Parameter(torch.zeros(self.heads, **made)) if flag("sinks", sinks) else None
-        self.rope = _rope(rope)
-        self._register_tables(made)
+        self.rope = _rope(rope, self.head_dim)
+        if self.rope is not None:
+            self.rope.to(**made)
+
+    def _make_projections(self, bias: bool, out_bias: bool, made: Dict[str, Any]) -> None:
+        widths = (self.heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.head_dim_v)
+        for name, width in zip(self.PROJECTIONS, widths):
+            setattr(self, name, self._projection(name, self.dim, width, bias=flag("bias", bias), **made))
+        last, inputs = self.PROJECTIONS[3], self.heads * self.head_dim_v
+        setattr(self, last, self._projection(last, inputs, self.dim, bias=flag("out_bias", out_bias), **made))
 
     def _projection(self, name: str, inputs: int, outputs: int, **more: Any) -> torch.nn.Linear:
         """The projection of that name: what a layer with an order of heads of its own replaces."""
@@ -98,23 +101,10 @@ class GroupedQueryAttention(torch.nn.Module):
         """Of queries and of keys."""
         return torch.nn.RMSNorm(self.head_dim, eps=eps, **made), torch.nn.RMSNorm(self.head_dim, eps=eps, **made)
 
-    def _register_tables(self, made: Dict[str, Any]) -> None:
-        """Of rope, which move and are cast with the layer, and are in no state dict."""
-        if self.rope is None:
-            return
-        like = torch.empty((), **made)
-        for name, table in zip(("rope_cos", "rope_sin"), self.rope.tables(self.head_dim)):
-            self.register_buffer(name, table.to(like), persistent=False)
-
     def reset_parameters(self) -> None:
-        """Fills what the layer itself has, once to_empty() has given it memory; projections and norms have their
-        own."""
+        """Fills what the layer itself has, once to_empty() has given it memory; its parts have their own."""
         if self.sinks is not None:
             torch.nn.init.zeros_(self.sinks)
-        if self.rope is not None:
-            cos, sin = self.rope.tables(self.head_dim)
-            self.rope_cos.copy_(cos)
-            self.rope_sin.copy_(sin)
 
     def new_cache(self, batch: int, tokens: int) -> KVCache:
         """A dense cache for so many sequences of so many tokens, of the layer's dtype and device, with none in it."""
@@ -155,7 +145,7 @@ class GroupedQueryAttention(torch.nn.Module):
         return _calls.Scores(self.causal, self.window, self.scale, self.softcap, self.sinks)
 
     def _turned(self) -> Optional[_calls.Turned]:
-        return None if self.rope is None else _calls.Turned(self.rope_cos, self.rope_sin, self.rope.interleaved)
+        return None if self.rope is None else _calls.Turned(self.rope.cos, self.rope.sin, self.rope.interleaved)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False, *, prefix: str = ""
@@ -213,9 +203,14 @@ def _sides(window: Window, causal: bool) -> Tuple[int, int]:
     return seen, 0 if causal else seen
 
 
-def _rope(rope: Any) -> Optional[Rope]:
-    if rope is None or isinstance(rope, Rope):
-        return rope
-    raise error_for(
-        Status.ERROR_DTYPE, f"rope is {shown(rope)}; expected a gqa.nn.Rope, as Rope(8192, base=10000.0), or None"
-    )
+def _rope(rope: Any, head_dim: int) -> Optional[Rope]:
+    if rope is None:
+        return None
+    if not isinstance(rope, Rope):
+        expected = f"a gqa.nn.Rope, as Rope({head_dim}, positions=8192), or None"
+        raise error_for(Status.ERROR_DTYPE, f"rope is {shown(rope)}; expected {expected}")
+    if rope.dims > head_dim:
+        raise error_for(
+            Status.ERROR_OPTION, f"rope turns {rope.dims} dimensions; expected at most {head_dim}, which is head_dim"
+        )
+    return rope
