@@ -34,6 +34,15 @@ def test_token_by_token(kv_heads, dtype, device):
     close(found, expected(model, x, kv_heads=kv_heads), times=2)
 
 
+@each_device
+def test_heads_of_16(device):
+    """The narrowest of the page's."""
+    model, x = model_of(device=device, attn_dim_head=16), ids(2, 20, device)
+    with torch.no_grad():
+        found, _ = decoded(model, x, [15, 1, 4])
+    close(found, expected(model, x), times=2)
+
+
 def test_several_at_a_time():
     """As a draft is verified; cache_age may say so."""
     model, x = model_of(), ids(2, 20)

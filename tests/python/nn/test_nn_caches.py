@@ -67,6 +67,15 @@ def test_prefill_then_decode(name, kind, dtype, device):
         close(out, expected)
 
 
+@each_device
+def test_heads_of_16(device):
+    layer = gqa.nn.GroupedQueryAttention(DIM, HEADS, KV_HEADS, 16, rope=gqa.nn.Rope(16, 64))
+    layer = randomised(layer).to(device, torch.bfloat16)
+    x = made(2, TOKENS, DIM, device=device, dtype=torch.bfloat16)
+    with torch.no_grad():
+        close(in_steps(layer, x, layer.new_cache(2, ROOM), [PREFILL, 1, 8]), layer64(layer, x))
+
+
 @pytest.mark.parametrize("kind", ["dense", "paged"])
 def test_without_a_rope(kind):
     layer = layer_of(turns=False)
