@@ -41,6 +41,16 @@ PACKAGES = {  # by name: all that install_as, uninstall and `python -m gqa run` 
     ),
     "flash_attn_interface": _Package({"flash_attn_interface": "gqa.flash_attn_interface"}, "flash-attn-3", "3.0.0+gqa"),
     "aiter": _Package({"aiter": "gqa.aiter"}, "amd-aiter", "0.1.20+gqa"),
+    "mgqa": _Package(
+        {
+            "mgqa": "gqa.mgqa",
+            "mgqa.attention": "gqa.mgqa.layers",
+            "mgqa.mgqa_triton": "gqa.mgqa.mgqa_triton",
+            "mgqa.transformer": "gqa.mgqa.transformer",
+        },
+        "mgqa",
+        "0.0.5+gqa",
+    ),
     "mirage": _Package({"mirage": "gqa.mirage"}, "mirage-project", "0.2.4+gqa"),
     "yirage": _Package({"yirage": "gqa.mirage"}, "yirage", "0.2.4+gqa"),
 }
@@ -66,12 +76,12 @@ def install_as(name: str, metadata: bool = False, *, replace: bool = False) -> N
         from flash_attn.bert_padding import pad_input
 
     name: "flash_attn" (FlashAttention-2's functions, with .flash_attn_interface, .bert_padding and .cute,
-    FlashAttention-4's), "flash_attn_interface" (FlashAttention-3's), "aiter" (gqa.aiter, AITER's), or "mirage" and
-    "yirage" (gqa.mirage, Mirage's). Other modules of these packages raise ModuleNotFoundError, so that a program that
-    tries them falls back.
+    FlashAttention-4's), "flash_attn_interface" (FlashAttention-3's), "aiter" (gqa.aiter, AITER's), "mgqa" (gqa.mgqa,
+    MGQA's, with .transformer, .attention and .mgqa_triton), or "mirage" and "yirage" (gqa.mirage, Mirage's). Other
+    modules of these packages raise ModuleNotFoundError, so that a program that tries them falls back.
     metadata: importlib.metadata answers too, as flash-attn 2.8.3+gqa (flash-attn-3 3.0.0+gqa, amd-aiter 0.1.20+gqa,
-    mirage-project and yirage 0.2.4+gqa): libraries that ask it take the package for installed. They ask as they are
-    imported: refused once transformers or diffusers is.
+    mgqa 0.0.5+gqa, mirage-project and yirage 0.2.4+gqa): libraries that ask it take the package for installed. They
+    ask as they are imported: refused once transformers or diffusers is.
     replace: also over a package of that name that is installed or imported; without it that is refused.
     Raises GqaValueError or GqaTypeError. uninstall() takes it back.
     """
@@ -154,10 +164,10 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         for name, value in vars(importlib.import_module(self._source)).items():
-            if isinstance(value, ModuleType):
-                if f"{module.__name__}.{name}" in self._modules:  # a part that the source imports has its name here
-                    importlib.import_module(f"{module.__name__}.{name}")
-            elif name not in _OWN:
+            # A part that the source imports has its name here; before a function of the same name, which stays.
+            if f"{module.__name__}.{name}" in self._modules:
+                importlib.import_module(f"{module.__name__}.{name}")
+            if name not in _OWN and not isinstance(value, ModuleType):
                 setattr(module, name, value)
 
 
