@@ -340,6 +340,7 @@ TEST_F(AccuracyGpu, HeadDim64) { measure(test::prefill_cases(64, test::full_run(
 TEST_F(AccuracyGpu, HeadDim128) { measure(test::prefill_cases(128, test::full_run())); }
 TEST_F(AccuracyGpu, HeadDim256) { measure(test::prefill_cases(256, test::full_run())); }
 TEST_F(AccuracyGpu, OtherHeadDims) { measure(test::other_head_dim_cases(test::full_run())); }
+TEST_F(AccuracyGpu, Float32) { measure(test::float32_cases(test::full_run())); }
 TEST_F(AccuracyGpu, LongCaches) { measure(test::cached_cases(test::full_run())); }
 
 }  // namespace
