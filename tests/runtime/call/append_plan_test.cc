@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <utility>
 #include <vector>
 
@@ -23,8 +25,11 @@ TEST(AppendPlan, WarpsTakeAllHeadsOfARowWhereRowsAreMany) {
     const AppendParams p = append_params(t.call(), between.data());
     return std::pair(p.warp_heads, append_items(p));
   };
-  const AppendKind few = append_kinds()[1], many = append_kinds().back();
-  ASSERT_TRUE(many.many_rows && !few.many_rows);
+  const auto kinds = append_kinds();
+  const auto first = std::find_if(kinds.begin(), kinds.end(), [](const AppendKind& kind) { return kind.many_rows; });
+  ASSERT_NE(first, kinds.end());
+  const AppendKind few = kinds[1], many = *first;
+  ASSERT_TRUE(many.rotary_dim > 0 && !few.many_rows);
   const AppendSizes sizes(few), large(many);
   const int groups = (sizes.q_heads + 3) / 4 + (sizes.kv_heads + 3) / 4;
   EXPECT_EQ(heads_and_items(few), std::pair(kFewHeads, std::int64_t{sizes.batch * sizes.queries * groups}));

@@ -74,9 +74,9 @@ TEST(Candidate, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(error_of("flash m=1048577"), "m='1048577': expected a whole number from 0 to 1048576");
   EXPECT_EQ(error_of("flash m=1 m=1"), "key 'm' is given twice: expected once");
   EXPECT_EQ(error_of("flash m"), "'m' has no value: expected m=NUMBER");
-  EXPECT_EQ(error_of("flash k=1"), "unknown key 'k': expected m, n, warps, stages, pack, splits, head_swizzle");
+  EXPECT_EQ(error_of("flash k=1"), "unknown key 'k': expected m, n, warps, stages, pack, terms, splits, head_swizzle");
   EXPECT_EQ(error_of("flash dynamic=1"),
-            "unknown key 'dynamic': expected m, n, warps, stages, pack, splits, head_swizzle");
+            "unknown key 'dynamic': expected m, n, warps, stages, pack, terms, splits, head_swizzle");
   EXPECT_EQ(error_of("warpgroup k=1"),
             "unknown key 'k': expected m, n, warps, stages, pack, dynamic, out, ones_column, queries, "
             "q_regs, cluster, cp_async, stream_k, "

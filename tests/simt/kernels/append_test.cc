@@ -137,10 +137,10 @@ TEST_F(AppendKernel, AWrongPieceIsSeen) {
 TEST_F(AppendKernel, PiecesWhereThereAreNoneAreSeen) {
   for (const char* address :
        {"reinterpret_cast<u64>(from)", "reinterpret_cast<u64>(to)", "reinterpret_cast<u64>(cos)",
-        "reinterpret_cast<u64>(sin)", "static_cast<u64>(2 * from_stride)", "static_cast<u64>(2 * to_stride)"})
+        "reinterpret_cast<u64>(sin)", "static_cast<u64>(from_stride * sizeof(Bits))", "static_cast<u64>(to_stride * sizeof(Bits))"})
     EXPECT_TRUE(seen(kRows, address, "0")) << address;
-  EXPECT_TRUE(seen(kRows, "pairs % kVector == 0", "true"));
-  EXPECT_TRUE(seen(kRows, "first % kVector == 0", "true"));
+  EXPECT_TRUE(seen(kRows, "pairs % kVector<Bits> == 0", "true"));
+  EXPECT_TRUE(seen(kRows, "first % kVector<Bits> == 0", "true"));
 }
 
 TEST_F(AppendKernel, ElementsThatAreLeftOutAreSeen) {
