@@ -124,8 +124,8 @@ TEST_F(NewKeys, AWrongRotationIsSeen) {
   EXPECT_TRUE(seen(kNewKeys, "start + key - cached,", "start,"));
   EXPECT_TRUE(seen(kNewKeys, "tokens.advances ? row / Config::kPack : 0", "0"));
   EXPECT_TRUE(seen(kNewKeys, "tokens.advances ? row / Config::kPack : 0", "row / Config::kPack"));
-  EXPECT_TRUE(seen(kNewKeys, "one + kWidth : first + rotation.pairs", "one + kVector : first + kVector"));
-  EXPECT_TRUE(seen(kNewKeys, "kHeadDim / kWidth - pair_steps()", "kHeadDim / kVector - 2 * pair_steps()"));
+  EXPECT_TRUE(seen(kNewKeys, "one + kWidth : first + rotation.pairs", "one + kWidth : first + kWidth"));
+  EXPECT_TRUE(seen(kNewKeys, "kHeadDim / kWidth - pair_steps()", "kHeadDim / kWidth - 2 * pair_steps()"));
   EXPECT_TRUE(seen(kNewKeys, "if (step >= pair_steps())", "if (step > pair_steps())"));
   EXPECT_TRUE(seen(kNewKeys, "copy_vector(from, to, step + pair_steps());", "copy_vector(from, to, step);"));
   EXPECT_TRUE(seen(kNewKeys, "else if (tokens.interleaved)", "else if (!tokens.interleaved)"));
