@@ -202,7 +202,8 @@ def test_all_that_it_says_it_covers_is_drawn():
     numbers = range(0, 6000, 7)  # of almost as many shapes
     drawn = [case for number in numbers if (case := calls.draw(1, number, "cpu")) is not None]
     attention = [case for case in drawn if isinstance(case, Case)]
-    assert {case.dim for case in attention} == {32, 64, 80, 96, 112, 128, 192, 256}
+    assert {case.dim for case in attention} == {16, 32, 64, 80, 96, 112, 128, 192, 256}
+    assert {case.type for case in attention} == {"float16", "bfloat16", "float32"}
     for name in "window softcap sink bias score_scale page rows pads new rotary positions queries keys used".split():
         assert any(getattr(case, name) for case in attention), name
     assert any(case.dim != case.dim_v for case in attention) and any(0 in (case.queries or ()) for case in attention)
