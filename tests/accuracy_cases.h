@@ -59,11 +59,23 @@ inline std::vector<AccuracyCase> cached_cases(bool full) {
   return cases;
 }
 
+// float32, whose products are sums of terms: prefill, and a cache in parts.
+inline std::vector<AccuracyCase> float32_cases(bool full) {
+  std::vector<AccuracyCase> cases;
+  const std::vector<int> deviations = full ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1, 8};
+  for (const int head_dim : full ? std::vector<int>{16, 32, 64, 80, 128, 256} : std::vector<int>{64, 128})
+    for (const char* sizes : {"hq=8,hk=2,sq=2048", "hq=8,hk=2,sq=2048,causal", "b=8,hq=32,hk=8,sq=1,sk=4096",
+                              "b=8,hq=32,hk=8,sq=1,sk=4096,lens"})
+      cases.push_back({sizes + dim(head_dim) + ",dtype=f32", deviations});
+  return cases;
+}
+
 inline std::vector<AccuracyCase> accuracy_cases(bool full) {
   std::vector<AccuracyCase> all = cached_cases(full);
   const auto add = [&](const std::vector<AccuracyCase>& more) { all.insert(all.end(), more.begin(), more.end()); };
   for (const int head_dim : {64, 128, 256}) add(prefill_cases(head_dim, full));
   add(other_head_dim_cases(full));
+  add(float32_cases(full));
   return all;
 }
 

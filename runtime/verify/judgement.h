@@ -54,20 +54,24 @@ inline const Roundings& rounding_of(ElementType type) {
   return type == ElementType::kF32 ? kF32Rounding : type == ElementType::kBF16 ? kBF16Rounding : kF16Rounding;
 }
 
-// Of attention's rows. A score of float32 is rounded by its size, and the weights are off by as much: what the naive
-// computation is off by in one row is chance, where few keys carry it. Scores farther from zero are exact in trials.
+// Of attention's rows. A score of float32 is off by its size, times the root of as many roundings as it has terms, and
+// the weights are off by as much. Where few keys carry a row, what the naive computation is off by is chance, and this
+// is its deviation: measured, PyTorch's error at deviations of 4 and 8. Scores farther from zero are exact in trials.
 struct AttentionRoundings {
   Roundings of_element;
-  double of_score = 0;  // times the row's largest score, in natural units, at most kMostScore
+  double of_score = 0;  // times the size of the row's scores, in natural units, at most kMostScore
 };
 inline constexpr double kMostScore = 64;
-inline constexpr AttentionRoundings kF32AttentionRoundings = {{4 * 0.2123 * 0x1p-23, 0x1p-126}, 0.2123 * 0x1p-23};
-inline AttentionRoundings attention_roundings(ElementType type) {
-  return type == ElementType::kF32 ? kF32AttentionRoundings : AttentionRoundings{rounding_of(type)};
+// A score's size is what it is and, since terms may cancel, a share of what keys of deviation 1 may make of the query.
+inline constexpr double kOfQuery = 0.25;
+inline double score_size(double highest, double scaled_query) {
+  return std::min(std::fabs(highest) + kOfQuery * scaled_query, kMostScore);
 }
-// score: the row's largest.
-inline Roundings at_score(const AttentionRoundings& roundings, double score) {
-  const double size = std::min(std::fabs(score), kMostScore);
+inline AttentionRoundings attention_roundings(ElementType type, int head_dim) {
+  if (type != ElementType::kF32) return {rounding_of(type)};
+  return {{4 * 0.2123 * 0x1p-23, 0x1p-126}, 0.5 * 0.2123 * 0x1p-23 * std::sqrt(head_dim)};
+}
+inline Roundings at_score(const AttentionRoundings& roundings, double size) {
   return {roundings.of_element.relative + roundings.of_score * size, roundings.of_element.least};
 }
 

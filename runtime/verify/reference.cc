@@ -315,6 +315,11 @@ class RowGroup {
     }
   }
 
+  double size_of(const Row& row) const {
+    return score_size(row.highest, std::sqrt(dot<double>(row.query.data(), row.query.data(), p_.head_dim)) *
+                                       double{call_.scale});
+  }
+
   void finish(const Row& row, ReferenceRows* made) const {
     const auto dim = static_cast<std::size_t>(p_.head_dim_v);
     RowError naive, values;
@@ -325,7 +330,7 @@ class RowGroup {
       naive.add(double{stand_in} - exact, 0);
       values.add(exact, 0);
     }
-    made->units[row.index] = row_unit(naive, values, at_score(attention_roundings(p_.out_type), row.highest));
+    made->units[row.index] = row_unit(naive, values, at_score(attention_roundings(p_.out_type, p_.head_dim), size_of(row)));
   }
 
   const Call& call_;

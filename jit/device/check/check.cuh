@@ -303,7 +303,12 @@ __device__ inline void check_row(const AttentionParams& p, const CheckParams& c,
   size = block_reduce(size, memory.errors, RowError::combine);
   if (threadIdx.x != 0) return;
   const float root = sqrtf(static_cast<float>(c.head_dim_v));
-  const float score = total.sum > 0 ? fminf(fabsf(static_cast<float>(total.highest)), c.most_score) : 0.f;
+  float query = 0;
+  for (int d = 0; d < c.head_dim; ++d) query = fmaf(memory.query[d], memory.query[d], query);
+  const float score =
+      total.sum > 0
+          ? fminf(fabsf(static_cast<float>(total.highest)) + c.of_query * sqrtf(query) * c.scale, c.most_score)
+          : 0.f;
   const float rounding = c.rounding + c.rounding_of_score * score;
   const float norm = fmaxf(error.norm(), fmaxf(rounding * size.norm(), c.least * root));
   const float element = fmaxf(norm / root, fmaxf(c.of_largest * error.largest(), rounding * size.largest()));

@@ -32,7 +32,7 @@ struct CheckParams {
   CheckResult* result;
   float scale;
   float rounding, least;                // of an element's unit: relative, and absolute
-  float rounding_of_score, most_score;  // relative, more for the row's largest score up to that one
+  float rounding_of_score, most_score, of_query;  // relative, more for the size of the row's scores, up to that one
   float of_largest;                     // of the stand-in's largest error
   float lse_relative, lse_absolute;
   int head_dim, head_dim_v;
@@ -55,7 +55,7 @@ struct ScanParams {
   int rows_inner;
 };
 
-static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 256 && sizeof(ScanParams) == 72,
+static_assert(sizeof(CheckResult) == 48 && sizeof(CheckParams) == 264 && sizeof(ScanParams) == 72,
               "host and device must agree on the verification arguments");
 
 }  // namespace gqa

@@ -190,11 +190,12 @@ CheckParams CudaTrial::check_params(const Variant& variant) const {
   c.reference_lse = variant.reference_lse.as<float>();
   c.units = variant.units.as<float>();
   c.result = result_.as<CheckResult>();
-  const AttentionRoundings roundings = attention_roundings(layout_.problem.out_type);
+  const AttentionRoundings roundings = attention_roundings(layout_.problem.out_type, layout_.problem.head_dim);
   c.rounding = static_cast<float>(roundings.of_element.relative);
   c.least = static_cast<float>(roundings.of_element.least);
   c.rounding_of_score = static_cast<float>(roundings.of_score);
   c.most_score = static_cast<float>(kMostScore);
+  c.of_query = static_cast<float>(kOfQuery);
   c.of_largest = static_cast<float>(kOfLargest);
   c.lse_relative = static_cast<float>(kLseRelative);
   c.lse_absolute = static_cast<float>(kLseAbsolute);

@@ -27,6 +27,7 @@ using test::AccuracyCase;
 constexpr int kSeeds = 5;
 constexpr std::int64_t kRows = 1024;  // that are compared
 constexpr double kMostNorm = 1.15, kMostWorst = 1.6;
+constexpr double kMostFloat32Norm = 1.5;  // of float32, to the formula in float32
 constexpr int kMostOrdinaryDeviation = 2;  // of inputs whose log-sum-exp is judged
 
 // Of one run, or ratios of two: the error's norm, its largest element, and log-sum-exp's share of what it may be.
@@ -91,16 +92,16 @@ struct DeviceCase {
         v_size(std::int64_t{p.batch} * p.kv_len * p.kv_heads * p.head_dim_v),
         all_rows(std::int64_t{p.batch} * p.q_len * p.q_heads),
         numbers(row_numbers(all_rows)),
-        q(driver, 2 * q_size),
-        k(driver, 2 * k_size),
-        v(driver, 2 * v_size),
-        out(driver, 2 * all_rows * p.head_dim_v),
+        q(driver, element_bytes(p.q_type) * q_size),
+        k(driver, element_bytes(p.q_type) * k_size),
+        v(driver, element_bytes(p.q_type) * v_size),
+        out(driver, element_bytes(p.q_type) * all_rows * p.head_dim_v),
         lse(driver, 4 * all_rows),
         lengths(driver, verification_lists(p, 3).lengths),
         rows(driver, numbers),
         exact(driver, 8 * count() * p.head_dim_v),
         exact_lse(driver, 8 * count()),
-        stand_in(driver, 2 * count() * p.head_dim_v),
+        stand_in(driver, element_bytes(p.q_type) * count() * p.head_dim_v),
         errors(driver, 24 * count()) {
     call.problem = p;
     call.place(Role::kQ, q.as<void>());
@@ -238,9 +239,9 @@ class AccuracyGpu : public test::CudaGpu {
                                                     nullptr, arguments, nullptr));
   }
 
-  void fill(const DeviceBuffer& buffer, long long count, unsigned long long seed, float deviation, int bf16) {
+  void fill(const DeviceBuffer& buffer, long long count, unsigned long long seed, float deviation, int type) {
     CUdeviceptr address = buffer.address();
-    void* arguments[] = {&address, &count, &seed, &deviation, &bf16};
+    void* arguments[] = {&address, &count, &seed, &deviation, &type};
     launch(normal_, 2048, 256, arguments);
   }
 
@@ -248,7 +249,7 @@ class AccuracyGpu : public test::CudaGpu {
     AttentionParams params = params_of(c->call, Candidate());
     CacheParams cache = cache_params_of(c->call);
     double *out = c->exact.as<double>(), *lse = c->exact_lse.as<double>();
-    std::uint16_t* stand_in = c->stand_in.as<std::uint16_t>();
+    void* stand_in = c->stand_in.as<void>();
     void* arguments[] = {&params, &c->check, &cache, &out, &lse, &stand_in};
     launch(exact_, c->count(), 128, arguments);
   }
@@ -257,7 +258,7 @@ class AccuracyGpu : public test::CudaGpu {
   Errors errors_of(const Call& call, DeviceCase* c, bool of_stand_in) {
     AttentionParams params = params_of(call, Candidate());
     double *out = c->exact.as<double>(), *lse = c->exact_lse.as<double>(), *errors = c->errors.as<double>();
-    std::uint16_t* stand_in = of_stand_in ? c->stand_in.as<std::uint16_t>() : nullptr;
+    void* stand_in = of_stand_in ? c->stand_in.as<void>() : nullptr;
     void* arguments[] = {&params, &c->check, &out, &lse, &stand_in, &errors};
     launch(row_errors_, c->count(), 128, arguments);
     std::vector<double> rows(static_cast<std::size_t>(3 * c->count()));
@@ -276,9 +277,9 @@ class AccuracyGpu : public test::CudaGpu {
   void measure_deviation(int deviation, ForcedProblem* one, DeviceCase* c) {
     for (int seed = 0; seed < kSeeds; ++seed) {
       const unsigned long long first = 100ULL * static_cast<unsigned>(deviation) + 10ULL * static_cast<unsigned>(seed);
-      fill(c->q, c->q_size, first + 1, static_cast<float>(deviation), c->check.bf16);
-      fill(c->k, c->k_size, first + 2, 1, c->check.bf16);
-      fill(c->v, c->v_size, first + 3, 1, c->check.bf16);
+      fill(c->q, c->q_size, first + 1, static_cast<float>(deviation), c->check.type);
+      fill(c->k, c->k_size, first + 2, 1, c->check.type);
+      fill(c->v, c->v_size, first + 3, 1, c->check.type);
       make_exact(c);
       const Errors allowed = errors_of(c->call, c, true);
       for (Forced& forced : one->forced) {
@@ -301,7 +302,7 @@ class AccuracyGpu : public test::CudaGpu {
     else
       call.problem.lse = false;
     driver_->cuMemsetD8Async(c->out.address(), 0xff,
-                             static_cast<std::size_t>(2 * c->all_rows * call.problem.head_dim_v), nullptr);
+                             static_cast<std::size_t>(element_bytes(call.problem.q_type) * c->all_rows * call.problem.head_dim_v), nullptr);
     driver_->cuMemsetD8Async(c->lse.address(), 0xff, static_cast<std::size_t>(4 * c->all_rows), nullptr);
     const Status status = forced.kernel->run(call);
     EXPECT_TRUE(status.ok()) << to_text(forced.candidate) << ": " << status.message();
@@ -311,7 +312,7 @@ class AccuracyGpu : public test::CudaGpu {
   void judge(const std::string& text, const Forced& forced, const Problem& p, int deviation) {
     const Errors found = medians(forced.ratios);
     const bool fine =
-        found.norm <= kMostNorm && found.worst <= kMostWorst && (found.lse <= 1 || deviation > kMostOrdinaryDeviation);
+        found.norm <= (p.q_type == ElementType::kF32 ? kMostFloat32Norm : kMostNorm) && found.worst <= kMostWorst && (found.lse <= 1 || deviation > kMostOrdinaryDeviation);
     char line[160];
     std::snprintf(line, sizeof line, "%6.3f %6.3f %8.3f %s", found.norm, found.worst, found.lse, fine ? " " : "!");
     std::printf("%s  %s | %s\n", line, text.c_str(), to_text(forced.candidate).c_str());
@@ -339,6 +340,7 @@ TEST_F(AccuracyGpu, HeadDim64) { measure(test::prefill_cases(64, test::full_run(
 TEST_F(AccuracyGpu, HeadDim128) { measure(test::prefill_cases(128, test::full_run())); }
 TEST_F(AccuracyGpu, HeadDim256) { measure(test::prefill_cases(256, test::full_run())); }
 TEST_F(AccuracyGpu, OtherHeadDims) { measure(test::other_head_dim_cases(test::full_run())); }
+TEST_F(AccuracyGpu, Float32) { measure(test::float32_cases(test::full_run())); }
 TEST_F(AccuracyGpu, LongCaches) { measure(test::cached_cases(test::full_run())); }
 
 }  // namespace

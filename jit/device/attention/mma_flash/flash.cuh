@@ -169,6 +169,7 @@ struct Flash {
     const Place place = here();
     const int lane = threadIdx.x % 32, count = queries();
     char* rows = smem.q + threadIdx.x / 32 * kWarpRows * Smem::kRowPitch;
+    constexpr int kBytes = sizeof(OutBits<Config>);  // of an element
 #pragma unroll
     for (int m = 0; m < kWarpRows / 16; ++m)
 #pragma unroll
@@ -178,7 +179,7 @@ struct Flash {
 #pragma unroll
         for (int n = 0; n < Core::kOuts; ++n)
           *reinterpret_cast<typename Config::Out::Pair*>(
-              rows + r * kOutPitch + (n * 8 + lane % 4 * 2) * static_cast<int>(sizeof(OutBits<Config>))) =
+              rows + r * kOutPitch + n * (8 * kBytes) + lane % 4 * (2 * kBytes)) =
               Config::Out::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
         store_lse(place, core.state[m], h, warp_row() + r, count);
       }
