@@ -13,13 +13,13 @@
  * file; from then on, in any process, the same shape is a look-up and a launch.
  *
  * Shapes (DLPack tensors, any strides whose last dimension is contiguous):
- *   q   (batch, q_len,  q_heads,  head_dim)      float16 or bfloat16
+ *   q   (batch, q_len,  q_heads,  head_dim)      float32, float16 or bfloat16
  *   k   (batch, kv_len, kv_heads, head_dim)      same dtype
  *   v   (batch, kv_len, kv_heads, head_dim_v)    same dtype
  *   out (batch, q_len,  q_heads,  head_dim_v)    same dtype
  * A key/value cache may have pages, and each sequence a length of its own: see gqa_call.
  * q_heads is a multiple of kv_heads; query head h reads key/value head h / (q_heads / kv_heads). Products are
- * accumulated in float32. head_dim and head_dim_v are each one of 32, 64, 80, 96, 112, 128, 192, 256.
+ * accumulated in float32. head_dim and head_dim_v are each one of 16, 32, 64, 80, 96, 112, 128, 192, 256.
  */
 #ifndef GQA_H_
 #define GQA_H_
@@ -332,7 +332,7 @@ typedef struct gqa_shape {
   size_t size; /* sizeof(gqa_shape) */
   int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim;
   int64_t head_dim_v; /* 0: head_dim */
-  DLDataType dtype;   /* {kDLFloat, 16, 1} or {kDLBfloat, 16, 1} */
+  DLDataType dtype;   /* {kDLFloat, 32, 1}, {kDLFloat, 16, 1} or {kDLBfloat, 16, 1} */
   int causal;
   int lse;      /* 1: calls that give an lse tensor, 0: calls that do not */
   int64_t page; /* keys a page of calls with page_table, whose kv_len is page times its columns; 0: without */

@@ -110,9 +110,10 @@ class Changeable {
   }
   std::string cast() {
     gqa::ElementType dtype{};
-    const bool half = gqa::is_element(q_.dtype(), &dtype);
-    const DLDataType wanted = half ? q_.dtype() : DLDataType{kDLBfloat, 16, 1};
-    if (half && gqa::same(k_.dtype(), wanted) && gqa::same(v_.dtype(), wanted)) return "";  // of another tensor
+    const bool served = gqa::is_element(q_.dtype(), &dtype);
+    const bool wide = q_.dtype().code == kDLFloat && q_.dtype().bits > 32;
+    const DLDataType wanted = served ? q_.dtype() : wide ? gqa::kFloat32 : DLDataType{kDLBfloat, 16, 1};
+    if (served && gqa::same(k_.dtype(), wanted) && gqa::same(v_.dtype(), wanted)) return "";  // of another tensor
     for (Described* tensor : {&q_, &k_, &v_}) tensor->dtype() = wanted;
     compact_all();
     return "q, k and v of " + gqa::dtype_text(wanted);

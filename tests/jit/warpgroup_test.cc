@@ -183,7 +183,7 @@ TEST(WarpgroupLists, CompileWell) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(32, 64, 80, 96, 112, 128, 192, 256),
+INSTANTIATE_TEST_SUITE_P(HeadDims, WarpgroupCompilation, ::testing::Values(16, 32, 64, 80, 96, 112, 128, 192, 256),
                          [](const auto& dim) { return "d" + std::to_string(dim.param); });
 
 }  // namespace

@@ -43,7 +43,7 @@ def test_rank(handle, name):
     refused(lambda: handle.attention(**tensors), gqa.GqaValueError, Status.ERROR_RANK, name, 3, 4)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint16", "complex64", ">f2"])
+@pytest.mark.parametrize("dtype", ["float64", "int16", "uint16", "complex64", ">f2"])
 def test_dtype(handle, dtype):
     q, k, v = (x.astype(dtype) for x in make_qkv())
     refused(lambda: handle.attention(q, k, v), gqa.GqaTypeError, Status.ERROR_DTYPE, "q", "float16")
@@ -202,7 +202,7 @@ def test_closed_handle(handle):
     assert "closed" in repr(handle)
 
 
-@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("int8"), 16])
+@pytest.mark.parametrize("dtype", ["float64", np.float64, np.dtype("int8"), 16])
 def test_warm_of_another_dtype(handle, dtype):
     refused(
         lambda: handle.warm(batch=1, q_len=1, kv_len=1, q_heads=1, kv_heads=1, head_dim=32, dtype=dtype),

@@ -71,9 +71,10 @@ def of(q_heads=2, kv_heads=1, dim=32, dtype=np.float16):
     "tensors, reason, change, served",
     [
         (of(dim=72), "head_dim is 72", "head_dim 80, padded with zeros, with scale 1/sqrt(72)", "d=80"),
-        (of(dtype=np.float32), "q is float32", "q, k and v of bfloat16", "d=32"),
+        (of(dtype=np.float64), "q is float64", "q, k and v of float32", "d=32,dtype=f32"),
+        (of(dtype=np.int8), "q is int8", "q, k and v of bfloat16", "d=32,dtype=bf16"),
         (of(q_heads=6, kv_heads=4), "k has kv_heads 4", "6 heads of keys and values, repeated", "hq=6"),
-        (of(dim=40, dtype=np.float32), "q is float32", "q, k and v of bfloat16; head_dim 64, padded", "d=64"),
+        (of(dim=40, dtype=np.float64), "q is float64", "q, k and v of float32; head_dim 64, padded", "d=64,dtype=f32"),
         (of(dim=300), "head_dim is 300", None, None),
     ],
 )

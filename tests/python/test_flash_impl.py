@@ -149,7 +149,7 @@ def needing_a_gradient():
         (heads_first(), (0.1,), "dropout"),
         (heads_first(), (0.0, False, True), "return_debug_mask"),
         (needing_a_gradient(), (), "a gradient is wanted"),
-        ([x.float() for x in heads_first()], (), "dtype float32"),
+        ([x.double() for x in heads_first()], (), "dtype float64"),
         ([made(2, 4, 12, 40) for _ in range(3)], (), "head_dim 40"),
         ([*heads_first()[:2], made(2, 2, 20, 64)], (), "a layout of out that is not query's"),
     ],

@@ -147,7 +147,7 @@ HOST = {"device": "host", "cache_mode": "off"}
         (lambda: gqa.warm(**SHAPE, softcap=30.0), "softcap is 30.0; expected True or False"),
         (lambda: gqa.warm(**SHAPE, align=4), "align is 4; expected 16 or 2 bytes"),
         (lambda: gqa.warm(**SHAPE, tma="no"), "tma is 'no'; expected True or False"),
-        (lambda: gqa.warm(**SHAPE, dtype=BIG), "dtype is a ndarray; expected float16 or bfloat16"),
+        (lambda: gqa.warm(**SHAPE, dtype=BIG), "dtype is a ndarray; expected gqa.float16, gqa.bfloat16 or gqa.float32"),
         (lambda: gqa.warm(**SHAPE, device=0), "device is 0; expected a text"),
         (lambda: gqa.warm_serving(3, **LAYER, device="host"), "range is 3; expected a text"),
         (lambda: gqa.warm_serving("batch=x,kv=1", **LAYER, device="host"), "range: "),
@@ -327,5 +327,7 @@ def test_tensors_of_mixed_places_and_types_are_refused_with_what_to_do():
             f"{name} is on 'meta'; expected 'cpu' or 'cuda', where the call's other tensors are: move it there"
         )
     for call in (gqa.attention, gqa.flash_attn_func):
-        assert said(lambda: call(q, k.bfloat16(), v)) == "k is bfloat16, but q is float16: cast it"
-        assert said(lambda: call(q.float(), k, v)) == "q is float32, expected float16 or bfloat16: cast it"
+        assert said(lambda: call(q, k.bfloat16(), v)) == "k is bfloat16, but q is float16: cast k to float16"
+        assert said(lambda: call(q.float(), k, v)) == "k is float16, but q is float32: cast k to float32"
+        expected = "q is float64, expected float32, float16 or bfloat16: cast it"
+        assert said(lambda: call(q.double(), k, v)) == expected

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import attention_float64, check, make_qkv
 
-HEAD_DIMS = [32, 64, 80, 96, 112, 128, 192, 256]
+HEAD_DIMS = [16, 32, 64, 80, 96, 112, 128, 192, 256]
 GROUPS = [(4, 4), (8, 1), (5, 1), (6, 1), (7, 1), (12, 2), (14, 2), (8, 2)]
 LENGTHS = [(1, 1), (1, 37), (3, 64), (17, 17), (33, 100), (65, 31), (130, 129)]
 

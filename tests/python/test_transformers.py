@@ -87,10 +87,10 @@ def unpadded_logits(exact, ids, real):
     return torch.cat([logits(exact, ids[row, real[row].bool()][None])[0] for row in range(ids.shape[0])])
 
 
-def errors(name, ids, device="cpu", real=None, **more):
-    """Of gqa and of Transformers' own in bfloat16, against float64."""
+def errors(name, ids, device="cpu", real=None, dtype=torch.bfloat16, **more):
+    """Of gqa and of Transformers' own, against float64."""
     own = MODELS[name][3]
-    model, exact = model_of(name, device=device), model_of(name, own, torch.float64, device)
+    model, exact = model_of(name, dtype=dtype, device=device), model_of(name, own, torch.float64, device)
     expected = unpadded_logits(exact, ids, real) if padded_alone(real) else logits(exact, ids, real, **more)
     found = []
     for implementation in ("gqa", own):
@@ -123,6 +123,15 @@ def test_512_tokens(name, device):
     ours, theirs = errors(name, tokens(1, 512, device), device)
     assert answered() == 2
     assert ours <= 1.15 * theirs, (ours, theirs)
+
+
+@each_device
+@each_model
+def test_float32(name, device):
+    """Which is what from_config gives: no call is left to Transformers, and the logits' error is as its own."""
+    ours, theirs = errors(name, tokens(2, 64, device), device, dtype=torch.float32)
+    assert answered() == 2
+    assert ours <= 1.5 * theirs, (ours, theirs)
 
 
 def padded(left, device="cpu"):
@@ -370,8 +379,8 @@ def test_reasons():
     model = model_of("llama")
     model(tokens(1, 8), use_cache=False)
     assert gqa.door_report(reset=True)["transformers"].fallbacks == {"a gradient is wanted": 2}
-    logits(model.float(), tokens(1, 8))
-    assert gqa.door_report()["transformers"].fallbacks == {"dtype float32": 2}
+    logits(model.double(), tokens(1, 8))
+    assert gqa.door_report()["transformers"].fallbacks == {"dtype float64": 2}
 
 
 def test_a_layer_with_a_window_that_nobody_tells():

@@ -36,7 +36,7 @@ Which calls; where none of the three is given, q=1, which is decode steps:
   prefill=RANGE  flash_attn_varlen_func with cu_seqlens_q and cu_seqlens_k, max_seqlen_q = max_seqlen_k in RANGE: whole
                  prompts; kv and page do not concern it
 
-  dtype=T        bf16, the default, or f16
+  dtype=T        bf16, the default, f16 or f32
   lse            the calls ask for log-sum-exp; give --serve twice for calls with and without
 
 All calls are causal and give cache_seqlens where there is a cache. Each of the model's layers is taken with its window,

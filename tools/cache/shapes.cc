@@ -39,7 +39,7 @@ std::string value_text(const std::string& key, const Json& value, const std::str
   const std::string given = value.is_structured() ? std::string("an ") + value.type_name()
                                                   : quote(value.dump(-1, ' ', true, Json::error_handler_t::replace));
   throw Usage(where + ": " + quote(key) + " is " + given +
-              "; expected a whole number, true, false, \"bf16\" or \"f16\"");
+              "; expected a whole number, true, false, \"bf16\", \"f16\" or \"f32\"");
 }
 
 std::string spec_of(const Json& object, const std::string& where) {

@@ -1,7 +1,7 @@
 """Random programs held against a reference in float64: what tools/fuzz runs.
 
 Owns: main.py (the command line, the loop, the tally), worker.py (cases one after another, in a process that may crash),
-shrinking.py, judgement.py (rows of a result in units of the naive 16-bit computation's error), types.py, arrays.py,
+shrinking.py, judgement.py (rows of a result in units of the naive computation's error), types.py, arrays.py,
 modules.py, and a package for each kind of program: calls/, graphs/. Never: imported by gqa; never trusts gqa for an
 expected number.
 

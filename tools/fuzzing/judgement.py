@@ -1,4 +1,4 @@
-"""When a result's rows are right: each is judged by itself, in units of what the naive 16-bit computation is off by.
+"""When a result's rows are right: each is judged by itself, in units of what the naive computation in its type is off by.
 
 Owns: the bounds, what a failure is, the assertion that shows it in a test. Never: computes what is expected.
 
@@ -49,6 +49,7 @@ class Rows:
     size: np.ndarray
     low: Optional[np.ndarray] = None
     high: Optional[np.ndarray] = None
+    sums: float = 0.0  # by which share float32's sums of these terms may be off, which is in doubt, too
 
 
 def name_of(at):
@@ -89,7 +90,7 @@ def judge_rows(got, rows, kind, name="out", places=lambda at: at, factor=1.0) ->
         line = equal_line(name, places(at), rows.want[at], 0.9 * INEXACT * unit[row] / math.sqrt(count))
         return Failure("wrong" if off[row] > WRONG else "inexact", words, line)
     if rows.low is not None:
-        slack = 4 * kind.step * np.maximum(np.abs(rows.low), np.abs(rows.high)) + 8 * kind.least
+        slack = 4 * (kind.step + rows.sums) * np.maximum(np.abs(rows.low), np.abs(rows.high)) + 8 * kind.least
         out = usable[..., None] & ((got < rows.low - slack) | (got > rows.high + slack))
         if out.any():
             at = tuple(np.argwhere(out)[0])

@@ -3,7 +3,7 @@
     import gqa
     out = gqa.attention(q, k, v, causal=True)
 
-q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float16 or bfloat16, of
+q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float32, float16 or bfloat16, of
 anything that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
 first call of a shape searches, compiles, verifies and times; from then on it is a look-up and a launch.
 
@@ -154,6 +154,7 @@ def warm(
 ) -> None:
     """Makes a shape ready: does what its first call would do, and computes nothing.
 
+    dtype: of q, k, v and out, "bfloat16", "float16" or "float32", or a framework's own dtype of that name.
     return_lse: for calls with return_lse, which are tuned apart from those without.
     page: keys a page of calls with page_table, whose kv_len is page times the table's columns. window_size: theirs.
     cache_seqlens: for calls that give lengths. cu_seqlens_q, cu_seqlens_k: for packed ones; batch is then the number of

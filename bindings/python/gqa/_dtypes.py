@@ -1,4 +1,4 @@
-"""gqa.float16, gqa.bfloat16, gqa.float32: the dtypes of a graph's tensors, and what else may stand for them.
+"""gqa.float16, gqa.bfloat16, gqa.float32: the dtypes of tensors, and what else may stand for them.
 
 Owns: the names. Never: imports a framework. Threads: constants.
 """
@@ -6,7 +6,7 @@ Owns: the names. Never: imports a framework. Threads: constants.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from ._errors import Status, error_for
 
@@ -46,16 +46,19 @@ def name_of(given: Any) -> str:
     return name.replace("torch.", "")[:60]
 
 
+def known(given: Any) -> Optional[DType]:
+    """gqa.float16, torch.float16, numpy.float16, numpy.dtype("float16"), "float16", ...; None: it is none of the three."""
+    return given if isinstance(given, DType) else _BY_NAME.get(name_of(given))
+
+
 def dtype_of(given: Any) -> DType:
-    """gqa.float16, torch.float16, numpy.float16, numpy.dtype("float16"), "float16", ..."""
-    if isinstance(given, DType):
-        return given
-    name = name_of(given)
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    """The same, which refuses what is none."""
+    found = known(given)
+    if found is not None:
+        return found
     raise error_for(
         Status.ERROR_DTYPE,
-        f"dtype is {name or 'a ' + type(given).__name__}; expected gqa.float16, gqa.bfloat16 or gqa.float32, or a name "
+        f"dtype is {name_of(given) or 'a ' + type(given).__name__}; expected gqa.float16, gqa.bfloat16 or gqa.float32, or a name "
         "of one",
     )
 

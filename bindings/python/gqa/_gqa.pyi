@@ -53,7 +53,7 @@ class Handle:
         kv_heads: int,
         head_dim: int,
         head_dim_v: int,
-        bfloat16: bool,
+        dtype: Tuple[int, int],
         causal: bool,
         lse: bool,
         page: int,

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Un
 
 from . import _gqa, _kinds
 from ._call import attend
-from ._dtypes import name_of
+from ._dtypes import DType, dtype_of, float32, known, name_of
 from ._errors import Status, error_for
 from ._frameworks import synchronize
 from ._options import ALL_KEYS, of_scores, windowed
@@ -20,7 +20,6 @@ from ._progress import ServingProgress, check_verbose, listener
 CACHE_MODES = {"read-write": 0, "read-only": 1, "off": 2}
 TUNINGS = {"now": 0, "guess": 1, "cached-only": 2}
 SCORE_SCALES = {None: 0, "heads": 1, "rows": 2}  # gqa_score_scale
-_DTYPES = {"float16": False, "fp16": False, "half": False, "bfloat16": True, "bf16": True}
 
 LogFn = Callable[[str, str], None]
 
@@ -146,12 +145,13 @@ class Handle:
             align=align,
             tma=tma,
         )
+        of_q = dtype_of(dtype)
         self._core.warm(
-            bfloat16=_is_bfloat16(dtype),
+            dtype=(of_q.code, of_q.bits),
             lse=given.pop("return_lse"),
             window=given.pop("window_size"),
             score_scale=one_of("score_scale", score_scale, SCORE_SCALES),
-            bias=_bias_of(bias, dtype),
+            bias=_bias_of(bias, of_q),
             **given,
         )
 
@@ -234,22 +234,12 @@ def one_of(name: str, value: Any, known: Mapping[Any, int]) -> int:
     raise _kinds.refuse(name, value, f"one of {choices}", Status.ERROR_OPTION)
 
 
-def _is_bfloat16(dtype: Any) -> bool:
-    """ "bfloat16", torch.bfloat16, numpy.dtype("float16"), numpy.float16, ..."""
-    name = name_of(dtype)
-    if name in _DTYPES:
-        return _DTYPES[name]
-    raise error_for(Status.ERROR_DTYPE, f"dtype is {name or _kinds.shown(dtype)}; expected float16 or bfloat16")
-
-
-def _bias_of(dtype: Any, of_q: Any) -> int:
+def _bias_of(dtype: Any, of_q: DType) -> int:
     """A gqa_bias."""
     if dtype is None:
         return 0
-    name = name_of(dtype)
-    if name in ("float32", "fp32", "float"):
-        return 2
-    if name in _DTYPES and _DTYPES[name] == _is_bfloat16(of_q):
-        return 1
-    expected = f"float32 or, as q, {'bfloat16' if _is_bfloat16(of_q) else 'float16'}: the dtype of the bias; None: none"
-    raise error_for(Status.ERROR_DTYPE, f"bias is {name or _kinds.shown(dtype)}; expected {expected}")
+    found = known(dtype)
+    if found in (float32, of_q):
+        return 2 if found is float32 else 1
+    expected = f"float32{'' if of_q is float32 else f' or, as q, {of_q}'}: the dtype of the bias; None: none"
+    raise error_for(Status.ERROR_DTYPE, f"bias is {name_of(dtype) or _kinds.shown(dtype)}; expected {expected}")

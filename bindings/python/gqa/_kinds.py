@@ -19,7 +19,7 @@ Window = Optional[Tuple[int, int]]
 
 MOST_INT32, MOST_INT64 = 2**31 - 1, 2**63 - 1
 LEAST_FLOAT, MOST_FLOAT = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # of float32's numbers that kernels do not take for 0
-HEAD_DIMS = (32, 64, 80, 96, 112, 128, 192, 256)  # that there are kernels of
+HEAD_DIMS = (16, 32, 64, 80, 96, 112, 128, 192, 256)  # that there are kernels of
 _SHOWN = 60  # characters of what was given
 
 

@@ -67,7 +67,7 @@ def flash_attn_with_kvcache(
     """flash_attn_interface.flash_attn_with_kvcache: queries of each sequence on its cached keys, in a decode step, a
     chunk of a prefill, or a prefill.
 
-    q: (batch, q_len, q_heads, head_dim), float16 or bfloat16; any number of queries.
+    q: (batch, q_len, q_heads, head_dim), float32, float16 or bfloat16; any number of queries.
     k_cache, v_cache: (batch, kv_len, kv_heads, head_dim or head_dim_v), of q's dtype; or with page_table
         (pages, page, kv_heads, ...), for any page size from 1.
     cache_seqlens: keys that each sequence has: (batch) int32 on q's device, or one number for all; None: kv_len.

@@ -20,11 +20,11 @@ def scaled_dot_product_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """torch.nn.functional.scaled_dot_product_attention of PyTorch tensors, float16 or bfloat16.
+    """torch.nn.functional.scaled_dot_product_attention of PyTorch tensors, float32, float16 or bfloat16.
 
     query (..., q_heads, q_len, head_dim), key (..., kv_heads, kv_len, head_dim), value (..., kv_heads, kv_len,
     head_dim_v), any number of leading dimensions, or none and no heads; returns (..., q_heads, q_len, head_dim_v).
-    head_dim and head_dim_v: 32, 64, 80, 96, 112, 128, 192 or 256.
+    head_dim and head_dim_v: 16, 32, 64, 80, 96, 112, 128, 192 or 256.
     attn_mask: of a shape that broadcasts to (..., q_heads, q_len, kv_len), bool (True: takes part), or of query's dtype
     or float32 (added to scaled scores); or one of torch.nn.attention.bias. A row whose keys are all hidden gives 0.
     is_causal: query i sees keys j <= i, whatever the lengths (gqa.attention's causal aligns last with last); not with
@@ -45,7 +45,7 @@ def use_as_sdpa() -> Any:
         def step(tokens): ...
 
     inside and outside of compiled functions, in this thread; nn.MultiheadAttention's too. What gqa does not
-    compute (float32, dropout, gradients, other head dims, ...) is PyTorch's as before; gqa.door_report()["use_as_sdpa"]
+    compute (float64, dropout, gradients, other head dims, ...) is PyTorch's as before; gqa.door_report()["use_as_sdpa"]
     counts such calls by reason. A shape that is not ready is guessed, not tuned, unless gqa.configure says otherwise.
     """
     return _of_torch().SdpaMode()

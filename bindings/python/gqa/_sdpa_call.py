@@ -20,7 +20,7 @@ from ._options import of_window
 
 NAMES = {"q": "query", "k": "key", "v": "value", "bias": "attn_mask"}
 
-_HALVES = (torch.float16, torch.bfloat16)
+_SERVED = (torch.float32, torch.float16, torch.bfloat16)
 _MASKS = (torch.bool, torch.float32)
 _DEVICES = ("cpu", "cuda")
 _TYPES = (torch.Tensor, torch.nn.Parameter)
@@ -134,7 +134,7 @@ def _are_usual(query: Any, key: Any, value: Any) -> bool:
     return (
         key.dtype is dtype
         and value.dtype is dtype
-        and dtype in _HALVES
+        and dtype in _SERVED
         and key.device == device
         and value.device == device
         and device.type in _DEVICES
@@ -151,8 +151,8 @@ def _is_causal_bias(x: Any) -> bool:
 
 def _of_dtypes(query: Any, key: Any, value: Any) -> Optional[Obstacle]:
     dtype = computed_in(query)
-    if dtype not in _HALVES:
-        said = f"query is {query.dtype}; expected float16 or bfloat16: query.to(torch.bfloat16), or torch.autocast"
+    if dtype not in _SERVED:
+        said = f"query is {query.dtype}; expected float32, float16 or bfloat16: query.to(torch.float32)"
         return Obstacle(f"dtype {str(dtype).removeprefix('torch.')}", said, Status.ERROR_DTYPE)
     for name, x in (("key", key), ("value", value)):
         if computed_in(x) is not dtype:

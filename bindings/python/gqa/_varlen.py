@@ -52,7 +52,8 @@ def flash_attn_varlen_func(
 ) -> Any:
     """flash_attn_interface.flash_attn_varlen_func: sequences of any lengths, one after another in a tensor.
 
-    q: (total_q, q_heads, head_dim), float16 or bfloat16. k, v: (total_k, kv_heads, head_dim or head_dim_v), of q's dtype.
+    q: (total_q, q_heads, head_dim), float32, float16 or bfloat16. k, v: (total_k, kv_heads, head_dim or head_dim_v), of
+        q's dtype.
     cu_seqlens_q, cu_seqlens_k: (sequences + 1) int32 on q's device: sequence b has rows cu_seqlens_q[b] to
         cu_seqlens_q[b + 1] - 1 of q, and of k and v likewise. It may have no query, no key, or more queries than keys.
         With cu_seqlens_q None q is (batch, q_len, ...), with cu_seqlens_k None k and v are (batch, kv_len, ...).

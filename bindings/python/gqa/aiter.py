@@ -6,8 +6,8 @@ or, with gqa.install_as("aiter"), nothing. What is followed is the page docs/api
 by it. The package itself (amd-aiter 0.1.20) has flash_attn_func alone of these names, in another order: its fourth
 argument is dropout_p, its sixth causal. Its windows, bias, sinks and log-sum-exp gqa.flash_attn_func has, too.
 
-All take float16 or bfloat16 of anything that speaks DLPack, and return a tensor of query's framework, on its device
-and stream. Where the page says nothing:
+All take float32, float16 or bfloat16 of anything that speaks DLPack, and return a tensor of query's framework, on its
+device and stream. Where the page says nothing:
 
 - Scores are scaled by 1/sqrt(head_dim). value's head_dim may differ from query's.
 - The query heads are any multiple of the key heads. Query head h reads key head h // (query heads / key heads).

@@ -56,8 +56,8 @@ def flash_attn_func(
     sm_margin: int = 0,
     return_attn_probs: bool = False,
 ) -> Any:
-    """q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim or head_dim_v), float16 or
-    bfloat16; the rest as gqa.flash_attn_func's. Returns out, or (out, softmax_lse), softmax_lse (batch, q_heads, q_len)
+    """q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim or head_dim_v), float32,
+    float16 or bfloat16; the rest as gqa.flash_attn_func's. Returns out, or (out, softmax_lse), softmax_lse (batch, q_heads, q_len)
     float32.
     """
     forms.refuse_order_3("flash_attn_func", softmax_scale, causal, qv)

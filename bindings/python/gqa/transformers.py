@@ -4,7 +4,7 @@
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="gqa", dtype=torch.bfloat16)
 
 It registers two functions of that name: of attention, and of the masks that go with it. What gqa does not compute (a
-gradient, float32, dropout, ...) is left to Transformers' "sdpa", or the model's own eager function where that has no
+gradient, float64, dropout, ...) is left to Transformers' "sdpa", or the model's own eager function where that has no
 soft cap or sink, and counted by reason in gqa.door_report()["transformers"]. docs/integrations.md says what is taken.
 
 Owns: the attention function, and what it leaves to whom. Never: computes, or reads a number of a device. Threads: any.

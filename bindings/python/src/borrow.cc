@@ -154,7 +154,7 @@ void Borrowed::describe_buffer(const char* name) {
   if (bfloat16_) dtype = {kDLBfloat, 16, 1};
   if (dtype.bits == 0)
     raise(GQA_ERROR_DTYPE, std::string(name) + " has elements of format '" + view_.format +
-                               "'; expected float16 or bfloat16 in this machine's byte order");
+                               "'; expected float32, float16 or bfloat16 in this machine's byte order");
   for (int i = 0; i < view_.ndim; ++i) {
     shape_[i] = view_.shape[i];
     strides_[i] = view_.strides[i] / view_.itemsize;

@@ -174,9 +174,9 @@ void Handle::define(py::module_& module) {
                                 tuning_budget, threads, std::move(log), checked});
   };
   const auto warm = [](const Handle& self, int64_t batch, int64_t q_len, int64_t kv_len, int64_t q_heads,
-                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, bool bfloat16, bool causal, bool lse,
-                       int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q, bool cu_seqlens_k,
-                       bool softcap, bool sink, int score_scale, int bias, int align, bool tma) {
+                       int64_t kv_heads, int64_t head_dim, int64_t head_dim_v, std::pair<int, int> dtype, bool causal,
+                       bool lse, int64_t page, const Window& window, bool cache_seqlens, bool cu_seqlens_q,
+                       bool cu_seqlens_k, bool softcap, bool sink, int score_scale, int bias, int align, bool tma) {
     gqa_shape shape = {};
     shape.size = sizeof(shape);
     shape.batch = batch;
@@ -186,7 +186,7 @@ void Handle::define(py::module_& module) {
     shape.kv_heads = kv_heads;
     shape.head_dim = head_dim;
     shape.head_dim_v = head_dim_v;
-    shape.dtype = {static_cast<uint8_t>(bfloat16 ? kDLBfloat : kDLFloat), 16, 1};
+    shape.dtype = {static_cast<uint8_t>(dtype.first), static_cast<uint8_t>(dtype.second), 1};
     shape.causal = causal ? 1 : 0;
     shape.lse = lse ? 1 : 0;
     shape.page = page;
@@ -226,7 +226,7 @@ void Handle::define(py::module_& module) {
       .def("merge_states", &Handle::merge_states, py::arg("outs"), py::arg("lses"), py::arg("out"), py::arg("lse"),
            py::arg("stream"))
       .def("warm", warm, py::kw_only(), py::arg("batch"), py::arg("q_len"), py::arg("kv_len"), py::arg("q_heads"),
-           py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("bfloat16"), py::arg("causal"),
+           py::arg("kv_heads"), py::arg("head_dim"), py::arg("head_dim_v"), py::arg("dtype"), py::arg("causal"),
            py::arg("lse"), py::arg("page"), py::arg("window"), py::arg("cache_seqlens"), py::arg("cu_seqlens_q"),
            py::arg("cu_seqlens_k"), py::arg("softcap"), py::arg("sink"), py::arg("score_scale"), py::arg("bias"),
            py::arg("align"), py::arg("tma"))

@@ -20,7 +20,8 @@ ExpectedType expected_type(Elements elements, const DLTensor& tensor, const DLTe
     case Elements::kI32:
       return {kInt32, ", expected "};
     case Elements::kF32OrOfQ:
-      return {same(tensor.dtype, kFloat32) ? kFloat32 : q.dtype, ", expected float32 or, as q, "};
+      if (same(tensor.dtype, kFloat32) || same(q.dtype, kFloat32)) return {kFloat32, ", expected "};
+      return {q.dtype, ", expected float32 or, as q, "};
     case Elements::kOfQ:
       break;
   }

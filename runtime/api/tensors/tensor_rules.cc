@@ -68,8 +68,8 @@ Status check_tensor(const Device& device, const Expected& expected, const DLTens
                     const char* why, bool rowless) {
   if (Status status = check_rank(expected, tensor); !status.ok()) return status;
   if (!same(tensor.dtype, dtype)) {
-    return {Code::kDtype,
-            std::string(expected.name) + " is " + dtype_text(tensor.dtype) + why + dtype_text(dtype) + ": cast it"};
+    const std::string name = expected.name, wanted = dtype_text(dtype);
+    return {Code::kDtype, name + " is " + dtype_text(tensor.dtype) + why + wanted + ": cast " + name + " to " + wanted};
   }
   if (!owned(device, tensor.device)) return check_on_device(device, expected.name, tensor.device);
   return check_sizes(expected, tensor, rowless);

@@ -25,9 +25,10 @@ using test::CudaGpu;
 using test::problem_of;
 
 TEST_F(CudaGpu, EveryHeadDim) {
-  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256})
+  for (const int d : {16, 32, 64, 80, 96, 112, 128, 192, 256})
     for (const char* rest : {",hq=8,hk=2,sq=130,sk=130,dtype=bf16,causal", ",hq=6,hk=6,sq=77,sk=300,dtype=f16",
-                             ",hq=8,hk=2,sq=1,sk=1000,dtype=bf16"}) {
+                             ",hq=8,hk=2,sq=1,sk=1000,dtype=bf16", ",hq=8,hk=2,sq=130,sk=130,dtype=f32,causal",
+                             ",hq=8,hk=2,sq=1,sk=1000,dtype=f32"}) {
       if (!test::in_this_run(d)) continue;
       const Problem problem = problem_of("b=2,d=" + std::to_string(d) + rest);
       EXPECT_TRUE(verified(problem, best(problem, 3)));

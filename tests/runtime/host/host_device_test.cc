@@ -60,9 +60,10 @@ std::unique_ptr<LoadedProgram> kernel_of(Device& device, const Problem& problem,
 }
 
 TEST(HostDevice, EveryHeadDim) {
-  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256})
+  for (const int d : {16, 32, 64, 80, 96, 112, 128, 192, 256})
     for (const char* rest :
-         {",hq=4,hk=2,sq=37,sk=37,causal", ",hq=4,hk=2,sq=19,sk=70,dtype=f16", ",hq=4,hk=1,sq=1,sk=200"})
+         {",hq=4,hk=2,sq=37,sk=37,causal", ",hq=4,hk=2,sq=19,sk=70,dtype=f16", ",hq=4,hk=1,sq=1,sk=200",
+          ",hq=4,hk=2,sq=37,sk=37,dtype=f32,causal", ",hq=4,hk=1,sq=1,sk=200,dtype=f32"})
       EXPECT_TRUE(runs_right(problem_of("b=2,d=" + std::to_string(d) + rest)));
 }
 

@@ -19,7 +19,7 @@ TEST(Space, EveryProblemHasCandidatesOnEveryDevice) {
       const Space space = enumerate(problem_of(shape), device);
       EXPECT_FALSE(space.ranked.empty()) << shape << " on " << device.arch;
     }
-    for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {
+    for (const int d : {16, 32, 64, 80, 96, 112, 128, 192, 256}) {
       for (const int dv : {32, 128, 256}) {
         Problem p = problem_of("hq=4,hk=1,sq=300,sk=300,d=64");
         p.head_dim = d;

@@ -40,14 +40,14 @@ TEST(ProblemText, HoldsNoFieldAtItsDefault) {
 }
 
 Problem random_problem(std::mt19937& random) {
-  constexpr int kDims[] = {32, 64, 80, 96, 112, 128, 192, 256};
+  constexpr int kDims[] = {16, 32, 64, 80, 96, 112, 128, 192, 256};
   const auto any = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
   Problem p;
-  p.set_types(any(0, 1) ? ElementType::kF16 : ElementType::kBF16);
+  p.set_types(kElementTypes[static_cast<std::size_t>(any(0, 2))]);
   p.align = any(0, 1) ? 16 : 2;
   p.tma = p.align == 16 && any(0, 1);
-  p.head_dim = kDims[any(0, 7)];
-  p.head_dim_v = any(0, 2) ? p.head_dim : kDims[any(0, 7)];
+  p.head_dim = kDims[any(0, 8)];
+  p.head_dim_v = any(0, 2) ? p.head_dim : kDims[any(0, 8)];
   p.batch = any(1, 300);
   p.kv_heads = any(1, 16);
   p.q_heads = p.kv_heads * any(1, 9);
@@ -88,6 +88,8 @@ TEST(Problem, DefaultsAndSynonyms) {
   EXPECT_EQ(read(" hq = 4, sq=7 ,d=64"), p);
   EXPECT_EQ(read("hq=4,sq=7,d=64,causal=1"), read("hq=4,sq=7,d=64,causal"));
   EXPECT_EQ(read("hq=4,sq=7,d=64,dtype=float16"), read("hq=4,sq=7,d=64,dtype=fp16"));
+  EXPECT_EQ(read("hq=4,sq=7,d=64,dtype=float32"), read("hq=4,sq=7,d=64,dtype=fp32"));
+  EXPECT_EQ(to_text(read("hq=4,sq=7,d=16,dtype=fp32")), "b=1,hq=4,hk=4,sq=7,sk=7,d=16,dtype=f32");
 }
 
 TEST(Problem, TextRoundTrips) {
@@ -219,7 +221,12 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,heads=4"),
             "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, causal, left, right, ktrans, page, lens, "
             "packk, packq, softcap, scores, sink, align, notma or lse");
-  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f32"), "dtype='f32': expected bf16 or f16");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f64"), "dtype='f64': expected bf16, f16 or f32");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,kvdtype=f8"), "kvdtype='f8': expected bf16, f16 or f32");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,kvdtype=f16"),
+            "q is bf16, keys and values are f16 and out is bf16, expected one type for all");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f16,outdtype=f32"),
+            "q is f16, keys and values are f16 and out is f32, expected one type for all");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,causal=yes"), "causal='yes': expected 'causal', causal=0 or causal=1");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,align=8"), "align='8': expected 16 or 2");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,notma=no"), "notma='no': expected 'notma', notma=0 or notma=1");
@@ -231,9 +238,9 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
             "an empty item between commas: expected KEY=VALUE, as in b=1,hq=32,hk=8,sq=4096,d=128");
   EXPECT_EQ(problem_error("hq=4,d=64"),
             "sq is missing: expected at least hq, sq and d, as in hq=32,hk=8,sq=4096,d=128");
-  EXPECT_EQ(problem_error("hq=4,sq=1,d=65"), "head_dim is 65, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
+  EXPECT_EQ(problem_error("hq=4,sq=1,d=65"), "head_dim is 65, expected one of 16, 32, 64, 80, 96, 112, 128, 192, 256");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dv=1"),
-            "head_dim_v is 1, expected one of 32, 64, 80, 96, 112, 128, 192, 256");
+            "head_dim_v is 1, expected one of 16, 32, 64, 80, 96, 112, 128, 192, 256");
   EXPECT_EQ(problem_error("hq=4,hk=3,sq=1,d=64"),
             "q_heads is 4 and kv_heads is 3, expected q_heads to be a multiple of kv_heads");
 }

@@ -19,10 +19,10 @@ Sizes are whole numbers of at least 1; for gqa-cache 4k stands for 4096, 1M for 
   hk=N      key/value heads, a divisor of hq; default hq, which is multi-head attention
   sk=N      key/value tokens of a sequence; default sq
   dv=N      head_dim of values and output; default d
-d and dv are each one of 32, 64, 80, 96, 112, 128, 192, 256.
+d and dv are each one of 16, 32, 64, 80, 96, 112, 128, 192, 256.
 
 The element type of q, k, v and out:
-  dtype=T   bf16 or bfloat16, the default; or f16, fp16 or float16
+  dtype=T   bf16 or bfloat16, the default; f16, fp16 or float16; or f32, fp32 or float32
 
 Flags stand alone, or with =1 or =0. Each is off by default.
   causal    query i sees keys j <= i + sk - sq (aligned bottom-right)

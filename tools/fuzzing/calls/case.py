@@ -10,7 +10,7 @@ from typing import Optional, Tuple
 
 import numpy as np
 
-DIMS = (32, 64, 80, 96, 112, 128, 192, 256)
+DIMS = (16, 32, 64, 80, 96, 112, 128, 192, 256)
 FUNCTIONS = ("attention", "flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache")
 
 

@@ -46,7 +46,7 @@ def draw(seed, number, device):
 
 
 def drawn_shape(dice, function, device):
-    c = dict(function=function, type=dice.of("float16", "bfloat16"))
+    c = dict(function=function, type=dice.of("float16", "bfloat16", "float32"))
     c["frame"] = "torch" if device == "cuda" else dice.of("numpy", "torch")
     d = dice.of(*DIMS) if dice.some(0.5) else 64
     c.update(dim=d, dim_v=dice.of(*DIMS) if dice.some(0.2) else d)

@@ -13,6 +13,11 @@ OPEN = (
         ("refused",),
         lambda case, _, failure, __: case.pads is not None and "beside cache_leftpad" in failure.words,
     ),
+    (
+        "inexact: float32 below 1e-37 beside a far sink, on the host 0",
+        ("inexact",),
+        lambda case, _, __, device: device == "cpu" and case.type == "float32" and case.sink == "far",
+    ),
     # Its products of bfloat16 take a float32 below the least normal one for 0.
     (
         "inexact: AMX on numbers whose products are below 1e-38",

@@ -1,4 +1,4 @@
-"""Attention in float64, one sequence at a time, and the naive computation in 16 bits beside it.
+"""Attention in float64, one sequence at a time, and the naive computation in the call's type beside it.
 
 Owns: what a call's numbers should be, and what float32 may be off by. Never: calls gqa. Plain NumPy.
 """
@@ -15,6 +15,8 @@ from ..judgement import Rows, norm
 SCORE_STEP = 2.0**-22
 # Weights below exp(-NEGLIGIBLE) of a row's largest add nothing, whatever their own error.
 NEGLIGIBLE = 80.0
+# A float32 sum of n terms by about this share of them, times the root of n.
+SUM_STEP = 2.0**-24
 LARGEST_SUM = float(np.finfo(np.float32).max) / 4
 
 
@@ -34,7 +36,7 @@ class Sequence:
     sink: Optional[np.ndarray] = None  # (q_heads)
     score_scale: Optional[np.ndarray] = None  # (q_heads, n)
     bias: Optional[np.ndarray] = None  # (q_heads, n, m)
-    q_rounded: Optional[np.ndarray] = None  # q as 16 bits have it, where the call rotates it
+    q_rounded: Optional[np.ndarray] = None  # q as its type has it, where the call rotates it
 
 
 def hidden_keys(n, m, causal, window):
@@ -112,6 +114,9 @@ def attend(s):
             exact.x + 2 * exact.error >= (w.top - NEGLIGIBLE)[..., None] - 2 * exact.error.max(-1, initial=0)[..., None]
         )
         doubt = np.where(matters, exact.error, 0).max(-1, initial=0)
+        if s.sink is not None:  # a score, too, which a kernel may scale
+            sink = np.broadcast_to(s.sink[:, None], doubt.shape)
+            doubt = np.maximum(doubt, np.where(sink >= w.top - NEGLIGIBLE, np.abs(sink) * SCORE_STEP, 0))
         naive_scores = scores_of(s, np.float32, hide)
         naive = softmax(naive_scores.x, s.sink)
         rounded = s.kind.rounded(naive.p)
@@ -125,9 +130,11 @@ def attend(s):
             - np.where(np.isneginf(exact.x.max(-1, initial=-np.inf)), 0, exact.x.max(-1, initial=-np.inf))[..., None]
         )
         over |= (own @ np.abs(v)).max(-1) > LARGEST_SUM
-    doubt = np.where(over, np.inf, doubt)
+    sums = SUM_STEP * math.sqrt(len(s.k))
+    doubt = np.where(over, np.inf, doubt + sums)
     low, high = bounds(v, s, w)
-    rows = Rows(*(tokens_first(x) for x in (want, naive_out)), doubt.T, size.T, *(tokens_first(x) for x in (low, high)))
+    ends = (tokens_first(x) for x in (low, high))
+    rows = Rows(*(tokens_first(x) for x in (want, naive_out)), doubt.T, size.T, *ends, sums)
     return rows, w.lse, naive.lse.astype(np.float64), doubt
 
 

@@ -151,7 +151,10 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
         name, cache_path=options.cache, tuning_budget=options.budget, threads=threads, log=_model_lines(models)
     )
     here = [peers.gqa_peer(handle)] + [peer for peer in others if peer.name not in options.without]
-    attention: List[Rival] = [(peer.name, peer.prepare) for peer in here]
+
+    def attention(dtype: str) -> List[Rival]:
+        return [(peer.name, peer.prepare) for peer in here if dtype in peer.dtypes]
+
     machine = _machine(device, options)
     print(" | ".join(f"{key}: {value}" for key, value in machine.items()))
     if absent and any(isinstance(case, Shape) for case in cases):
@@ -163,7 +166,7 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     def rivals_of(case: Case) -> List[Rival]:
         if isinstance(case, GraphCase):
             return [*graph_peers.contestants(case, device, handle, not options.no_compile)]
-        return serving if isinstance(case, ServingCase) else attention
+        return serving if isinstance(case, ServingCase) else attention(case.dtype)
 
     results: List[report.Result] = []
     lost = False
@@ -189,13 +192,13 @@ def _run(cases: List[Case], device: str, options: argparse.Namespace) -> int:
     return 1 if any("gqa" in result.failures for result in results) else 0
 
 
-def _run_accuracy(device: str, rivals: List[Rival], options: argparse.Namespace) -> int:
+def _run_accuracy(device: str, rivals: Callable[[str], List[Rival]], options: argparse.Namespace) -> int:
     names = [DTYPES[options.dtype]] if options.dtype else ["bfloat16", "float16"]
     results: List[Tuple[accuracy.Case, Dict[str, accuracy.Errors]]] = []
     failed = False
     with torch.no_grad():
         for case in accuracy.cases(device, names):
-            found, failures = accuracy.measure(case, device, rivals)
+            found, failures = accuracy.measure(case, device, rivals(case.shape.dtype))
             results.append((case, found))
             failed |= "gqa" in failures
             for name, why in failures.items():
@@ -247,7 +250,7 @@ def _machine(device: str, options: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _inputs_and_error(case: Case) -> Tuple[Callable[..., Any], Callable[..., float]]:
-    """What makes a case's inputs, and what holds an answer against float32."""
+    """What makes a case's inputs, and what holds an answer against a wider type's."""
     if isinstance(case, Shape):
         return peers.make_inputs, worst_error
     if isinstance(case, GraphCase):

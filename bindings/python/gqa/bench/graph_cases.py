@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Dict, List, Tuple
 
-from .shapes import DTYPES, SHORT
+from .shapes import BYTES, DTYPES, SHORT
 
-_ELEMENT = 2  # bytes
 
 # name: the sizes it has. m: rows of x; k, n: x (m, k) times a weight (k, n); r: LoRA's rank; attention: q (b, sq, d),
 # k (b, d, sk), v (b, sk, d).
@@ -68,7 +67,7 @@ class GraphCase:
 
     def bytes(self) -> int:
         """What has to be read and written once."""
-        return sum(math.prod(dims) for dims in self.inputs() + [self.output()]) * _ELEMENT
+        return sum(math.prod(dims) for dims in self.inputs() + [self.output()]) * BYTES[self.dtype]
 
 
 def is_graph(text: str) -> bool:
@@ -90,7 +89,7 @@ def parse(text: str) -> GraphCase:
             sizes[name] = int(value)
         else:
             raise ValueError(
-                f"'{item}' in graph '{text}' means nothing; expected {', '.join(KINDS[kind])} =N or dtype=bf16|fp16"
+                f"'{item}' in graph '{text}' means nothing; expected {', '.join(KINDS[kind])} =N or dtype=bf16|fp16|fp32"
             )
     missing = [name for name in KINDS[kind] if name not in sizes]
     if missing:

@@ -21,6 +21,7 @@ from .shapes import Shape
 
 Inputs = Tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 Call = Callable[[], torch.Tensor]
+_HALVES = ("bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Peer:
 
     name: str
     prepare: Callable[[Shape, Inputs], Call]
+    dtypes: Tuple[str, ...] = ("bfloat16", "float16", "float32")  # that it is timed in
 
 
 def make_inputs(shape: Shape, device: str, seed: int) -> Inputs:
@@ -58,13 +60,15 @@ def contestants(device: str) -> Tuple[List[Peer], List[str]]:
     if device == "cpu":
         return [Peer("torch sdpa", _sdpa), Peer("torch sdpa, heads repeated", _sdpa_repeated)], []
     peers = [
-        Peer("cudnn", _sdpa_on(SDPBackend.CUDNN_ATTENTION)),
-        Peer("fa2", _sdpa_on(SDPBackend.FLASH_ATTENTION)),
+        Peer("cudnn", _sdpa_on(SDPBackend.CUDNN_ATTENTION), _HALVES),
+        Peer("fa2", _sdpa_on(SDPBackend.FLASH_ATTENTION), _HALVES),
+        Peer("efficient, heads repeated", _sdpa_on(SDPBackend.EFFICIENT_ATTENTION, _sdpa_repeated), ("float32",)),
+        Peer("math", _sdpa_on(SDPBackend.MATH), ("float32",)),
     ]
     absent = []
     for name, module, make in _OTHERS:
         try:
-            peers.append(Peer(name, make(importlib.import_module(module))))
+            peers.append(Peer(name, make(importlib.import_module(module)), _HALVES))
         except ImportError:
             absent.append(name)
     return peers, absent
@@ -96,9 +100,11 @@ def _sdpa_repeated(shape: Shape, inputs: Inputs) -> Call:
     return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
 
 
-def _sdpa_on(backend: SDPBackend) -> Callable[[Shape, Inputs], Call]:
+def _sdpa_on(
+    backend: SDPBackend, words: Callable[[Shape, Inputs], Call] = _sdpa
+) -> Callable[[Shape, Inputs], Call]:
     def prepare(shape: Shape, inputs: Inputs) -> Call:
-        call = _sdpa(shape, inputs)
+        call = words(shape, inputs)
 
         def on_backend() -> torch.Tensor:
             with sdpa_kernel(backend):

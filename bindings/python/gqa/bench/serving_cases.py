@@ -12,11 +12,10 @@ import random
 from dataclasses import dataclass, replace
 from typing import Dict, List, Tuple, Union
 
-from .shapes import DTYPES, SHORT
+from .shapes import BYTES, DTYPES, SHORT
 
 KIND = "serving"
 SEED = 20261125
-_ELEMENT = 2  # bytes
 _DECODES = 16  # queries a sequence: with more, arithmetic counts
 _FIELDS = {
     "b": "batch",
@@ -81,7 +80,7 @@ class ServingCase:
 
     def bytes(self) -> int:
         """Keys and values that have to be read, by the lengths as they are."""
-        return sum(self.lengths()) * self.kv_heads * 2 * self.head_dim * _ELEMENT
+        return sum(self.lengths()) * self.kv_heads * 2 * self.head_dim * BYTES[self.dtype]
 
     def told(self) -> str:
         lengths = self.lengths()
@@ -116,7 +115,7 @@ def parse(text: str) -> ServingCase:
             given[_FIELDS[name]] = int(value)
         else:
             known = ", ".join(_FIELDS)
-            expected = f"{known} =N, sigma=X, packed or dtype=bf16|fp16"
+            expected = f"{known} =N, sigma=X, packed or dtype=bf16|fp16|fp32"
             raise ValueError(f"'{item}' in '{text}' means nothing; expected {expected}")
     missing = [name for name in ("b", "sk") if _FIELDS[name] not in given]
     if missing:

@@ -1,4 +1,4 @@
-"""What all contestants of a serving case read, and the float32 answer that they are held against.
+"""What all contestants of a serving case read, and the answer in a wider type that they are held against.
 
 Owns: pages, tables and starts; the tolerance. Never: calls a library, times.
 """
@@ -9,9 +9,12 @@ from typing import Callable, Iterator, NamedTuple, Tuple
 
 import torch
 
+from .reference import wider
 from .serving_cases import ServingCase
 
-_TOLERANCE = 2.0**-7  # of a sequence's largest value: two roundings of it; a page left out or a neighbour's is more
+# Of a sequence's largest value: two roundings of it; a page left out or a neighbour's is more. Of float32, what rounding
+# its terms to fewer bits would be.
+_TOLERANCE = {"bfloat16": 2.0**-7, "float16": 2.0**-7, "float32": 2.0**-15}
 _SCORES = 1 << 28  # that are in memory at once
 
 
@@ -85,8 +88,8 @@ def seen(queries: int, length: int, device: torch.device) -> torch.Tensor:
 
 def _expected(case: ServingCase, inputs: Inputs, sequence: int) -> Iterator[torch.Tensor]:
     """Of a sequence's queries, some at a time."""
-    keys, values = (each.float() for each in gathered(case, inputs, sequence))
-    q = rows_of(case, inputs.q, sequence).float().unflatten(1, (case.kv_heads, -1))
+    keys, values = (each.to(wider(each.dtype)) for each in gathered(case, inputs, sequence))
+    q = rows_of(case, inputs.q, sequence).to(keys.dtype).unflatten(1, (case.kv_heads, -1))
     mask = seen(len(q), keys.shape[1], q.device)
     for rows, visible in zip(*(each.split(max(1, _SCORES // (case.q_heads * keys.shape[1]))) for each in (q, mask))):
         scores = torch.einsum("qhgd,hkd->hgqk", rows, keys) * case.head_dim**-0.5
@@ -95,15 +98,15 @@ def _expected(case: ServingCase, inputs: Inputs, sequence: int) -> Iterator[torc
 
 
 def worst_error(case: ServingCase, inputs: Inputs, out: torch.Tensor) -> float:
-    """The largest absolute difference of out from float32. Raises ArithmeticError where it is more than rounding."""
-    worst = 0.0
+    """The largest absolute difference of out from a wider type's. Raises ArithmeticError where it is more than rounding."""
+    worst, tolerance = 0.0, _TOLERANCE[case.dtype]
     for sequence in range(case.batch):
         expected = torch.cat([*_expected(case, inputs, sequence)])
-        error, size = _largest(rows_of(case, out, sequence).float() - expected), _largest(expected)
-        if not error <= _TOLERANCE * size:
+        error, size = _largest(rows_of(case, out, sequence).to(expected.dtype) - expected), _largest(expected)
+        if not error <= tolerance * size:
             raise ArithmeticError(
                 f"wrong answer: sequence {sequence} of {case.lengths()[sequence]} keys is off by {error:.2g}, its"
-                f" values reach {size:.2g}; expected at most {_TOLERANCE:.2g} of that"
+                f" values reach {size:.2g}; expected at most {tolerance:.2g} of that"
             )
         worst = max(worst, error)
     return worst

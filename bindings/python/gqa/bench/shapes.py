@@ -17,9 +17,13 @@ _FIELDS = {
     "d": "head_dim",
     "dv": "head_dim_v",
 }
-DTYPES = {"bf16": "bfloat16", "bfloat16": "bfloat16", "f16": "float16", "fp16": "float16", "float16": "float16"}
-SHORT = {"bfloat16": "bf16", "float16": "fp16"}
-_ELEMENT = 2  # bytes
+DTYPES = {
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("f16", "fp16", "float16"), "float16"),
+    **dict.fromkeys(("f32", "fp32", "float32"), "float32"),
+}
+SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Shape:
     def bytes(self) -> int:
         """What has to be read and written once: q, k, v and out."""
         q_rows, kv_rows = self.q_len * self.q_heads, self.kv_len * self.kv_heads
-        return self.batch * (q_rows + kv_rows) * (self.head_dim + self.head_dim_v) * _ELEMENT
+        return self.batch * (q_rows + kv_rows) * (self.head_dim + self.head_dim_v) * BYTES[self.dtype]
 
 
 def parse(text: str) -> Shape:
@@ -74,7 +78,7 @@ def parse(text: str) -> Shape:
         if not (known or (name == "causal" and (value in ("0", "1") or not equals))):
             raise ValueError(
                 f"'{item}' in shape '{text}' means nothing here; "
-                "expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|f16 or causal; gqa-cache help spec has the grammar"
+                "expected b, hq, hk, sq, sk, d, dv =N, dtype=bf16|f16|f32 or causal; gqa-cache help spec has the grammar"
             )
         if name in given:
             raise ValueError(f"'{name}' stands twice in shape '{text}'; expected once")

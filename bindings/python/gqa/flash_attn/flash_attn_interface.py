@@ -42,8 +42,8 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim), float16 or bfloat16; the rest
-    as gqa.flash_attn_func's. Returns out, or (out, softmax_lse, S_dmask), softmax_lse (batch, q_heads, q_len)
+    """q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim), float32, float16 or bfloat16;
+    the rest as gqa.flash_attn_func's. Returns out, or (out, softmax_lse, S_dmask), softmax_lse (batch, q_heads, q_len)
     float32.
     """
     return _dense(

@@ -173,6 +173,10 @@ TEST(ScoreArgs, WhatAreNoArraysOfScoresIsRefused) {
             0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.dtype = kF16; }).find("bias is float16, expected float32 or, as q, bf"),
             0U);
+  EXPECT_EQ(refusal([](ScoredCall& c) {
+              c.bias.dtype = kF16;
+            }).find("bias is float16, expected float32 or, as q, bfloat16: cast bias to bfloat16"),
+            0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.rank = 3; }).find("bias has 3 dimensions, expected 4"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[1] = 2; }).find("bias has q_heads 2, expected 4 or 1"), 0U);
   EXPECT_EQ(refusal([](ScoredCall& c) { c.bias.shape[3] = 47; }).find("bias has kv_len 47, but k has kv_len 48"), 0U);

@@ -33,7 +33,7 @@ TEST(Prune, TransposedKeysComeInPanelsAndNotToTheHost) {
   EXPECT_EQ(reason(transposed, "flash m=128 n=48 warps=4 stages=2 pack=1"), "");
   EXPECT_EQ(reason(transposed, "flash m=128 n=64 warps=1 stages=1 pack=1", host()),
             "the host serves no transposed keys");
-  for (const int d : {32, 64, 80, 96, 112, 128, 192, 256}) {
+  for (const int d : {16, 32, 64, 80, 96, 112, 128, 192, 256}) {
     bool warpgroup = false, flash = false;
     for (const Ranked& ranked : enumerate(problem_of("hq=8,sq=4096,ktrans,d=" + std::to_string(d)), h200()).ranked) {
       warpgroup = warpgroup || name(ranked.candidate) == "warpgroup";
