@@ -26,7 +26,7 @@ struct FamilyVersion {
   int version;
 };
 inline constexpr FamilyVersion kFamilyVersions[] = {
-    {"flash", 4}, {"split", 5}, {"warpgroup", 5}, {kBlockFamily, 3}, {kMergeFamily, 1}, {kAppendFamily, 1},
+    {"flash", 4}, {"split", 5}, {"warpgroup", 5}, {kBlockFamily, 3}, {kMergeFamily, 2}, {kAppendFamily, 2},
 };
 
 // 0: no such family.

@@ -463,7 +463,7 @@ TEST(Shape, SaysHowRowsLie) {
 TEST(Shape, BadOnesAreRefused) {
   const auto refused = [](void (*spoil)(gqa_shape&)) { return make_spoilt(good_shape(), spoil).code(); };
   EXPECT_EQ(refused([](gqa_shape& s) { s.size = 8; }), Code::kStructSize);
-  EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = kF32; }), Code::kDtype);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = kF64; }), Code::kDtype);
   EXPECT_EQ(refused([](gqa_shape& s) { s.causal = -1; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.lse = 2; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.sink = 2; }), Code::kOption);
