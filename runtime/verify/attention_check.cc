@@ -75,7 +75,8 @@ std::vector<Measured> measured(const Problem& problem, const std::vector<std::in
   const auto row = [&](std::int64_t index) { return place(problem, rows[static_cast<std::size_t>(index)]); };
   const std::int64_t worst = c.rows.worst_element_at;
   out.errors = judged_rows(c.rows, row(c.rows.worst_row),
-                           row(worst / problem.head_dim_v) + ", dim " + std::to_string(worst % problem.head_dim_v));
+                           row(worst / problem.head_dim_v) + ", dim " + std::to_string(worst % problem.head_dim_v),
+                           attention_norm(problem.out_type, c.rows.rows));
   if (!problem.lse) return {workspace, out};
 
   lse.output = "log-sum-exp";

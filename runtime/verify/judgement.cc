@@ -120,10 +120,11 @@ double RowErrors::root_mean_square() const {
   return std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(1, rows)));
 }
 
-std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element) {
+std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element,
+                               double norm) {
   return {{ErrorKind::kElement, element, errors.worst_element, kFactors.largest},
           {ErrorKind::kRow, row, errors.worst_norm, kFactors.row},
-          {ErrorKind::kAllRows, std::to_string(errors.rows) + " rows", errors.root_mean_square(), kFactors.norm}};
+          {ErrorKind::kAllRows, std::to_string(errors.rows) + " rows", errors.root_mean_square(), norm}};
 }
 
 Verdict judge(const std::vector<Measured>& outputs) {

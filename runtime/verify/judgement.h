@@ -59,13 +59,13 @@ inline const Roundings& rounding_of(ElementType type) {
 // is its deviation: measured, PyTorch's error at deviations of 4 and 8. Scores farther from zero are exact in trials.
 struct AttentionRoundings {
   Roundings of_element;
-  double of_score = 0;  // times the size of the row's scores, in natural units, at most kMostScore
+  double of_score = 0;  // times the size of the row's scores, its sink among them, in natural units, at most kMostScore
 };
 inline constexpr double kMostScore = 64;
 // A score's size is what it is and, since terms may cancel, a share of what keys of deviation 1 may make of the query.
 inline constexpr double kOfQuery = 0.25;
-inline double score_size(double highest, double scaled_query) {
-  return std::min(std::fabs(highest) + kOfQuery * scaled_query, kMostScore);
+inline double score_size(double farthest, double scaled_query) {
+  return std::min(farthest + kOfQuery * scaled_query, kMostScore);
 }
 inline AttentionRoundings attention_roundings(ElementType type, int head_dim) {
   if (type != ElementType::kF32) return {rounding_of(type)};
@@ -124,7 +124,16 @@ struct Measured {
 };
 
 // The three bounds on rows, in the order in which a refusal should name them. row, element: the worst ones' names.
-std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element);
+// `norm`: what all rows' may be.
+std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element,
+                               double norm = kFactors.norm);
+
+// What all rows' may be of attention. Of float32, a row that few keys carry has one error, by chance; so have few rows.
+inline double attention_norm(ElementType type, std::int64_t rows) {
+  const double chance =
+      type == ElementType::kF32 ? 3 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, rows))) : 0;
+  return kFactors.norm * (1 + chance);
+}
 
 // Refuses in the words of the first output with a fault. Error and bound are those of the error that is closest to its
 // bound, or farthest over it; Verdict::errors has such a one of each kind, its place with the output and the inputs.

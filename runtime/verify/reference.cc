@@ -31,7 +31,7 @@ struct ReferenceRow {
   Floats query = {};
   std::vector<Real> exact = {};  // of a product or what a chain makes of a score, then a weight a key
   Floats naive = {};             // likewise, of float32 one operator after the other; of 16 bits it is exact's, rounded
-  double highest = 0;            // scaled: the largest score, or the sink
+  double farthest = 0;           // from zero, scaled: the largest score or the sink
   double sum = 0;                // of weights, the largest of which, or the sink's, is 1
   std::array<double, kMostDim> exact_out = {}, stand_in_out = {};
   std::array<float, kMostDim> naive_out = {};
@@ -255,11 +255,12 @@ class RowGroup {
     const double maximum = std::max(sink, double{*std::max_element(row->exact.begin(), row->exact.end())});
     // An operand hides all keys, or the sink outweighs any: the row is zero.
     if (std::isinf(maximum) && (maximum < 0 || sink == maximum)) return row->exact.clear();
-    row->highest = maximum * scale;
+    const double largest = double{*std::max_element(row->exact.begin(), row->exact.end())} * scale;
+    row->farthest = std::max(std::fabs(largest), std::isinf(row->sink) ? 0 : std::fabs(double{row->sink}));
     row->sum = std::exp((sink - maximum) * scale);
     for (Real& weight : row->exact)
       row->sum += weight = std::exp(static_cast<Real>((double{weight} - maximum) * scale));
-    lse = static_cast<float>(row->highest + std::log(row->sum));
+    lse = static_cast<float>(maximum * scale + std::log(row->sum));
     if constexpr (kOwnNaive) weigh_naive(row);
   }
 
@@ -316,8 +317,8 @@ class RowGroup {
   }
 
   double size_of(const Row& row) const {
-    return score_size(row.highest, std::sqrt(dot<double>(row.query.data(), row.query.data(), p_.head_dim)) *
-                                       double{call_.scale});
+    return score_size(row.farthest,
+                      std::sqrt(dot<double>(row.query.data(), row.query.data(), p_.head_dim)) * double{call_.scale});
   }
 
   void finish(const Row& row, ReferenceRows* made) const {
@@ -330,7 +331,8 @@ class RowGroup {
       naive.add(double{stand_in} - exact, 0);
       values.add(exact, 0);
     }
-    made->units[row.index] = row_unit(naive, values, at_score(attention_roundings(p_.out_type, p_.head_dim), size_of(row)));
+    made->units[row.index] =
+        row_unit(naive, values, at_score(attention_roundings(p_.out_type, p_.head_dim), size_of(row)));
   }
 
   const Call& call_;

@@ -148,7 +148,8 @@ def test_float32_is_pytorchs(case, device, report):
     if type(keywords.get("attn_mask")) is torch.Tensor and keywords["attn_mask"].is_floating_point():
         keywords["attn_mask"] = keywords["attn_mask"].float()
     tensors, keywords = [moved(x, device) for x in tensors], {x: moved(y, device) for x, y in keywords.items()}
-    exact = [x.double() if type(x) is torch.Tensor and x.is_floating_point() else x for x in (*tensors, *keywords.values())]
+    given = (*tensors, *keywords.values())
+    exact = [x.double() if type(x) is torch.Tensor and x.is_floating_point() else x for x in given]
     with sdpa_kernel(SDPBackend.MATH):
         theirs = F.scaled_dot_product_attention(*tensors, **keywords)
         expected = F.scaled_dot_product_attention(*exact[:3], **dict(zip(keywords, exact[3:])))

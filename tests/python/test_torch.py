@@ -21,7 +21,9 @@ def expected_of(q, k, v, causal=False):
     return attention_float64(*(as_numpy(x) for x in (q, k, v)), causal)
 
 
-@pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 2e-6), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
+@pytest.mark.parametrize(
+    "dtype,tolerance", [(torch.float32, 2e-6), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str
+)
 def test_torch_gives_torch(shared, dtype, tolerance):
     q, k, v = tensors(dtype, q_len=18, kv_len=25)
     out, lse = shared.attention(q, k, v, causal=True, return_lse=True)

@@ -1,4 +1,4 @@
-"""When a result's rows are right: each is judged by itself, in units of what the naive computation in its type is off by.
+"""When a result's rows are right: each is judged by itself, in units of what its type's naive computation is off by.
 
 Owns: the bounds, what a failure is, the assertion that shows it in a test. Never: computes what is expected.
 

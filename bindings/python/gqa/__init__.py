@@ -3,8 +3,8 @@
     import gqa
     out = gqa.attention(q, k, v, causal=True)
 
-q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float32, float16 or bfloat16, of
-anything that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
+q is (batch, q_len, q_heads, head_dim), k and v are (batch, kv_len, kv_heads, head_dim), float32, float16 or bfloat16,
+of anything that speaks DLPack: NumPy arrays and CPU tensors run on the host, CUDA tensors on their framework's current stream. The
 first call of a shape searches, compiles, verifies and times; from then on it is a look-up and a launch.
 
 gqa.new_kernel_graph() is for programs of your own: a graph of operators, whose superoptimize() finds the fastest equal

@@ -47,7 +47,7 @@ def name_of(given: Any) -> str:
 
 
 def known(given: Any) -> Optional[DType]:
-    """gqa.float16, torch.float16, numpy.float16, numpy.dtype("float16"), "float16", ...; None: it is none of the three."""
+    """gqa.float16, torch.float16, numpy.float16, numpy.dtype("float16"), "float16", ...; None: none of the three."""
     return given if isinstance(given, DType) else _BY_NAME.get(name_of(given))
 
 

@@ -52,8 +52,8 @@ def flash_attn_func(
     gather_bwd_token_chunk: Optional[int] = None,
 ) -> Tuple[Any, Any]:
     """q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim or head_dim_v), float32,
-    float16 or bfloat16. learnable_sink: (q_heads), float16, bfloat16 or float32, a score beside each row's that adds no value. The
-    rest as gqa.flash_attn_func's. Returns (out, lse), lse (batch, q_heads, q_len) float32 or None."""
+    float16 or bfloat16. learnable_sink: (q_heads), float16, bfloat16 or float32, a score beside each row's that adds no
+    value. The rest as gqa.flash_attn_func's. Returns (out, lse), lse (batch, q_heads, q_len) float32 or None."""
     name = "flash_attn_func"
     forms.refuse_order_4(name, qv, gather_kv_indices)
     _refuse(name, qv, gather_kv_indices, score_mod, mask_mod, block_sparse_tensors)

@@ -57,8 +57,8 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """q (batch, q_len, q_heads, head_dim), k and v (batch, kv_len, kv_heads, head_dim or head_dim_v), float32,
-    float16 or bfloat16; the rest as gqa.flash_attn_func's. Returns out, or (out, softmax_lse), softmax_lse (batch, q_heads, q_len)
-    float32.
+    float16 or bfloat16; the rest as gqa.flash_attn_func's. Returns out, or (out, softmax_lse), softmax_lse
+    (batch, q_heads, q_len) float32.
     """
     forms.refuse_order_3("flash_attn_func", softmax_scale, causal, qv)
     descales = {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}

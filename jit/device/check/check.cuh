@@ -305,10 +305,10 @@ __device__ inline void check_row(const AttentionParams& p, const CheckParams& c,
   const float root = sqrtf(static_cast<float>(c.head_dim_v));
   float query = 0;
   for (int d = 0; d < c.head_dim; ++d) query = fmaf(memory.query[d], memory.query[d], query);
-  const float score =
-      total.sum > 0
-          ? fminf(fabsf(static_cast<float>(total.highest)) + c.of_query * sqrtf(query) * c.scale, c.most_score)
-          : 0.f;
+  float farthest = exact.softmax.sum > 0 ? fabsf(static_cast<float>(exact.softmax.maximum * exact.scale())) : 0.f;
+  if (c.chain.sink != nullptr && fabsf(c.chain.sink[row.head]) < kInfiniteError)
+    farthest = fmaxf(farthest, fabsf(c.chain.sink[row.head]));
+  const float score = fminf(farthest + c.of_query * sqrtf(query) * c.scale, c.most_score);
   const float rounding = c.rounding + c.rounding_of_score * score;
   const float norm = fmaxf(error.norm(), fmaxf(rounding * size.norm(), c.least * root));
   const float element = fmaxf(norm / root, fmaxf(c.of_largest * error.largest(), rounding * size.largest()));

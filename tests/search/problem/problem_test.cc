@@ -219,8 +219,8 @@ TEST(Problem, ErrorsNameKeyValueAndExpectation) {
   EXPECT_EQ(problem_error("hq=4,sq=1k,d=64"), "sq='1k': expected a whole number from 1 to 2147483647");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,hq=4"), "key 'hq' is given twice: expected once");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,heads=4"),
-            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, kvdtype, outdtype, causal, left, right, ktrans, page, lens, "
-            "packk, packq, softcap, scores, sink, align, notma or lse");
+            "unknown key 'heads': expected b, hq, hk, sq, sk, d, dv, dtype, kvdtype, outdtype, causal, left, right, "
+            "ktrans, page, lens, packk, packq, softcap, scores, sink, align, notma or lse");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,dtype=f64"), "dtype='f64': expected bf16, f16 or f32");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,kvdtype=f8"), "kvdtype='f8': expected bf16, f16 or f32");
   EXPECT_EQ(problem_error("hq=4,sq=1,d=64,kvdtype=f16"),

@@ -12,8 +12,8 @@ import torch
 from .reference import wider
 from .serving_cases import ServingCase
 
-# Of a sequence's largest value: two roundings of it; a page left out or a neighbour's is more. Of float32, what rounding
-# its terms to fewer bits would be.
+# Of a sequence's largest value: two roundings of it; a page left out or a neighbour's is more. Of float32, less than what
+# terms of fewer bits would give.
 _TOLERANCE = {"bfloat16": 2.0**-7, "float16": 2.0**-7, "float32": 2.0**-15}
 _SCORES = 1 << 28  # that are in memory at once
 
@@ -98,7 +98,7 @@ def _expected(case: ServingCase, inputs: Inputs, sequence: int) -> Iterator[torc
 
 
 def worst_error(case: ServingCase, inputs: Inputs, out: torch.Tensor) -> float:
-    """The largest absolute difference of out from a wider type's. Raises ArithmeticError where it is more than rounding."""
+    """The largest difference of out from a wider type's. Raises ArithmeticError where it is more than rounding."""
     worst, tolerance = 0.0, _TOLERANCE[case.dtype]
     for sequence in range(case.batch):
         expected = torch.cat([*_expected(case, inputs, sequence)])

@@ -140,10 +140,10 @@ const Bad kBad[] = {
      {"72", "64"}},
     {"head_dim_v",
      [](Args& a) {
-       for (TestTensor* t : {&a.v, &a.out}) t->shape[3] = 16;
+       for (TestTensor* t : {&a.v, &a.out}) t->shape[3] = 24;
      },
      Code::kHeadDim,
-     {"head_dim_v is 16"}},
+     {"head_dim_v is 24"}},
     {"last_stride_2", [](Args& a) { a.k.strides[3] = 2; }, Code::kStride, {"k's last stride is 2", "expected 1"}},
     {"last_stride_0", [](Args& a) { a.q.strides[3] = 0; }, Code::kStride, {"q's last stride is 0"}},
     {"out_stride_0", [](Args& a) { a.out.strides[0] = 0; }, Code::kStride, {"out overlaps itself", "(0,"}},
@@ -463,7 +463,7 @@ TEST(Shape, SaysHowRowsLie) {
 TEST(Shape, BadOnesAreRefused) {
   const auto refused = [](void (*spoil)(gqa_shape&)) { return make_spoilt(good_shape(), spoil).code(); };
   EXPECT_EQ(refused([](gqa_shape& s) { s.size = 8; }), Code::kStructSize);
-  EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = kF64; }), Code::kDtype);
+  EXPECT_EQ(refused([](gqa_shape& s) { s.dtype = {kDLFloat, 64, 1}; }), Code::kDtype);
   EXPECT_EQ(refused([](gqa_shape& s) { s.causal = -1; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.lse = 2; }), Code::kOption);
   EXPECT_EQ(refused([](gqa_shape& s) { s.sink = 2; }), Code::kOption);
