@@ -59,7 +59,7 @@ inline const Roundings& rounding_of(ElementType type) {
 // is its deviation: measured, PyTorch's error at deviations of 4 and 8. Scores farther from zero are exact in trials.
 struct AttentionRoundings {
   Roundings of_element;
-  double of_score = 0;  // times the size of the row's scores, its sink among them, in natural units, at most kMostScore
+  double of_score = 0;  // times the size of what the row sums exponentials of, in natural units, at most kMostScore
 };
 inline constexpr double kMostScore = 64;
 // A score's size is what it is and, since terms may cancel, a share of what keys of deviation 1 may make of the query.

@@ -23,7 +23,8 @@ d and dv are each one of 16, 32, 64, 80, 96, 112, 128, 192, 256.
 
 The element type of q, k, v and out:
   dtype=T   bf16 or bfloat16, the default; f16, fp16 or float16; or f32, fp32 or float32
-  kvdtype=T, outdtype=T  of k and v, and of out; default dtype, and refused where they differ from it
+  kvdtype=T   of k and v; default dtype, and refused where it differs
+  outdtype=T  of out, likewise
 
 Flags stand alone, or with =1 or =0. Each is off by default.
   causal    query i sees keys j <= i + sk - sq (aligned bottom-right)
