@@ -31,9 +31,9 @@ struct CheckParams {
   float* units;           // checked rows x 2: what a row's norm and its elements are measured in; 0: it must be zero
   CheckResult* result;
   float scale;
-  float rounding, least;                // of an element's unit: relative, and absolute
+  float rounding, least;                          // of an element's unit: relative, and absolute
   float rounding_of_score, most_score, of_query;  // relative, more for the size of the row's scores, up to that one
-  float of_largest;                     // of the stand-in's largest error
+  float of_largest;                               // of the stand-in's largest error
   float lse_relative, lse_absolute;
   int head_dim, head_dim_v;
   int causal, vectors;  // vectors: rows are 16-byte aligned

@@ -27,7 +27,7 @@ using test::AccuracyCase;
 constexpr int kSeeds = 5;
 constexpr std::int64_t kRows = 1024;  // that are compared
 constexpr double kMostNorm = 1.15, kMostWorst = 1.6;
-constexpr double kMostFloat32Norm = 1.5;  // of float32, to the formula in float32
+constexpr double kMostFloat32Norm = 1.5;   // of float32, to the formula in float32
 constexpr int kMostOrdinaryDeviation = 2;  // of inputs whose log-sum-exp is judged
 
 // Of one run, or ratios of two: the error's norm, its largest element, and log-sum-exp's share of what it may be.
@@ -301,8 +301,9 @@ class AccuracyGpu : public test::CudaGpu {
       call.place(Role::kLse, c->lse.as<float>());
     else
       call.problem.lse = false;
-    driver_->cuMemsetD8Async(c->out.address(), 0xff,
-                             static_cast<std::size_t>(element_bytes(call.problem.q_type) * c->all_rows * call.problem.head_dim_v), nullptr);
+    driver_->cuMemsetD8Async(
+        c->out.address(), 0xff,
+        static_cast<std::size_t>(element_bytes(call.problem.q_type) * c->all_rows * call.problem.head_dim_v), nullptr);
     driver_->cuMemsetD8Async(c->lse.address(), 0xff, static_cast<std::size_t>(4 * c->all_rows), nullptr);
     const Status status = forced.kernel->run(call);
     EXPECT_TRUE(status.ok()) << to_text(forced.candidate) << ": " << status.message();
@@ -311,8 +312,8 @@ class AccuracyGpu : public test::CudaGpu {
 
   void judge(const std::string& text, const Forced& forced, const Problem& p, int deviation) {
     const Errors found = medians(forced.ratios);
-    const bool fine =
-        found.norm <= (p.q_type == ElementType::kF32 ? kMostFloat32Norm : kMostNorm) && found.worst <= kMostWorst && (found.lse <= 1 || deviation > kMostOrdinaryDeviation);
+    const bool fine = found.norm <= (p.q_type == ElementType::kF32 ? kMostFloat32Norm : kMostNorm) &&
+                      found.worst <= kMostWorst && (found.lse <= 1 || deviation > kMostOrdinaryDeviation);
     char line[160];
     std::snprintf(line, sizeof line, "%6.3f %6.3f %8.3f %s", found.norm, found.worst, found.lse, fine ? " " : "!");
     std::printf("%s  %s | %s\n", line, text.c_str(), to_text(forced.candidate).c_str());

@@ -1,10 +1,9 @@
 // accuracy_kernels.h: what the accuracy tests run on the device beside the kernels that they judge.
 // Owns: the source of normal inputs of any deviation; of float64 attention, and FlashAttention-2's stand-in beside it:
 // blocks of keys from the last down under a running maximum, float32, weights rounded to the element for the second
-// product, the sum of unrounded ones, out rounded; of float32 nothing is rounded to less (its errors are FlashAttention-2's, in norm within 3 %:
-// tests/python/test_stand_in.py); of a row's error.
-// Never: judges.
-// Threads: 128 a CTA, a CTA a row.
+// product, the sum of unrounded ones, out rounded; of float32 nothing is rounded to less (its errors are
+// FlashAttention-2's, in norm within 3 %: tests/python/test_stand_in.py); of a row's error. Never: judges. Threads: 128
+// a CTA, a CTA a row.
 #pragma once
 
 namespace gqa::test {

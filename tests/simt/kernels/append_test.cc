@@ -135,9 +135,9 @@ TEST_F(AppendKernel, AWrongPieceIsSeen) {
 
 // Of each that begins anywhere, and of counts that are no pieces.
 TEST_F(AppendKernel, PiecesWhereThereAreNoneAreSeen) {
-  for (const char* address :
-       {"reinterpret_cast<u64>(from)", "reinterpret_cast<u64>(to)", "reinterpret_cast<u64>(cos)",
-        "reinterpret_cast<u64>(sin)", "static_cast<u64>(from_stride * sizeof(Bits))", "static_cast<u64>(to_stride * sizeof(Bits))"})
+  for (const char* address : {"reinterpret_cast<u64>(from)", "reinterpret_cast<u64>(to)", "reinterpret_cast<u64>(cos)",
+                              "reinterpret_cast<u64>(sin)", "static_cast<u64>(from_stride * sizeof(Bits))",
+                              "static_cast<u64>(to_stride * sizeof(Bits))"})
     EXPECT_TRUE(seen(kRows, address, "0")) << address;
   EXPECT_TRUE(seen(kRows, "pairs % kVector<Bits> == 0", "true"));
   EXPECT_TRUE(seen(kRows, "first % kVector<Bits> == 0", "true"));

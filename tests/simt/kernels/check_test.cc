@@ -95,13 +95,11 @@ Checked check(const Kernel& make, const Kernel& compare, const CheckedCase& c) {
 // Every kind of query, in every type: what the host makes of it, which float64 has judged.
 TEST_F(Check, TheReferenceIsTheHosts) {
   for (const char* text : {"hq=12,hk=2,sq=20,sk=150,d=64", "hq=12,hk=2,sq=20,sk=150,d=64,dtype=f16",
-                           "b=2,hq=6,hk=1,sq=9,sk=4,d=192,dv=128,causal",
-                           "hq=12,hk=2,sq=20,sk=150,d=64,dtype=f32"}) {
+                           "b=2,hq=6,hk=1,sq=9,sk=4,d=192,dv=128,causal", "hq=12,hk=2,sq=20,sk=150,d=64,dtype=f32"}) {
     CheckedCase c(text);
     c.answer_rightly();
     const bool wide = c.attention.call.problem.q_type == ElementType::kF32;
-    const Checked found =
-        check(*kernel(wide ? "gqa_reference_wide" : "gqa_reference"), *kernel("gqa_compare"), c);
+    const Checked found = check(*kernel(wide ? "gqa_reference_wide" : "gqa_reference"), *kernel("gqa_compare"), c);
     const auto dim = static_cast<std::size_t>(c.attention.call.problem.head_dim_v);
     std::int64_t with_unit = 0;
     for (std::size_t row = 0; row < c.places.size(); ++row) {

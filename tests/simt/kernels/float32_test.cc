@@ -1,6 +1,6 @@
 // float32_test.cc: what a trial makes of kernels that multiply float32 by terms, on its hard queries: three products
-// pass, and no silent loss of mantissa does: a product of terms that is left out, sums over all keys that stay in the tensor
-// core, elements that are not split.
+// pass, and no silent loss of mantissa does: a product of terms that is left out, sums over all keys that stay in the
+// tensor core, elements that are not split.
 #include <gtest/gtest.h>
 
 #include "tests/simt/kernels/checked_case.h"

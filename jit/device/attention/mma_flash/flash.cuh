@@ -178,8 +178,8 @@ struct Flash {
         const float inverse = inverse_of(place, core.state[m], h, warp_row() + r);
 #pragma unroll
         for (int n = 0; n < Core::kOuts; ++n)
-          *reinterpret_cast<typename Config::Out::Pair*>(
-              rows + r * kOutPitch + n * (8 * kBytes) + lane % 4 * (2 * kBytes)) =
+          *reinterpret_cast<typename Config::Out::Pair*>(rows + r * kOutPitch + n * (8 * kBytes) +
+                                                         lane % 4 * (2 * kBytes)) =
               Config::Out::pack(core.out[m][n][2 * h] * inverse, core.out[m][n][2 * h + 1] * inverse);
         store_lse(place, core.state[m], h, warp_row() + r, count);
       }
