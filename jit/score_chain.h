@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "search/element_type.h"
 #include "search/problem/score_chain.h"
 
 namespace gqa {

@@ -33,7 +33,7 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   const auto dim = static_cast<std::size_t>(p.head_dim_v);
   const Buffer sink("sink", attention.sink);
   const ArrayBuffers arrays(attention.arrays);
-  const Buffer rows("rows", numbers), out("reference", std::vector<float>(numbers.size() * dim)),
+  const Buffer rows("rows", numbers), out("reference", std::vector<double>(numbers.size() * dim)),
       lse("reference_lse", std::vector<float>(numbers.size())), units("units", std::vector<float>(2 * numbers.size())),
       result("result", std::vector<CheckResult>(1));
   Call call = attention.call;
@@ -61,9 +61,10 @@ double reference_error(const Kernel& kernel, const std::string& text) {
   const Status status = kernel.launch({{static_cast<unsigned>(numbers.size()), 1, 1}, {128, 1, 1}, 0, arguments});
   EXPECT_TRUE(status.ok()) << status.message();
   const test::Float64& right = test::float64_of(attention);
-  const std::vector<float> given = out.values<float>(), given_lse = lse.values<float>();
+  const std::vector<double> given = out.values<double>();
+  const std::vector<float> given_lse = lse.values<float>();
   double worst = 0;
-  for (std::size_t i = 0; i < given.size(); ++i) worst = std::max(worst, std::fabs(double{given[i]} - right.out[i]));
+  for (std::size_t i = 0; i < given.size(); ++i) worst = std::max(worst, std::fabs(given[i] - right.out[i]));
   for (std::size_t i = 0; i < given_lse.size(); ++i)
     if (double{given_lse[i]} != right.lse[i]) worst = std::max(worst, std::fabs(double{given_lse[i]} - right.lse[i]));
   return worst;

@@ -46,7 +46,7 @@ TEST_F(Mutants, AWrongLdmatrixOffset) {
 }
 
 TEST_F(Mutants, AMissingTranspose) {
-  EXPECT_FALSE(passes(kFlash, "attention/common/warp_attention.cuh", "ldmatrix_transposed(v_lane", "ldmatrix(v_lane"));
+  EXPECT_FALSE(passes(kFlash, "attention/common/warp_products.cuh", "ldmatrix_transposed(v_lane", "ldmatrix(v_lane"));
 }
 
 TEST_F(Mutants, AMissingWait) {
@@ -105,7 +105,7 @@ TEST_F(Mutants, ALoadPastTheEnd) {
 }
 
 TEST_F(Mutants, AWrongRounding) {
-  EXPECT_FALSE(passes(kFlash, "attention/common/warp_attention.cuh", "pack(s[0], s[1])", "pack(s[1], s[0])"));
+  EXPECT_FALSE(passes(kFlash, "attention/common/warp_products.cuh", "pack(s[0], s[1])", "pack(s[1], s[0])"));
 }
 
 }  // namespace
