@@ -80,8 +80,8 @@ TEST_F(ExplainCApi, WhatIsRefusedNamesTheNearestThatIsServed) {
   EXPECT_NE(change.find("head_dim 80, padded with zeros, with scale 1/sqrt(72)"), std::string::npos) << change;
   EXPECT_NE(problem.find("hq=6,hk=6"), std::string::npos) << problem;
   EXPECT_NE(problem.find("d=80"), std::string::npos) << problem;
-  const Zeros wide(3, 4, 32, {kDLFloat, 32, 1}), wide_k(9, 2, 32, {kDLFloat, 32, 1});
-  EXPECT_EQ(explain(wide, wide_k, wide_k)["nearest"]["change"], "q, k and v of bfloat16");
+  const Zeros wide(3, 4, 32, {kDLFloat, 64, 1}), wide_k(9, 2, 32, {kDLFloat, 64, 1});
+  EXPECT_EQ(explain(wide, wide_k, wide_k)["nearest"]["change"], "q, k and v of float32");
   const Zeros large(3, 4, 512), large_k(9, 2, 512);
   EXPECT_TRUE(explain(large, large_k, large_k)["nearest"].is_null());
 }
