@@ -125,13 +125,18 @@ TEST(Nvrtc, ChainsAndTransposedKeysCompileWithoutSpilling) {
   }
 }
 
+// The reference of float32 calls functions of float64, and keeps registers in memory around them; nothing else spills,
+// and no verification is timed.
+constexpr int kSpiltByFloat64 = 160;
+
 TEST(Nvrtc, VerificationKernelsCompile) {
   REQUIRE_NVRTC(nvrtc);
   Compiled compiled;
   const Status status = nvrtc->compile(check_source(), "sm_80", &compiled);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(0, compiled.spill_bytes);
-  for (const char* kernel : {"gqa_fill", "gqa_reference", "gqa_compare", "gqa_scan", "gqa_clock", "gqa_probe"})
+  EXPECT_LE(compiled.spill_bytes, kSpiltByFloat64);
+  for (const char* kernel :
+       {"gqa_fill", "gqa_reference", "gqa_reference_wide", "gqa_compare", "gqa_scan", "gqa_clock", "gqa_probe"})
     EXPECT_NE(std::string::npos, compiled.ptx.find(kernel)) << kernel;
 }
 
@@ -172,7 +177,7 @@ TEST(Nvrtc, KernelsOfTheAccuracyTestsCompile) {
   Compiled compiled;
   const Status status = nvrtc->compile(test::kAccuracySource, "sm_80", &compiled);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(0, compiled.spill_bytes);
+  EXPECT_LE(compiled.spill_bytes, kSpiltByFloat64);
 }
 
 TEST(Nvrtc, ALayoutThatDiffersFromTheHostsPlanDoesNotCompile) {

@@ -153,27 +153,30 @@ struct CheckedKeys {
   __device__ long long v(int key) const { return at(p.v_strides, key); }
 };
 
-// A piece of 16 bytes, and an element of it.
-__device__ inline float element_of_piece(const uint4& piece, int i, ElementType type) {
-  const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
-  return load_element(words, i, type);
+// q k in pieces of 16 bytes, of kPiece elements each. key: elements from the tensor's first to the key's.
+template <typename Real, int kPiece>
+__device__ inline Real dot_of_pieces(const float* query, const void* keys, long long key, int head_dim,
+                                     ElementType type) {
+  const auto* pieces = static_cast<const uint4*>(keys) + key / kPiece;
+  Real sum = 0;
+#pragma unroll 1
+  for (int d = 0; d < head_dim; d += kPiece) {
+    const uint4 piece = pieces[d / kPiece];
+    const u32 words[4] = {piece.x, piece.y, piece.z, piece.w};
+#pragma unroll
+    for (int i = 0; i < kPiece; ++i) sum = fma(Real{query[d + i]}, Real{load_element(words, i, type)}, sum);
+  }
+  return sum;
 }
 
 // q k. vectors: the key begins at a multiple of 16 bytes.
 template <typename Real>
 __device__ inline Real dot(const float* query, const void* keys, long long key, int head_dim, ElementType type,
                            bool vectors) {
+  if (vectors && type == ElementType::kF32) return dot_of_pieces<Real, 4>(query, keys, key, head_dim, type);
+  if (vectors) return dot_of_pieces<Real, 8>(query, keys, key, head_dim, type);
   Real sum = 0;
-  if (vectors) {
-    const int of_piece = type == ElementType::kF32 ? 4 : 8;
-    const auto* pieces = static_cast<const uint4*>(keys) + key / of_piece;
-    for (int d = 0; d < head_dim; d += of_piece) {
-      const uint4 piece = pieces[d / of_piece];
-      for (int i = 0; i < of_piece; ++i) sum = fma(Real{query[d + i]}, Real{element_of_piece(piece, i, type)}, sum);
-    }
-  } else {
-    for (int d = 0; d < head_dim; ++d) sum = fma(Real{query[d]}, Real{load_element(keys, key + d, type)}, sum);
-  }
+  for (int d = 0; d < head_dim; ++d) sum = fma(Real{query[d]}, Real{load_element(keys, key + d, type)}, sum);
   return sum;
 }
 
@@ -211,10 +214,10 @@ struct CheckedSoftmax {
   const CheckedRow& row;
   const CheckedKeys& keys;
   const float* query;
+  ElementType type;
   Softmax<Real> softmax;
 
   __device__ Real value(int key) const {
-    const auto type = static_cast<ElementType>(c.type);
     const Real product = dot<Real>(query, p.k, keys.k(key), c.head_dim, type, c.vectors);
     if (kScaled && c.chain.count == 0) return product * c.scale;
     return checked_value<Real>(c, row, key, product);
@@ -249,16 +252,16 @@ template <typename Real>
 __device__ inline void check_row(const AttentionParams& p, const CheckParams& c, const CacheParams& cache,
                                  CheckMemory<Real>& memory) {
   constexpr bool kOwnNaive = sizeof(Real) > sizeof(float);
-  const auto type = static_cast<ElementType>(c.type);
+  const ElementType type = kOwnNaive ? ElementType::kF32 : static_cast<ElementType>(c.type);
   const CheckedRow row(p, c, c.rows[blockIdx.x]);
   const CheckedKeys keys(p, c, cache, row);
   for (int d = threadIdx.x; d < c.head_dim; d += kCheckThreads)
     memory.query[d] = load_element(p.q, row.offset(p.q_strides) + d, type);
   __syncthreads();
 
-  CheckedSoftmax<Real> exact = {p, c, row, keys, memory.query, {}};
+  CheckedSoftmax<Real> exact = {p, c, row, keys, memory.query, type, {}};
   exact.run(memory.states);
-  CheckedSoftmax<float, true> naive = {p, c, row, keys, memory.query, {}};
+  CheckedSoftmax<float, true> naive = {p, c, row, keys, memory.query, type, {}};
   if constexpr (kOwnNaive) naive.run(memory.naive_states);
   const Total<Real> total = exact.total();
   const Real share = total.share();
