@@ -8,6 +8,7 @@
 
 #include "jit/families/family_code.h"
 #include "jit/score_chain.h"
+#include "jit/type_text.h"
 #include "search/families/resources.h"
 #include "search/problem/key_layout.h"
 
@@ -23,9 +24,9 @@ std::string enumerator(std::string_view kind) {
 
 void write_config(std::ostream& out, const Problem& problem, const FamilyCode& family, const LaunchPlan& launch) {
   out << "struct Config {\n"
-      << "  using Q = " << device_name(problem.q_type) << ";\n"
-      << "  using Kv = " << device_name(problem.kv_type) << ";\n"
-      << "  using Out = " << device_name(problem.out_type) << ";\n"
+      << "  using Q = " << type_text(problem.q_type) << ";\n"
+      << "  using Kv = " << type_text(problem.kv_type) << ";\n"
+      << "  using Out = " << type_text(problem.out_type) << ";\n"
       << "  static constexpr int kHeadDim = " << problem.head_dim << ";\n"
       << "  static constexpr int kHeadDimV = " << problem.head_dim_v << ";\n"
       << "  static constexpr auto kMask = gqa::Mask::" << enumerator(name(problem.mask)) << ";\n"

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "jit/type_text.h"
 #include "search/graph/ir/op.h"
 
 namespace gqa {
@@ -83,7 +84,7 @@ std::string flag(const char* name, bool value) {
 std::string arrays(const ScoreChain& chain, ElementType type) {
   return flag("kOfHeads", chain.reads(ChainOperand::kHead)) + flag("kOfRows", chain.reads(ChainOperand::kRow)) +
          flag("kOfScores", chain.reads_tensor()) +
-         "  using Element = " + device_name(chain.reads(ChainOperand::kTensor32) ? ElementType::kF32 : type) + ";\n";
+         "  using Element = " + type_text(chain.reads(ChainOperand::kTensor32) ? ElementType::kF32 : type) + ";\n";
 }
 
 std::string expression(const ChainStep& step, bool exact) {
@@ -98,18 +99,6 @@ std::string expression(const ChainStep& step, bool exact) {
 }
 
 }  // namespace
-
-std::string device_name(ElementType type) {
-  switch (type) {
-    case ElementType::kF16:
-      return "gqa::F16";
-    case ElementType::kBF16:
-      return "gqa::BF16";
-    case ElementType::kF32:
-      return "gqa::F32";
-  }
-  return "";
-}
 
 std::string score_chain(const std::string& name, const ScoreChain& chain, ElementType type) {
   const bool of_arrays = chain.reads_arrays();

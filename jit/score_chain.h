@@ -17,8 +17,6 @@ namespace gqa {
 // `type`: q's; steps on scores of float32 are exact functions.
 std::string score_chain(const std::string& name, const ScoreChain& chain, ElementType type);
 
-std::string device_name(ElementType type);  // "gqa::BF16"
-
 // "mul factor; tanh; add slot 1; add tensor"
 std::string steps_text(const ScoreChain& chain);
 

@@ -1,7 +1,7 @@
-// tile_passes.cc: see tile_writer.h: the text of each kind of pass.
 #include <algorithm>
 
 #include "jit/block/tile_writer.h"
+#include "jit/type_text.h"  // tile_passes.cc: see tile_writer.h: the text of each kind of pass.
 
 namespace gqa {
 namespace {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "jit/block/tile_text.h"
+#include "jit/type_text.h"
 
 namespace gqa {
 namespace {

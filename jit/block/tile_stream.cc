@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "jit/block/tile_writer.h"
+#include "jit/type_text.h"
 
 namespace gqa {
 namespace {

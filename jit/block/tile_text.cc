@@ -47,18 +47,6 @@ std::string fill_in(std::string_view text, const std::vector<std::string>& opera
 
 }  // namespace
 
-std::string type_text(ElementType type) {
-  switch (type) {
-    case ElementType::kF16:
-      return "gqa::F16";
-    case ElementType::kBF16:
-      return "gqa::BF16";
-    case ElementType::kF32:
-      break;
-  }
-  return "gqa::F32";
-}
-
 std::string number_text(double value) {
   const auto single = static_cast<float>(value);
   if (std::isnan(single)) return "__int_as_float(0x7fffffff)";

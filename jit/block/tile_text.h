@@ -1,5 +1,5 @@
 // tile_text.h: the small texts that tile kernels are written with.
-// Owns: numbers, an operator on given operands, indices taken apart and put together, names of types.
+// Owns: numbers, an operator on given operands, indices taken apart and put together.
 // Never: knows a plan or a graph.
 // Threads: pure functions.
 #pragma once
@@ -15,8 +15,7 @@ namespace gqa {
 // One expression a dimension; "0" where there is but one place.
 using TileIndex = std::vector<std::string>;
 
-std::string type_text(ElementType type);  // "gqa::BF16"
-std::string number_text(double value);    // of type float
+std::string number_text(double value);  // of type float
 
 // An elementwise operator on one element of each operand.
 std::string operation_text(Op op, const Attributes& attributes, const std::vector<std::string>& operands);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "jit/type_text.h"
 #include "search/graph/tile/tile_passes.h"
 
 namespace gqa {
