@@ -121,6 +121,8 @@ class TheRecords(unittest.TestCase):
         for name in ("CMakePresets.json", "tools/setup", "tools/test", "tools/package", "pyproject.toml", "README.md",
                      "tests/readme.py"):
             (here / name).write_text("text\n")
+        (here / "jit" / "device").mkdir()
+        (here / "jit" / "device" / "a.cuh").write_text("__device__ void f();\n")
         (here / "runtime" / "api").mkdir()
         (here / "runtime" / "api" / "gqa.h").write_text("int gqa_run();\n")
         for stage in [*records.STAGES, "format"]:
@@ -143,6 +145,9 @@ class TheRecords(unittest.TestCase):
             "LICENSE": {},
             "cache/a.cc": {"release": ["cache", "runtime", "tools"], "asan": ["cache", "runtime", "tools"],
                            "tsan": ["threads"], "python": ["python"], "readme": ["examples"]},
+            "jit/a.cc": {"release": ["jit", "runtime", "simt", "tools"], "asan": ["jit", "runtime", "tools"],
+                         "tsan": ["threads"], "python": ["python"], "readme": ["examples"]},
+            "jit/device/a.cuh": {"release": ["jit", "runtime", "simt", "tools"], "asan": ["jit"]},
             "tests/search/a.cc": {"release": ["search", "runtime", "simt"], "asan": ["search", "runtime"]},
             "tests/simt/a.cc": {"release": ["simt"]},
             "tests/cmake/a.cc": {"release": ["tools"]},

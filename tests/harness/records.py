@@ -6,6 +6,7 @@ runs where a unit differs from the stage's record, tests/records/STAGE, whose li
 contents and paths, never of a commit, so shallow clones and exported trees are like any other.
 
   build     CMake's files, the presets, tools/setup, tools/test, and the compiler's version
+  jit:host  jit/ without device text (*.cuh): release compiles and emulates it, to host code it is bytes
   tests     the loose files of tests/, but for what the stage format runs, and tests/harness
   examples:torch  the pages' examples that import torch, and who runs them: a page's other text installs no PyTorch
 
@@ -40,6 +41,7 @@ BASE = ["build", "tests"]
 JIT = ["search", "jit"]
 LIBRARY = [*JIT, "cache", "runtime"]
 PACKAGE = [*LIBRARY, "bindings", "tools"]
+HOST = ["search", "jit:host", "cache", "runtime"]  # of the library what a sanitizer, or a CPU's user, can see
 HEADERS = ["runtime/api/gqa.h", "runtime/api/gqa_graph.h", "bindings/cpp/gqa.hpp", "bindings/cpp/gqa_graph.hpp",
            "bindings/cpp/gqa_operators.hpp"]
 STAGES = {
@@ -56,15 +58,15 @@ STAGES = {
         "search": [*BASE, "search", "tests/search"],
         "cache": [*BASE, "cache", "tests/cache"],
         "jit": [*BASE, *JIT, "tests/jit", "tests/runtime"],
-        "runtime": [*BASE, *LIBRARY, "tests/runtime", "tests/search", "tests/cache"],
-        "tools": [*BASE, *PACKAGE, "tests/tools"],
+        "runtime": [*BASE, *HOST, "tests/runtime", "tests/search", "tests/cache"],
+        "tools": [*BASE, *HOST, "bindings", "tools", "tests/tools"],
     },
-    "tsan": {"threads": [*BASE, *LIBRARY, "tests/runtime", "tests/cache"]},
-    "python": {"python": [*BASE, *PACKAGE, "tests/python", "pyproject.toml"]},
+    "tsan": {"threads": [*BASE, *HOST, "tests/runtime", "tests/cache"]},
+    "python": {"python": [*BASE, *HOST, "bindings", "tools", "tests/python", "pyproject.toml"]},
     "doors": {"doors": ["build", "bindings", "runtime/api", "tests/python", "pyproject.toml", "examples:torch"]},
     "package": {"packages": ["build", "cmake", "tools/package", "tools/packaging", "tools/demo", "pyproject.toml",
                              "LICENSES-third-party", *HEADERS, "tests/package"]},
-    "readme": {"examples": [*PACKAGE, "build", "pyproject.toml", "README.md", "docs", "tests/readme.py"]},
+    "readme": {"examples": [*HOST, "bindings", "tools", "build", "pyproject.toml", "README.md", "docs", "tests/readme.py"]},
 }
 
 
@@ -76,6 +78,8 @@ def contained(unit):
     if unit == "tests":
         loose = [path for path in Path("tests").glob("*") if path.name not in ("syntax.py", "layering.py")]
         return [path for path in [*loose, *Path("tests/harness").rglob("*")] if path.is_file()]
+    if unit == "jit:host":
+        return [file for file in contained("jit") if file.suffix != ".cuh"]
     path = Path(unit)
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
