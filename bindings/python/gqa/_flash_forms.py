@@ -39,10 +39,11 @@ def dense(
     names: Names,
     sink: Any = None,
     door: Optional[str] = None,
+    late: bool = False,
 ) -> Pair:
-    """(batch, length, heads, head_dim) each."""
+    """(batch, length, heads, head_dim) each. late: gradients are refused when they are asked for."""
     cache = windowed(window_size)
-    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, ATTENTION, door)
+    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, ATTENTION, door, late)
 
 
 def packed(
@@ -71,7 +72,7 @@ def packed(
         maximum("max_seqlen_q", lists["max_seqlen_q"], starts_q),
         maximum("max_seqlen_k", lists["max_seqlen_k"], starts_k),
     )
-    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, VARLEN, door)
+    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, VARLEN, door, True)
 
 
 def cached(
@@ -106,7 +107,7 @@ def cached(
     most = maximum("max_seqlen_q", max_seqlen_q, cu_seqlens_q)
     cache = Cache(cache_seqlens, page_table, window, cu_seqlens_q, max_seqlen_q=most, append=append)
     operator = KVCACHE if new[0] is None else APPEND
-    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, operator, door)
+    return _attended(q, k, v, scale, causal, softcap, with_lse, names, sink, cache, operator, door, True)
 
 
 def _attended(
@@ -122,6 +123,7 @@ def _attended(
     cache: Optional[Cache],
     operator: str,
     door: Optional[str],
+    late: bool,
 ) -> Pair:
     width = None
     if operator in (ATTENTION, VARLEN):
@@ -140,7 +142,7 @@ def _attended(
         cache,
         softcap,
         sink,
-        late=operator != ATTENTION,
+        late=late,
         names=names,
         operator=operator,
         door=door,
@@ -169,6 +171,8 @@ def _padded(q: Any, k: Any, v: Any, scale: Optional[float]) -> Tuple[Any, Any, A
     if not (of_torch(k) and of_torch(v) and q.dim() and q.shape[-1] == k.shape[-1] and v.dim()):
         return q, k, v, scale, None  # the library says what is wrong
     own, width = q.shape[-1], v.shape[-1]
+    if own in HEAD_DIMS and width in HEAD_DIMS:
+        return q, k, v, scale, None
     to, v_to = (next((d for d in HEAD_DIMS if d >= x), x) for x in (own, width))
     if to != own:
         pad = _modes._torch.nn.functional.pad

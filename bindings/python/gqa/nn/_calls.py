@@ -6,7 +6,7 @@ input wants one. Never: computes. Threads: any; torch.compile traces through her
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -61,17 +61,16 @@ def dense(
 ) -> torch.Tensor:
     """(batch, tokens, heads, head_dim) each; returns (batch, tokens, heads, head_dim_v). names: what the caller's
     caller calls the library's arguments."""
-    _judge(q, k, v, scores.sinks)
-    lists: Dict[str, Any] = dict.fromkeys(("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"))
-    out, _ = _flash_forms.packed(q, k, v, *scores.numbers(), names, scores.sink(), **lists)
-    return _no_gradient(out, q, k, v, scores.sinks)
+    wanting = _wanting(q, k, v, scores.sinks)
+    out, _ = _flash_forms.dense(q, k, v, *scores.numbers(), names, scores.sink(), late=True)
+    return out if wanting is None else _KIND.refuse_later(out.detach(), *wanting)
 
 
 def cached(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cache: KVCache, turned: Optional[Turned], scores: Scores
 ) -> torch.Tensor:
     """The same of queries and new keys and values of as many tokens, behind those of a cache, which is written."""
-    _judge(q, k, v, scores.sinks)
+    wanting = _wanting(q, k, v, scores.sinks)
     cache.refuse_more(k.shape[1])
     cos, sin, interleaved = (None, None, True) if turned is None else turned
     out, _ = _flash_forms.cached(
@@ -86,19 +85,17 @@ def cached(
         new=(k, v, None, cos, sin, None),
         rotary_interleaved=interleaved,
     )
-    return _no_gradient(out, q, k, v, scores.sinks)
+    return out if wanting is None else _KIND.refuse_later(out.detach(), *wanting)
 
 
-def _judge(*inputs: Optional[torch.Tensor]) -> None:
-    """Refuses a gradient at once where who records the call would take it for one that there is."""
+def _wanting(*inputs: Optional[torch.Tensor]) -> Optional[List[torch.Tensor]]:
+    """The inputs, where one wants a gradient: gqa's functions look at q and the cache alone. Refuses it at once where
+    who records the call would take it for one that there is."""
+    if not torch.is_grad_enabled():
+        return None
     given = [x for x in inputs if x is not None]
+    if not any(x.requires_grad for x in given):
+        return None
     if _modes._torch is not None and _modes.recorded(given[0]):
         _KIND.refuse(*given)
-
-
-def _no_gradient(out: torch.Tensor, *inputs: Optional[torch.Tensor]) -> torch.Tensor:
-    """out, whose backward raises where an input wants a gradient: gqa's functions look at q and the cache alone."""
-    given = [x for x in inputs if x is not None]
-    if not torch.is_grad_enabled() or not any(x.requires_grad for x in given):
-        return out
-    return _KIND.refuse_later(out.detach(), *given)
+    return given
