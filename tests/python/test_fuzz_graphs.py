@@ -97,6 +97,39 @@ def test_planted_faults_are_found_and_printed_as_tests(wrong, kind, monkeypatch)
     run_test(graphs.test(smaller, last, "test_planted"))
 
 
+def test_a_quotient_by_what_cancels_is_finite_by_luck(monkeypatch):
+    """A divisor is 3e-4 of what it is the rest of, within what rounding makes of 0: one evaluation of a hundred makes an
+    infinity of the quotient. Other rows have no such luck."""
+    case = Case(
+        inputs=tuple(Input(name, tuple(dims), "float16") for name, dims in (("a", "bnd"), ("b", "bmd"), ("c", "bme"))),
+        steps=(
+            Step("t0", "matmul", ("a", "b"), (False, True)),
+            Step("t1", "scale", ("t0",), (0.125,)),
+            Step("t2", "exp", ("t1",)),
+            Step("t3", "sum", ("t2",), (-1,)),
+            Step("t4", "reciprocal", ("t3",)),
+            Step("t5", "mul", ("t2", "t4")),
+            Step("t6", "matmul", ("t5", "c"), (False, False)),
+            Step("t7", "max", ("t6",), (0,)),
+            Step("t8", "div", ("t6", "t7")),
+            Step("t9", "max", ("t8",), (-1,)),
+        ),
+        sizes=(("b", 3), ("n", 127), ("m", 64), ("d", 31), ("e", 64)),
+        powers=((-4, 5, 0),),
+        seed=691923042,
+    )
+    arrays = check.arrays_of(case, check.names_for(case, case.powers[0]))
+    with np.errstate(all="ignore"):
+        near = reference.evaluate(case, arrays, reference.nearest).numbers
+        lucky, not_luck = near.copy(), near.copy()
+        lucky[1, 109], not_luck[1, 3] = np.inf, np.inf
+        assert check.compare(case, arrays, near) is None
+        assert check.compare(case, arrays, lucky) is None
+        assert check.compare(case, arrays, not_luck).kind == "not finite"
+        monkeypatch.setattr(check, "AGAIN", 0)
+        assert check.compare(case, arrays, lucky).kind == "not finite"
+
+
 def test_an_input_that_is_written_is_seen(monkeypatch):
     def superoptimize(self, *args, **options):
         def program(inputs):
