@@ -48,7 +48,7 @@ inline std::uint16_t float_to_half(float value) {
   return static_cast<std::uint16_t>(sign | (rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);
 }
 
-// Of the two types of 16 bits.
+// The bits of one of the two types of 16 bits.
 inline float load(ElementType type, std::uint16_t bits) {
   return type == ElementType::kBF16 ? bfloat16_to_float(bits) : half_to_float(bits);
 }
@@ -56,7 +56,7 @@ inline std::uint16_t store(ElementType type, float value) {
   return type == ElementType::kBF16 ? float_to_bfloat16(value) : float_to_half(value);
 }
 
-// Of all types.
+// An element of any type.
 inline float load_element(ElementType type, const std::byte* from) {
   if (type == ElementType::kF32) {
     float value = 0;

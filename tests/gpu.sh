@@ -56,7 +56,7 @@ export -f one
 
 tests_of() { "$1" --gtest_list_tests | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }'; }
 
-# Of the names on stdin, this part's, the longest first.
+# This part's of the names on stdin, the longest first.
 ours() { python3 tests/gpu_parts.py part "$part"; }
 
 run_tests() { xargs -P "$1" -I '{}' bash -c 'one "$@"' one "$program" '{}' "$results"; }

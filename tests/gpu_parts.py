@@ -60,7 +60,7 @@ def part_of(names, part, known=None):
 
 
 def took(folder):
-    """Of tests that passed: others may have ended early."""
+    """Seconds of tests that passed: others may have ended early."""
     seconds = {}
     for path in folder.glob("*.seconds"):
         seconds.update(read(path))

@@ -18,9 +18,9 @@ inline constexpr const char* kProblemsOnLengths[] = {
     "b=5,hq=8,hk=2,sq=300,sk=900,d=128,causal,lens",      "b=7,hq=8,hk=2,sq=40,sk=700,d=128,lens",
     "b=3,hq=4,hk=4,sq=200,sk=700,d=256,causal,lens",      "b=3,hq=4,hk=2,sq=200,sk=700,d=192,dv=128,causal,lens"};
 
-// Its arithmetic. Of warpgroup, too: rows of a CTA, tile scheduler, how rows of out leave (from registers, by TMA whole
-// or in parts), Q buffers, whether some of Q is in registers, whether heads are packed, clusters. Not how many: keys a
-// step, stages, fragments of Q, heads are numbers of the same code.
+// Its arithmetic. warpgroup has more: rows of a CTA, tile scheduler, how rows of out leave (from registers, by TMA
+// whole or in parts), Q buffers, whether some of Q is in registers, whether heads are packed, clusters. Not how many:
+// keys a step, stages, fragments of Q, heads are numbers of the same code.
 inline std::string kind_of(const Candidate& candidate) {
   std::string kind = arithmetic(candidate);
   const auto* const c = std::get_if<WgmmaFlash>(&candidate.of);
@@ -31,7 +31,7 @@ inline std::string kind_of(const Candidate& candidate) {
   return kind + (c->q_regs > 0 ? " q_regs" : "") + (c->pack > 1 ? " packed" : "");
 }
 
-// Of each the candidate that ranks best.
+// The candidate of each that ranks best.
 inline std::vector<Candidate> one_of_each_kind(const Space& space) {
   std::vector<Candidate> chosen;
   std::set<std::string> seen;

@@ -65,7 +65,7 @@ struct Call : CallNumbers {
   }
   // Lengths, starts or numbers of pages.
   const std::int32_t* list(Role role) const { return at<std::int32_t>(role); }
-  // Of what the call writes.
+  // The same of what the call writes.
   template <typename Type = void>
   Type* to(Role role) const {
     return const_cast<Type*>(at<Type>(role));

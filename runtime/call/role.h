@@ -34,8 +34,8 @@ enum class Role : std::uint8_t {
   kBatchIdx,
   kLeftpad,
 };
-inline constexpr std::size_t kRoleCount = 21;
 constexpr std::size_t index_of(Role role) { return static_cast<std::size_t>(role); }
+inline constexpr std::size_t kRoleCount = index_of(Role::kLeftpad) + 1;  // the last one
 
 // A set of roles; iterated in their order.
 class Roles {

@@ -64,7 +64,7 @@ class AppendCase final : public OperationCase {
  private:
   class Attending;
   using Elements = std::vector<std::byte>;  // of kind_.type
-  // Of each element: NaN where it must stay as it was, else how far it may be off.
+  // bounds has, for each element, NaN where it must stay as it was, else how far it may be off.
   struct Expected {
     std::vector<double> values, bounds;
     explicit Expected(std::size_t elements);

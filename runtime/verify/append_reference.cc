@@ -69,9 +69,7 @@ AppendCase::Rotated AppendCase::copied(double value) const {
 
 // In float64; the pair's partner is found from the element.
 AppendCase::Rotated AppendCase::rotated(const Elements& rows, std::size_t row, int element, int position) const {
-  if (element >= kind_.rotary_dim) {
-    return copied(number(rows, row + nth(element)));
-  }
+  if (element >= kind_.rotary_dim) return copied(number(rows, row + nth(element)));
   const int half = kind_.rotary_dim / 2;
   const bool second = kind_.interleaved ? element % 2 == 1 : element >= half;
   const int pair = kind_.interleaved ? element / 2 : element % half;

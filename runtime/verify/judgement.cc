@@ -54,7 +54,7 @@ double share(double error, double bound) {
 }
 double share(const Share& one) { return share(one.error, one.bound); }
 
-// Of each kind the one closest to its bound, the first of equals; in the order of the kinds.
+// Keeps the one of each kind that is closest to its bound, the first of equals; in the order of the kinds.
 void keep_worst(Share one, std::vector<Share>* errors) {
   const auto at = std::lower_bound(errors->begin(), errors->end(), one,
                                    [](const Share& a, const Share& b) { return a.kind < b.kind; });

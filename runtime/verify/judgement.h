@@ -54,7 +54,7 @@ inline const Roundings& rounding_of(ElementType type) {
   return type == ElementType::kF32 ? kF32Rounding : type == ElementType::kBF16 ? kBF16Rounding : kF16Rounding;
 }
 
-// Of attention's rows. A score of float32 is off by its size, times the root of as many roundings as it has terms, and
+// What rounding makes of attention's rows. A score of float32 is off by its size, times the root of its terms, and
 // the weights are off by as much. Where few keys carry a row, what the naive computation is off by is chance, and this
 // is its deviation: measured, PyTorch's error at deviations of 4 and 8. Scores farther from zero are exact in trials.
 struct AttentionRoundings {
@@ -128,7 +128,7 @@ struct Measured {
 std::vector<Share> judged_rows(const RowErrors& errors, const std::string& row, const std::string& element,
                                double norm = kFactors.norm);
 
-// What all rows' may be of attention. Of float32, a row that few keys carry has one error, by chance; so have few rows.
+// What all rows' may be of attention. A row of float32 that few keys carry has one error, by chance; so have few rows.
 inline double attention_norm(ElementType type, std::int64_t rows) {
   const double chance =
       type == ElementType::kF32 ? 3 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, rows))) : 0;

@@ -22,7 +22,7 @@ struct ReferenceRows {
   std::vector<float> lse;   // natural log of the sum of exp(scaled scores)
   // What each row's error is measured in (judgement.h), beside the naive computation. Of 16 bits that is
   // FlashAttention-2's stand-in: weights under the exact maximum rounded to the call's dtype for the second product,
-  // the sum of unrounded ones, the output rounded. Of float32 it is the formula in float32.
+  // the sum of unrounded ones, the output rounded. For float32 it is the formula in float32.
   std::vector<RowUnit> units;
 };
 

@@ -144,7 +144,7 @@ TEST_F(Layers, AFirstFileThatCannotBeWrittenLeavesThoseBeneathReadable) {
   EXPECT_EQ(read_bytes(first_), "not a cache");
 }
 
-// Of a winner, and of a kernel; as an own file's it is "".
+// A winner's and a kernel's origin; an own file's is "".
 TEST_F(Layers, WhatLiesBeneathIsFromElsewhereUntilTheFirstHasIt) {
   const auto store = open_store(all());
   ASSERT_TRUE(put_both(*store, "c"));

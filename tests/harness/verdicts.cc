@@ -35,7 +35,7 @@ std::string digest_of(const std::string& text) {
 // ---- what decides a test's verdicts beside their subjects
 
 // Files of the source tree: a text, the headers that it includes by quoted names, directly or through others, and the
-// code behind each. Of what makes kernels' text the headers only: the text itself is in the subject.
+// code behind each. What makes kernels' text has its headers only: the text itself is in the subject.
 class SourceFiles {
  public:
   void add_with_includes(const fs::path& file) {

@@ -175,7 +175,7 @@ TEST(Closure, BareTextHasNoCommentAndKeepsTheRest) {
   EXPECT_EQ(bare("a /* b"), "a ");
 }
 
-// Of sources and headers, each once.
+// The hash of sources and headers, each once.
 std::string family_hash(const std::string& family) {
   std::set<std::string> texts;
   for (const Representative& representative : representatives()) {

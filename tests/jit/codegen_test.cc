@@ -169,7 +169,7 @@ std::string config_text(const Problem& problem, const std::string& candidate) {
   return source.substr(begin, source.find("};", begin) - begin);
 }
 
-// Of each family, a candidate and what makes another kernel of it.
+// Each family has a candidate and what makes another kernel of it.
 TEST(Codegen, EveryCompiledFieldShapesTheCode) {
   struct Family {
     std::string base;

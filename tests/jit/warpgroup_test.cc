@@ -85,7 +85,7 @@ void expect_well_compiled(const Compiled& compiled, const std::string& what, int
   EXPECT_GT(compiled.registers, 100) << what;
   EXPECT_NE(compiled.ptx.find("wgmma.mma_async"), std::string::npos) << what;
   EXPECT_NE(compiled.ptx.find("cp.async.bulk.tensor"), std::string::npos) << what;
-  // Of shared memory a volatile read says so; one that does not would read parameters, which lie nowhere else.
+  // A volatile read of shared memory says so; one that does not would read parameters, which lie nowhere else.
   EXPECT_EQ(compiled.ptx.find("ld.volatile.u"), std::string::npos) << what;
   // The assembler gives up overlap silently where it cannot follow the accumulators; it says so in its log.
   EXPECT_EQ(compiled.log.find("serialized"), std::string::npos) << what << "\n" << compiled.log;
@@ -110,7 +110,7 @@ void expect_fast(const Nvrtc& nvrtc, std::vector<Timed> all) {
   }
 }
 
-// Of all pieces what no verdict is listed of.
+// The pieces that no verdict is listed of.
 std::vector<Piece> not_listed(const Nvrtc& nvrtc, const std::vector<Piece>& all) {
   std::vector<Piece> left;
   for (const Piece& piece : all)

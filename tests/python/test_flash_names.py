@@ -28,7 +28,7 @@ USUAL_4 = (
 )
 BACKWARD_4 = "gather_bwd_recompute_p=False, gather_bwd_token_chunk=None"
 
-# Of flash_attn 2.8, flash_attn_interface of FlashAttention-3 and flash_attn.cute of flash-attn-4 4.0.0b36.
+# As flash_attn 2.8, FlashAttention-3's flash_attn_interface and flash-attn-4 4.0.0b36's flash_attn.cute have them.
 SIGNATURES = {
     two: [
         f"flash_attn_func(q, k, v, {USUAL_2})",

@@ -202,7 +202,7 @@ LIBRARIES = ("transformers", "accelerate", "diffusers")
 
 @pytest.fixture(scope="module")
 def bytecode(tmp_path_factory):
-    """Of what these libraries are, so that the second process need not compile them again."""
+    """Where these libraries' bytecode goes, so that the second process need not compile them again."""
     return {"PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
 
 

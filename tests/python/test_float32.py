@@ -39,7 +39,7 @@ def error(out, expected):
 
 
 def judge(out, q, k, v, most=MOST, **more):
-    """Of float32 by PyTorch's error; of 16 bits by what rounding out and weights makes."""
+    """float32 by PyTorch's error, 16 bits by what rounding out and weights makes."""
     out = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     exact = {name: x.double() if getattr(x, "dtype", None) is torch.float32 else x for name, x in more.items()}
     expected = math_sdpa(q.double(), k.double(), v.double(), **exact)
@@ -100,7 +100,7 @@ def appended(q, k, v, at=TOKENS - 3):
 
 
 def merged(q, k, v):
-    """Of keys in two parts; the first half of them is seen by all of the second half of the queries."""
+    """Merges two parts of the keys; the first half of them is seen by all of the second half of the queries."""
     half = TOKENS // 2
     first, last = (x[:, :half] for x in (q, k, v)), (x[:, half:] for x in (q, k, v))
     q_last = q[:, half:]
@@ -213,7 +213,7 @@ def test_values_of_another_dim(device):
 
 @each_device
 def test_fewer_bits_are_told_apart(device):
-    """Of what tensor cores make of float32 alone, 10 bits, or of weights of 16 bits, these tests would see the error."""
+    """These tests would see the error of what tensor cores make of float32 alone, 10 bits, or of weights of 16 bits."""
     q, k, v = qkv(device=device)
     fewer = math_sdpa(*((x.view(torch.int32) & ~0x1FFF).view(torch.float32) for x in (q, k, v)))
     with pytest.raises(AssertionError):

@@ -85,6 +85,29 @@ def test_flash_attention_3s_names_refuse_gradients_when_they_are_asked_for(at):
             assert not call().requires_grad
 
 
+@pytest.mark.parametrize("name", ["sink", "score_scale", "bias"])
+def test_a_gradient_of_what_scores_take_is_refused(name):
+    q, k, v = tensors()
+    wanted = torch.zeros((1, 1, q.shape[1], k.shape[1]) if name == "bias" else q.shape[2]).requires_grad_()
+    with pytest.raises(gqa.GqaValueError, match="no_grad"):
+        gqa.attention(q, k, v, **{name: wanted})
+    out = gqa.flash_attn_with_kvcache(q, k, v, **{name: wanted})
+    with pytest.raises(NotImplementedError, match="gqa computes no gradients"):
+        out.sum().backward()
+    with torch.no_grad():
+        assert not gqa.attention(q, k, v, **{name: wanted}).requires_grad
+
+
+@pytest.mark.parametrize("name", ["k", "v"])
+def test_a_gradient_of_what_is_appended_is_refused_when_it_is_asked_for(name):
+    q, k, v = tensors()
+    new = {"k": k[:, :1].clone(), "v": v[:, :1].clone()}
+    new[name].requires_grad_()
+    out = gqa.flash_attn_with_kvcache(q, k, v, cache_seqlens=3, **new)
+    with pytest.raises(NotImplementedError, match="gqa computes no gradients"):
+        out.sum().backward()
+
+
 def test_an_out_of_the_callers_takes_no_gradient():
     q, k, v = tensors()
     with pytest.raises(gqa.GqaValueError, match="no_grad"):

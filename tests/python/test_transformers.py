@@ -88,7 +88,7 @@ def unpadded_logits(exact, ids, real):
 
 
 def errors(name, ids, device="cpu", real=None, dtype=torch.bfloat16, **more):
-    """Of gqa and of Transformers' own, against float64."""
+    """gqa's and Transformers' own, against float64."""
     own = MODELS[name][3]
     model, exact = model_of(name, dtype=dtype, device=device), model_of(name, own, torch.float64, device)
     expected = unpadded_logits(exact, ids, real) if padded_alone(real) else logits(exact, ids, real, **more)
@@ -224,7 +224,7 @@ def test_packed_rows_of_a_batch():
 
 
 def cached_logits(model, ids, cache, real=None, first=20, chunk=9):
-    """Of a prefill, a chunk and single tokens."""
+    """Logits of a prefill, a chunk and single tokens."""
     found, at = [], 0
     with torch.no_grad():
         for size in (first, chunk, *[1] * (ids.shape[1] - first - chunk)):
@@ -324,7 +324,7 @@ LEFT[1, :3] = False
 @pytest.mark.parametrize("kind,local", [(CAUSAL, None), (SLIDING, 5)], ids=["causal", "sliding"])
 @pytest.mark.parametrize("q_offset,kv_length", [(6, 10), (6, 14), (torch.tensor(6), 14)])
 def test_what_a_mask_says_is_what_transformers_own_says(q_offset, kv_length, kind, local, padding):
-    """Of a chunk of 4 after 6: the bool mask that others get where gqa does not answer."""
+    """The bool mask that others get where gqa does not answer, for a chunk of 4 after 6."""
     given = {"mask_function": kind, "local_size": local, "q_offset": q_offset, "kv_length": kv_length}
     sizes = {"batch_size": 2, "q_length": 4, "attention_mask": padding}
     code = masks.decoded(masks.mask(**sizes, **given), 8, kv_length)
@@ -373,6 +373,15 @@ def test_gradients_are_left_to_transformers(name, left):
     assert len(losses[0]) == len(losses[1]) > 0
     for ours, theirs in zip(*losses):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_sinks_that_want_a_gradient_are_left_to_transformers():
+    model = model_of("gpt_oss").requires_grad_(False)
+    first, _ = (layer.self_attn for layer in model.model.layers)
+    first.sinks.requires_grad_()
+    model(tokens(1, 8), use_cache=False).logits.sum().backward()
+    assert first.sinks.grad is not None
+    assert gqa.door_report(reset=True)["transformers"].fallbacks == {"a gradient is wanted": 2}
 
 
 def test_reasons():

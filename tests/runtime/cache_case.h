@@ -23,7 +23,7 @@
 
 namespace gqa::test {
 
-// Of packed sequences.
+// The lengths of packed sequences.
 struct Packing {
   std::vector<std::int32_t> queries;  // of each sequence
   // Rows after each sequence's that are nobody's. Where there are some, the call says how many rows are used.
@@ -194,7 +194,7 @@ class CacheCase {
     return used;
   }
 
-  // Of q and out, from the tensor's first.
+  // A row of q and out, from the tensor's first.
   std::int64_t query_row(int b, int i) const {
     return i + (q_starts.empty() ? std::int64_t{b} * call.problem.q_len : q_starts[static_cast<std::size_t>(b)]);
   }

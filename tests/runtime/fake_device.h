@@ -208,7 +208,7 @@ inline Problem small_problem(const char* text = "b=1,hq=8,hk=2,sq=256,sk=256,d=6
   return problem;
 }
 
-// Of tensors that nobody reads; without an out it would attend to nothing.
+// A call of tensors that nobody reads; without an out it would attend to nothing.
 inline Call call_of(const Problem& problem) {
   static std::uint16_t nobodys;
   Call call;

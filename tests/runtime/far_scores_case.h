@@ -75,7 +75,7 @@ inline void set_far_biases(AttentionCase* t) {
   });
 }
 
-// Of four rows, one has scores near zero, one products of `size` squared times 8 million, one their negative, one only
+// One of four rows has scores near zero, one products of `size` squared times 8 million, one their negative, one only
 // zeros, or all rows are of one such kind. Products shrink key by key, in exact steps. near_keys: some keys' products
 // are 0 to all but the first.
 constexpr int kEveryKind = -1;
@@ -105,7 +105,7 @@ inline void set_far_products(float size, bool near_keys, AttentionCase* t, int o
   }
 }
 
-// Of float64's, rounded: some units in the last place.
+// They are float64's, rounded: some units in the last place apart.
 inline ::testing::AssertionResult lse_matches_float64(const AttentionCase& t) {
   const std::vector<double>& expected = float64_of(t).lse;
   for (std::size_t row = 0; t.call.has(Role::kLse) && row < expected.size(); ++row)

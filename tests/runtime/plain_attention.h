@@ -32,7 +32,7 @@ inline Row row_of(const Call& call, Role role, int batch, int row, int head) {
   return {type, call.at<std::byte>(role) + (batch * s.batch + row * s.row + head * s.head) * element_bytes(type)};
 }
 
-// Of k or v, which may lie in pages.
+// A row of k or v, which may lie in pages.
 inline Row cached_row(const Call& call, Role role, int batch, int key, int head) {
   if (!call.problem.paged()) return row_of(call, role, batch, key, head);
   const int page = call.list(Role::kPageTable)[batch * call.strides(Role::kPageTable).batch + key / call.problem.page];
@@ -64,7 +64,7 @@ struct Rounded {
   }
 };
 
-// Of a score, as a chain's arrays have it.
+// Where a score stands, as a chain's arrays have it.
 struct ScorePlace {
   int batch, head, position, key;
 };

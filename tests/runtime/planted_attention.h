@@ -56,7 +56,7 @@ struct PlantedTrial {
     return made;
   }
 
-  // Of keys or values, in the order of row_at().
+  // Rows of keys or values, in the order of row_at().
   std::vector<std::vector<float>> rows(const void* base, const Strides& strides, int dim) const {
     std::vector<std::vector<float>> made;
     for (int b = 0; b < problem.batch; ++b)

@@ -33,7 +33,7 @@ class WarmArch(CacheTest):
         return self.json_of("list", db=db)["kernels"]
 
     def flip_a_byte(self, path):
-        """Of the first kernel's source, behind SQLite's back."""
+        """Flips one of the first kernel's source, behind SQLite's back."""
         with sqlite3.connect(path) as db:
             key, source = db.execute("SELECT key, source FROM kernels LIMIT 1").fetchone()
             damaged = bytearray(source)

@@ -225,11 +225,11 @@ std::string errors_section(const std::vector<Json>& attempts) {
   return section(
       "Errors",
       "What is closest to its bound, against the error of the naive computation in the same type. The mark is "
-      "what is allowed. Of a candidate that was refused the row that was wrong is named.",
+      "what is allowed. The wrong row of a candidate that was refused is named.",
       body + "</ol>\n");
 }
 
-// Of each kind the error that is closest to its bound; evidence of older files has none.
+// The error of each kind that is closest to its bound; evidence of older files has none.
 std::vector<Json> errors_of(const Json& attempt) {
   std::vector<Json> errors;
   const auto at = attempt.find("errors");

@@ -34,7 +34,7 @@ class Failure:
 
 
 def norm(x):
-    """Of rows; of bfloat16's largest numbers too, whose squares leave float64's range by nothing but are many."""
+    """Rows' norms; of bfloat16's largest numbers too, whose squares leave float64's range by nothing but are many."""
     return np.sqrt((x * x).sum(-1))
 
 

@@ -17,7 +17,7 @@ class Type:
     small: float  # scales normal numbers to where they lose bits
 
     def rounded(self, x):
-        """Of float32 or float64, as float32."""
+        """float32 or float64, rounded to this type, as float32."""
         x = np.asarray(x, np.float32)
         if self.name != "bfloat16":
             return x.astype(self.name).astype(np.float32)

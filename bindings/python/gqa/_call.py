@@ -100,9 +100,9 @@ def compute(
             k = adopt(k, "k")
         if type(v) not in KINDS:
             v = adopt(v, "v")
-        kind = KINDS[type(q)]
+        kind, inputs = KINDS[type(q)], differentiable(q, k, v, cache, sink, arrays)
         if not late or out is not None:
-            kind.refuse(q, k, v)
+            kind.refuse(*inputs)
         q_shape, v_shape = q.shape, v.shape
         check_ranks(q_shape, v_shape, cache)
         if q_shape[-2] > LIKELY_HEADS and "q" not in names:  # who has a name of its own for q has its own layout
@@ -142,10 +142,21 @@ def compute(
         if seconds and door is not None:
             _doors.missed(door, seconds)
         if late and out is None:
-            result = kind.refuse_later(result, q, k, v)
+            result = kind.refuse_later(result, *inputs)
         return (result, lse) if return_lse else result
     except Exception as error:
         raise refined(error, {"q": q, "k": k, "v": v, "out": out}, names) from error.__cause__
+
+
+def differentiable(
+    q: Any, k: Any, v: Any, cache: Optional[Cache], sink: Any, arrays: Optional[Dict[str, Any]]
+) -> Sequence[Any]:
+    """What a framework may want gradients of."""
+    append = None if cache is None else cache.append
+    if sink is arrays is append is None:
+        return q, k, v
+    new = () if append is None else (append.k_new, append.v_new)
+    return [x for x in (q, k, v, *new, sink, *(arrays or {}).values()) if x is not None]
 
 
 def check_ranks(q_shape: Sequence[int], v_shape: Sequence[int], cache: Optional[Cache]) -> None:

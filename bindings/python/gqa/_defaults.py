@@ -63,7 +63,7 @@ def _handle_of(device: str) -> Handle:
 
 
 def change(settings: Dict[str, Any]) -> Optional[Tuple[str, str]]:
-    """Of gqa.configure; None: as by default. Where a handle that is made has no use for one, that one and its device."""
+    """Does what gqa.configure asks; None: as by default. Where a handle that is made has no use for one, that one and its device."""
     with _lock:
         for name in _settings.WHEN_MADE:
             if name in settings and _handles:

@@ -38,7 +38,7 @@ _BY_CODE: Dict[Tuple[int, int], DType] = {(dtype.code, dtype.bits): dtype for dt
 
 
 def name_of(given: Any) -> str:
-    """Of a dtype, or what stands for one: "float16" of torch.float16, numpy.float16, numpy.dtype("float16"), "float16";
+    """The name of a dtype, or of what stands for one: "float16" of torch.float16, numpy.float16, numpy.dtype("float16"), "float16";
     "": it has none."""
     name = given if isinstance(given, str) else getattr(given, "name", None) or getattr(given, "__name__", None)
     if not isinstance(name, str):

@@ -186,7 +186,7 @@ def _padded(q: Any, k: Any, v: Any, scale: Optional[float]) -> Tuple[Any, Any, A
 
 
 def parts(name: str, tensor: Any, count: int, rank: int) -> Tuple[Any, ...]:
-    """Of one tensor of q, k and v, or k and v: (..., count, heads, head_dim)."""
+    """The parts of one tensor of q, k and v, or k and v: (..., count, heads, head_dim)."""
     shape = tuple(tensor.shape)
     if len(shape) != rank or shape[-3] != count:
         leading = "batch, length" if rank == 5 else "tokens of all sequences"
@@ -195,7 +195,7 @@ def parts(name: str, tensor: Any, count: int, rank: int) -> Tuple[Any, ...]:
 
 
 def lengths(starts: Any) -> Any:
-    """Of the sequences between these starts: a tensor, which is not read."""
+    """Lengths of the sequences between these starts: a tensor, which is not read."""
     return starts[1:] - starts[:-1]
 
 
@@ -226,7 +226,7 @@ def empty_rows_up(lse: Any) -> Any:
 
 
 def only(function: str, **given: Tuple[Any, Any]) -> None:
-    """Of what gqa computes at its default alone: name=(given, default)."""
+    """Refuses what gqa computes at its default alone: name=(given, default)."""
     for name, (value, default) in given.items():
         if value is not default and not (type(value) is type(default) and value == default):
             refuse(function, name, value, shown(default))
@@ -250,7 +250,7 @@ _ORDERS = {
 
 
 def refuse_order_2(function: str, dropout_p: Any, softmax_scale: Any, causal: Any) -> None:
-    """Of a function with FlashAttention-2's order, called in another's: a scale, or None, stands at dropout_p then."""
+    """Refuses another's order where the function has FlashAttention-2's: a scale, or None, stands at dropout_p then."""
     if isinstance(softmax_scale, bool) and dropout_p != 0.0:
         _refuse_order(function, 2, 3)
     if dropout_p is None and softmax_scale is None and isinstance(causal, float):

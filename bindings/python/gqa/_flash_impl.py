@@ -22,7 +22,7 @@ _within = threading.local()  # .old: a kernel of PyTorch's runs, whose own calls
 
 
 class _Lists(NamedTuple):
-    """Of sequences of their own lengths; windows."""
+    """What sequences of their own lengths have; windows."""
 
     cum_seq_q: Any = None
     cum_seq_k: Any = None

@@ -69,7 +69,7 @@ class Kind:
         raise NotImplementedError
 
     def result(self, q: Any, q_shape: Sequence[int], width: int) -> Any:
-        """Of a call: as q but for its last dimension, contiguous."""
+        """What a call writes: as q but for its last dimension, contiguous."""
         return self.empty(q, (*q_shape[:-1], width))
 
     def int32s(self, like: Any, count: int, value: int) -> Any:
@@ -90,7 +90,7 @@ class Kind:
         return _gqa.empty(list(shape), _INT, 32)
 
     def oddity(self, tensor: Any) -> str:
-        """Of a tensor whose elements the library could not find: what it is, and what to do. "": it is none."""
+        """What a tensor is whose elements the library could not find, and what to do. "": it is none."""
         return ""
 
     def elsewhere(self, tensor: Any) -> str:
@@ -256,7 +256,7 @@ class TorchKind(Kind):
 
     @staticmethod
     def layout_oddity(tensor: Any) -> str:
-        """Of a tensor that no operator takes either."""
+        """What a tensor is that no operator takes either."""
         if getattr(tensor, "is_nested", False):
             return "a nested tensor; expected a dense one, or packed sequences (flash_attn_varlen_func)"
         if tensor.layout is not sys.modules["torch"].strided:

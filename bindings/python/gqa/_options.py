@@ -85,7 +85,7 @@ class Append(NamedTuple):
     advances: bool  # a query is rotated by its own position, not by its sequence's first
 
     def check_rotation(self, length: int, room: int, q_shape: Sequence[int]) -> None:
-        """Of sequences that all have `length` keys, which is a number on the host: cos has a row for each position.
+        """Refuses a cos that lacks a position, of sequences that all have `length` keys, a number on the host.
         room: new keys that are written."""
         rows, new = (tuple(getattr(x, "shape", ())) for x in (self.rotary_cos, self.k_new))
         if len(rows) != 2 or len(new) < 3 or self.rotary_seqlens is not None:
@@ -133,7 +133,7 @@ def maximum(name: str, most: Optional[int], starts: Any) -> int:
 
 
 def windowed(window_size: Any) -> Optional[Cache]:
-    """Of a call that has no lists; None where it has no window either."""
+    """The Cache of a call that has no lists; None where it has no window either."""
     return of_window(window_of(window_size))
 
 

@@ -86,18 +86,18 @@ def obstacle(
     return (
         _of_tensors(query, key, value, attn_mask)
         or _of_numbers(attn_mask, dropout_p, is_causal, scale)
-        or _of_derivatives(query, key, value, attn_mask)
+        or of_derivatives(query, key, value, attn_mask)
         or _of_shapes(query, key, value, enable_gqa)
         or _of_mask(query, key, value, attn_mask)
     )
 
 
 def obstacle_of_parts(query: Any, key: Any, value: Any, dropout_p: float, scale: Optional[float]) -> Optional[Obstacle]:
-    """Of tensors whose dimensions are in another order, and which are known to fit each other."""
+    """The obstacle where dimensions are in another order, and tensors are known to fit each other."""
     return (
         _of_tensors(query, key, value, None)
         or _of_numbers(None, dropout_p, False, scale)
-        or _of_derivatives(query, key, value)
+        or of_derivatives(query, key, value)
         or _of_head_dims(query.shape[-1], value.shape[-1])
     )
 
@@ -197,7 +197,8 @@ def _of_numbers(attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any) -> O
     return None
 
 
-def _of_derivatives(*tensors: Any) -> Optional[Obstacle]:
+def of_derivatives(*tensors: Any) -> Optional[Obstacle]:
+    """What a derivative is wanted of. None among them is none."""
     if torch.is_grad_enabled():
         for x in tensors:
             if x is not None and x.requires_grad:
@@ -287,7 +288,7 @@ def answer(
     scale: Optional[float],
     door: Optional[str] = None,
 ) -> Any:
-    """Of a call without an obstacle. door: whose it is, if it is one's."""
+    """Answers a call without an obstacle. door: whose it is, if it is one's."""
     leading = _leading(query, key, value)
     meant = _meaning(query, key, value, attn_mask, is_causal, leading)
     arrays = None if meant.bias is None else {"bias": meant.bias}
@@ -324,7 +325,7 @@ def _meaning(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, leadi
 
 
 def _heads_apart(query: Any, key: Any, value: Any) -> bool:
-    """Of three dimensions the first is the batch's and the heads' product, whose number may be any: a batch, of which a
+    """The first of three dimensions is the batch's and the heads' product, whose number may be any: a batch, of which a
     winner serves a range."""
     return query.dim() == 3 and query.shape[0] == key.shape[0] == value.shape[0]
 

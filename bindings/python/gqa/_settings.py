@@ -70,6 +70,6 @@ def tuning() -> int:
 
 
 def options() -> Dict[str, Any]:
-    """Of a gqa.Handle that is made now."""
+    """The options of a gqa.Handle that is made now."""
     values = {setting.option: said(name) for name, setting in SETTINGS.items() if name != "tuning"}
     return {option: value for option, value in values.items() if value is not None}

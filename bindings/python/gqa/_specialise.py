@@ -63,7 +63,7 @@ def _input(at: int, dims: Dims, head: str, declared: Dims, strides: Optional[Dim
 
 
 def _strides(at: int, dims: Dims, declared: Dims, strides: Dims) -> Dims:
-    """Of an input that was declared with strides of its own: dimensions in the same order, without gaps where it had
+    """Strides of an input that was declared with its own: dimensions in the same order, without gaps where it had
     none. A gap, an overlap or a 0 stays, where the dimensions within are as long as they were."""
     made = list(strides)
     before = now = 1  # where the next dimension begins, where there is no gap: as declared, and now

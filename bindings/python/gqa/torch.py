@@ -132,8 +132,8 @@ def _computes(name: str) -> Callable[..., _Pair]:
     def kernel(*args: Any, **keywords: Any) -> _Pair:
         given = given_to(*args, **keywords)
         k, v, cache = _caches(given)
-        _refuse_tangents(given.q, k, v)
         arrays = of_scores(given.score_scale, given.bias)
+        _refuse_tangents(*_call.differentiable(given.q, k, v, cache, given.sink, arrays))
         numbers = (given.causal, given.scale, None, given.return_lse, cache, given.softcap)
         scores = (given.sink, False, arrays, names, given.door)
         result = _call.compute(_defaults.core_of, given.q, k, v, *numbers, *scores)
@@ -167,8 +167,9 @@ def _shapes(name: str) -> Callable[..., _Pair]:
     def fake(*args: Any, **keywords: Any) -> _Pair:
         given = given_to(*args, **keywords)
         k, v, cache = _caches(given)
-        _refuse_tangents(given.q, k, v)
-        _KIND.refuse(given.q, k, v)
+        inputs = _call.differentiable(given.q, k, v, cache, given.sink, of_scores(given.score_scale, given.bias))
+        _refuse_tangents(*inputs)
+        _KIND.refuse(*inputs)
         _call.check_ranks(given.q.shape, v.shape, cache)
         *batch, length, heads, _ = given.q.shape
         out = given.q.new_empty((*batch, length, heads, v.shape[-1]))
@@ -238,7 +239,7 @@ def _mapped_first(tensor: torch.Tensor, dim: Optional[int], size: int) -> torch.
 
 
 def _with_batch(tensor: Any, dim: Optional[int], size: int, batch: Any) -> Any:
-    """Of scores: (batch or 1, ...), or heads alone. One of all batches stays as it is."""
+    """An array of scores is (batch or 1, ...), or heads alone. One of all batches stays as it is."""
     if tensor is None or (dim is None and (tensor.dim() == 1 or tensor.shape[0] == 1)):
         return tensor
     mapped = _mapped_first(tensor, dim, size)
@@ -288,7 +289,7 @@ def _flop_counter() -> Any:
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, cache: Optional[Cache]) -> int:
-    """Of a head: queries times the keys of their sequences."""
+    """A head's scores: queries times the keys of their sequences."""
     if cache is None:
         return q.shape[0] * q.shape[1] * k.shape[1]
     queries = _lengths(cache.cu_seqlens_q, q, cache.max_seqlen_q)
@@ -298,7 +299,7 @@ def _scores(q: torch.Tensor, k: torch.Tensor, cache: Optional[Cache]) -> int:
 
 
 def _lengths(starts: Any, packed: torch.Tensor, most: int) -> List[int]:
-    """Of packed sequences; at most `most` each where the list has no numbers."""
+    """Packed sequences' lengths; `most` each where the list has no numbers."""
     if starts is None:
         return [packed.shape[1]] * packed.shape[0]
     if isinstance(starts, torch._subclasses.FakeTensor):
@@ -312,7 +313,9 @@ def _lengths(starts: Any, packed: torch.Tensor, most: int) -> List[int]:
 def attend(name: str, core_of: Any, asked: _call.Asked) -> Any:
     """_call.attend() by the operator of that name. out and a handle are the library's alone: where only autocast, the
     profiler or a function mode is active, the library is called for them."""
-    compiled, tensors = torch.compiler.is_dynamo_compiling(), (asked.q, asked.k, asked.v)
+    compiled = torch.compiler.is_dynamo_compiling()
+    inputs = _call.differentiable(asked.q, asked.k, asked.v, asked.cache, asked.sink, asked.arrays)
+    tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if not compiled:
         _refuse_odd(q=asked.q, k=asked.k, v=asked.v)
     if asked.out is not None or core_of is not _defaults.core_of:
@@ -323,14 +326,27 @@ def attend(name: str, core_of: Any, asked: _call.Asked) -> Any:
     if not compiled:
         _refuse_tangents(*tensors)
     if late:  # refused where a gradient is asked for
-        q, k, v = (x.detach() if isinstance(x, torch.Tensor) else x for x in tensors)
-        asked = asked._replace(q=q, k=k, v=v)
+        asked = _detached(asked)
     elif not compiled:
         _KIND.refuse(*tensors)
     out, lse = _called(name, asked)
     if late:
         out = _KIND.refuse_later(out, *tensors)
     return (out, lse) if asked.return_lse else out
+
+
+def _detached(asked: _call.Asked) -> _call.Asked:
+    def off(x: Any) -> Any:
+        return x.detach() if isinstance(x, torch.Tensor) else x
+
+    cache, arrays = asked.cache, asked.arrays
+    if cache is not None and cache.append is not None:
+        new = {name: off(getattr(cache.append, name)) for name in ("k_new", "v_new")}
+        cache = cache._replace(append=cache.append._replace(**new))
+    if arrays is not None:
+        arrays = {name: off(x) for name, x in arrays.items()}
+    q, k, v, sink = (off(x) for x in (asked.q, asked.k, asked.v, asked.sink))
+    return asked._replace(q=q, k=k, v=v, cache=cache, sink=sink, arrays=arrays)
 
 
 def _called(name: str, asked: _call.Asked) -> _Pair:

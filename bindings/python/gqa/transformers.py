@@ -55,7 +55,7 @@ def attention_forward(
     if code.slides and window is None:  # a model that tells its mask alone
         window = _window_of(module)
     code = _told_packed(code, query, kwargs)
-    reason = _obstacle(query, key, value, dropout, scaling)
+    reason = _obstacle(query, key, value, dropout, scaling, kwargs)
     if reason is None:
         if torch.compiler.is_dynamo_compiling():
             _doors.count(_doors.TRANSFORMERS)
@@ -95,11 +95,14 @@ def _told_packed(code: masks.Decoded, query: torch.Tensor, kwargs: Dict[str, Any
     return masks.Decoded(code.slides, starts=told[0], most=told[2])
 
 
-def _obstacle(query: Any, key: Any, value: Any, dropout: float, scaling: Optional[float]) -> Optional[str]:
+def _obstacle(
+    query: Any, key: Any, value: Any, dropout: float, scaling: Optional[float], kwargs: Dict[str, Any]
+) -> Optional[str]:
     """Why gqa does not answer."""
     if query.shape[0] != key.shape[0]:
         return "batches that differ"
     found = _sdpa_call.obstacle(query, key, value, None, dropout, False, scaling, True)
+    found = found or _sdpa_call.of_derivatives(kwargs.get("s_aux"), kwargs.get("position_bias"))
     return None if found is None else found.reason
 
 

@@ -52,7 +52,7 @@ __device__ inline void mma<BF16>(float (&d)[4], const Fragment& a, u32 b0, u32 b
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
 }
 
-// PTX ISA 9.7.14.5.14, mma.m16n8k8 of tf32: d = a (16x8, rows) * b (8x8, columns) + c. Of each register the unit takes
+// PTX ISA 9.7.14.5.14, mma.m16n8k8 of tf32: d = a (16x8, rows) * b (8x8, columns) + c. The unit takes of each register
 // the sign, the exponent and ten bits of the mantissa, and cuts what it adds up off behind float32's last bit.
 __device__ inline void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1, const float (&c)[4]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "

@@ -36,7 +36,7 @@ bool is_poison(float value) {
   return bits == 0xffffffffU;
 }
 
-// Of some elements, those that are poison, and those that are NaN or infinite otherwise.
+// How many of some elements are poison, and how many are NaN or infinite otherwise.
 struct Found {
   std::int64_t poison = 0, nonfinite = 0;
 };

@@ -100,7 +100,7 @@ def test_as_printed_in_16_bits(dtype, device, tmp_path):
 @each_dtype
 @pytest.mark.parametrize("kv_heads", [1, 2, 4, 8])
 def test_logits(kv_heads, dtype, device):
-    """Of weights by the package's names: query head h attends to key head h % kv_heads."""
+    """The forward of weights by the package's names: query head h attends to key head h % kv_heads."""
     model = model_of(dtype, device, attn_kv_heads=kv_heads)
     x = ids(2, LENGTH, device)
     with torch.no_grad():

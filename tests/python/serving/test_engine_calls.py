@@ -49,7 +49,7 @@ def test_there_is_nothing_to_plan():
 
 
 def heads_first(pages):
-    """Of shape (pages, page, kv_heads, d), of memory (pages, kv_heads, page, d)."""
+    """Pages of shape (pages, page, kv_heads, d), which lie as (pages, kv_heads, page, d)."""
     return np.ascontiguousarray(pages.swapaxes(1, 2)).swapaxes(1, 2)
 
 

@@ -30,7 +30,8 @@ constexpr double kMostNorm = 1.15, kMostWorst = 1.6;
 constexpr double kMostFloat32Norm = 1.5;   // of float32, to the formula in float32
 constexpr int kMostOrdinaryDeviation = 2;  // of inputs whose log-sum-exp is judged
 
-// Of one run, or ratios of two: the error's norm, its largest element, and log-sum-exp's share of what it may be.
+// Errors of one run, or ratios of two: the error's norm, its largest element, and log-sum-exp's share of what it may
+// be.
 struct Errors {
   double norm = 0, worst = 0, lse = 0;
 };
@@ -254,7 +255,7 @@ class AccuracyGpu : public test::CudaGpu {
     launch(exact_, c->count(), 128, arguments);
   }
 
-  // Of what out holds, or else the stand-in.
+  // Errors of what out holds, or else of the stand-in.
   Errors errors_of(const Call& call, DeviceCase* c, bool of_stand_in) {
     AttentionParams params = params_of(call, Candidate());
     double *out = c->exact.as<double>(), *lse = c->exact_lse.as<double>(), *errors = c->errors.as<double>();

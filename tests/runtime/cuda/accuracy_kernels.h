@@ -44,7 +44,7 @@ extern "C" __global__ void gqa_normal(void* data, long long count, unsigned long
   }
 }
 
-// Of each checked row out and log-sum-exp in float64, and out as FlashAttention-2 has it.
+// Each checked row's out and log-sum-exp in float64, and out as FlashAttention-2 has it.
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     gqa_exact(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,
               const __grid_constant__ gqa::CacheParams cache, double* out, double* lse, void* stand_in) {
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
   if (threadIdx.x == 0) lse[blockIdx.x] = sum > 0 ? highest + log(sum) : static_cast<double>(negative_infinity());
 }
 
-// Of each checked row three numbers: the sum of squares of out's errors, the largest of them, and the error of
+// Three numbers of each checked row: the sum of squares of out's errors, the largest of them, and the error of
 // log-sum-exp as a share of what is allowed: 1e-6 of it, or 2e-6. stand_in: is judged in out's place, where given.
 extern "C" __global__ void __launch_bounds__(gqa::kCheckThreads)
     gqa_row_errors(const __grid_constant__ gqa::AttentionParams p, const __grid_constant__ gqa::CheckParams c,

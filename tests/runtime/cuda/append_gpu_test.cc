@@ -49,7 +49,7 @@ class DeviceVectors {
 
 class AppendGpu : public test::CudaGpu {};
 
-// Of the kernel as it is, and where a product is left out of each rotation.
+// The kernel as it is, and where a product is left out of each rotation.
 TEST_F(AppendGpu, ItsTrialPassesItAndRefusesAWrongRotation) {
   std::unique_ptr<Trial> trial;
   ASSERT_TRUE(compile_and_try(*device_, {Operation::kAppend}, Effort(60), &trial).ok());

@@ -63,7 +63,7 @@ TEST_F(CacheGpu, EveryTileOfFlashOnPages) {
   EXPECT_TRUE(verified(p, best(p, 1000)));
 }
 
-// A test a problem, so that they run side by side. Of each arithmetic and kind of tile (tile_kinds.h) the best
+// A test a problem, so that they run side by side. Each arithmetic and kind of tile (tile_kinds.h) has its best
 // candidate: on Hopper 6 to 25 of a problem's 29 to 216 kernels. Numbers of the same code (keys a step, stages) are
 // left to the emulator and to tuning, which verifies what it takes.
 class EveryKindOnLengths : public CacheGpu, public ::testing::WithParamInterface<const char*> {};

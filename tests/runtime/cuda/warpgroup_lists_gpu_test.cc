@@ -13,8 +13,8 @@ using test::problem_of;
 
 class WarpgroupListsGpu : public test::CudaGpu {
  protected:
-  // Of the kernels that differ in no more than packed heads, columns of Q in registers or the swizzle of heads, the one
-  // that should be fastest.
+  // One of the kernels that differ in no more than packed heads, columns of Q in registers or the swizzle of heads:
+  // that that should be fastest.
   std::vector<Candidate> tiles(const Problem& problem) const {
     std::vector<Candidate> chosen;
     std::set<std::string> seen;

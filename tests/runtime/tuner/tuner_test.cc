@@ -256,7 +256,7 @@ TEST_F(TunerTest, ABudgetOfNothingStillTriesACandidate) {
   EXPECT_FALSE(with_outcome("not tried").empty());
 }
 
-// Of those that passed and of those that did not; whoever was not verified, or told no errors, has no list.
+// Those that passed have them, and those that did not; whoever was not verified, or told no errors, has no list.
 TEST_F(TunerTest, TheEvidenceHasTheErrorsOfEachKindAndTheirPlaces) {
   const std::string wrong = best_kernel();
   world_.verify = [&](const Candidate& c) {

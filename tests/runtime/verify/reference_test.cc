@@ -186,7 +186,7 @@ void expect_the_plain_rows(const Tensors& t, double tolerance) {
     if (lse != double{found.lse[row]}) {
       ASSERT_NEAR(double{found.lse[row]}, lse, tolerance) << row;
     }
-    // Of elements at a tie some round the other way.
+    // Some elements at a tie round the other way.
     const double unit = unit_of_row(t.call, at, exact);
     ASSERT_NEAR(found.units[row].norm, unit, 0.15 * unit) << row;
   }

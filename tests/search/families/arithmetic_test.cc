@@ -57,7 +57,7 @@ TEST(Arithmetic, KindsOfTileOnLengthsAreFewAndComplete) {
     EXPECT_NE(std::string::npos, all.find(word)) << word;
 }
 
-// Of shapes far beyond the list, in every kind of problem that there is.
+// The shapes lie far beyond the list, in every kind of problem that there is.
 TEST(Arithmetic, NoneIsLeftOutOfTheAccuracyTests) {
   std::set<std::string> met[2];
   for (const bool full : {false, true})

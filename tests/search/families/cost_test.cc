@@ -11,7 +11,7 @@
 namespace gqa {
 namespace {
 
-// Of a kernel among the problem's, the first is 1; past all of them where it is none of these.
+// A kernel's place among the problem's, the first is 1; past all of them where it is none of these.
 std::size_t place_of(const std::string& shape, const std::string& kernel) {
   std::set<std::string> kernels;
   for (const Ranked& r : enumerate(problem_of(shape), h200()).ranked) {
@@ -79,7 +79,7 @@ TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
   EXPECT_LE(place_of("hq=32,hk=8,sq=512,d=128,causal,lse=0", fastest), 12U);
 }
 
-// Of the fastest kernels that were timed for each, idle-gapped; a guess compiles three.
+// The fastest kernels were timed for each, idle-gapped; a guess compiles three.
 TEST(Rank, TheFirstFourKernelsHoldOneOfTheFastest) {
   const auto place = [](const char* shape, const std::string& tile) { return place_of(shape, "warpgroup " + tile); };
   const std::string halves = "m=192 n=128 warps=12 stages=4 pack=1 dynamic=1 out=1 ones_column=1 queries=2";

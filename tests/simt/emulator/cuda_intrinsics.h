@@ -83,7 +83,7 @@ GQA_SIMT_UNARY(expm1f, __builtin_expm1f)
 GQA_SIMT_UNARY(log1pf, __builtin_log1pf)
 GQA_SIMT_UNARY(cosf, __builtin_cosf)
 #undef GQA_SIMT_UNARY
-// Of float and of double, as CUDA has them.
+// For float and for double, as CUDA has them.
 #define GQA_SIMT_BOTH(name)                                     \
   inline float name(float x) { return __builtin_##name##f(x); } \
   inline double name(double x) { return __builtin_##name(x); }

@@ -123,7 +123,7 @@ void Emulator::begin_cluster(unsigned first_block) {
 }
 
 // A warp runs as far as it can before the next begins, so that warps drift as far apart as their barriers allow; in
-// random order, some rounds each. Of several CTAs the first goes on whenever it can: others move one warp at a time.
+// random order, some rounds each. The first of several CTAs goes on whenever it can: others move one warp at a time.
 bool Emulator::run_warps() {
   const auto count = static_cast<unsigned>(warps_.size()), warps = count / static_cast<unsigned>(ctas_.size());
   unsigned done = 0;

@@ -149,7 +149,7 @@ struct Hopper {
   // Empty, or what a cluster left unfinished as it ended.
   std::string unfinished() const;
 
-  // Of bytes that a thread, TMA or the tensor cores are about to use: empty, or who still uses them.
+  // Who still uses bytes that a thread, TMA or the tensor cores are about to use; empty: nobody.
   std::string conflict(const Range& range, bool write) const;
   // Empty, or which ordinary store TMA or the tensor cores would not see.
   std::string unfenced(const Range& range) const;

@@ -133,7 +133,7 @@ TEST_F(AppendKernel, AWrongPieceIsSeen) {
   EXPECT_TRUE(seen(kRows, "load_elements<kWidth>(r.sin + first, sin)", "load_elements<kWidth>(r.sin, sin)"));
 }
 
-// Of each that begins anywhere, and of counts that are no pieces.
+// Each begins anywhere, and counts are no pieces.
 TEST_F(AppendKernel, PiecesWhereThereAreNoneAreSeen) {
   for (const char* address : {"reinterpret_cast<u64>(from)", "reinterpret_cast<u64>(to)", "reinterpret_cast<u64>(cos)",
                               "reinterpret_cast<u64>(sin)", "static_cast<u64>(from_stride * sizeof(Bits))",

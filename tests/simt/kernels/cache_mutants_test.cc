@@ -17,7 +17,7 @@ constexpr const char* kRowPages = "b=4,hq=2,hk=1,sq=2,sk=90,d=64,causal,page=3,l
 constexpr const char* kRowEven = "split m=16 n=16 warps=2 stages=2 pack=2 even=1 splits=3";
 constexpr const char* kWindow = "b=1,hq=2,hk=1,sq=5,sk=100,d=64,left=20,right=2";
 constexpr const char* kShares = "split m=16 n=16 warps=2 stages=3 pack=2 splits=2";
-// Of flash: pages in chunks, several groups of single rows' pages that lanes look up at once, a window's tiles.
+// Those of flash: pages in chunks, several groups of single rows' pages that lanes look up at once, a window's tiles.
 constexpr const char* kPrefill = "b=3,hq=1,hk=1,sq=70,sk=150,d=64,causal,page=16,lens";
 constexpr const char* kFlash = "flash m=64 n=32 warps=4 stages=2 pack=1";
 constexpr const char* kRowPrefill = "b=3,hq=1,hk=1,sq=40,sk=90,d=64,causal,page=3,lens";

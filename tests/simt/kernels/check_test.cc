@@ -105,7 +105,7 @@ TEST_F(Check, TheReferenceIsTheHosts) {
     for (std::size_t row = 0; row < c.places.size(); ++row) {
       const double unit = c.reference.units[row].norm;
       with_unit += unit > 0;
-      // Of elements at a tie some round the other way; of float32 the naive sums are made in other orders.
+      // Some elements at a tie round the other way; float32's naive sums are made in other orders.
       EXPECT_NEAR(unit, found.units[2 * row], (wide ? 1 : 0.15) * unit) << text << " " << row;
       const double element = c.reference.units[row].element;
       EXPECT_NEAR(element, found.units[2 * row + 1], (wide ? 1 : 0.4) * element) << text << " " << row;

@@ -40,7 +40,7 @@ inline ::testing::AssertionResult judged(const KernelText& text, const Judge& ju
   return test::verdict(text.entry + '\0' + kernel_digest(text.source, text.headers), compile_and_judge, says);
 }
 
-// Of judges that expect on their own.
+// The same for judges that expect on their own.
 inline ::testing::AssertionResult judged_whole(const KernelText& text,
                                                const std::function<void(const Kernel&)>& judge) {
   return judged(text, [&](const Kernel& kernel) { return test::no_failure_of([&] { judge(kernel); }); });

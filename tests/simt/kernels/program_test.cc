@@ -18,7 +18,8 @@ struct Tolerance {
   double relative, absolute;
 };
 
-// Of a result in its type, from inputs in theirs: sums of products round in float32, and 16-bit steps between.
+// What a result may be off by in its type, from inputs in theirs: sums of products round in float32, and 16-bit steps
+// between.
 Tolerance tolerance_of(const KernelGraph& graph) {
   Tolerance worst = {1e-4, 1e-4};
   for (const int input : graph.inputs()) {
@@ -99,7 +100,7 @@ z = add(y, m)
 )",
 };
 
-// Of each user's graph, programs that differ in what they do, under their most promising plans.
+// Programs of each user's graph that differ in what they do, under their most promising plans.
 TEST_P(Programs, ComputeWhatTheUserWrote) {
   const KernelGraph user = graph_of(GetParam());
   std::set<std::string> kinds;

@@ -137,7 +137,7 @@ def listed(shape):
 
 
 def simple_array(c, name):
-    """Of kinds that are no random numbers."""
+    """An array of a kind that is no random numbers."""
     if c.numbers == "zero" and "qkv"[c.power % 3] == name:
         return "np.zeros(SHAPE)"
     if c.numbers == "ones" and name == "v" or c.numbers == "flat" and name == "v":

@@ -47,7 +47,7 @@ def shape_of(case, dims):
 
 
 def dims_of(case) -> Dict[str, Dims]:
-    """Of each value. ValueError where the steps do not fit each other."""
+    """Each value's dimensions. ValueError where the steps do not fit each other."""
     found = {each.name: each.dims for each in case.inputs}
     for step in case.steps:
         operands = [found[name] for name in step.of] if all(name in found for name in step.of) else None

@@ -83,7 +83,7 @@ def errors(out: torch.Tensor, expected: torch.Tensor) -> Errors:
 def measure(
     case: Case, device: str, contestants: List[Tuple[str, Callable[..., Any]]]
 ) -> Tuple[Dict[str, Errors], Dict[str, str]]:
-    """Of each library the median ratios to FlashAttention-2, PyTorch's where it is a contestant; why others have none."""
+    """Each library's median ratios to FlashAttention-2, PyTorch's where it is a contestant; why others have none."""
     found: Dict[str, List[Errors]] = {}
     failures: Dict[str, str] = {}
     for seed in range(SEEDS):

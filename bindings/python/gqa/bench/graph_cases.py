@@ -58,7 +58,7 @@ class GraphCase:
         return self.inputs()[0] if self.kind == "attention" else (self["m"], self["n"])
 
     def flops(self) -> int:
-        """Of its products."""
+        """Those of its products."""
         if self.kind == "attention":
             b, sq, sk, d = self.sizes
             return 2 * b * sq * sk * 2 * d

@@ -65,11 +65,11 @@ class ServingCase:
         return _lengths(self.batch, self.mean_len, self.sigma, self.seed, 1 if self.packed else self.q_len)
 
     def queries(self) -> Tuple[int, ...]:
-        """Of each sequence."""
+        """Each sequence's number of queries."""
         return self.lengths() if self.packed else (self.q_len,) * self.batch
 
     def pages(self) -> Tuple[int, ...]:
-        """Of each sequence; the last may be partly filled."""
+        """Each sequence's number of pages; the last may be partly filled."""
         return tuple(-(-length // self.page) for length in self.lengths())
 
     def flops(self) -> int:

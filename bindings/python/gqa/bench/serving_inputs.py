@@ -12,14 +12,14 @@ import torch
 from .reference import wider
 from .serving_cases import ServingCase
 
-# Of a sequence's largest value: two roundings of it; a page left out or a neighbour's is more. Of float32, less than what
+# Two roundings of a sequence's largest value; a page left out or a neighbour's is more. For float32, less than what
 # terms of fewer bits would give.
 _TOLERANCE = {"bfloat16": 2.0**-7, "float16": 2.0**-7, "float32": 2.0**-15}
 _SCORES = 1 << 28  # that are in memory at once
 
 
 class Inputs(NamedTuple):
-    """Of a packed case q, k and v are (tokens, heads, head_dim), and there are no pages."""
+    """A packed case's q, k and v are (tokens, heads, head_dim), and there are no pages."""
 
     q: torch.Tensor  # (batch, q_len, q_heads, head_dim)
     k: torch.Tensor  # (pages, page, kv_heads, head_dim)
@@ -87,7 +87,7 @@ def seen(queries: int, length: int, device: torch.device) -> torch.Tensor:
 
 
 def _expected(case: ServingCase, inputs: Inputs, sequence: int) -> Iterator[torch.Tensor]:
-    """Of a sequence's queries, some at a time."""
+    """What a sequence's queries give, some at a time."""
     keys, values = (each.to(wider(each.dtype)) for each in gathered(case, inputs, sequence))
     q = rows_of(case, inputs.q, sequence).to(keys.dtype).unflatten(1, (case.kv_heads, -1))
     mask = seen(len(q), keys.shape[1], q.device)

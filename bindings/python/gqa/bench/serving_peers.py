@@ -43,7 +43,7 @@ def contestants(
 
 
 def names(device: str) -> List[str]:
-    """Of the contestants beside gqa."""
+    """The contestants' names, beside gqa."""
     return [*_others(device)]
 
 

@@ -6,15 +6,12 @@ input wants one. Never: computes. Threads: any; torch.compile traces through her
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 
-from .. import _flash_forms, _modes
-from .._frameworks import TorchKind
+from .. import _flash_forms
 from .cache import KVCache
-
-_KIND = TorchKind(torch)
 
 # Arguments by the library's names.
 _NAMES: Dict[str, str] = {"sink": "sinks"}
@@ -45,7 +42,7 @@ class Scores(NamedTuple):
         return self.scale, self.causal, self.window, self.softcap, False
 
     def sink(self) -> Optional[torch.Tensor]:
-        return None if self.sinks is None else self.sinks.detach().float()
+        return None if self.sinks is None else self.sinks.float()
 
 
 class Turned(NamedTuple):
@@ -61,16 +58,14 @@ def dense(
 ) -> torch.Tensor:
     """(batch, tokens, heads, head_dim) each; returns (batch, tokens, heads, head_dim_v). names: what the caller's
     caller calls the library's arguments."""
-    wanting = _wanting(q, k, v, scores.sinks)
     out, _ = _flash_forms.dense(q, k, v, *scores.numbers(), names, scores.sink(), late=True)
-    return out if wanting is None else _KIND.refuse_later(out.detach(), *wanting)
+    return out
 
 
 def cached(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cache: KVCache, turned: Optional[Turned], scores: Scores
 ) -> torch.Tensor:
     """The same of queries and new keys and values of as many tokens, behind those of a cache, which is written."""
-    wanting = _wanting(q, k, v, scores.sinks)
     cache.refuse_more(k.shape[1])
     cos, sin, interleaved = (None, None, True) if turned is None else turned
     out, _ = _flash_forms.cached(
@@ -85,17 +80,4 @@ def cached(
         new=(k, v, None, cos, sin, None),
         rotary_interleaved=interleaved,
     )
-    return out if wanting is None else _KIND.refuse_later(out.detach(), *wanting)
-
-
-def _wanting(*inputs: Optional[torch.Tensor]) -> Optional[List[torch.Tensor]]:
-    """The inputs, where one wants a gradient: gqa's functions look at q and the cache alone. Refuses it at once where
-    who records the call would take it for one that there is."""
-    if not torch.is_grad_enabled():
-        return None
-    given = [x for x in inputs if x is not None]
-    if not any(x.requires_grad for x in given):
-        return None
-    if _modes._torch is not None and _modes.recorded(given[0]):
-        _KIND.refuse(*given)
-    return given
+    return out

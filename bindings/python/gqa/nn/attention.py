@@ -98,7 +98,7 @@ class GroupedQueryAttention(torch.nn.Module):
         return torch.nn.Linear(inputs, outputs, **more)
 
     def _norms(self, eps: float, made: Dict[str, Any]) -> Tuple[Any, Any]:
-        """Of queries and of keys."""
+        """The norms of queries and of keys."""
         return torch.nn.RMSNorm(self.head_dim, eps=eps, **made), torch.nn.RMSNorm(self.head_dim, eps=eps, **made)
 
     def reset_parameters(self) -> None:

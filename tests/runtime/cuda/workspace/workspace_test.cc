@@ -183,7 +183,7 @@ TEST_F(WorkspaceTest, AHandleUsedAgainIsAnotherStream) {
   EXPECT_NE(take(stream(1)).partials, before.partials);
 }
 
-// Of streams past the first ones: who is done gives its workspace to who comes new, zeroed on its stream.
+// A stream past the first ones that is done gives its workspace to one that comes new, zeroed on its stream.
 TEST_F(WorkspaceTest, StreamsThatComeAndGoDoNotAddUp) {
   for (unsigned i = 0; i < kKeptStreams; ++i) take(stream(i));
   const int before = cuda_.allocations;

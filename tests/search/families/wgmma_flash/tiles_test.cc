@@ -115,7 +115,7 @@ TEST(Resources, CopiedPagesHaveNoBoxes) {
   EXPECT_EQ(role_registers(p, copying).producer, 40);  // as many as keep its loop from spilling
 }
 
-// Of a buffer as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
+// The buffer is as large as fits beside queries and keys: a tile of 128 rows and 64 keys has room for half of 256
 // columns.
 TEST(Space, OutHasTheFewestPartsThatFit) {
   const auto parts = [](int head_dim, int m, int n) {

@@ -106,7 +106,7 @@ TEST(LoopPlacement, NothingButAQuotientHidesARunningMaximum) {
   EXPECT_GT(report.loop_placements.pruned_for(Reason::kMaximum), 0);
 }
 
-// Of operators between the scores a, with g added to them in b, and the result.
+// The graph has these operators between the scores a, with g added to them in b, and the result.
 std::int64_t running_maxima(const std::string& operators) {
   SearchReport report;
   std::string text = programs::kInputs + "g = input f16[4096]\na = matmul(q, k)\nb = add(a, g)\n" + operators;

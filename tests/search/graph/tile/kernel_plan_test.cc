@@ -77,7 +77,7 @@ std::string with_threads(std::string text, const std::string& plan) {
   return text;
 }
 
-// Of all programs that the search finds for a graph. A program may have none: of tiles that no tile kernel takes.
+// Plans of all programs that the search finds for a graph. A program has none where no tile kernel takes its tiles.
 std::vector<KernelGraph> all_plans(const std::string& text, std::size_t most, std::size_t programs = 12) {
   std::vector<KernelGraph> found;
   for (const RankedProgram& ranked : search(graph_of(text), "attention", programs).programs) {

@@ -137,7 +137,7 @@ void set_registers(Emulator& emulator, const Call& call) {
     emulator.fail("setmaxnreg to " + std::to_string(registers) + ": a multiple of 8 from 24 to 256 expected");
 }
 
-// Of what this thread has stored: a cp.async that it has not waited for stores later.
+// Fences what this thread has stored: a cp.async that it has not waited for stores later.
 void fence_async(Emulator& emulator, const Call&) {
   const Thread& thread = emulator.thread();
   auto& unfenced = emulator.hopper().plain[static_cast<std::size_t>(thread.number)];

@@ -7,7 +7,7 @@
 namespace gqa::simt {
 namespace {
 
-// mapa d, address, rank. Of a CTA that has ended, too: only a use needs it.
+// mapa d, address, rank. The CTA may have ended: only a use needs it.
 void map_address(Emulator& emulator, const Call& call) {
   const std::uint64_t address = call.read(1), rank = call.read(2);
   if (rank >= emulator.cluster_size())

@@ -16,7 +16,7 @@ namespace gqa::simt {
 // Steps, by thread; empty: nothing is known.
 using Clock = std::vector<std::uint32_t>;
 
-// Of other clusters, by the number of their first block.
+// Clocks of other clusters, by the number of their first block.
 using Heard = std::map<unsigned, std::shared_ptr<const Clock>>;
 
 struct Knowledge {
@@ -24,7 +24,7 @@ struct Knowledge {
   Heard heard;  // of other clusters
 };
 
-// Of a barrier: what those who have come so far know, and what those who pass may know.
+// A barrier's: what those who have come so far know, and what those who pass may know.
 struct Gate {
   Knowledge coming, passed;
 

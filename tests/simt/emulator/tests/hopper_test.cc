@@ -45,7 +45,7 @@ class HopperInstructions : public ::testing::Test {
   static Status launch(const Kernel& kernel, void** arguments, unsigned threads, const Schedule& schedule) {
     return kernel.launch({{1, 1, 1}, {threads, 1, 1}, kShared + 64, arguments}, schedule);
   }
-  // Of a kernel that takes a buffer of 4096 bytes.
+  // Runs a kernel that takes a buffer of 4096 bytes.
   static Status run(const std::string& body, const Buffer& out, unsigned threads, const Schedule& schedule = {}) {
     const auto kernel = kernel_of("int* out", body);
     if (kernel == nullptr) return {Code::kInternal, "no kernel"};

@@ -24,7 +24,7 @@ inline void make_scores_climb(float growth, test::AttentionCase* attention) {
         store(p.q_type, growth * static_cast<float>((p.kv_len - 1 - j) / 64));
 }
 
-// Of all rows alike: so many keys weigh so many powers of two more than the others, which are alike.
+// All rows are alike: so many keys weigh so many powers of two more than the others, which are alike.
 inline void set_weights(int first, int count, float powers, test::AttentionCase* attention) {
   const Problem& p = attention->call.problem;
   const auto dim = static_cast<std::size_t>(p.head_dim);

@@ -21,8 +21,8 @@ TEST_P(WarpgroupCopies, AgreesWithTheNaiveLoopUnderEverySchedule) { EXPECT_TRUE(
 
 const Lengths kAround = {0, 1, 63, 64, 65, 200};
 
-// Of one key, whose table is the longest; one warpgroup, two and three, static and dynamic, heads packed, tensors whose
-// heads lie before their pages' slots.
+// Pages of one key, whose table is the longest; one warpgroup, two and three, static and dynamic, heads packed, tensors
+// whose heads lie before their pages' slots.
 INSTANTIATE_TEST_SUITE_P(
     PagesOfOne, WarpgroupCopies,
     ::testing::Values(ListsCase{"b=6,hq=2,hk=1,sq=100,sk=200,d=128,causal,page=1,lens,lse",

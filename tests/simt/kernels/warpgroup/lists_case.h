@@ -32,7 +32,7 @@ struct Fault {
   std::string from = "", to = "";
 };
 
-// Of a kernel with a fault in it.
+// Whether a kernel passes, with a fault in it where one is given.
 inline ::testing::AssertionResult passes(const ListsCase& c, const Fault& fault = {}) {
   Problem problem;
   Candidate candidate;

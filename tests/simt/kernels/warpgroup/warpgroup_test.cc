@@ -161,7 +161,7 @@ TEST_F(WarpgroupInputs, RowsThatSeeNoKey) {
   }
 }
 
-// Of a key that is not a number every row's answer is none.
+// Where a key is not a number every row's answer is none.
 TEST_F(WarpgroupInputs, NotANumberIsSeen) {
   for (const char* candidate : {kPlain, kOnesColumn})
     for (const int key : {3, 11, 200, 325}) {
