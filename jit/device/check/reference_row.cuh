@@ -1,8 +1,8 @@
 // reference_row.cuh: one row of attention, and the unit of its error.
-// Owns: a plain attention, two passes over the keys, more exact than the type that it judges: float32 for 16 bits, float64
-// for float32. Beside it the naive computation, whose error is the yardstick: of 16 bits FlashAttention-2's stand-in,
-// weights rounded for the second product and the output rounded; of float32 the formula as it stands, one operator after
-// the other in float32.
+// Owns: a plain attention, two passes over the keys, more exact than the type that it judges: float32 for 16 bits,
+// float64 for float32. Beside it the naive computation, whose error is the yardstick: of 16 bits FlashAttention-2's
+// stand-in, weights rounded for the second product and the output rounded; of float32 the formula as it stands, one
+// operator after the other in float32.
 // Never: shares code with the kernels that it judges, except element conversions.
 // Threads: a CTA a row.
 #pragma once
