@@ -63,7 +63,10 @@ def _handle_of(device: str) -> Handle:
 
 
 def change(settings: Dict[str, Any]) -> Optional[Tuple[str, str]]:
-    """Does what gqa.configure asks; None: as by default. Where a handle that is made has no use for one, that one and its device."""
+    """Does what gqa.configure asks; a value of None is the default.
+
+    Returns the first setting that a handle which is made has no use for, with its device; None if there is none.
+    """
     with _lock:
         for name in _settings.WHEN_MADE:
             if name in settings and _handles:

@@ -38,8 +38,10 @@ _BY_CODE: Dict[Tuple[int, int], DType] = {(dtype.code, dtype.bits): dtype for dt
 
 
 def name_of(given: Any) -> str:
-    """The name of a dtype, or of what stands for one: "float16" of torch.float16, numpy.float16, numpy.dtype("float16"), "float16";
-    "": it has none."""
+    """The name of a dtype, or of what stands for one; "" where it has none.
+
+    torch.float16, numpy.float16, numpy.dtype("float16") and "float16" are all named "float16".
+    """
     name = given if isinstance(given, str) else getattr(given, "name", None) or getattr(given, "__name__", None)
     if not isinstance(name, str):
         name = str(given) if type(given).__module__ == "torch" and type(given).__name__ == "dtype" else ""

@@ -29,7 +29,7 @@ All other commands of python -m gqa are gqa-cache's: python -m gqa help
 
 
 def run(arguments: List[str]) -> None:
-    """Of `python -m gqa run`. Returns once the program has ended; its exceptions and exit code are its own."""
+    """Runs `python -m gqa run`. Returns once the program has ended; its exceptions and exit code are its own."""
     names, switches, rest = _parsed(arguments)
     module = rest[0] == "-m"
     if module and len(rest) < 2:

@@ -73,7 +73,7 @@ TEST(Rank, TheModelNeverBeatsTheDevice) {
   }
 }
 
-// Of 512 tokens; the tuner compiles a dozen.
+// The prompt has 512 tokens; the tuner compiles a dozen.
 TEST(Rank, TheFirstDozenKernelsHoldTheFastestOfAShortPrompt) {
   const char* fastest = "warpgroup m=64 n=64 warps=8 stages=4 pack=1 dynamic=0 out=1";
   EXPECT_LE(place_of("hq=32,hk=8,sq=512,d=128,causal,lse=0", fastest), 12U);
