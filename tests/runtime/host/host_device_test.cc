@@ -12,6 +12,7 @@
 
 #include "runtime/device.h"
 #include "runtime/element.h"
+#include "runtime/host/attention/host_kernel.h"
 #include "runtime/host/attention/tile.h"
 #include "runtime/session/session.h"
 #include "runtime/verify/reference.h"
@@ -21,6 +22,7 @@
 #include "search/problem/signature.h"
 #include "tests/runtime/attention_case.h"
 #include "tests/runtime/temporary_folder.h"
+#include "tests/search/from_text.h"
 
 namespace gqa {
 namespace {
@@ -195,6 +197,39 @@ TEST(HostDevice, EveryInstructionSetThatRunsHereAgrees) {
       }
       EXPECT_TRUE(matches_float64(t)) << kernels->name;
     }
+  }
+}
+
+// The error of all elements of out, `row` saying what a row's are; against float64.
+template <typename Row>
+double error_norm(const AttentionCase& t, const Row& row) {
+  const Problem& p = t.call.problem;
+  std::vector<double> right(static_cast<std::size_t>(p.head_dim_v));
+  std::vector<float> given(right.size());
+  double squares = 0, lse = 0;
+  for (int h = 0; h < p.q_heads; ++h)
+    for (int i = 0; i < p.q_len; ++i) {
+      reference_row(t.call, 0, h, i, right.data(), &lse);
+      row(h, i, given.data());
+      for (std::size_t d = 0; d < right.size(); ++d) squares += (given[d] - right[d]) * (given[d] - right[d]);
+    }
+  return std::sqrt(squares);
+}
+
+// Scores of 256 dimensions are sums of two: one sum, term after term, makes 1.6 times the error.
+TEST(HostDevice, Float32ScoresOfManyDimensionsAreMoreExactThanOneSum) {
+  const Problem p = problem_of("b=1,hq=4,hk=2,sq=40,sk=40,d=256,dtype=f32,causal");
+  for (const TileKernels* kernels : usable_tile_kernels()) {
+    AttentionCase t(p);
+    const double one_sum = error_norm(t, [&](int h, int i, float* out) {
+      float lse;
+      reference_row(t.call, 0, h, i, out, &lse);
+    });
+    ASSERT_TRUE(HostKernel(gqa::candidate_of("flash m=32 n=32 warps=1 stages=1 pack=1"), 2, *kernels).run(t.call).ok());
+    const double ours = error_norm(t, [&](int h, int i, float* out) {
+      for (int d = 0; d < p.head_dim_v; ++d) out[d] = t.out_at(0, h, i, d);
+    });
+    EXPECT_LE(ours, 0.85 * one_sum) << kernels->name;
   }
 }
 
